@@ -231,18 +231,6 @@ def test_nothing_piles_up_in_a_long_lived_program() -> None:
     assert seen[1:] == [seen[0]] * 4
 
 
-def test_killed_workers_leave_no_descriptors() -> None:
-    """Also those that die with a job before them that they have not fetched."""
-    rows, pool, seen = toy(), start_pool("processes", 2), []
-    for _ in range(6):
-        kill(*(worker.pid for worker in pool._crew))  # type: ignore[attr-defined]
-        hogwild.train(rows, pool=pool, epochs=1, step=0.5).finish()
-        gc.collect()
-        seen.append(len(os.listdir("/proc/self/fd")))
-    pool.close()
-    assert seen == [seen[0]] * 6
-
-
 class Deadly:
     """Kills the process that receives it."""
 
@@ -405,15 +393,6 @@ def test_a_killed_worker_of_the_command(train: Callable, tmp_path: Path) -> None
     assert re.fullmatch(r"hogwild: error: worker \d died \(killed by signal 9.*model saved to .*\n", err)
     assert load_model(tmp_path / "model").history
     assert load_checkpoint(tmp_path / "state")[1]["epoch"] > 2
-
-
-def test_a_lost_worker_is_in_the_rows(train: Callable, tmp_path: Path) -> None:
-    process = train("--discipline", "hogwild")
-    kill(workers_of(process)[0])
-    assert until(lambda: '"workers_lost": 1' in (tmp_path / "rows").read_text())
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (130, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

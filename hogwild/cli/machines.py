@@ -218,15 +218,11 @@ def _answer(cluster: Cluster) -> None:
     """Send back what machine 0 sends, until it says that it has done."""
     import numpy as np
 
-    from hogwild.machines.pair import MODEL, Frame, Message
-
     while (note := cluster.next_note(0, ("ping", "load", "end")))["kind"] != "end":
         if note["kind"] == "ping":
             cluster.tell({"kind": "pong", "time": time.time()}, 0)
         else:
-            values = np.zeros(LOAD // 4, np.float32)
-            cluster.send(0, Frame(MODEL, note["task"], message=Message(0, 0, 0, values)))
-            cluster.tell({"kind": "loaded"}, 0)
+            cluster.send_array(0, note["number"], np.zeros(LOAD, np.uint8))
 
 
 def _measure(cluster: Cluster, other: int) -> dict[str, Any]:
@@ -240,13 +236,12 @@ def _measure(cluster: Cluster, other: int) -> dict[str, Any]:
         offsets.append(there - clock - trips[-1] / 2)
     for number in range(LOADS):
         before = time.perf_counter()
-        cluster.tell({"kind": "load", "task": number}, other)
-        cluster.next_note(other, ("loaded",))
+        cluster.tell({"kind": "load", "number": number}, other)
+        cluster.next_array(other, number, "u1", LOAD)
         rates.append(8 * LOAD / (time.perf_counter() - before))
-        cluster.models.clear()
     return {
         "machine": other,
-        "host": cluster.seats[other].about["host"],
+        "host": cluster.seats[other].hello["host"],
         "latency_seconds": statistics.median(trips) / 2,
         "bits_per_second": statistics.median(rates),
         "clock_seconds": statistics.median(offsets),

@@ -64,13 +64,13 @@ def mix(z):
 def chosen(seen_begin, seen_items, u, j):
     """Whether users ``u`` have chosen items ``j``: parallel binary searches, until the longest has ended."""
     low = tl.load(seen_begin + u)
-    left = tl.load(seen_begin + u + 1) - low
-    while tl.max(left, 0) > 1:
-        half = left // 2  # 0 once the search has ended
+    count = tl.load(seen_begin + u + 1) - low
+    while tl.max(count, 0) > 1:
+        half = count // 2  # 0 once the search has ended
         before = tl.load(seen_items + low + half - 1, mask=half > 0, other=0) < j
         low += tl.where((half > 0) & before, half, 0)
-        left -= half
-    return (left == 1) & (tl.load(seen_items + low, mask=left == 1, other=-1) == j)
+        count -= half
+    return (count == 1) & (tl.load(seen_items + low, mask=count == 1, other=-1) == j)
 
 
 @triton.jit
@@ -156,8 +156,8 @@ def ahead(at, hop, count, GROUP: tl.constexpr):
 def pick(numbers, turn, GROUP: tl.constexpr):
     """The GROUP numbers of a turn, of AHEAD: a sum over the warp of integers, which may be a float's bits."""
     bits = numbers.to(tl.int32, bitcast=True) if numbers.dtype == tl.float32 else numbers
-    own = tl.arange(0, AHEAD // GROUP)[:, None] == turn
-    bits = tl.sum(tl.where(own, tl.reshape(bits, (AHEAD // GROUP, GROUP)), 0), 0)
+    here = tl.arange(0, AHEAD // GROUP)[:, None] == turn
+    bits = tl.sum(tl.where(here, tl.reshape(bits, (AHEAD // GROUP, GROUP)), 0), 0)
     return bits.to(tl.float32, bitcast=True) if numbers.dtype == tl.float32 else bits
 
 
@@ -250,7 +250,7 @@ def visit_ratings(
                 while t < negatives:
                     j = draw(seen_begin, seen_items, state, u, n_items)
                     state += LEAP
-                    found = j >= 0
+                    free = j >= 0
                     j = tl.maximum(j, 0)
                     at_d = place(q, j, STRIDE, TILE)
                     raw_d = read(at_d, columns, WHOLE)
@@ -258,21 +258,21 @@ def visit_ratings(
                     was = new_p
                     if LOSS == "bpr":
                         margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
-                        move = tl.where(found, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
-                        shrink_u, shrink_i = tl.where(found, first_u, 1.0), tl.where(found, first_i, 1.0)
+                        move = tl.where(free, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
+                        shrink_u, shrink_i = tl.where(free, first_u, 1.0), tl.where(free, first_i, 1.0)
                         new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
                         new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
                         if BIASED:
                             new_i = (new_i + move) * shrink_i
-                        first_u, first_i = tl.where(found, shrink, first_u), tl.where(found, shrink, first_i)
+                        first_u, first_i = tl.where(free, shrink, first_u), tl.where(free, shrink, first_i)
                     else:
                         margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
-                        move = tl.where(found, step / (1.0 + tl.exp(-margin)), 0.0)
-                        shrink_u = tl.where(found, shrink, 1.0)
+                        move = tl.where(free, step / (1.0 + tl.exp(-margin)), 0.0)
+                        shrink_u = tl.where(free, shrink, 1.0)
                         new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
                         if BIASED:
                             new_u = (new_u - move) * shrink_u
-                    drawn = here & found
+                    drawn = here & free
                     new_d = moved(old_d, was, move, shrink, NONNEGATIVE)
                     write(at_d, raw_d, new_d, drawn[:, None] & columns, NONNEGATIVE, ATOMIC)
                     if BIASED:
@@ -324,15 +324,12 @@ class CompletionLauncher(Launcher):
     def __init__(
         self, problem: CompletionProblem, arrays: Mapping[str, np.ndarray], backend: Backend, seed: int = 0
     ) -> None:
-        self.problem = problem
-        self.backend = backend
+        super().__init__(problem, backend)
         self._seed = int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0])
         names = ("users", "items", *(("values",) if problem.loss == "squared-error" else ()))
         self._ratings = {name: arrays[name] for name in names}
         self.data = self.upload(self._ratings)
-        device = backend.device
-        self.flat = torch.zeros(problem.size, dtype=torch.float32, device=device)
-        tables = [torch.from_numpy(np.array(arrays[name])).to(device) for name in Tables._fields[4:]]
+        tables = [torch.from_numpy(np.array(arrays[name])).to(backend.device) for name in Tables._fields[4:]]
         views: Any = problem.parameters(self.flat)
         self.tables = Tables(*(part.view(-1, problem.stride) for part in views[:2]), *views[2:], *tables)
 

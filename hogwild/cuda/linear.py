@@ -33,7 +33,7 @@ import triton.language as tl
 from torch.nn.functional import embedding_bag
 
 from hogwild.cuda.backend import Backend
-from hogwild.cuda.losses import dloss
+from hogwild.cuda.losses import LOSSES, dloss
 from hogwild.cuda.order import VISITS, visit_at
 from hogwild.cuda.streams import Launcher, Visits, entries_of
 from hogwild.data.parallel import map_pieces
@@ -123,9 +123,9 @@ def entries(indices, values, first, last, lanes, UNIT: tl.constexpr, ONCE: tl.co
 @triton.jit
 def pick(numbers, i):
     """Element ``i`` of a vector, 0 beyond; a sum of integers is one instruction of a warp, one of floats is ten."""
-    own = tl.arange(0, AHEAD) == i
+    here = tl.arange(0, AHEAD) == i
     bits = numbers.to(tl.int32, bitcast=True) if numbers.dtype == tl.float32 else numbers
-    bits = tl.sum(tl.where(own, bits, 0), 0)
+    bits = tl.sum(tl.where(here, bits, 0), 0)
     return bits.to(tl.float32, bitcast=True) if numbers.dtype == tl.float32 else bits
 
 
@@ -311,9 +311,9 @@ class LinearLauncher(Launcher):
     def __init__(self, problem: LinearProblem, arrays: Mapping[str, np.ndarray], backend: Backend) -> None:
         if problem.classes > MOST:
             raise InputError(f"device cuda: linear models have {MOST:,} classes at most there, got {problem.classes:,}")
-        self.problem = problem
-        self.backend = backend
-        self.flat = torch.zeros(problem.size, device=backend.device)
+        if problem.loss not in LOSSES:
+            raise InputError(f"device cuda: loss {problem.loss} has no form for a GPU: train on the CPU")
+        super().__init__(problem, backend)
         self.rates = torch.from_numpy(np.array(arrays["rates"])).to(backend.device)  # (width,) or empty
         self.parameters: Any = problem.parameters(self.flat)  # views of it
         ends, targets = (arrays["begin"], arrays["end"]), arrays["targets"]
@@ -400,10 +400,10 @@ class LinearLauncher(Launcher):
             entries = slice(int(begin[0]), int(data["end"][last - 1]))
             indices = data["indices"][entries].to(begin.dtype)
             values = data["values"][entries] if "values" in data else None
-            found = embedding_bag(indices, table, begin - begin[0], mode="sum", per_sample_weights=values).double()
+            products = embedding_bag(indices, table, begin - begin[0], mode="sum", per_sample_weights=values).double()
             if "scales" in data:
-                found *= data["scales"][first:last, None]
-            margins = (found + intercept)[:, : p.classes].contiguous().cpu().numpy()
+                products *= data["scales"][first:last, None]
+            margins = (products + intercept)[:, : p.classes].contiguous().cpu().numpy()
             return self._judge.tally(margins[:, 0] if p.classes == 1 else margins, first, last, None)
 
         return sum(map_pieces(len(self.rows), max(PIECE // p.stride, 1), of_piece), np.zeros(4))

@@ -15,6 +15,20 @@ import triton.language as tl
 from hogwild.kernels import losses
 
 POISSON_CAP = tl.constexpr(losses.POISSON_CAP)
+#: Losses that a GPU computes; softmax's gradient is the kernel's, as it needs all classes
+LOSSES = (
+    "log",
+    "softmax",
+    "hinge",
+    "squared-hinge",
+    "modified-huber",
+    "perceptron",
+    "squared-error",
+    "huber",
+    "epsilon-insensitive",
+    "squared-epsilon-insensitive",
+    "poisson",
+)
 EXP_CAP = tl.constexpr(80.0)  # exp of it is finite in float32, and its reciprocal negligible
 
 

@@ -62,8 +62,7 @@ class ModuleLauncher(Launcher):
     def __init__(
         self, problem: ModuleProblem, arrays: Mapping[str, np.ndarray], backend: Backend, *, batch: int
     ) -> None:
-        self.problem = problem
-        self.backend = backend
+        super().__init__(problem, backend)
         self.granule = batch
         self.sparse = problem.kind == "sparse"
         self.rows: torch.Tensor  # (n,) int32: the examples of an epoch, in visiting order
@@ -112,8 +111,8 @@ class ModuleLauncher(Launcher):
                 replica.replay = stream.capture(replica.step)
             except RuntimeError as error:
                 self.captures = False
-                what = f"the module's step cannot be captured as a CUDA graph, and runs eagerly: {describe(error)}"
-                warnings.warn(what, HogwildWarning, stacklevel=2)
+                message = f"the module's step cannot be captured as a CUDA graph, and runs eagerly: {describe(error)}"
+                warnings.warn(message, HogwildWarning, stacklevel=2)
             stream.run(replica.restore)
         stream.record().synchronize()
         return replica
@@ -202,11 +201,11 @@ def warn_of_noise(problem: ModuleProblem) -> None:
     for module in model.modules():
         share = module.p if isinstance(module, torch.nn.modules.dropout._DropoutNd) else vars(module).get("dropout", 0)
         if isinstance(share, float) and share > 0:
-            what = (
+            message = (
                 f"{type(module).__name__}: with torch {torch.__version__} several replicas' graphs share one position "
                 "in the random numbers, and may drop out the same: use torch 2.13 or later, or one replica"
             )
-            warnings.warn(what, HogwildWarning, stacklevel=4)
+            warnings.warn(message, HogwildWarning, stacklevel=4)
             return
 
 

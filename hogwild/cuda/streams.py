@@ -82,15 +82,19 @@ class Visits(NamedTuple):
 class Launcher:
     """A problem on a device: parameters and examples in its memory, and what visits them.
 
-    It is made of problem, arrays and backend by work of a stream, so it must not wait for the device.
+    It is made of problem, arrays and backend by work of a stream, so it must not wait for the device. Subclasses upload
+    their examples to ``data``.
     """
 
-    problem: Any
-    backend: Backend
-    flat: torch.Tensor  # (size,) float32, laid out as the host's; the host fills it after construction
     data: dict[str, torch.Tensor]  # all examples
     block = 1  # neighbours that may stay together in a random order, for the sake of long reads; 1: none
     granule = 0  # examples of a minibatch; 0: there are none
+
+    def __init__(self, problem: Any, backend: Backend) -> None:
+        self.problem = problem
+        self.backend = backend
+        #: (size,) float32, laid out as the host's, which fills it later
+        self.flat = torch.zeros(problem.size, device=backend.device)
 
     def room(self) -> int:
         """Examples in flight when the device is full."""
@@ -447,8 +451,8 @@ class Streams(Pool):
             self.release(self._desk.job)
         with naming("setting up"):
             self._desk = DeviceJob(job, self._backend, self._streams)
-        known = weakref.ref(self._desk)  # so that dropping a run frees the device's memory
-        job.pull = lambda: None if (desk := known()) is None else desk.pull()
+        reference = weakref.ref(self._desk)  # so that dropping a run frees the device's memory
+        job.pull = lambda: None if (desk := reference()) is None else desk.pull()
 
     def begin(self, task: Task) -> None:
         assert self._desk is not None

@@ -22,8 +22,7 @@ from collections.abc import Generator, Iterator
 
 import numpy as np
 
-from hogwild.exchanges.replicas import cuts_of
-from hogwild.exchanges.trade import ALL, Link, Message, send
+from hogwild.exchanges.trade import ALL, Link, Message, cuts_of, send
 
 GIVEN_UP = 1 << 30  # kind of a message, after all others of a round
 SCHEDULES = ("tree", "butterfly", "ring")

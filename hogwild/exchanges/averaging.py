@@ -4,7 +4,7 @@
 trained on the chunks that its worker claims, and at the end of the epoch the replicas' mean becomes the shared array.
 Chunks are dealt out as to any workers, so the parts of an epoch are disjoint, random, and different each time. A plain
 mean would favour the rows of a slow worker, hence the weights. With ``period=n`` (local SGD: Stich 2019) the replicas
-are also averaged after every n rows of each (``rounds.py``): the mean of their changes is added to every replica and to
+are also averaged after every n rows of each: the mean of their changes is added to every replica and to
 its base, which all replicas have in common.
 
 ``mean=moved``: the mean of a coordinate is over the replicas that moved it. Over all of them (``rows``), a feature that
@@ -25,6 +25,13 @@ array is set to their mean, which does not flow back. With one epoch this is Sim
 Smola, Li 2010): one communication. More epochs extend it: a worker claims other rows in each epoch, so in time it sees
 every row, as every thread does in figure 5(b) of Niu et al. (2011).
 
+In a round by default (:func:`direct`) every replica sends each other one a slice of its own change, for that one to
+average, and then sends all others the mean of its slice. Each of R replicas sends 2 (R - 1) messages and 2 (R - 1) / R
+models: as many bytes as a ring, in two steps instead of 2 (R - 1). Nobody waits for a replica that has ended its
+training; its slice then stays unchanged. By an all-reduce (:func:`summed`) replicas sum the changes times their
+weights, and the weights where coordinates differ in them, which doubles the bytes; every replica has to take part until
+all have ended.
+
 Costs: replicas take R times the model's memory, bases and messages three times more if there is a period; an epoch
 takes a copy by every worker and a mean by the parent (a few nanoseconds per weight and worker), all on the clock. A
 mean is zero only where all replicas are, so ``l1`` leaves fewer exact zeros than with one worker.
@@ -32,16 +39,38 @@ mean is zero only where all replicas are, so ``l1`` leaves fewer exact zeros tha
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.exchanges import replicas
-from hogwild.exchanges.replicas import LINE_FLOATS, cuts_of
-from hogwild.exchanges.rounds import Part, direct, mean_of, next_round, summed
-from hogwild.exchanges.trade import HEADER, Arrays, Link, Spec, Step
+from hogwild.exchanges.allreduce import all_reduce, give_up
+from hogwild.exchanges.trade import (
+    ALL,
+    EMPTY,
+    HEADER,
+    LINE_FLOATS,
+    Arrays,
+    Link,
+    Message,
+    Spec,
+    Step,
+    collect,
+    collected,
+    cuts_of,
+    keep_sign,
+    left_out,
+    replicas_spec,
+    send,
+    take,
+)
 from hogwild.kernels.control import NO_LIMIT
+
+SHARE, MEAN = range(2)  # kinds of messages of a direct round, in their order
+Weight = int | np.ndarray  # of a replica, or of each of its coordinates
+Means = list[tuple[slice, np.ndarray]]  # slices of the model, and how each is to change
+PIECE = 1 << 15  # weights averaged at a time, to stay in the cache
 
 
 @dataclass(frozen=True)
@@ -73,7 +102,7 @@ class Averaging:
         return size // 2 if self.mean == "adagrad" else size
 
     def spec(self, size: int, count: int) -> Spec:
-        arrays, ints = replicas.spec(size, count), ((count,), np.int64)
+        arrays, ints = replicas_spec(size, count), ((count,), np.int64)
         if self.period < NO_LIMIT or self.by != "direct":
             # "clock": of the last round; "traded", "passed": rows that were averaged, and rows since
             arrays |= {"base": arrays["replicas"], "clock": ints, "traded": ints, "passed": ints}
@@ -110,34 +139,34 @@ class Averaging:
             newest = _newest(arrays)
             for replica in np.flatnonzero(arrays["begun"]):
                 if (missed := base[newest] - base[replica]).any():
-                    mine = arrays["replicas"][replica]
-                    mine[:] = np.where(mine == base[replica], base[newest], mine + missed)
+                    w = arrays["replicas"][replica]
+                    w[:] = np.where(w == base[replica], base[newest], w + missed)
                     base[replica] = base[newest]
             clock[:] = clock.max()
 
-    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1 and self._plain:
             return
         me = link.replica
         passed = arrays["passed"]
-        base = arrays["base"][link.replica, : len(mine)]
+        base = arrays["base"][link.replica, : len(w)]
         passed[me] += rows
-        this, asked = next_round(arrays, link)
-        if not asked and self.threshold > 0 and np.square(mine - base).sum() < self.threshold:
+        this, begun = next_round(arrays, link)
+        if not begun and self.threshold > 0 and np.square(w - base).sum() < self.threshold:
             return
         while True:
-            yield from self._round(mine, arrays, link, this)
+            yield from self._round(w, arrays, link, this)
             this, here = this + 1, link.here()
             here[me] = False
             if me in self._drawn(this, link.replicas) or not here.any():
                 return
 
-    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if self.by == "direct" or link.replicas == 1:
             return  # the meeting takes in what is left
         arrays["passed"][link.replica] += rows
         while link.here().all():  # a round needs everybody, until all have ended
-            if (yield from self._round(mine, arrays, link, next_round(arrays, link)[0], ended=True)) == 0:
+            if (yield from self._round(w, arrays, link, next_round(arrays, link)[0], ended=True)) == 0:
                 return
 
     def _drawn(self, clock: int, count: int) -> list[int]:
@@ -148,23 +177,23 @@ class Averaging:
         return [int(replica) for replica in drawn[: max(round(self.share * count), 1)]]
 
     def _round(
-        self, mine: np.ndarray, arrays: Arrays, link: Link, this: int, ended: bool = False
+        self, w: np.ndarray, arrays: Arrays, link: Link, this: int, ended: bool = False
     ) -> Generator[None, None, float]:
         """Take part in a round; return how many replicas train on (1 if that is not known)."""
         me = link.replica
-        size = self.trained(len(mine))
+        size = self.trained(len(w))
         drawn = self._drawn(this, link.replicas)
         arrays["clock"][me] = this
         rows = int(arrays["passed"][me]) if me in drawn else 0
-        weights, base = mine[:size], arrays["base"][me, :size]
-        if rows and replicas.left_out(mine, arrays, me):  # it goes on from the last mean
+        weights, base = w[:size], arrays["base"][me, :size]
+        if rows and left_out(w, arrays, me):  # it goes on from the last mean
             weights[:] = base
             arrays["passed"][me] = 0
             rows = 0
-            mine[size:][~np.isfinite(mine[size:])] = 0
+            w[size:][~np.isfinite(w[size:])] = 0
         before = None if self.mean == "rows" else weights.copy()
         owed = weights - base if rows else np.zeros_like(weights)
-        sums = mine[size:].copy() if self.mean == "adagrad" else None
+        sums = w[size:].copy() if self.mean == "adagrad" else None
 
         def step(mean: np.ndarray, cut: slice) -> np.ndarray:
             return self._stepped(mean, arrays["velocity"][me, cut] if self.momentum else None)
@@ -180,7 +209,7 @@ class Averaging:
                 base[cut] += values
                 changed = weights[cut] + (values - owed[cut])
                 if old is not None:
-                    replicas.keep_sign(changed, old, weights[cut], base[cut])
+                    keep_sign(changed, old, weights[cut], base[cut])
                 if before is not None:  # equal where nothing is owed, or rounding would count as a move
                     changed = np.where((weights[cut] == before[cut]) & (rows > 0), base[cut], changed)
                 weights[cut] = changed
@@ -209,7 +238,7 @@ class Averaging:
     def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
         begun = arrays["begun"]
         for replica in np.flatnonzero(begun == 0) if self._lasting else ():  # such as those that died too early
-            replicas.take(flat, arrays, int(replica))
+            take(flat, arrays, int(replica))
         arrays["rows"][:] += rows
         done = arrays["rows"]
         if not done.sum():
@@ -221,7 +250,7 @@ class Averaging:
         rounds = "clock" in arrays and bool(arrays["clock"].any())
         since = done - arrays["traded"] if rounds else done
         trained, model = np.flatnonzero((since > 0) & (begun != 0)).tolist(), flat[:size]
-        those = [r for r in trained if not replicas.left_out(every[r], arrays, r)] or trained
+        those = [r for r in trained if not left_out(every[r], arrays, r)] or trained
         bases = arrays["base"][:, :size] if "base" in arrays else np.broadcast_to(model.copy(), (len(done), size))
         base = bases[_newest(arrays) if rounds else those[0]]
         with np.errstate(all="ignore"):
@@ -244,3 +273,136 @@ class Averaging:
 def _newest(arrays: Arrays) -> int:
     """A replica that has taken part in the latest round."""
     return int(np.argmax(np.where(arrays["begun"], arrays["clock"], -1)))
+
+
+# ---- rounds
+
+
+class Part(NamedTuple):
+    """What a replica brings into a round."""
+
+    link: Link
+    clock: int  # of the round
+    mean: str  # rows, moved, adagrad
+    owed: np.ndarray  # (n,) float32: its change
+    rows: int  # that made it; 0: it has no part in the mean
+    sums: np.ndarray | None  # (n,) float32: for mean adagrad
+    drawn: list[int]  # replicas that have a part in the mean
+    step: Callable[[np.ndarray, slice], np.ndarray]  # a slice's change of the model, given its mean change
+
+
+def next_round(arrays: Arrays, link: Link) -> tuple[int, bool]:
+    """The clock of a replica's next round, and whether others have begun it.
+
+    The replacement of a dead worker joins the others' current round.
+    """
+    link.receive()
+    latest = max((message.clock for queue in link.inbox for message in queue), default=0)
+    clock = int(arrays["clock"][link.replica])
+    return max(clock + 1, latest), latest > clock
+
+
+def direct(part: Part) -> Generator[None, None, Means]:
+    """Take part in a round of two steps."""
+    link = part.link
+    me = part.link.replica
+    rows = part.rows
+    cuts = cuts_of(len(part.owed), link.replicas)
+    for other in np.flatnonzero(link.here()) if me in part.drawn else ():
+        if other != me:
+            values = _values(part, cuts[other]) if rows else EMPTY  # if none, nobody waits
+            yield from send(link, int(other), Message(SHARE, part.clock, rows, values))
+    yield from collect(link, SHARE, part.clock, part.drawn)
+    messages = [message for _, message in collected(link, SHARE, part.clock) if message.rows]
+    if rows:
+        messages.insert(0, Message(SHARE, part.clock, rows, _values(part, cuts[me])))
+    length = cuts[me].stop - cuts[me].start
+    mean = np.zeros(length, np.float32)
+    mean_of(
+        part.mean, mean, [(m.values[:length], m.values[length:] if part.sums is not None else m.rows) for m in messages]
+    )
+    if messages:
+        mean = part.step(mean, cuts[me])
+    if link.replicas > 1:
+        yield from send(link, ALL, Message(MEAN, part.clock, rows, mean))
+    yield from collect(link, MEAN, part.clock)
+    return [
+        (cuts[me], mean),
+        *((cuts[sender], message.values) for sender, message in collected(link, MEAN, part.clock)),
+    ]
+
+
+def _values(part: Part, cut: slice) -> np.ndarray:
+    return part.owed[cut] if part.sums is None else np.concatenate((part.owed[cut], part.sums[cut]))
+
+
+def summed(part: Part, by: str, ended: bool) -> Generator[None, None, tuple[Means, float]]:
+    """Take part in a round by an all-reduce; ``ended``: without training on.
+
+    Returns the change of the model, if the round could be completed, and how many replicas train on.
+    """
+    link, owed = part.link, part.owed
+    if link.replaced:  # others may have sent its predecessor what they will not send again
+        link.replaced = False
+        yield from give_up(link, part.clock)
+        return [], 1.0
+    weight: Weight = part.rows
+    if part.mean == "moved":
+        weight = part.rows * (owed != 0)
+    elif part.sums is not None:
+        weight = part.sums if part.rows else np.zeros_like(owed)
+    with np.errstate(all="ignore"):
+        differing = [] if isinstance(weight, int) else [weight]
+        sent = np.concatenate([owed * weight, *differing, [part.rows, not ended]], dtype=np.float32)
+        total = yield from all_reduce(by, sent, link, part.clock)
+        if total is None:
+            return [], 1.0
+        if total[-2] == 0:  # nobody has trained
+            return [], float(total[-1])
+        mean, weights = total[: len(owed)], total[len(owed) : -2] if differing else total[-2]
+        np.divide(mean, weights, out=mean, where=weights != 0)
+    return [(slice(None), part.step(mean, slice(None)))], float(total[-1])
+
+
+def mean_of(kind: str, out: np.ndarray, shares: Sequence[tuple[np.ndarray, Weight]]) -> None:
+    """Set ``out`` (n,) float32 to a mean of parts (n,) with weights; it holds the value of what did not move."""
+    parts, weights = [part for part, _ in shares], [weight for _, weight in shares]
+    if kind != "rows":
+        partial_mean(out, parts, weights)
+    elif parts:
+        weighted_mean(out, parts, np.array(weights))
+
+
+def weighted_mean(out: np.ndarray, parts: list[np.ndarray], weights: np.ndarray) -> None:
+    """Set ``out`` (size,) float32 to the mean of ``parts`` (size,), with positive ``weights``, summed in float64."""
+    total = weights.sum()
+    with np.errstate(all="ignore"):  # the evaluation detects divergence
+        for first in range(0, len(out), PIECE):
+            piece = out[first : first + PIECE]
+            shares = ((part[first : first + len(piece)], weight / total) for part, weight in zip(parts, weights))
+            mean = np.multiply(*next(shares), dtype=np.float64)
+            for part, share in shares:
+                mean += np.multiply(part, share, dtype=np.float64)
+            piece[:] = mean
+
+
+def partial_mean(out: np.ndarray, parts: Sequence[np.ndarray], weights: Sequence[int | np.ndarray]) -> None:
+    """Set each coordinate of ``out`` (n,) float32 to its mean over some of ``parts`` (n,), in float64.
+
+    A number as weight counts for the coordinates in which the part differs from ``out``; an array (n,) is a weight for
+    each coordinate. A coordinate of which no part has a weight stays as it is.
+    """
+    with np.errstate(all="ignore"):
+        for first in range(0, len(out), PIECE):
+            piece = out[first : first + PIECE]
+            mean, total = np.zeros((2, len(piece)))
+            for part, weight in zip(parts, weights):
+                here = part[first : first + len(piece)]
+                if isinstance(weight, np.ndarray):
+                    share = weight[first : first + len(piece)]
+                else:
+                    share = weight * (here != piece)
+                mean += np.multiply(here, share, dtype=np.float64)
+                total += share
+            np.divide(mean, total, out=mean, where=total != 0)
+            np.copyto(piece, mean, where=total != 0, casting="same_kind")

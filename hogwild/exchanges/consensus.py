@@ -25,10 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hogwild.exchanges import replicas
-from hogwild.exchanges.replicas import LINE_FLOATS, weighted_mean
-from hogwild.exchanges.rounds import Part, direct, next_round
-from hogwild.exchanges.trade import HEADER, Arrays, Link, Spec, Step
+from hogwild.exchanges.averaging import Part, direct, next_round, weighted_mean
+from hogwild.exchanges.trade import HEADER, LINE_FLOATS, Arrays, Link, Spec, Step, left_out, replicas_spec
 from hogwild.kernels.control import NO_LIMIT
 
 
@@ -41,7 +39,7 @@ class Consensus:
     shrinks: bool = False  # there is an l1 penalty; the mean of replicas passes zero only where one of them does
 
     def spec(self, size: int, count: int) -> Spec:
-        arrays = replicas.spec(size, count)
+        arrays = replicas_spec(size, count)
         if count > 1:
             arrays |= dict.fromkeys(("base", "price"), arrays["replicas"]) | {"clock": ((count,), np.int64)}
         return arrays  # the base is z
@@ -59,18 +57,18 @@ class Consensus:
             if name in arrays:
                 arrays[name][:] = 0
 
-    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1:
             return
-        me, size = link.replica, len(mine)
+        me, size = link.replica, len(w)
         base, price = arrays["base"][me, :size], arrays["price"][me, :size]
         this = arrays["clock"][me] = next_round(arrays, link)[0]
-        lost = replicas.left_out(mine, arrays, me)
+        lost = left_out(w, arrays, me)
         if lost:  # it begins again
-            mine[:], price[:] = base, 0
+            w[:], price[:] = base, 0
         with np.errstate(all="ignore"):
-            mine += np.float32(self.pull) * (base - price - mine)
-            wish = mine + price
+            w += np.float32(self.pull) * (base - price - w)
+            wish = w + price
         part = Part(link, this, "rows", wish, int(not lost), None, [*range(link.replicas)], lambda mean, cut: mean)
         means = yield from direct(part)
         with np.errstate(all="ignore"):
@@ -78,11 +76,11 @@ class Consensus:
                 base[cut] = values
                 price[cut] = wish[cut] - values
 
-    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas > 1 and rows:
-            me, size = link.replica, len(mine)
+            me, size = link.replica, len(w)
             with np.errstate(all="ignore"):
-                mine += np.float32(self.pull) * (arrays["base"][me, :size] - arrays["price"][me, :size] - mine)
+                w += np.float32(self.pull) * (arrays["base"][me, :size] - arrays["price"][me, :size] - w)
         return iter(())  # the meeting is the last iteration
 
     def meeting(self, size: int, arrays: Arrays) -> list[Step]:
@@ -93,15 +91,15 @@ class Consensus:
         those, size = np.flatnonzero(arrays["begun"]).tolist(), len(flat)
         if not those:
             return
-        mine = arrays["replicas"][:, :size]
-        those = [replica for replica in those if not replicas.left_out(mine[replica], arrays, replica)] or those
+        w = arrays["replicas"][:, :size]
+        those = [replica for replica in those if not left_out(w[replica], arrays, replica)] or those
         if "price" not in arrays:
-            flat[:] = mine[0]
+            flat[:] = w[0]
             return
         prices = arrays["price"][:, :size]
         with np.errstate(all="ignore"):
             for replica in those:
-                prices[replica] += mine[replica]
+                prices[replica] += w[replica]
             weighted_mean(flat, [prices[replica] for replica in those], np.ones(len(those)))
             for replica in those:
                 prices[replica] -= flat

@@ -79,7 +79,7 @@ def serve(
         if not isinstance(number, int) or number < 1:
             raise UsageError(f"{name}={number!r}: expected a whole number from 1")
     _arrays(parameters, "parameters")
-    left: Iterator[Part] = iter(partitions)
+    parts: Iterator[Part] = iter(partitions)
     taking = threading.Lock()
     changing = threading.Lock()
     failed = threading.Event()
@@ -88,7 +88,7 @@ def serve(
         """The updates of parts that no other worker has taken."""
         while not failed.is_set():
             with taking:
-                part = [*itertools.islice(left, 1)]
+                part = [*itertools.islice(parts, 1)]
             if not part:
                 return
             with changing:
@@ -121,7 +121,7 @@ def _mapped(function: Callable[..., Any], *arrays: Any) -> Any:
     return function(*arrays)
 
 
-def _arrays(given: Any, what: str) -> Any:
+def _arrays(value: Any, name: str) -> Any:
     """Return what is an array of numbers, or a dict of them.
 
     Raises
@@ -129,9 +129,9 @@ def _arrays(given: Any, what: str) -> Any:
     UsageError
         If it is anything else.
     """
-    for array in given.values() if isinstance(given, Mapping) else [given]:
+    for array in value.values() if isinstance(value, Mapping) else [value]:
         if not isinstance(array, np.ndarray | np.number) or array.dtype.kind not in "fiu":
             raise UsageError(
-                f"expected {what} to be an array of numbers, or a dict of them, got {type(array).__name__}"
+                f"expected {name} to be an array of numbers, or a dict of them, got {type(array).__name__}"
             )
-    return given
+    return value

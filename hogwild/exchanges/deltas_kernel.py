@@ -51,10 +51,10 @@ def _zeros_below(typingctx, x):
 @inlined
 def any_above(mine, base, first, last, threshold):
     """Whether a weight of this block owes more than ``threshold``."""
-    found = 0
+    count = 0
     for i in range(first, last):
-        found += abs(mine[np.uint64(i)] - base[np.uint64(i)]) > threshold
-    return found > 0
+        count += abs(mine[np.uint64(i)] - base[np.uint64(i)]) > threshold
+    return count > 0
 
 
 @njit(**JIT)
@@ -214,8 +214,8 @@ def bring_together(mine, ours, anchor, guards, locks, control, l1):
     """
     held = -1
     for i in range(len(mine)):
-        own, was = ours[i], anchor[i]
-        if own == was:
+        traded, was = ours[i], anchor[i]
+        if traded == was:
             ours[i] = anchor[i] = load(mine, i)
             continue
         guard = guards[i] if len(guards) else -1
@@ -228,7 +228,7 @@ def bring_together(mine, ours, anchor, guards, locks, control, l1):
             held = guard
         while True:
             now = load(mine, i)
-            new = merged(now, was, own, np.float32(1), l1) if np.isfinite(was) else own
+            new = merged(now, was, traded, np.float32(1), l1) if np.isfinite(was) else traded
             if compare_exchange(mine, i, now, new):
                 break
         ours[i] = anchor[i] = new

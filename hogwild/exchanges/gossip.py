@@ -1,6 +1,6 @@
 """Gossip: every replica sends all others the few weights that moved most, each by a fixed amount (Strom 2015).
 
-A replica owes the others what it has learned and not sent, ``mine - base``. In a trade, every weight that owes more
+A replica owes the others what it has learned and not sent, ``w - base``. In a trade, every weight that owes more
 than ``tau`` is sent as plus or minus ``tau``, one sign and the code of its index, 9 bits at a density of 1 % instead of
 64; the rest stays owed and is sent when enough has come together. What arrives is added, whenever it arrives. No
 server, no rounds: nobody ever waits but for room in a log.
@@ -29,8 +29,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.exchanges import deltas_kernel, replicas
-from hogwild.exchanges.trade import ALL, HEADER, Arrays, Link, Message, Spec, Step, send
+from hogwild.exchanges import deltas_kernel
+from hogwild.exchanges.trade import (
+    ALL,
+    HEADER,
+    Arrays,
+    Link,
+    Message,
+    Spec,
+    Step,
+    keep_sign,
+    left_out,
+    replicas_spec,
+    send,
+)
 
 SOME, LAST = range(2)  # kinds of messages
 LOG = 1 << 18  # bytes of messages that a replica may be ahead of the others
@@ -53,7 +65,7 @@ class Gossip:
     shrinks: bool = False  # there is an l1 penalty
 
     def spec(self, size: int, count: int) -> Spec:
-        arrays = replicas.spec(size, count)
+        arrays = replicas_spec(size, count)
         if count > 1:
             compile_kernels()
             arrays |= dict.fromkeys(("base", "moved"), arrays["replicas"])
@@ -80,50 +92,50 @@ class Gossip:
             _catch_up(arrays)
         arrays["ended"][:] = 0
 
-    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1:
             return
-        own, rest = _open(mine, arrays, link.replica)
-        self._take_in(own, link)
+        state, rest = _open(w, arrays, link.replica)
+        self._take_in(state, link)
         if rest is not None:
-            mine += rest
-        payload = self._take_out(own)
+            w += rest
+        payload = pack_signs(state, np.float32(self.tau), self.density, self.code == "golomb")
         if rest is not None:
-            np.subtract(mine, own.base, out=rest)
-            mine[:] = own.base
+            np.subtract(w, state.base, out=rest)
+            w[:] = state.base
         yield from send(link, ALL, Message(SOME, int(arrays["trades"][link.replica]), rows, payload))
 
-    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         me = link.replica
         if link.replicas == 1 or arrays["ended"][me]:
             return
-        own, rest = _open(mine, arrays, me)
-        self._take_in(own, link)
+        state, rest = _open(w, arrays, me)
+        self._take_in(state, link)
         owed = dict[int, np.ndarray]()
         last = Message(LAST, int(arrays["trades"][me]), rows)
-        if replicas.left_out(mine if rest is None else mine + rest, arrays, me):  # it goes on from what all know
-            mine[:] = own.base
+        if left_out(w if rest is None else w + rest, arrays, me):  # it goes on from what all know
+            w[:] = state.base
             if rest is not None:
                 rest[:] = 0
         if self.home:
             if rest is not None:
-                mine += rest
+                w += rest
                 rest[:] = 0
             with np.errstate(all="ignore"):
-                owed[me] = mine - own.base
+                owed[me] = w - state.base
             last = last._replace(values=pack_delta(owed[me], self.code == "golomb"))
         yield from send(link, ALL, last)
         while True:
             here = link.here()  # before receiving: all messages of a replica that has ended have arrived
-            self._take_in(own, link)
+            self._take_in(state, link)
             if all(link.inbox[other] for other in np.flatnonzero(here) if other != me):
                 break
             yield
         if not self.home:
             arrays["ended"][me] = 1 + sum(map(bool, link.inbox))
             return
-        owed |= {sender: unpack_delta(queue[0].values, len(mine)) for sender, queue in enumerate(link.inbox) if queue}
-        _bring_home(mine, own.base, [owed[replica] for replica in sorted(owed)])  # the same order in all replicas
+        owed |= {sender: unpack_delta(queue[0].values, len(w)) for sender, queue in enumerate(link.inbox) if queue}
+        _bring_home(w, state.base, [owed[replica] for replica in sorted(owed)])  # the same order in all replicas
         arrays["ended"][me] = len(owed)  # how many of them it has heard
 
     def meeting(self, size: int, arrays: Arrays) -> list[Step]:
@@ -137,29 +149,22 @@ class Gossip:
         heard, begun = _heard(arrays), arrays["begun"] != 0
         owed = []
         for replica in np.flatnonzero(begun).tolist():
-            if not replicas.left_out(all_of[replica], arrays, replica):
+            if not left_out(all_of[replica], arrays, replica):
                 owed.append(all_of[replica] - arrays["base"][replica, : len(flat)])
                 if "rest" in arrays and arrays["trades"][replica]:
                     owed[-1] += arrays["rest"][replica, : len(flat)]
         _bring_home(flat, arrays["base"][heard, : len(flat)] if arrays["trades"][heard] else arrays["start"], owed)
 
-    def _take_in(self, own: Own, link: Link) -> None:
+    def _take_in(self, state: ReplicaState, link: Link) -> None:
         """Add what has arrived from other replicas that still train."""
-        before = (own.mine.copy(), own.base.copy()) if self.shrinks else None
-        self._receive(own, link)
-        if before is not None:
-            mine, base = before
-            replicas.keep_sign(own.mine, base, mine, own.base)
-
-    def _receive(self, own: Own, link: Link) -> None:
+        before = (state.w.copy(), state.base.copy()) if self.shrinks else None
         link.receive()
         for queue in link.inbox:
             while queue and queue[0].kind == SOME:
-                absorb(own, queue.popleft().values)
-
-    def _take_out(self, own: Own) -> np.ndarray:
-        """Take what is sent now from what is owed; return it packed."""
-        return pack_signs(own, np.float32(self.tau), self.density, self.code == "golomb")
+                absorb(state, queue.popleft().values)
+        if before is not None:
+            w, base = before
+            keep_sign(state.w, base, w, state.base)
 
 
 def _bring_home(out: np.ndarray, base: np.ndarray, owed: list[np.ndarray]) -> None:
@@ -182,46 +187,46 @@ def _catch_up(arrays: Arrays) -> None:
     """Let replicas whose workers died hear what they have missed, or begin."""
     heard, base = _heard(arrays), arrays["base"]
     for replica in np.flatnonzero(arrays["ended"] == 0) if arrays["trades"][heard] else ():
-        mine, traded = arrays["replicas"][replica], arrays["trades"][replica] > 0
+        w, traded = arrays["replicas"][replica], arrays["trades"][replica] > 0
         if not arrays["begun"][replica]:
-            mine[:] = base[heard]
+            w[:] = base[heard]
         elif (missed := base[heard] - base[replica]).any():
-            mine[:] = np.where(mine == base[replica], base[heard], mine + missed)
+            w[:] = np.where(w == base[replica], base[heard], w + missed)
         base[replica], arrays["moved"][replica] = base[heard], arrays["moved"][heard]
         if "rest" in arrays and not traded:
             arrays["rest"][replica] = 0
         arrays["begun"][replica] = arrays["trades"][replica] = 1
 
 
-def _open(mine: np.ndarray, arrays: Arrays, me: int) -> tuple[Own, np.ndarray | None]:
+def _open(w: np.ndarray, arrays: Arrays, me: int) -> tuple[ReplicaState, np.ndarray | None]:
     """Return a replica's arrays, which it clears at its first trade in a task, and the rest that is held back."""
-    size = len(mine)
+    size = len(w)
     moved, rest = arrays["moved"][me, :size], arrays["rest"][me, :size] if "rest" in arrays else None
     if not arrays["trades"][me]:
         moved[:] = 0
         if rest is not None:
             rest[:] = 0
     arrays["trades"][me] += 1
-    return Own(mine, arrays["base"][me, :size], moved, arrays["start"]), rest
+    return ReplicaState(w, arrays["base"][me, :size], moved, arrays["start"]), rest
 
 
 @lru_cache(None)
 def compile_kernels() -> None:
     """Compile the kernels in the parent, before workers start, by a trade."""
-    own = Own(*np.zeros((4, 64), np.float32))
-    own.mine[:9] = np.arange(9)
-    absorb(own, pack_signs(own, np.float32(0), 0.1, True))
+    state = ReplicaState(*np.zeros((4, 64), np.float32))
+    state.w[:9] = np.arange(9)
+    absorb(state, pack_signs(state, np.float32(0), 0.1, True))
 
 
 # ---- which entries are sent, and how: ascending indices in a Golomb-Rice code or plainly, whichever is shorter. Packed
 # entries begin with two numbers, how many they are and the code's parameter; all parts are multiples of four bytes.
 
 
-class Own(NamedTuple):
+class ReplicaState(NamedTuple):
     """One replica's arrays, (size,) float32."""
 
-    mine: np.ndarray
-    base: np.ndarray  # start + moved; mine - base is owed
+    w: np.ndarray
+    base: np.ndarray  # start + moved; w - base is owed
     moved: np.ndarray  # the sum of what it has sent and received
     start: np.ndarray  # the model at the start of the task
 
@@ -278,28 +283,28 @@ def unpack_delta(packed: np.ndarray, size: int) -> np.ndarray:
     return delta
 
 
-def pack_signs(own: Own, tau: np.float32, density: float, golomb: bool) -> np.ndarray:
+def pack_signs(state: ReplicaState, tau: np.float32, density: float, golomb: bool) -> np.ndarray:
     """Take plus or minus ``tau`` from each weight that owes more, and pack that, (n,) uint8.
 
     ``tau`` is rounded to three bits, so that sums of many are exact. A ``tau`` of 0 stands for the one that a share
     ``density`` of the weights exceeds, or half of those that owe anything, if these are fewer.
     """
-    size = len(own.mine)
+    size = len(state.w)
     if not tau:
         stride = max(size // SAMPLE, 1) | 1  # odd: weights may lie in rows of even length
         counts = np.empty(deltas_kernel.BINS, np.int64)
         share = max(density, FEWEST / size)
-        tau = np.float32(deltas_kernel.magnitude(own.mine, own.base, stride, share, counts))
+        tau = np.float32(deltas_kernel.magnitude(state.w, state.base, stride, share, counts))
     bins = tau.view(np.int32) + (1 << deltas_kernel.SHIFT - 1) >> deltas_kernel.SHIFT
     tau = np.int32(bins << deltas_kernel.SHIFT).view(np.float32)
     entries = np.empty(size, np.uint32)
-    count = deltas_kernel.quantised(*own, tau, entries) if tau else 0
+    count = deltas_kernel.quantised(*state, tau, entries) if tau else 0
     packed = pack_entries(entries[:count], size, signs=True, golomb=golomb)
     return np.concatenate((tau.reshape(1).view(np.uint32), packed)).view(np.uint8)
 
 
-def absorb(own: Own, packed: np.ndarray) -> None:
+def absorb(state: ReplicaState, packed: np.ndarray) -> None:
     """Add the plus and minus tau that another replica packed."""
     data = packed.view(np.uint32)
     entries = unpack_entries(data[1:], signs=True)
-    deltas_kernel.absorb_signs(*own, entries, len(entries), data[:1].view(np.float32)[0])
+    deltas_kernel.absorb_signs(*state, entries, len(entries), data[:1].view(np.float32)[0])

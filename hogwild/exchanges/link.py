@@ -30,7 +30,7 @@ class DirectLink:
 
     def __init__(self, arrays: Arrays, replica: int, serve: Serve | None = None) -> None:
         self._serve, self._open = serve, dict[int, tuple[Message, Message | None]]()  # tickets to requests and answers
-        self.asked, self._tickets = dict[int, int](), 0
+        self.requests, self._tickets = dict[int, int](), 0
         self._arrays = arrays
         self.replica = replica
         self.replicas = len(arrays["here"])
@@ -115,7 +115,7 @@ class DirectLink:
 
     def ask(self, shard: int, request: Message) -> int:
         self._tickets += 1
-        self.asked[self._tickets], self._open[self._tickets] = shard, (request, None)
+        self.requests[self._tickets], self._open[self._tickets] = shard, (request, None)
         self._sent(shard, request)
         self._try(self._tickets)
         return self._tickets
@@ -125,13 +125,13 @@ class DirectLink:
             self._try(ticket)
         reply = self._open[ticket][1]
         if reply is not None:
-            del self.asked[ticket], self._open[ticket]
+            del self.requests[ticket], self._open[ticket]
         return reply
 
     def _try(self, ticket: int) -> None:
         """Serve a request, unless another worker is serving one for the same shard."""
         assert self._serve is not None
-        shard, request = self.asked[ticket], self._open[ticket][0]
+        shard, request = self.requests[ticket], self._open[ticket][0]
         if not try_acquire(self._arrays["locks"], shard, self.replica + 1):
             return
         reply = self._serve(shard, self.replica, request)

@@ -4,9 +4,9 @@ Downpour (Dean et al. 2012): a replica trains on its own copy, pushes its change
 changed every ``fetch`` rows. The server adds what arrives, or does with it what ``rule`` says. The parameters are cut
 into ``shards``, each with a clock of its own, on the machines of different replicas.
 
-Everything is a change against a base. A replica has ``mine``, which it trains, and ``base``, what the server holds as
-far as it knows. It pushes ``mine - base``; what it pulls is assigned to the base, and added as a change to ``mine``,
-for ``mine`` may have moved since. With one replica nothing ever comes in, so it trains as it does alone, to the last
+Everything is a change against a base. A replica has ``w``, which it trains, and ``base``, what the server holds as
+far as it knows. It pushes ``w - base``; what it pulls is assigned to the base, and added as a change to ``w``,
+for ``w`` may have moved since. With one replica nothing ever comes in, so it trains as it does alone, to the last
 bit. When a replica has nothing left to train it pushes until it owes nothing, and the server's parameters are the
 model.
 
@@ -41,9 +41,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.exchanges import replicas
-from hogwild.exchanges.replicas import cuts_of
-from hogwild.exchanges.trade import BOTH, BYE, NOTHING, PULL, PUSH, REPLY, Arrays, Link, Message, Spec, Step, packed
+from hogwild.exchanges.trade import (
+    BOTH,
+    BYE,
+    NOTHING,
+    PULL,
+    PUSH,
+    REPLY,
+    Arrays,
+    Link,
+    Message,
+    Spec,
+    Step,
+    cuts_of,
+    keep_sign,
+    left_out,
+    packed,
+    replicas_spec,
+)
 from hogwild.kernels.control import NO_LIMIT
 
 ROUNDS = 8  # pushes at the end of a task; two are enough for numbers that are finite
@@ -80,8 +95,9 @@ class Plain:
 
     def begin(self, arrays: Arrays) -> None:
         """Start a task."""
-        if "met" in arrays:
-            arrays["met"][:] = 0
+        for name in ("met", "sum"):
+            if name in arrays:
+                arrays[name][:] = 0
 
     def push(self, arrays: Arrays, push: Push) -> None:
         """Apply a push."""
@@ -116,9 +132,6 @@ class Soft(Plain):
     def spec(self, size: int, count: int) -> Spec:
         return {"sum": ((size,), np.float32)}
 
-    def begin(self, arrays: Arrays) -> None:
-        arrays["sum"][:] = 0
-
     def push(self, arrays: Arrays, push: Push) -> None:
         arrays["sum"][push.where] += push.change
         if push.clock % self.soft == 0:
@@ -127,8 +140,8 @@ class Soft(Plain):
     def end(self, arrays: Arrays) -> None:
         for shard, cut in enumerate(cuts_of(len(arrays["sum"]), len(arrays["clock"]))):
             clock = int(arrays["clock"][shard])
-            if left := clock % self.soft:
-                self._apply(arrays, cut, clock, left)
+            if pushes := clock % self.soft:
+                self._apply(arrays, cut, clock, pushes)
 
     def _apply(self, arrays: Arrays, cut: slice, clock: int, pushes: int) -> None:
         """Add the mean of the pushes of which the sum consists; nobody has read a result yet."""
@@ -150,9 +163,6 @@ class AdaGrad(Plain):
 
     def kept(self) -> tuple[str, ...]:
         return ("squares",)
-
-    def begin(self, arrays: Arrays) -> None:
-        pass
 
     def push(self, arrays: Arrays, push: Push) -> None:
         step, where = arrays["step"][push.sender], push.where
@@ -256,7 +266,7 @@ class Server:
         return self.rule == "plain" and self.scale == "sum"
 
     def spec(self, size: int, count: int) -> Spec:
-        arrays = replicas.spec(size, count)
+        arrays = replicas_spec(size, count)
         return (
             self._rule.spec(size, count)
             | arrays
@@ -290,49 +300,49 @@ class Server:
 
     # ---- a replica's side
 
-    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         since = arrays["since"][link.replica]
         since += rows
-        self._mend(mine, arrays, link.replica)
+        self._mend(w, arrays, link.replica)
         pushes, pulls = since[SINCE_PUSH] >= self.push, since[SINCE_PULL] >= self._fetch
-        if pushes and replicas.left_out(mine, arrays, link.replica):  # it goes on from what it knows of the server
-            mine[:] = arrays["base"][link.replica, : len(mine)]
+        if pushes and left_out(w, arrays, link.replica):  # it goes on from what it knows of the server
+            w[:] = arrays["base"][link.replica, : len(w)]
         if pushes or pulls:
-            self._ask(BOTH if pushes and pulls else PUSH if pushes else PULL, mine, arrays, link)
+            self._ask(BOTH if pushes and pulls else PUSH if pushes else PULL, w, arrays, link)
         if pulls:
             since[SINCE_PULL] = 0
-        yield from self._settle(mine, arrays, link)
+        yield from self._settle(w, arrays, link)
 
-    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         arrays["since"][link.replica] += rows
-        self._mend(mine, arrays, link.replica)
-        base = arrays["base"][link.replica, : len(mine)]
-        if replicas.left_out(mine, arrays, link.replica):
-            mine[:] = base
+        self._mend(w, arrays, link.replica)
+        base = arrays["base"][link.replica, : len(w)]
+        if left_out(w, arrays, link.replica):
+            w[:] = base
         for _ in range(ROUNDS):
-            self._ask(BYE, mine, arrays, link)
-            yield from self._settle(mine, arrays, link)
-            if not np.any(mine != base):
+            self._ask(BYE, w, arrays, link)
+            yield from self._settle(w, arrays, link)
+            if not np.any(w != base):
                 break
 
-    def _mend(self, mine: np.ndarray, arrays: Arrays, me: int) -> None:
+    def _mend(self, w: np.ndarray, arrays: Arrays, me: int) -> None:
         """Let a replica whose worker died while it took in an answer forget what it owes of the shard, and read all."""
         for shard in np.flatnonzero(arrays["taking"][me]):
-            cut = cuts_of(len(mine), self.shards)[shard]
-            mine[cut] = arrays["base"][me, cut]
+            cut = cuts_of(len(w), self.shards)[shard]
+            w[cut] = arrays["base"][me, cut]
             arrays["known"][me, shard] = -1
             arrays["taking"][me, shard] = 0
 
-    def _ask(self, kind: int, mine: np.ndarray, arrays: Arrays, link: Link) -> None:
+    def _ask(self, kind: int, w: np.ndarray, arrays: Arrays, link: Link) -> None:
         """Send a request to each shard, with what the replica owes unless it is a ``PULL``."""
         me = link.replica
-        known, since = arrays["known"][me], arrays["since"][me]
-        for shard, cut in enumerate(cuts_of(len(mine), self.shards)):
-            request = Message(kind, int(known[shard]), 0)
+        clocks, since = arrays["known"][me], arrays["since"][me]
+        for shard, cut in enumerate(cuts_of(len(w), self.shards)):
+            request = Message(kind, int(clocks[shard]), 0)
             if kind != PULL:
                 base = arrays["base"][me, cut]
                 with np.errstate(all="ignore"):
-                    owed = mine[cut] - base
+                    owed = w[cut] - base
                     where = np.flatnonzero(owed)
                     base[where] += owed[where]
                 request = packed(request._replace(rows=int(since[SINCE_PUSH])), owed, where)
@@ -340,32 +350,36 @@ class Server:
         if kind != PULL:
             since[SINCE_PUSH] = 0
 
-    def _settle(self, mine: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
+    def _settle(self, w: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
         """Wait for answers and take them in."""
-        for ticket, shard in [*link.asked.items()]:
+        for ticket, shard in [*link.requests.items()]:
             while (reply := link.answer(ticket)) is None:
                 yield
             if reply is not NOTHING:
-                self._take(mine, arrays, link.replica, shard, reply)
+                self._take(w, arrays, link.replica, shard, reply)
 
-    def _take(self, mine: np.ndarray, arrays: Arrays, me: int, shard: int, reply: Message) -> None:
+    def _take(self, w: np.ndarray, arrays: Arrays, me: int, shard: int, reply: Message) -> None:
         """Take in what the server holds."""
-        cut = cuts_of(len(mine), self.shards)[shard]
-        base, own = arrays["base"][me, cut], mine[cut]
+        cut = cuts_of(len(w), self.shards)[shard]
+        base, weights = arrays["base"][me, cut], w[cut]
         arrays["taking"][me, shard] = 1
         if len(reply.values):
             where = reply.indices if len(reply.indices) else slice(None)
             with np.errstate(all="ignore"):
                 before = base[where].copy()
                 base[where] = reply.values
-                mine_before = own[where].copy() if self.shrinks else None
-                replicas.subtract(own, where, before - reply.values)  # -0.0 stays where nothing has changed
-                if mine_before is not None:
-                    now = own[where].copy()
+                w_before = weights[where].copy() if self.shrinks else None
+                change = before - reply.values  # subtracted: -0.0 stays where nothing has changed
+                if isinstance(where, slice):  # in place, weight by weight: workers that race on it lose next to nothing
+                    weights -= change
+                else:
+                    np.subtract.at(weights, where.astype(np.intp, copy=False), change)
+                if w_before is not None:
+                    now = weights[where].copy()
                     moved = now.copy()
-                    replicas.keep_sign(moved, before, mine_before, reply.values)
+                    keep_sign(moved, before, w_before, reply.values)
                     passed = np.flatnonzero((moved == 0) & (now != 0))
-                    own[passed if isinstance(where, slice) else where[passed]] = 0
+                    weights[passed if isinstance(where, slice) else where[passed]] = 0
         arrays["known"][me, shard] = reply.clock
         arrays["taking"][me, shard] = 0
 

@@ -8,6 +8,7 @@ its replica, and its position, to its replacement.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +20,7 @@ ALL = -1  # receiver: every other replica
 HEADER = 8  # int64 before the values of a message
 EMPTY = np.empty(0, np.float32)
 NO_INDICES = np.empty(0, np.int32)
+LINE_FLOATS = 16  # float32 in a cache line: every replica starts on one
 PUSH, PULL, BOTH, BYE, REPLY = range(5)  # requests to a server, of which PUSH and BYE have no answer, and its answer
 
 Arrays = Mapping[str, np.ndarray]
@@ -74,7 +76,7 @@ class Link(Protocol):
     replicas: int
     replaced: bool  # an earlier worker of the replica has died in this task
     inbox: list[deque[Message]]  # by sender: messages that have arrived and are not used yet
-    asked: dict[int, int]  # requests to servers that are not finished: tickets to shards
+    requests: dict[int, int]  # requests to servers that are not finished: tickets to shards
 
     def post(self, to: int, message: Message) -> bool:
         """Send to a replica, or to ``ALL``; return False if there is no room: receive what has arrived, and retry."""
@@ -104,7 +106,7 @@ class Exchange(Protocol):
         """Whether there is an l1 penalty."""
 
     def spec(self, size: int, replicas: int) -> Spec:
-        """Arrays that the scheme keeps, initially zero, including ``replicas.spec``."""
+        """Arrays that the scheme keeps, initially zero, including :func:`replicas_spec`."""
 
     def room(self, size: int, replicas: int) -> int:
         """Most bytes of messages that a replica may have in transit."""
@@ -115,10 +117,10 @@ class Exchange(Protocol):
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
         """Start a task; the parent calls it while the workers stand still."""
 
-    def trade(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         """Run one replica's side of a trade, after ``rows`` more of its rows."""
 
-    def end(self, mine: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
+    def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         """Run one replica's side of the end of a task, once it has nothing left to train, ``rows`` rows after its last
         trade; then it leaves. It may wait only for replicas that are :meth:`Link.here`; they may still be training.
         """
@@ -189,8 +191,65 @@ def collect(link: Link, kind: int, clock: int, senders: Iterable[int] | None = N
         yield
 
 
-def found(link: Link, kind: int, clock: int) -> Iterator[tuple[int, Message]]:
+def collected(link: Link, kind: int, clock: int) -> Iterator[tuple[int, Message]]:
     """Yield the senders and messages that :func:`collect` has waited for."""
     for sender, queue in enumerate(link.inbox):
         if queue and (queue[0].clock, queue[0].kind) == (clock, kind):
             yield sender, queue.popleft()
+
+
+# ---- replicas, in memory that the workers share: the replacement of a dead worker continues its replica, a checkpoint
+# can hold it, and the parent reads all of them when the workers stand still
+
+
+def replicas_spec(size: int, replicas: int) -> Spec:
+    """Replicas, the rows each has done since they were equal, whether its worker has begun, and how many of its changes
+    were left out in this task; initially zero.
+    """
+    return {
+        "replicas": ((replicas, -(-size // LINE_FLOATS) * LINE_FLOATS), np.float32),
+        "rows": ((replicas,), np.int64),
+        "begun": ((replicas,), np.int64),
+        "left_out": ((replicas,), np.int64),
+    }
+
+
+def take(flat: np.ndarray, arrays: Arrays, replica: int, step: float = 0.0) -> np.ndarray:
+    """Return a replica, (size,) float32; it is first set to ``flat`` if no worker has begun it in this task. A scheme
+    that has an array ``step`` finds there the ``step`` with which the task begins.
+    """
+    if "step" in arrays:
+        arrays["step"][replica] = step
+    w: np.ndarray = arrays["replicas"][replica, : len(flat)]
+    if not arrays["begun"][replica]:
+        w[:] = flat
+        if "base" in arrays:
+            arrays["base"][replica, : len(flat)] = flat
+        if "sums" in arrays:  # the replica's own
+            w[len(flat) // 2 :] = arrays["sums"][replica]
+        arrays["begun"][replica] = 1  # last: a worker that dies before this has not begun
+    return w
+
+
+def left_out(w: np.ndarray, arrays: Arrays, replica: int) -> bool:
+    """Whether a replica (n,) float32 is not finite, so that the others leave its change out, which is counted. With one
+    replica nobody would be spared.
+    """
+    if len(arrays["rows"]) == 1 or np.isfinite(w).all():
+        return False
+    arrays["left_out"][replica] += 1
+    return True
+
+
+def keep_sign(new: np.ndarray, old: np.ndarray, w: np.ndarray, now: np.ndarray) -> None:
+    """Set to zero what is ``new`` (n,) on the other side of zero than ``old``, though neither ``w`` nor the others'
+    value ``now`` is: with an l1 penalty each of them has shrunk it (as ``merged`` of ``kernels/tiers.py``).
+    """
+    with np.errstate(all="ignore"):
+        new[(w * old >= 0) & (now * old >= 0) & (new * old < 0)] = 0
+
+
+def cuts_of(size: int, parts: int) -> list[slice]:
+    """Slices that begin on cache lines and whose lengths differ by at most one line."""
+    ends = [min(-(-size // LINE_FLOATS) * k // parts * LINE_FLOATS, size) for k in range(parts + 1)]
+    return [slice(first, last) for first, last in itertools.pairwise(ends)]

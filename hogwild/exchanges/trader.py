@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.exchanges import replicas
 from hogwild.exchanges.deltas_kernel import bring_together
 from hogwild.exchanges.link import DirectLink, compile_locks, serving
 from hogwild.exchanges.trade import Arrays, Counts, Exchange, Served, Spec
@@ -63,7 +62,8 @@ class Trader:
         for step in self.exchange.meeting(len(flat), self.arrays):
             DirectLink.count(self.links, step)
         self.exchange.meet(flat, self.arrays, rows)
-        if replicas.all_left_out(self.arrays, rows):
+        counts = self.arrays["left_out"][rows > 0]
+        if len(counts) and counts.all():  # each replica that has trained: the run has diverged
             flat[:] = np.nan
 
     def kept(self) -> dict[str, np.ndarray]:
@@ -86,13 +86,13 @@ class Trader:
 
     # ---- in a worker
 
-    def train(self, replica: int, mine: np.ndarray, turn: Callable[[], int]) -> None:
+    def train(self, replica: int, w: np.ndarray, turn: Callable[[], int]) -> None:
         """Train and trade a replica to the end of a task; each ``turn`` does at most a period of rows."""
         exchange, link = self.exchange, DirectLink(self.links, replica, serving(self.exchange, self.arrays))
         while turn() >= exchange.period:
-            if not self._drive(exchange.trade(mine, self.arrays, link, self._untraded(replica)), link):
+            if not self._drive(exchange.trade(w, self.arrays, link, self._untraded(replica)), link):
                 return
-        if self._drive(exchange.end(mine, self.arrays, link, self._untraded(replica)), link):
+        if self._drive(exchange.end(w, self.arrays, link, self._untraded(replica)), link):
             link.leave()
 
     def _untraded(self, replica: int) -> int:
@@ -118,7 +118,7 @@ class Trader:
 class Raced(NamedTuple):
     """A replica on which workers race, and the copy of it that is traded."""
 
-    mine: np.ndarray  # (n,) float32
+    w: np.ndarray  # (n,) float32
     copy: np.ndarray  # (n,) float32
     anchor: np.ndarray  # (n,) float32: what both were when they were last equal
     guards: np.ndarray  # (n,) int32: which lock protects a number, or -1; empty if none is needed

@@ -15,8 +15,7 @@ import numpy as np
 from hogwild.data.mapped import Mapped
 from hogwild.data.rows.container import readonly
 from hogwild.data.rows.degrees import unranked
-from hogwild.exchanges import replicas
-from hogwild.exchanges.trade import Counts, Exchange
+from hogwild.exchanges.trade import Counts, Exchange, take
 from hogwild.exchanges.trader import Trader
 from hogwild.hosts.memory import Block
 from hogwild.kernels.control import END, LAST, LINE, NEXT, NO_LIMIT, NONZEROS, ROWS, SKIP, STOP, TURN, WORKERS, cells
@@ -178,7 +177,7 @@ class Job:
         if trader is None:
             self.problem.prepare(shared, scratch, data, self.part(task, worker), task.step)()
             return
-        replica = replicas.take(self.flat, trader.arrays, worker, task.step[0])
+        replica = take(self.flat, trader.arrays, worker, task.step[0])
         shared = shared._replace(parameters=self.problem.parameters(replica))
         part = self.part(task, worker, trader.exchange.period)
         trader.train(worker, replica, self.problem.prepare(shared, scratch, data, part, task.step))

@@ -134,9 +134,9 @@ def overlaid(shared: np.ndarray, parts: Sequence[tuple[int, int]]) -> np.ndarray
     view = np.asarray(_Mapping(address, len(shared)))
     flags = FIXED | mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     for begin, end in parts:
-        own = 4 * (end - begin)
-        if own:
-            _check(_libc().mmap(address + 4 * begin, own, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0), own)
+        length = 4 * (end - begin)
+        if length:
+            _check(_libc().mmap(address + 4 * begin, length, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0), length)
     return view
 
 
@@ -158,12 +158,13 @@ class _Mapping:
     """Mapped memory, which is given back when no array refers to it."""
 
     def __init__(self, address: int, count: int) -> None:
-        self._unmap, self._about = _libc().munmap, (address, 4 * count)  # kept: at exit, modules go first
-        about = {"data": (address, False), "shape": (count,), "version": 3}
-        self.__array_interface__ = about | {"typestr": np.dtype(np.float32).str}
+        self._unmap = _libc().munmap  # kept: at exit, modules go first
+        self._range = address, 4 * count
+        typestr = np.dtype(np.float32).str
+        self.__array_interface__ = {"data": (address, False), "shape": (count,), "version": 3, "typestr": typestr}
 
     def __del__(self) -> None:
-        self._unmap(*self._about)
+        self._unmap(*self._range)
 
 
 def _check(address: int | None, size: int) -> None:

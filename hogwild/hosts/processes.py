@@ -173,12 +173,12 @@ class _Worker:
         self.ended: Ended | None = None  # the report of its death
         with contextlib.ExitStack() as undo:
             try:
-                ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                ours.settimeout(fork_server.ANSWER)
-                self.channel = undo.enter_context(contextlib.closing(Channel(ours)))
-                with theirs:
+                end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                end.settimeout(fork_server.ANSWER)
+                self.channel = undo.enter_context(contextlib.closing(Channel(end)))
+                with other:
                     self.send((self.number, self.cpu, sys.path))
-                    fork_server.fork(theirs)
+                    fork_server.fork(other)
             except OSError as error:  # no process or descriptor left
                 raise cannot_start(str(error)) from error
             undo.pop_all()
@@ -215,8 +215,9 @@ class _Worker:
         except OSError as error:  # no descriptor or file left for a long message
             if self.channel.fileno() < 0:  # closed by another thread
                 return False
-            what = f"cannot send worker process {self.number} its work ({error}): try host='threads' (--host threads)"
-            raise TrainingError(what) from error
+            raise TrainingError(
+                f"cannot send worker process {self.number} its work ({error}): try host='threads' (--host threads)"
+            ) from error
         return True
 
     def receive(self) -> Any:
@@ -383,9 +384,9 @@ class Processes(Pool):
             if dead.busy and job.problem.holds:
                 job.control[ABORT] = 1
                 locking = job.problem.discipline in HOLDS
-                what = f"discipline {job.problem.discipline}" if locking else "order blocks"
+                name = f"discipline {job.problem.discipline}" if locking else "order blocks"
                 raise TrainingError(
-                    f"worker {number} died ({cause}) and may have held a lock or the turn: {what} cannot go on; resume "
+                    f"worker {number} died ({cause}) and may have held a lock or the turn: {name} cannot go on; resume "
                     f"from the last checkpoint, or choose {'a lock-free one' if locking else 'order shuffled'}"
                 )
         if self._deaths[number] >= DEATHS_IN_A_ROW:
@@ -418,10 +419,10 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
     for worker in workers:
         with contextlib.suppress(TrainingError):
             worker.send(None)
-    left = _wait_for_end(workers)
-    for worker in left:
+    living = _wait_for_end(workers)
+    for worker in living:
         worker.kill()
-    _wait_for_end(left)
+    _wait_for_end(living)
     for worker in workers:
         worker.channel.close()
     held.clear()
@@ -430,10 +431,10 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
 def _wait_for_end(workers: list[_Worker]) -> list[_Worker]:
     """Return the workers that have not ended after ``GRACE``."""
     deadline = time.monotonic() + GRACE
-    left = [worker for worker in workers if worker.ended is None]
-    while left and (ready := wait([w.channel.fileno() for w in left], max(deadline - time.monotonic(), 0.0))):
-        for worker in left:
+    living = [worker for worker in workers if worker.ended is None]
+    while living and (ready := wait([w.channel.fileno() for w in living], max(deadline - time.monotonic(), 0.0))):
+        for worker in living:
             if worker.channel.fileno() in ready:
                 worker.receive()
-        left = [worker for worker in left if worker.ended is None]
-    return left
+        living = [worker for worker in living if worker.ended is None]
+    return living

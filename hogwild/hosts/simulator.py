@@ -46,8 +46,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hogwild.errors import UsageError
-from hogwild.exchanges import replicas
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Message, Served, Step
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Message, Served, Step, take
 from hogwild.exchanges.trader import Raced, compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import IN_USE, Pool
@@ -459,7 +458,7 @@ class Replicated:
         self._group, count = job.group, job.workers // job.group
         self._network = Network(count, job.wire)
         self._links = [TimedLink(self._network, replica) for replica in range(count)]
-        self._replicas = [replicas.take(job.flat, self._arrays, replica, task.step[0]) for replica in range(count)]
+        self._replicas = [take(job.flat, self._arrays, replica, task.step[0]) for replica in range(count)]
         self._raced = [self._copied(replica) for replica in self._replicas] if self._group > 1 else []
         self._traded = [0] * count  # rows of each up to its last trade
         self._limit = -(-self._exchange.period // self._group)  # rows of a leader between two looks at what is due
@@ -468,7 +467,7 @@ class Replicated:
         self._turns: list[dict[int, Callable[[], int]]] = []
         for worker, scratch in enumerate(parts.scratches):
             replica = worker // self._group
-            trained = self._raced[replica].mine if self._raced else self._replicas[replica]
+            trained = self._raced[replica].w if self._raced else self._replicas[replica]
             shared = parts.shared._replace(parameters=job.problem.parameters(trained))
             slices = {rows: job.part(task, worker, rows) for rows in {quantum, rest} - {0}}
             self._turns.append(
@@ -734,7 +733,7 @@ class TimedLink:
         self.replica = replica
         self.replicas = len(network.now)
         self.inbox: list[deque[Message]] = [deque() for _ in range(self.replicas)]
-        self.asked: dict[int, int] = {}
+        self.requests: dict[int, int] = {}
         self._answers: dict[int, Message] = {}
         self._tickets = 0
 
@@ -751,7 +750,7 @@ class TimedLink:
     def ask(self, shard: int, request: Message) -> int:
         self._tickets += 1
         self._network.ask(Request(shard, self.replica, self._tickets, request))
-        self.asked[self._tickets] = shard
+        self.requests[self._tickets] = shard
         if request.kind in (PUSH, BYE):
             self._answers[self._tickets] = NOTHING
         return self._tickets
@@ -759,7 +758,7 @@ class TimedLink:
     def answer(self, ticket: int) -> Message | None:
         self.receive()
         if ticket in self._answers:
-            del self.asked[ticket]
+            del self.requests[ticket]
         return self._answers.pop(ticket, None)
 
     def receive(self) -> None:

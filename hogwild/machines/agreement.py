@@ -95,8 +95,8 @@ class Leader:
     def evaluate(self, case: Any, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """Evaluate the solution of the parameters as they are, on the rows of all machines."""
         if self._evaluation is None:
-            found: dict[str, float | None] = case.evaluate(solution)
-            return found
+            facts: dict[str, float | None] = case.evaluate(solution)
+            return facts
         return self._evaluation(case, solution, self._pool is not None and self._pool.in_step)
 
 

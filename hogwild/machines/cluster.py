@@ -1,5 +1,8 @@
 """The machines that have met: connections between every two of them, and who is still there.
 
+A gloo group of two for every connection, not one of all: when a machine dies, gloo closes a group for good, and the
+others go on.
+
 A thread looks each second who has said nothing for ten, and gives it up. If it finds that it has slept itself (this
 machine was suspended, or paged), everybody gets ten more seconds.
 
@@ -12,31 +15,31 @@ keys, so a machine 0 that was started again, whose run is another one, never hea
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import datetime
+import json
+import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch.distributed import PrefixStore, ProcessGroupGloo
 
-from hogwild.errors import HogwildError, InputError, TrainingError
-from hogwild.exchanges.trade import Message
+from hogwild.errors import HogwildError, InputError, TrainingError, reason_of
+from hogwild.exchanges.trade import EMPTY, NO_INDICES, Message
 from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, difference, is_hello, meet
-from hogwild.machines.pair import (
-    BEAT,
-    MODEL,
-    MOST_TEXT,
-    PIECE,
-    TEXT,
-    TRADE,
-    Frame,
-    Pair,
-    connect,
-    text_frame,
-    text_of,
-)
 
+BEAT, TEXT, TRADE, MODEL, ARRAY, BYE = range(6)  # kinds of frames
+CELLS = 10  # of a frame's header
+NOTHING = Message(0, 0, 0)
+PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
+BEAT_SECONDS = 1.0
+LEAVING_SECONDS = 3.0
+DAY = datetime.timedelta(days=1)  # a wait without an end: who is silent is given up by the cluster
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
 PAUSE = 0.2  # seconds between two looks for machines that come back
@@ -84,8 +87,7 @@ class Cluster:
         self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.changed = threading.Condition()
         self.heard: deque[Note] = deque()
-        self.models: dict[int, np.ndarray] = {}  # by task: what machine 0 has sent
-        self._pieces: dict[tuple[int, int], list[np.ndarray]] = {}  # of arrays, by sender and number
+        self._arrays: dict[tuple[int, int, int], deque[np.ndarray]] = {}  # by kind, sender and number
         self._trades: dict[int, list[tuple[int, Frame]]] = {}  # by task
         self._pairs: dict[int, Pair] = {}
         self._closed, self._beside = threading.Event(), list[threading.Thread]()
@@ -130,11 +132,16 @@ class Cluster:
     def _connect(self, other: int, came: int, seconds: float) -> Any:
         """Return a group of this machine and another one, one of which has come with that number."""
         low, high = sorted((self.number, other))
+        store = PrefixStore(f"{came}/{low}-{high}", self.notes.raw())
+        options = ProcessGroupGloo._Options()
+        options._timeout = datetime.timedelta(seconds=seconds)
+        address = self.seats[self.number].address
+        options._devices = [ProcessGroupGloo.create_device(hostname=address, lazy_init=False)]
         try:
-            name, mine = f"{came}/{low}-{high}", self.seats[self.number].address
-            return connect(self.notes.raw(), name, int(self.number == high), mine, seconds)
-        except TrainingError as error:
-            raise TrainingError(f"machine {self.number} cannot connect to {self.name(other)}: {error}") from None
+            return ProcessGroupGloo(store, int(self.number == high), 2, options)
+        except RuntimeError as error:
+            reason = reason_of(error)
+            raise TrainingError(f"machine {self.number} cannot connect to {self.name(other)}: {reason}") from None
 
     def _add(self, other: int, group: Any) -> None:
         came = int(self.came[other])
@@ -187,7 +194,7 @@ class Cluster:
 
     def name(self, machine: int) -> str:
         """Return how a machine is called in messages."""
-        return f"machine {machine} ({self.seats[machine].about['host']})"
+        return f"machine {machine} ({self.seats[machine].hello['host']})"
 
     def require(self, machine: int) -> None:
         """Raise TrainingError with the reason if a machine is gone."""
@@ -201,8 +208,9 @@ class Cluster:
 
     def tell(self, content: dict[str, Any], to: int | None = None) -> None:
         """Send a dict to a machine, or to all others."""
+        text = np.frombuffer(json.dumps(content).encode(), np.uint8)
         for other in [*self._pairs] if to is None else (to,):
-            self.send(other, text_frame(content))
+            self.send(other, Frame(TEXT, message=Message(0, 0, 0, text.copy())))
 
     def give_up(self, machine: int, why: str) -> None:
         """End the connection to a machine, if it is still there."""
@@ -259,17 +267,17 @@ class Cluster:
             If it is of another size.
         """
         with self.changed:
-            model = self.models.pop(task, None)
-        if model is not None and len(model) != size:
-            raise TrainingError(f"{self.name(0)} sent a model of {len(model)} numbers, expected {size}")
-        return model
+            models = self._arrays.pop((MODEL, 0, task), None)
+        if models is None:
+            return None
+        if len(models[-1]) != size:
+            raise TrainingError(f"{self.name(0)} sent a model of {len(models[-1])} numbers, expected {size}")
+        return models[-1]
 
     def send_array(self, to: int, number: int, array: np.ndarray) -> None:
-        """Send an array to a machine, in pieces; those of one number arrive in the order in which they are sent."""
-        sent = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        for first in range(0, len(sent), MOST_TEXT):
-            piece = sent[first : first + MOST_TEXT]
-            self.send(to, Frame(PIECE, number, message=Message(0, 0, 0, piece)))
+        """Send an array, which must not be written to afterwards; those of one number arrive in order."""
+        values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        self.send(to, Frame(ARRAY, number, message=Message(0, 0, 0, values)))
 
     def next_array(self, sender: int, number: int, kind: Any, size: int) -> np.ndarray:
         """Wait for a machine's next array of a number, of ``size`` elements; those of earlier numbers go.
@@ -279,29 +287,25 @@ class Cluster:
         TrainingError
             If the machine is gone, or has sent another array.
         """
-        wanted, taken = size * np.dtype(kind).itemsize, np.empty((size,), kind)
-        cells, done = taken.view(np.uint8), 0
-        while done < wanted:
-            with self.changed:
-                for old in [key for key in self._pieces if key[0] == sender and key[1] < number]:
-                    del self._pieces[old]
-                while not (pieces := self._pieces.get((sender, number))):
-                    self.require(sender)
-                    self.changed.wait(LOOK)
-                piece = pieces.pop(0)
-            if len(piece) > wanted - done:
-                raise TrainingError(f"{self.name(sender)} has sent more than {wanted:,} bytes of an array")
-            cells[done : done + len(piece)] = piece
-            done += len(piece)
-        return taken
+        with self.changed:
+            for key in [key for key in self._arrays if key[:2] == (ARRAY, sender) and key[2] < number]:
+                del self._arrays[key]
+            while not (arrays := self._arrays.get((ARRAY, sender, number))):
+                self.require(sender)
+                self.changed.wait(LOOK)
+            array = arrays.popleft()
+        wanted = size * np.dtype(kind).itemsize
+        if array.nbytes != wanted:
+            raise TrainingError(f"{self.name(sender)} sent an array of {array.nbytes:,} bytes, expected {wanted:,}")
+        return array.view(kind)
 
     def take_notes(self, kind: str, task: int) -> list[int]:
         """Return, once, who has sent a note of a kind about a task; those about earlier tasks go."""
         with self.changed:
-            found = [note for note in self.heard if note[1].get("kind") == kind and note[1].get("task", 0) <= task]
-            for note in found:
+            notes = [note for note in self.heard if note[1].get("kind") == kind and note[1].get("task", 0) <= task]
+            for note in notes:
                 self.heard.remove(note)
-        return [sender for sender, content in found if content.get("task") == task]
+        return [sender for sender, content in notes if content.get("task") == task]
 
     def trades(self, task: int) -> list[tuple[int, Frame]]:
         """Return, once, the messages of a task that have arrived, with their senders; those of earlier tasks go."""
@@ -330,7 +334,7 @@ class Cluster:
 
     def _deliver(self, sender: int, frame: Frame) -> None:
         if frame.kind == TEXT:
-            content = text_of(frame)
+            content = json.loads(frame.message.values.tobytes())
             if content.get("kind") == "comes" and sender == 0:
                 self.beside(lambda: self._meet_again(content))
                 return
@@ -340,10 +344,8 @@ class Cluster:
                 return
             if frame.kind == TEXT:
                 self.heard.append((sender, content))
-            elif frame.kind == MODEL:
-                self.models[frame.task] = frame.message.values
-            elif frame.kind == PIECE:
-                self._pieces.setdefault((sender, frame.task), []).append(frame.message.values)
+            elif frame.kind in (MODEL, ARRAY):
+                self._arrays.setdefault((frame.kind, sender, frame.task), deque()).append(frame.message.values)
             elif frame.kind == TRADE:
                 self._trades.setdefault(frame.task, []).append((sender, frame))
             self.tell_threads()
@@ -425,7 +427,7 @@ class Door:
         here = cluster.members(ready=False)
         for other in here[1:]:
             cluster.tell({"kind": "comes", "machine": number, "came": self._came, "about": hello}, other)
-        seats = [hello if seat.number == number else seat.about for seat in cluster.seats]
+        seats = [hello if seat.number == number else seat.hello for seat in cluster.seats]
         answer = {"number": number, "came": self._came, "here": here, "seats": seats}
         self._notes.put(f"{request}/answer", answer)
         try:
@@ -451,6 +453,179 @@ class Door:
         if answer["kind"] == "agreed":
             cluster.tell({"kind": "go"}, machine)
             cluster.ready(machine)
+
+
+class Frame(NamedTuple):
+    """A message of an exchange, a model, a text, or an array, and the task that it belongs to.
+
+    It is sent as a header of ten int64, and then as many bytes as that says: numbers, or JSON. Nothing is unpickled.
+    """
+
+    kind: int  # BEAT, TEXT, TRADE, MODEL, ARRAY, BYE
+    task: int = 0  # counted by machine 0 from 1; of an array: its number
+    ended: int = 0  # whether the sender's workers have done their share of the task
+    message: Message = NOTHING  # of a beat: rows done, and nonzeros as ``step``
+
+    def header(self) -> np.ndarray:
+        """The header (CELLS,) int64; the values and then the indices of the message follow."""
+        m = self.message
+        sizes = m.indices.nbytes, m.values.nbytes, m.values.dtype == np.uint8
+        return np.array([self.kind, self.task, self.ended, m.kind, m.clock, m.rows, m.step, *sizes], np.int64)
+
+    @classmethod
+    def of(cls, header: np.ndarray, payload: np.ndarray) -> Frame:
+        """The frame of a header and the bytes (n,) uint8 that follow it."""
+        kind, task, ended, message_kind, clock, rows, step, _, size, coded = (int(cell) for cell in header)
+        values = payload[:size] if coded else payload[:size].view(np.float32)
+        indices = payload[size:].view(np.int32)
+        values = values if size else EMPTY
+        indices = indices if len(indices) else NO_INDICES
+        return cls(kind, task, ended, Message(message_kind, clock, rows, values, indices, step))
+
+
+class Pair:
+    """A connection to another machine: a gloo group of two, with a thread that sends and one that receives.
+
+    What gloo asks for: operations of a group come in one order from one thread each way; a wait takes its own time
+    limit, since a timeout closes all connections of the group; ``is_completed()`` of a receive stays false until it is
+    waited for, so nothing is polled. An end that is killed is noticed at once, since the connection breaks. One that is
+    stopped, or whose cable is cut, is noticed by its silence: every machine says something each second (``BEAT``). A
+    receive that was given up stays in its thread, which ends with the process.
+
+    Parameters
+    ----------
+    group : ProcessGroupGloo
+        A group of two.
+    rank : int
+        This end's rank in it.
+    deliver : callable
+        Called with every frame that arrives, but beats' only for their counts; in the receiving thread.
+    lost : callable
+        Called once with the reason when the connection has ended.
+    beat : callable
+        Returns rows and nonzeros that this machine has done of its task.
+    """
+
+    def __init__(
+        self,
+        group: Any,
+        rank: int,
+        deliver: Callable[[Frame], None],
+        lost: Callable[[str], None],
+        beat: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._group, self._rank = group, rank
+        self._deliver = deliver
+        self._lost = lost
+        self._beat = beat
+        self.heard = time.monotonic()
+        self.waiting_bytes = 0
+        self._frames: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._ended = False
+        self._said = False
+        self._kept = False
+        self._threads = [
+            threading.Thread(target=self._guarded, args=(work,), name="hogwild-machine", daemon=True)
+            for work in (self._send, self._receive)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def send(self, frame: Frame) -> None:
+        """Queue a frame; its arrays must not be written to afterwards."""
+        with self._lock:
+            self.waiting_bytes += frame.message.size
+        self._frames.put(frame)
+
+    def leave(self, why: str) -> None:
+        """Send what is queued and a last frame that says why, and wait shortly until the other end has answered."""
+        self._say_goodbye(why)
+        until = time.monotonic() + LEAVING_SECONDS
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(max(until - time.monotonic(), 0.0))
+        if any(thread.is_alive() for thread in self._threads):
+            self._abandon()
+
+    def give_up(self, why: str) -> None:
+        """End the connection; nothing is sent or received any more."""
+        self._end(why)
+        self._abandon()
+        threading.Thread(target=self._group.abort, daemon=True).start()  # which waits for a peer that is stopped
+
+    def _say_goodbye(self, why: str) -> None:
+        with self._lock:
+            first, self._said = not self._said, True
+        if first:
+            self.send(
+                Frame(BYE, message=Message(0, 0, 0, np.frombuffer(why.encode()[:LONGEST_REASON], np.uint8).copy()))
+            )
+            self._frames.put(None)
+
+    def _abandon(self) -> None:
+        """Leave the group in memory for good: its end would wake threads that wait in it while the interpreter ends."""
+        if not self._kept:
+            self._kept = True
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._group))
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            first, self._ended = not self._ended, True
+        if first:
+            self._say_goodbye("so has this one")
+            self._lost(why)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            gone = "closed" in str(error) or "reset" in str(error).lower() or "abort" in str(error).lower()
+            self._end("the connection is closed" if gone else reason_of(error))
+
+    def _send(self) -> None:
+        due = time.monotonic()
+        while True:
+            rest = due - time.monotonic()
+            if rest <= 0:  # also while there is much else to send
+                due += BEAT_SECONDS - rest
+                rows, nonzeros = self._beat()
+                frame: Frame | None = Frame(BEAT, message=Message(0, 0, rows, step=nonzeros))
+            else:
+                try:
+                    frame = self._frames.get(timeout=rest)
+                except queue.Empty:
+                    continue
+            if frame is None:
+                return
+            message, size = frame.message, frame.message.size
+            self._put(frame.header())
+            parts = [np.ascontiguousarray(part).view(np.uint8) for part in (message.values, message.indices)]
+            self._put(np.concatenate(parts) if all(map(len, parts)) else max(parts, key=len))  # as it is received
+            with self._lock:
+                self.waiting_bytes -= size if frame.kind != BEAT else 0
+
+    def _receive(self) -> None:
+        header = np.empty(CELLS, np.int64)
+        while True:
+            self._get(header)
+            payload = np.empty(int(header[7:9].sum()), np.uint8)
+            self._get(payload)
+            frame = Frame.of(header, payload)
+            if frame.kind == BYE:
+                self._end(frame.message.values.tobytes().decode(errors="replace"))
+                return
+            self._deliver(frame)
+
+    def _put(self, array: np.ndarray) -> None:
+        for first in range(0, len(array), PIECE):
+            piece = torch.from_numpy(array[first : first + PIECE])
+            self._group.send([piece], 1 - self._rank, 0).wait(DAY)
+
+    def _get(self, array: np.ndarray) -> None:
+        for first in range(0, len(array), PIECE):
+            self._group.recv([torch.from_numpy(array[first : first + PIECE])], 1 - self._rank, 0).wait(DAY)
+            self.heard = time.monotonic()
 
 
 def gather(

@@ -34,7 +34,7 @@ class Seat(NamedTuple):
 
     number: int
     address: str  # where the others reach it
-    about: dict[str, Any]  # what all must have in common, and ``host``
+    hello: dict[str, Any]  # what all must have in common, and ``host``
 
 
 @dataclass(frozen=True)
@@ -90,13 +90,13 @@ class Meeting:
     @classmethod
     def from_torchrun(cls) -> Meeting | None:
         """Return the meeting that torchrun's environment variables describe, or None outside of torchrun."""
-        found = os.environ
-        if "TORCHELASTIC_RUN_ID" not in found or int(found.get("WORLD_SIZE", 1)) < 2:
+        environ = os.environ
+        if "TORCHELASTIC_RUN_ID" not in environ or int(environ.get("WORLD_SIZE", 1)) < 2:
             return None
-        address = f"{found['MASTER_ADDR']}:{found['MASTER_PORT']}"
-        bind = found.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        job = f"{found.get('TORCHELASTIC_RESTART_COUNT', 0)}/{found['TORCHELASTIC_RUN_ID']}"[:LONGEST_JOB]
-        return cls(address, int(found["WORLD_SIZE"]), int(found["RANK"]), job, bind)
+        address = f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}"
+        bind = environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+        job = f"{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{environ['TORCHELASTIC_RUN_ID']}"[:LONGEST_JOB]
+        return cls(address, int(environ["WORLD_SIZE"]), int(environ["RANK"]), job, bind)
 
 
 class Met(NamedTuple):
@@ -190,7 +190,7 @@ def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any], say: Callab
         raise
     if "why" in answer:
         raise InputError(answer["why"])
-    seats = [Seat(k, about["address"], about) for k, about in enumerate(answer["seats"])]
+    seats = [Seat(k, hello["address"], hello) for k, hello in enumerate(answer["seats"])]
     return Met(notes, seats, answer["number"], answer["came"], answer["here"])
 
 
@@ -202,9 +202,9 @@ def _own_facts(meeting: Meeting) -> dict[str, Any]:
 
 def _judge(meeting: Meeting, notes: Notes, failure: Callable[[], str]) -> None:
     """Wait for the others, compare what they want with what this machine wants, and let all know (machine 0)."""
-    mine = notes.get("hello/0")
-    if "fails" in mine:
-        notes.put("verdict", _unlike({0: mine}))
+    leader = notes.get("hello/0")
+    if "fails" in leader:
+        notes.put("verdict", _unlike({0: leader}))
     while True:
         came: dict[int, dict[str, Any]] = {}
         try:
@@ -213,7 +213,7 @@ def _judge(meeting: Meeting, notes: Notes, failure: Callable[[], str]) -> None:
         except InputError as error:
             verdict = str(error)
         missing = [k for k in range(meeting.machines) if k not in came]
-        if not missing or notes.late or (verdict and "fails" not in mine):
+        if not missing or notes.late or (verdict and "fails" not in leader):
             break
         time.sleep(PAUSE)
     if missing and not verdict:
@@ -293,13 +293,13 @@ class Notes:
     def wait(self, name: str, otherwise: str, more: float = 0.0) -> Any:
         """Return a note as soon as it is there; raise InputError with ``otherwise`` if it never comes."""
         try:
-            while (found := self.get(name, self)) is self:
+            while (note := self.get(name, self)) is self:
                 if time.monotonic() > self._deadline + more:
                     raise InputError(f"{otherwise} within {DEADLINE + more:.0f} seconds")
                 time.sleep(PAUSE)
         except RuntimeError:  # of the store
             raise InputError(f"{otherwise}: its connection is closed") from None
-        return found
+        return note
 
     def claim(self, name: str, token: str) -> str:
         """Write a note if there is none; return the one that stands there."""

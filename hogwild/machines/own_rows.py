@@ -34,8 +34,8 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     InputError
         One line, the same on all machines, if their rows cannot be trained on together.
     """
-    own, test = _own_of(cluster, rows, test)
-    rows = rows if own is None else own
+    share, test = _shares_of(cluster, rows, test)
+    rows = rows if share is None else share
     case: Any = case_of(config.problem)  # a Summable: others are refused by the config
     facts, degrees = case.own_facts(config, rows)
     facts["tested"] = test is not None
@@ -48,8 +48,7 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     every, total = [facts], degrees.astype(np.int64)
     for other in range(1, cluster.machines):
         every.append(cluster.next_note(other, ("facts",)))
-        theirs = cluster.next_array(other, START, np.int64, every[-1]["width"])
-        longer, shorter = (theirs, total) if len(theirs) > len(total) else (total, theirs)
+        shorter, longer = sorted((cluster.next_array(other, START, np.int64, every[-1]["width"]), total), key=len)
         total = longer.copy()
         total[: len(shorter)] += shorter
     _refuse(cluster, _unlike([cluster.name(k) for k in range(cluster.machines)], every, config))
@@ -60,22 +59,22 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     return totals.given_to(rows), test
 
 
-def _own_of(cluster: Cluster, *given: Rows | None) -> list[Rows | None]:
+def _shares_of(cluster: Cluster, *examples: Rows | None) -> list[Rows | None]:
     """Return the training rows and the test rows, or this machine's range of those that all machines have opened."""
-    mine, machines = [None if rows is None else fingerprint(rows) for rows in given], cluster.machines
+    prints = [None if rows is None else fingerprint(rows) for rows in examples]
     if cluster.leads:
-        every = [mine, *(cluster.next_note(other, ("rows",))["prints"] for other in range(1, machines))]
-        same = [len(set(prints)) == 1 for prints in zip(*every)]
-        trained = [prints[0] for prints in every]
-        twice = next(((trained.index(found), k) for k, found in enumerate(trained) if trained.index(found) < k), None)
+        every = [prints, *(cluster.next_note(other, ("rows",))["prints"] for other in range(1, cluster.machines))]
+        same = [len(set(column)) == 1 for column in zip(*every)]
+        trained = [column[0] for column in every]
+        twice = next((k for k, each in enumerate(trained) if trained.index(each) < k), None)
         if twice is not None and not same[0]:
-            one, other = (cluster.name(k) for k in twice)
-            _refuse(cluster, f"{other} has opened the same rows as {one}: give each its own, or all the same")
+            names = cluster.name(twice), cluster.name(trained.index(trained[twice]))
+            _refuse(cluster, f"{names[0]} has opened the same rows as {names[1]}: give each its own, or all the same")
         cluster.tell({"kind": "whose", "same": same})
     else:
-        cluster.tell({"kind": "rows", "prints": mine}, 0)
+        cluster.tell({"kind": "rows", "prints": prints}, 0)
         same = _from_leader(cluster, "whose")["same"]
-    return [_range_of(rows, cluster) if shared else rows for rows, shared in zip(given, same)]
+    return [_range_of(rows, cluster) if shared else rows for rows, shared in zip(examples, same)]
 
 
 def _range_of(rows: Rows | None, cluster: Cluster) -> Rows | None:
@@ -117,17 +116,17 @@ def _unlike(names: list[str], every: list[dict[str, Any]], config: TrainConfig) 
 
 
 def _unlike_labels(names: list[str], labels: list[list[float]]) -> str:
-    whole = [all(label == int(label) for label in own) for own in labels]
+    whole = [all(label == int(label) for label in each) for each in labels]
     if any(whole) and not all(whole):
         odd, other = whole.index(False), whole.index(True)
         fraction = shortest(next(label for label in labels[odd] if label != int(label)))
         return f"{names[odd]} has the label {fraction}, and {names[other]} whole numbers only: expected one kind"
-    codings = [tuple(own) for own in labels]
-    if all(len(own) < 3 for own in labels) and len({own for own in codings if own in CODINGS}) > 1:
-        some = next(k for k, own in enumerate(codings) if own in CODINGS)
-        odd = next(k for k, own in enumerate(codings) if own in CODINGS and own != codings[some])
-        theirs, usual = (", ".join(map(shortest, codings[k])) for k in (odd, some))
-        return f"{names[odd]} has the labels {theirs}, and {names[some]} {usual}: write them alike"
+    codings = [tuple(each) for each in labels]
+    coded = [k for k, coding in enumerate(codings) if coding in CODINGS]
+    odd = next((k for k in coded if codings[k] != codings[coded[0]]), None)
+    if odd is not None and all(len(each) < 3 for each in labels):
+        strange, usual = (", ".join(map(shortest, codings[k])) for k in (odd, coded[0]))
+        return f"{names[odd]} has the labels {strange}, and {names[coded[0]]} {usual}: write them alike"
     return ""
 
 
@@ -201,10 +200,10 @@ def answer(cluster: Cluster, case: Summable, note: dict[str, Any], own: tuple[np
     if not note["known"]:
         sent = [cluster.next_array(0, number, array.dtype, array.size) for array in own]
         solution = tuple(array.reshape(like.shape) for array, like in zip(sent, own))
-    found = case.sums(solution)
-    parts = [{"totals": p.totals.tolist(), "rows": p.rows, "scored": p.scores is not None} for p in found]
+    sums = case.sums(solution)
+    parts = [{"totals": p.totals.tolist(), "rows": p.rows, "scored": p.scores is not None} for p in sums]
     cluster.tell({"kind": "sums", "number": number, "parts": parts}, 0)
-    for part in found:
+    for part in sums:
         for array in (part.scores, part.positive):
             if array is not None:
                 cluster.send_array(0, number, array)

@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.totals import Totals
-from hogwild.exchanges.trade import Counts, Exchange
+from hogwild.exchanges.trade import Counts, Exchange, Message
 from hogwild.exchanges.trader import compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import STOP
-from hogwild.machines.cluster import Cluster
-from hogwild.machines.pair import MODEL, Frame, Message
+from hogwild.machines.cluster import MODEL, Cluster, Frame
 from hogwild.machines.trading import WAIT, Trading, parameters, trading_of
 from hogwild.training.schedule import slower
 

@@ -25,8 +25,7 @@ from hogwild.exchanges.trade import Counts, Message
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import ABORT, END, NEXT, STOP
-from hogwild.machines.cluster import Cluster
-from hogwild.machines.pair import TRADE, Frame
+from hogwild.machines.cluster import TRADE, Cluster, Frame
 from hogwild.machines.pool import Machines
 from hogwild.machines.trading import MachineLink
 from hogwild.problems.protocol import InParts, part_of
@@ -140,8 +139,8 @@ class Ring(Machines):
             items = self._problem.copy_out(job.flat, ITEMS, self._rows[ITEMS][self._held()])
             link.send(Frame(TRADE, self._number, message=Message(PASSED, self._turn, 0, items)), self._beside(-1))
         elif not self.cluster.leads:
-            own = (USERS, self._rows[USERS][link.replica]), (ITEMS, self._rows[ITEMS][self._held()])
-            both = np.concatenate([self._problem.copy_out(job.flat, *rows) for rows in own])
+            sides = (USERS, self._rows[USERS][link.replica]), (ITEMS, self._rows[ITEMS][self._held()])
+            both = np.concatenate([self._problem.copy_out(job.flat, *side) for side in sides])
             rows, nonzeros = job.done()
             link.send(Frame(TRADE, self._number, message=Message(HOME, self._turn, rows, both, step=nonzeros)), 0)
             self.cluster.tell({"kind": "done", "task": self._number, "sent": [*link.counts]}, 0)
@@ -174,22 +173,21 @@ class Ring(Machines):
         for sender, inbox in enumerate(link.inbox[1:], 1):
             message = inbox.popleft()
             held = int(part_of(sender, self._turn, self._task.epoch, self._problem.parts))
-            about = [(USERS, self._rows[USERS][sender]), (ITEMS, self._rows[ITEMS][held])]
-            self._put(sender, message.values, about)
+            self._put(sender, message.values, [(USERS, self._rows[USERS][sender]), (ITEMS, self._rows[ITEMS][held])])
             member = self._members[sender]
             self._elsewhere[member] = message.rows, message.step
             self._sent = self._sent.plus(Counts(*self.cluster.next_note(member, ("done",))["sent"]))
         self._over = True
         return True
 
-    def _put(self, sender: int, values: np.ndarray, about: list[tuple[int, np.ndarray]]) -> None:
+    def _put(self, sender: int, values: np.ndarray, sides: list[tuple[int, np.ndarray]]) -> None:
         """Set what a machine has sent of rows of both sides."""
         flat, each = self._job().flat, self._problem.numbers
-        wanted = each * sum(len(rows) for _, rows in about)
+        wanted = each * sum(len(rows) for _, rows in sides)
         if len(values) != wanted:
             name = self.cluster.name(self._members[sender])
             raise TrainingError(f"{name} sent a block of {len(values):,} numbers, expected {wanted:,}")
-        for side, rows in about:
+        for side, rows in sides:
             self._problem.copy_in(flat, side, rows, values[: each * len(rows)])
             values = values[each * len(rows) :]
 

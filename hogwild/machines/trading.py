@@ -30,8 +30,7 @@ from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exc
 from hogwild.exchanges.trader import Raced
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import Cluster
-from hogwild.machines.pair import MODEL, TRADE, Frame
+from hogwild.machines.cluster import MODEL, TRADE, Cluster, Frame
 from hogwild.problems.protocol import guards_of, trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
@@ -78,7 +77,7 @@ class MachineLink:
         self._came = cluster.came[members]  # a copy
         self.replica, self.replicas = members.index(cluster.number), len(members)
         self.inbox: list[deque[Message]] = [deque() for _ in members]
-        self.asked: dict[int, int] = {}
+        self.requests: dict[int, int] = {}
         self._tickets, self._unanswered = 0, deque[int]()
         self._answers: dict[int, Message] = {}
         self.ended = False  # whether this machine's workers have done their share
@@ -149,7 +148,7 @@ class MachineLink:
     def ask(self, shard: int, request: Message) -> int:
         assert self._serve is not None
         self._tickets += 1
-        self.asked[self._tickets] = shard
+        self.requests[self._tickets] = shard
         if self.serves:
             reply = self._serve(shard, self.replica, request)
             assert reply is not None
@@ -166,7 +165,7 @@ class MachineLink:
         self.receive()
         if ticket not in self._answers or (not self.serves and self._cluster.waiting(self._members[0]) > self._room):
             return None
-        del self.asked[ticket]
+        del self.requests[ticket]
         return self._answers.pop(ticket)
 
 
@@ -329,8 +328,8 @@ class Trading:
                 self.reports[member] = told
                 for machine in told["missing"]:  # all must see the same
                     cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
-        about = [(rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
-        left_out = [counts.deltas_left_out > 0 for done, counts in about if done]
+        parts = [(rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
+        left_out = [counts.deltas_left_out > 0 for done, counts in parts if done]
         if left_out and all(left_out):  # as on one machine: the run has diverged
             self.flat[:] = np.nan
 

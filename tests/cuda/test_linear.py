@@ -197,6 +197,12 @@ def test_more_classes_than_a_program_holds_are_refused(monkeypatch):
         Trial(small_rows(classes=5))
 
 
+def test_a_loss_without_a_form_for_a_gpu_is_refused(monkeypatch):
+    monkeypatch.setattr(linear, "LOSSES", ("log",))
+    with pytest.raises(InputError, match="^device cuda: loss hinge has no form for a GPU: train on the CPU$"):
+        Trial(small_rows(), loss="hinge")
+
+
 @pytest.mark.parametrize(
     "select", [lambda rows: rows, lambda rows: rows.select([7, 1, 4]), lambda rows: rows.block(2, 11)]
 )

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import weakref
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,15 +116,6 @@ def test_resumed_is_the_same(problem, inside, tmp_path, monkeypatch):
     assert rest[-1]["objective"] == pytest.approx(whole, rel=1e-6)
 
 
-@pytest.mark.parametrize("problem", ["linear", "module"])
-def test_rows_every_few_epochs(problem):
-    rows = list(begin(problem, device="cuda", epochs=5, evaluate_every=2))
-    assert [row["epoch"] for row in rows] == [0, 2, 4, 5]
-    n = rows[-1]["updates"]
-    assert [row["updates"] for row in rows] == [0, 2 * n, 2 * n, n]
-    assert rows[-1]["objective"] < rows[0]["objective"]
-
-
 def test_pools_and_devices_go_together():
     with pytest.raises(UsageError, match="^the pool's workers are threads, and device='cuda'"):
         begin("linear", device="cuda", pool=start_pool("threads", 1))
@@ -186,12 +176,6 @@ def test_a_model_too_large_is_one_line(monkeypatch):
         hogwild.HogwildError, match="^device cuda: setting up: OutOfMemoryError: CUDA out of memory. Tri"
     ):
         begin("linear", device="cuda")
-
-
-def test_checkpoints_of_one_device_are_not_anothers(tmp_path: Path):
-    begin("linear", device="cuda", checkpoint=tmp_path, epochs=1).finish()
-    with pytest.raises(InputError, match="device"):
-        begin("linear", device="cpu", workers=1, checkpoint=tmp_path, resume=True, epochs=2)
 
 
 # --- evaluation on the device

@@ -15,8 +15,8 @@ from hogwild.__main__ import main
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
-from hogwild.exchanges.averaging import Averaging
-from hogwild.exchanges.replicas import LINE_FLOATS, PIECE, take
+from hogwild.exchanges.averaging import PIECE, Averaging
+from hogwild.exchanges.trade import take
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.memory import Block
 from hogwild.kernels.control import LAST, NEXT
@@ -69,13 +69,6 @@ def test_the_mean_is_weighted_by_rows(size: int) -> None:
     parts, rows = r.replicas[[0, 1, 3], :size].astype(np.float64), np.array([700, 64, 3])
     r.meet(np.insert(rows, 2, 0))
     np.testing.assert_allclose(r.flat, rows @ parts / rows.sum(), rtol=1e-6, atol=1e-7)
-
-
-def test_replicas_start_on_cache_lines_of_their_own() -> None:
-    r = replicas(LINE_FLOATS + 1, 3)
-    starts = [r.take(worker).__array_interface__["data"][0] for worker in range(3)]
-    assert [start % 64 for start in starts] == [0, 0, 0]
-    assert np.diff(starts).tolist() == [128, 128]
 
 
 @pytest.mark.parametrize("one_shot", [False, True])

@@ -27,7 +27,6 @@ class Case(NamedTuple):
     """What the tests must know of an exchange."""
 
     numbers: str = ""  # with which it trades within an epoch, after so many rows; "": it does not
-    exact: bool = True  # whether one replica is serial
     step: float = 0.5  # with which four replicas learn what one does
     traffic: Callable[[int, int, int], tuple[int, int, int]] | None = None  # see below
 
@@ -57,6 +56,21 @@ CASES: dict[str, Case] = {
     "consensus": Case("period={}", traffic=averaging_traffic),
     "gossip": Case("period={}", step=0.06, traffic=gossip_traffic),
     "server": Case("push={}", traffic=server_traffic),
+}
+#: Options that have lines of their own, and what else a run with them needs.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "averaging:period=50,mean=rows": {},
+    "averaging:period=50,mean=adagrad": {"adagrad": True},
+    "averaging:period=50,threshold=0.01": {},
+    "averaging:period=50,share=0.5": {},
+    "averaging:period=0.25": {},
+    "averaging:period=50,by=tree": {},
+    "averaging:period=50,by=butterfly,mean=rows": {},
+    "averaging:by=ring": {},
+    "gossip:period=100,tau=0.01,own=0": {"step": 0.05},
+    "gossip:period=100,home=0,code=plain": {"step": 0.05},
+    "server:push=50,fetch=100,shards=2,scale=mean": {},
+    "server:push=50,bound=1,warm=300": {},
 }
 TRADING = [name for name, case in CASES.items() if case.numbers]
 HOSTS = ("threads", "processes", "simulator")
@@ -96,15 +110,17 @@ def test_every_exchange_has_a_row() -> None:
 # ---- one replica
 
 
-@on_hosts
-@named
-@pytest.mark.parametrize("period", [1, 7, 128])
-def test_one_replica_is_serial_to_the_bit(rows: Rows, name: str, host: str, period: int) -> None:
-    if period == 1 and host == "processes":
-        pytest.skip("the same lines run as with threads, and slowly")
-    exact = CASES[name].exact
-    found = trained(rows, workers=1, host=host, exchange=spelled(name, period))
-    assert (found == trained(rows, workers=1, host="threads")) == exact
+@pytest.mark.parametrize(
+    ("exchange", "host"),
+    [
+        *((spelled(name, 7), host) for name in CASES for host in HOSTS),
+        *((spelled(name, period), "simulator") for name in TRADING for period in (1, 128)),
+        *((variant, "threads") for variant in VARIANTS),
+    ],
+)
+def test_one_replica_is_serial_to_the_bit(rows: Rows, exchange: str, host: str) -> None:
+    options = VARIANTS.get(exchange, {}) | {"workers": 1}
+    assert trained(rows, host=host, exchange=exchange, **options) == trained(rows, host="threads", **options)
 
 
 @named
@@ -173,18 +189,19 @@ def test_a_call_does_as_many_examples_as_it_says(problem: str, discipline: str) 
 # ---- several replicas
 
 
-@named
-def test_the_simulator_gives_the_same_bits_again(rows: Rows, name: str) -> None:
+@pytest.mark.parametrize("exchange", [*(spelled(name, 100) for name in CASES), *VARIANTS])
+def test_the_simulator_gives_the_same_bits_again(rows: Rows, exchange: str) -> None:
     quiet: dict[str, Any] = {
         "workers": 4,
         "host": "simulator",
-        "exchange": spelled(name, 100),
+        "exchange": exchange,
         "delay": "random:shape=2",
         "link": "latency=20us,bandwidth=1Gbit",
-    }
+    } | VARIANTS.get(exchange, {})
     first, again = (trained(rows, seed=1, **quiet) for _ in range(2))
     assert first == again
     assert first != trained(rows, seed=2, **quiet)
+    assert first[1][-1] < 0.9 * first[1][0]  # it learns
 
 
 @on_hosts

@@ -9,7 +9,7 @@ import hogwild
 from hogwild.compare.reference.optimum import find_optimum
 from hogwild.config import TrainConfig
 from hogwild.exchanges.consensus import Consensus
-from hogwild.exchanges.replicas import take
+from hogwild.exchanges.trade import take
 from hogwild.hosts.memory import Block
 from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire

@@ -10,8 +10,7 @@ import pytest
 import hogwild
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.gossip import LAST, Gossip, _open, pack_delta, unpack_delta, unpack_entries
-from hogwild.exchanges.replicas import take
-from hogwild.exchanges.trade import Message
+from hogwild.exchanges.trade import Message, take
 from hogwild.hosts.memory import Block
 from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire

@@ -213,26 +213,7 @@ def test_tiers_are_planned_for_those_who_share_them(rows: Rows) -> None:
     assert single.intervals.min() > two.intervals.max()  # nobody else to merge with
 
 
-def test_workers_are_whole_groups_where_nobody_says_how_many(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hogwild.machine.physical_cores", lambda: 7)
-    for group, workers in ((2, 6), (3, 6), (8, 8)):
-        run = hogwild.train(rows, step=0.1, host="simulator", exchange=f"averaging:group={group}")
-        assert (run.config.workers, run.config.replicas) == (workers, workers // group)
-        run.close()
-
-
 # ---- deaths, stops, checkpoints
-
-
-def test_a_trader_that_died_has_its_changes_brought_home_once() -> None:
-    """Its replacement goes on from the arrays: what a trade had given the copy reaches the replica, and not twice."""
-    mine, ours, anchor = (np.full(8, 5, np.float32) for _ in range(3))
-    mine += 2  # rows done while it traded
-    ours += 10  # what the trade had brought when it died
-    control = np.zeros(cells(1), np.int64)
-    for _ in range(2):
-        bring_together(mine, ours, anchor, NO_LOCKS, NO_LOCKS, control, False)
-        assert mine.tolist() == ours.tolist() == [17.0] * 8
 
 
 @pytest.mark.parametrize("discipline", ["tiered", "locked"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hogwild.exchanges.link import START, DirectLink
-from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, found, send
+from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, collected, send
 from hogwild.hosts.memory import Block
 from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire, parse_link
@@ -109,7 +109,7 @@ def test_waiting_ends_by_a_message_a_later_one_or_the_senders_end() -> None:
     links[3].post(0, Message(0, 5, 0, values(3)))
     links[3].leave()  # what it has sent before counts
     assert next(waiting, "over") == "over"
-    assert [(sender, message.values.tolist()) for sender, message in found(links[0], 0, 5)] == [(1, [1]), (3, [3])]
+    assert [(sender, message.values.tolist()) for sender, message in collected(links[0], 0, 5)] == [(1, [1]), (3, [3])]
     assert [len(queue) for queue in links[0].inbox] == [0, 0, 1, 0]
 
 

@@ -13,9 +13,8 @@ import pytest
 
 import hogwild
 from hogwild.exchanges.link import START, DirectLink, serving
-from hogwild.exchanges.replicas import take
 from hogwild.exchanges.server import Server
-from hogwild.exchanges.trade import BOTH, PULL, PUSH, Counts, Message
+from hogwild.exchanges.trade import BOTH, PULL, PUSH, Counts, Message, take
 from hogwild.hosts.memory import Block
 from tests.runs import long_epochs, start, toy, when
 

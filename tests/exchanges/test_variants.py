@@ -13,25 +13,12 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.exchanges import make_exchange
-from hogwild.exchanges.averaging import Averaging
-from hogwild.exchanges.replicas import PIECE, partial_mean, take
+from hogwild.exchanges.averaging import PIECE, Averaging, partial_mean
+from hogwild.exchanges.trade import take
 from hogwild.hosts.memory import Block
 from tests.runs import toy
 
-#: Options of ``averaging`` within an epoch, and further ones of the run; one replica of each is serial.
-VARIANTS: dict[str, dict[str, Any]] = {
-    "period=50": {},
-    "period=50,mean=rows": {},
-    "period=50,mean=adagrad": {"adagrad": True},
-    "period=50,threshold=0.01": {},
-    "period=50,share=0.5": {},
-    "period=0.25": {},
-    "period=50,by=tree": {},
-    "period=50,by=butterfly,mean=rows": {},
-    "by=ring": {},
-}
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
-variants = pytest.mark.parametrize("numbers", VARIANTS)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +28,7 @@ def rows() -> Rows:
 
 def run_of(rows: Rows, numbers: str, workers: int = 4, host: str = "simulator", **options: Any) -> hogwild.Run:
     quiet: dict[str, Any] = {"step": 0.3, "epochs": 2, "l2": 1e-4, "host": host, "workers": workers}
-    return hogwild.train(rows, exchange=f"averaging:{numbers}", **quiet | VARIANTS.get(numbers, {}) | options)
+    return hogwild.train(rows, exchange=f"averaging:{numbers}", **quiet | options)
 
 
 def trained(rows: Rows, numbers: str, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
@@ -49,23 +36,6 @@ def trained(rows: Rows, numbers: str, **options: Any) -> tuple[np.ndarray, dict[
     run = run_of(rows, numbers, **options)
     coef = run.finish().coef_
     return coef, run.history[-1]
-
-
-@variants
-def test_one_replica_is_serial_to_the_bit(rows: Rows, numbers: str) -> None:
-    options = {"step": 0.3, "epochs": 2, "l2": 1e-4, "workers": 1, "host": "threads"} | VARIANTS[numbers]
-    coef, row = trained(rows, numbers, workers=1, host="threads")
-    assert coef.tobytes() == hogwild.train(rows, **options).finish().coef_.tobytes()
-    assert row["messages"] == 0
-
-
-@variants
-def test_four_replicas_learn_and_do_the_same_again(rows: Rows, numbers: str) -> None:
-    link = {"link": "latency=20us,bandwidth=1Gbit", "delay": "random:shape=2"}
-    found = [run_of(rows, numbers, **link) for _ in range(2)]
-    first, again = ([row["objective"] for row in run] for run in found)
-    assert first == again
-    assert first[-1] < 0.9 * first[0]
 
 
 # ---- means

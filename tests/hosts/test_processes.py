@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import hogwild.hosts.processes as module
 from hogwild import machine
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import TrainingError
 from hogwild.hosts import fork_server
 from hogwild.hosts.job import Task
 from hogwild.hosts.processes import Processes
@@ -51,33 +50,6 @@ def pids(pool: Processes) -> list[int]:
 def pool() -> Iterator[Processes]:
     with contextlib.closing(Processes(2)) as pool:
         yield pool
-
-
-def test_one_job_after_another(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
-    assert (pool.host, pool.shared, pool.workers, pool.lost, pool.job) == ("processes", True, 2, 0, None)
-    before = pids(pool)
-    for discipline in ("round-robin", "locked", "round-robin"):
-        job = make_job(pool, discipline)
-        pool.open(job)
-        first = run_epoch(pool, job)
-        assert first.any()
-        if discipline == "round-robin":
-            np.testing.assert_array_equal(run_epoch(pool, job), first)
-    assert pids(pool) == before
-    pool.close()
-    pool.close()
-    assert until(lambda: gone(before))
-    with pytest.raises(UsageError, match="closed"):
-        pool.open(job)
-
-
-def test_two_runs_at_the_same_time_are_refused(pool: Processes, make_job: Callable) -> None:
-    job = make_job(pool)
-    pool.open(job)
-    job.begin_epoch(0, 0)
-    pool.begin(TASK)
-    with pytest.raises(UsageError, match="a pool each"):
-        pool.open(make_job(pool))
 
 
 def test_a_failing_worker_is_one_line(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,6 @@ from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import DelaySchedule, Law, Simulator, _Copies
 from hogwild.kernels.events import END, KINDS, LOAD, READ, STORE
 from hogwild.methods import DELAYS, DISCIPLINES, parse_delay
-from hogwild.training.engine import start_pool
 from tests.kernels.harness import (
     FALLING,
     PENALTIES,
@@ -98,14 +94,6 @@ def test_turns_are_serial_with_a_delay(workers: int, classes: int) -> None:
         run_epoch(threads, epoch, FALLING)
     assert bits(job) == bits(threads)
     assert Counter(pool.staleness) == Counter(range(workers - 1)) + Counter({workers - 1: 300 - workers + 1})
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 64, 65])
-def test_turns_with_few_rows(n: int) -> None:
-    job, twin = job_of("round-robin", 4, n=n, loss="epsilon-insensitive")
-    pool = play(job)
-    assert_delayed(job, twin, 4)
-    assert sum(pool.staleness.values()) == n
 
 
 @pytest.mark.parametrize("discipline", PHASED)
@@ -250,48 +238,6 @@ def test_stopped_and_resumed(discipline: str, tmp_path: Path, monkeypatch: pytes
     assert [row["updates"] for row in rows] == [900, 900]
 
 
-def test_with_one_worker_a_resumed_run_is_the_same(tmp_path: Path) -> None:
-    unbroken = run("hogwild", 1, epochs=3).finish()
-    run("hogwild", 1, epochs=1, checkpoint=tmp_path).finish()
-    resumed = run("hogwild", 1, epochs=3, checkpoint=tmp_path, resume=True).finish()
-    np.testing.assert_array_equal(resumed.coef_, unbroken.coef_)
-
-
-def test_a_pool_serves_one_run_after_another(make_job: Callable, run_epoch: Callable) -> None:
-    pool = start_pool("simulator", 4, "random")
-    assert (pool.host, pool.shared, pool.workers, pool.lost, pool.job) == ("simulator", False, 4, 0, None)
-    assert pool.wait(0.0)
-    for discipline in ("atomic", "tiered", "locked", "atomic"):
-        job = make_job(pool, discipline)
-        pool.open(job)
-        assert pool.job is job
-        first = run_epoch(pool, job)
-        assert first.any()
-        np.testing.assert_array_equal(run_epoch(pool, job), first)
-    job.begin_epoch(0, 0)
-    pool.begin(Task(0, 0, (0.1, 1.0, 0.0)))
-    with pytest.raises(UsageError, match="a pool each"):
-        pool.open(job)
-    pool.release(make_job(pool))  # another's: nothing happens
-    assert pool.job is job
-    pool.release(job)
-    assert pool.job is None
-    assert pool.wait(0.0)
-    pool.close()
-    pool.close()
-    assert pool.closed
-    with pytest.raises(UsageError, match="closed"):
-        pool.open(job)
-
-
-def test_a_pool_of_ones_own() -> None:
-    pool = Simulator(8, "straggler")
-    rows = list(hogwild.train(toy(500), pool=pool, discipline="atomic", step=0.5, epochs=1))
-    assert (rows[-1]["host"], rows[-1]["workers"]) == ("simulator", 8)
-    assert rows[-1]["staleness_max"] > 8
-    pool.close()
-
-
 def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     found = run("hogwild", 5)
     next(found)
@@ -305,19 +251,6 @@ def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
     assert row["status"] == "interrupted"
     with pytest.raises(KeyboardInterrupt):
         next(found)
-
-
-def test_what_diverges_is_reported() -> None:
-    found = run("hogwild", 200, loss="squared-error", step=5.0, epochs=9)
-    with pytest.raises(hogwild.HogwildError, match="step"):
-        found.finish()
-    assert found.history[-1]["status"] == "diverged"
-
-
-def test_progress() -> None:
-    found = run("atomic", 5)
-    next(found), next(found)
-    assert (found.progress().rows_done, found.progress().rows_total) == (700, 700)
 
 
 # --- options
@@ -357,12 +290,6 @@ def test_workers() -> None:
         Simulator(3, "constant:delay=8")
     with pytest.raises(InputError, match="21 workers for 20 rows"):
         hogwild.train(toy(20), host="simulator", workers=21)
-
-
-def test_config_and_back() -> None:
-    config = hogwild.TrainConfig(host="simulator", delay="straggler:alpha=1.2", workers=64)
-    assert hogwild.TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
-    assert config.differences(dataclasses.replace(config, delay="random")) == ["delay"]
 
 
 # --- schedules

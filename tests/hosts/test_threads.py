@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import TrainingError
 from hogwild.hosts import threads
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.threads import Threads
-from hogwild.kernels.control import ABORT, STOP
 from hogwild.problems.protocol import Shared
 from tests.runs import living, until
 
@@ -41,38 +37,6 @@ def test_workers_have_a_core_each_and_the_caller_all(monkeypatch: pytest.MonkeyP
     until(lambda: len(pinned) == 2)
     pool.close()
     assert sorted(pinned) == [("hogwild-0", {5}), ("hogwild-1", {6})]
-
-
-def test_one_job_after_another(make_job: Callable, run_epoch: Callable, alive: Callable) -> None:
-    pool = Threads(2)
-    assert (pool.host, pool.shared, pool.workers, pool.lost, pool.job) == ("threads", False, 2, 0, None)
-    for discipline in ("round-robin", "locked", "round-robin"):
-        job = make_job(pool, discipline)
-        pool.open(job)
-        assert pool.job is job
-        first = run_epoch(pool, job)
-        assert first.any()
-        if discipline == "round-robin":
-            np.testing.assert_array_equal(run_epoch(pool, job), first)
-    pool.close()
-    pool.close()
-    assert not alive()
-    with pytest.raises(UsageError, match="closed"):
-        pool.open(job)
-
-
-def test_two_runs_at_the_same_time_are_refused(make_job: Callable, run_epoch: Callable) -> None:
-    pool = Threads(1)
-    job, other = make_job(pool), make_job(pool)
-    pool.open(job)
-    job.begin_epoch(0, 0)
-    pool.begin(Task(0, 0, (0.1, 1.0, 0.0)))
-    with pytest.raises(UsageError, match="a pool each"):
-        pool.open(other)
-    assert until(lambda: pool.wait(0.1))
-    pool.open(other)
-    run_epoch(pool, other)
-    pool.close()
 
 
 def test_a_failing_worker_is_one_sentence(
@@ -121,21 +85,6 @@ def test_a_worker_that_fails_does_not_keep_the_others_waiting(
     pool.close()
     assert time.monotonic() - before < 10
     assert not alive()
-
-
-def test_release_stops_the_workers_and_frees_the_job(make_job: Callable) -> None:
-    pool = Threads(2)
-    job = make_job(pool)
-    pool.open(job)
-    control, gone = job.control, weakref.ref(job)
-    pool.release(make_job(pool))  # another's: nothing happens
-    assert pool.job is job
-    pool.release(job)
-    assert control[STOP] == control[ABORT] == 1
-    assert pool.job is None
-    del job
-    assert until(lambda: gc.collect() is not None and gone() is None)
-    pool.close()
 
 
 def test_a_dropped_pool_ends_its_threads(make_job: Callable, alive: Callable) -> None:

@@ -14,7 +14,7 @@ import hogwild
 from hogwild.errors import TrainingError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.link import serving
-from hogwild.exchanges.replicas import take
+from hogwild.exchanges.trade import take
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import Meeting
 from hogwild.machines.trading import ROOM, MachineLink

@@ -120,6 +120,7 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
         {"mean": "rows"},
         {"exchange": "gossip"},
         {"exchange": "server"},
+        {"step": None},
     ],
     ids=str,
 )
@@ -156,24 +157,6 @@ def test_a_class_and_a_feature_that_only_machine_1_has() -> None:
     assert model.coef_.shape == other.coef_.shape == (3, 1000)
     assert model.coef_[2, 999] != 0
     assert history[-1]["train_accuracy"] > 0.8
-
-
-def test_a_label_that_only_test_rows_have() -> None:
-    rows, test = toy(400), toy(100, seed=3)
-    odd = shifted(test, -1, 7)
-    found = together(2, fit_parts(parts_of(rows, 300), [test, odd]))
-    assert isinstance(found[1], InputError)
-    assert str(found[0]).startswith("machine 1 (")
-    assert str(found[0]).endswith(str(found[1]))
-    assert "has label 7: the model knows -1, 1" in str(found[0])
-
-
-def test_the_step_is_found_by_machine_0() -> None:
-    rows = toy(900)
-    (history, model, _), (_, other, run) = together(2, fit_parts(parts_of(rows, 600), step=None, workers=1))
-    np.testing.assert_array_equal(model.coef_, other.coef_)
-    assert history[-1]["objective"] < 0.8 * history[0]["objective"]
-    assert run.history == []
 
 
 def test_all_that_have_opened_the_same_rows_keep_a_range_each() -> None:
@@ -257,72 +240,9 @@ def test_without_a_machine_the_objective_is_of_the_rows_that_remain() -> None:
     assert last["train_accuracy"] == pytest.approx(left["train_accuracy"], rel=1e-12)
 
 
-def empty() -> Rows:
-    return Rows([0], [], [], [], 3)
-
-
 def shifted(rows: Rows, low: float, high: float) -> Rows:
     targets = np.where(rows.targets > 0, high, low)
     return Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
-
-
-@pytest.mark.parametrize(
-    ("other", "options", "reason"),
-    [
-        (empty(), {}, "machine 1 .*the training data have no rows"),
-        (
-            toy(100, classes=0),
-            {},
-            r"machine 1 .* has the label .*, and machine 0 .* whole numbers only: expected one kind",
-        ),
-        (
-            shifted(toy(100, seed=2), 0, 1),
-            {},
-            "machine 1 .* has the labels 0, 1, and machine 0 .* -1, 1: write them alike",
-        ),
-        (toy(100, seed=2), {"l2": 3.0}, "l2 is 3.0 there and 1e-0. here"),
-    ],
-    ids=["no rows", "real targets", "other labels", "other options"],
-)
-def test_rows_that_do_not_go_together_are_refused_everywhere(other: Rows, options: Any, reason: str) -> None:
-    rows = toy(200)
-
-    def work(cluster: Cluster) -> Any:
-        if cluster.leads:
-            return fit_parts([rows, other])(cluster)
-        return fit_parts([rows, other], **options)(cluster)
-
-    first, second = together(2, work)
-    assert isinstance(first, InputError | TrainingError)
-    assert isinstance(second, InputError | TrainingError)
-    assert re.search(reason, str(first)), first
-    assert re.search(reason.partition(".*")[2], str(second)), second
-    assert len(f"{first}{second}".splitlines()) == 1
-
-
-def test_all_rows_of_one_class() -> None:
-    rows = toy(200)
-    ones = [rows.select(np.flatnonzero(rows.targets > 0)[k::2]).compact() for k in range(2)]
-    found = together(2, fit_parts(ones))
-    assert {str(error) for error in found} == {
-        f"all {sum(map(len, ones))} rows of all machines have the label 1: loss log needs two or more classes"
-    }
-
-
-def test_machine_0_needs_two_classes_to_find_a_step() -> None:
-    rows = toy(300)
-    parts = [rows.select(np.flatnonzero(rows.targets > 0)).compact(), toy(100, seed=2)]
-    found = together(2, fit_parts(parts, step=None))
-    assert str(found[0]) == str(found[1])
-    assert "which finds the step, has rows of the label 1 only: give step (--step)" in str(found[0])
-
-
-def test_two_of_three_have_opened_the_same_rows() -> None:
-    rows = toy(200)
-    found = together(3, fit_parts([rows, toy(100, seed=2), rows]))
-    assert len({str(error) for error in found}) == 1
-    assert "machine 2 (" in str(found[0])
-    assert "has opened the same rows as machine 0 (" in str(found[0])
 
 
 def test_test_rows_of_a_machine_but_not_of_machine_0() -> None:
@@ -333,12 +253,35 @@ def test_test_rows_of_a_machine_but_not_of_machine_0() -> None:
     agree(history[-1], evaluated(rows, model, test))
 
 
-def test_features_that_were_hashed_otherwise() -> None:
-    first, second = toy(100, 256), toy(100, 256, seed=2)
-    second.hash_bits = 8
-    found = together(2, fit_parts([first, second]))
-    assert len({str(error) for error in found}) == 1
-    assert "give all of them one store" in str(found[0])
+def of_one_class(rows: Rows) -> Rows:
+    return rows.select(np.flatnonzero(rows.targets > 0)).compact()
+
+
+def hashed(rows: Rows) -> Rows:
+    rows.hash_bits = 8
+    return rows
+
+
+#: Rows of machines 0 and 1 (and 2), what they want besides, and why all of them refuse.
+REFUSED: dict[str, tuple[list[Rows], dict[str, Any], str]] = {
+    "no rows": ([toy(200), Rows([0], [], [], [], 3)], {}, "the training data have no rows"),
+    "real targets": ([toy(200), toy(100, classes=0)], {}, "whole numbers only: expected one kind"),
+    "other labels": ([toy(200), shifted(toy(100, seed=2), 0, 1)], {}, "the labels 0, 1, and machine 0 .* -1, 1: write"),
+    "one class": ([of_one_class(toy(200)), of_one_class(toy(90))], {}, "^all .* have the label 1: loss log needs two"),
+    "no step": ([of_one_class(toy(300)), toy(100, seed=2)], {"step": None}, "the label 1 only: give step"),
+    "same rows": ([toy(200), toy(100, seed=2), toy(200)], {}, "machine 2 .*has opened the same rows as machine 0"),
+    "hashed": ([toy(100, 256), hashed(toy(100, 256, seed=2))], {}, "give all of them one store"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_rows_that_do_not_go_together_are_refused_everywhere(case: str) -> None:
+    rows, options, reason = REFUSED[case]
+    errors = together(len(rows), fit_parts(rows, **options))
+    for error in errors:
+        assert isinstance(error, InputError | TrainingError)
+        assert re.search(reason, str(error))
+        assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize(

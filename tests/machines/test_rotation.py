@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from pathlib import Path
 from typing import Any
@@ -233,22 +232,3 @@ def test_what_rotation_refuses(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         hogwild.TrainConfig(**{"problem": "completion", "machines": 2, "exchange": "rotation"} | options)
     assert reason in str(caught.value)
-
-
-def test_a_block_of_another_size_is_named(ratings: Ratings) -> None:
-    def work(cluster: Cluster) -> Any:
-        run = hogwild.train(ratings, cluster=cluster, **OPTIONS)
-        if not cluster.leads:
-            ring = run._engine.pool
-            whole = ring._problem
-            ring._problem = _Short(**{field.name: getattr(whole, field.name) for field in dataclasses.fields(whole)})
-        return run.finish()
-
-    first, _ = together(2, work)
-    assert isinstance(first, TrainingError)
-    assert "sent a block of " in str(first)
-
-
-class _Short(CompletionProblem):
-    def copy_out(self, flat: np.ndarray, side: int, rows: np.ndarray) -> np.ndarray:
-        return super().copy_out(flat, side, rows)[:-1]
