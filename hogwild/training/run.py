@@ -103,7 +103,7 @@ class Run(Generic[M]):
         self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.asked = config
-        entries = getattr(examples, "nnz", len(examples)) if config.compiled else math.inf
+        entries = examples.nnz if config.compiled else math.inf
         self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)

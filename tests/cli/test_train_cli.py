@@ -228,13 +228,15 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def test_mistakes_show_before_torch_is_imported(tmp_path: Path) -> None:
+def test_mistakes_show_before_torch_is_imported_and_short_runs_do_without(tmp_path: Path) -> None:
     (tmp_path / "bad.svm").write_text("1 1:1\n2 1:x\n")
     (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
     before = sorted(tmp_path.iterdir())
-    command = [sys.executable, "-c", MAKE_THEM, json.dumps([words for words, _ in MISTAKES])]
+    short = [SMALL, "--workers", "2", "--epochs", "1", "--step", "1"]
+    command = [sys.executable, "-c", MAKE_THEM, json.dumps([*(words for words, _ in MISTAKES), short])]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    said = result.stderr.splitlines()
+    *said, after_short_run = result.stderr.splitlines()
+    assert after_short_run == "0 False"
     assert len(said) == 2 * len(MISTAKES), result.stderr
     for (words, text), error, after in zip(MISTAKES, said[::2], said[1::2], strict=True):
         assert re.fullmatch(r"hogwild: error: .+", error), words
