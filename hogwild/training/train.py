@@ -16,10 +16,10 @@ from hogwild.training.run import Run
 SPLIT = ("linear", "completion")  # problems of whose data a part can be held out
 
 if TYPE_CHECKING:
+    from hogwild.config import CompletionOptions, CutsOptions, LinearOptions
     from hogwild.data.ratings.container import Ratings
     from hogwild.data.rows.container import Rows
     from hogwild.machines.cluster import Cluster
-    from hogwild.options import CompletionOptions, CutsOptions, LinearOptions
     from hogwild.problems.completion.model import CompletionModel
     from hogwild.problems.cuts.model import Segmentation
     from hogwild.problems.linear.model import LinearModel
