@@ -20,15 +20,9 @@ from typing import Any
 from hogwild.compare.report.results import ComparisonResult, frame, load
 from hogwild.compare.report.tables import Table, facts_of, tables
 from hogwild.compare.report.verdict import verdict
-<<<<<<< HEAD
 from hogwild.errors import HogwildWarning, OutputError
-from hogwild.json_rows import plain
 from hogwild.model_file import write_atomically
-from hogwild.screen import printable
-=======
-from hogwild.errors import OutputError
-from hogwild.rows_file import printable
->>>>>>> main
+from hogwild.rows_file import plain, printable
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but line ends and tabs
 NEEDS = "the page and the figures need pandas, which is not installed: pip install 'hogwild[report]'"
