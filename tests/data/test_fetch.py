@@ -598,6 +598,15 @@ def test_ratings(own: Path, web: Site) -> None:
         open_data("films")
 
 
+def test_ratings_of_another_layout(own: Path, web: Site) -> None:
+    web.put("x.data", "1;5;3;2005-09-06\n1;7;4;2005-01-02\n2;5;1;2004-01-01\n")
+    about = {"task": "ratings", "format": "ratings", "layout": {"columns": "item,user,-,time", "separator": ";"}}
+    files = {"rows": 3, "files": [{"url": web / "x.data"}]}
+    write_card(own / "cards", "prize", {"ratings": files}, **about, users=9, items=2)
+    [done] = fetch(cards()["prize"])
+    assert done.counts == {"ratings": 3, "users": 2, "items": 2}
+
+
 NETWORK = "c a network\np max 4 5\nn 1 s\nn 2 t\na 1 3 5\na 3 4 2\na 4 3 1\na 4 2 7\na 3 2 1\n"
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from hogwild.data.beside import beside
 from hogwild.data.rows.store import is_store
+from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import InputError, UsageError, expected_one_of, nearest, reason_of
 
 CARDS = Path(__file__).resolve().parents[2] / "datasets"  # in a checkout a link to its datasets/
@@ -92,6 +93,8 @@ class Card:
         For rows.
     users, items : int, optional
         For ratings: the publisher's counts, which may include some without a rating.
+    layout : TextLayout, optional
+        For ratings, where the file's name does not tell it.
     vertices, arcs : int, optional
         For a graph, as in the problem line of its file.
     """
@@ -111,6 +114,7 @@ class Card:
     classes: int | None = None
     users: int | None = None
     items: int | None = None
+    layout: TextLayout | None = None
     vertices: int | None = None
     arcs: int | None = None
 
@@ -155,7 +159,8 @@ def read_card(path: str | Path) -> Card:
             for role in PARTS
             if (part := facts.pop(role, None)) is not None
         )
-        return Card(**facts | {"parts": parts, "aliases": tuple(facts.get("aliases", ()))})
+        layout = TextLayout(**facts.pop("layout", {}))
+        return Card(**facts | {"parts": parts, "layout": layout, "aliases": tuple(facts.get("aliases", ()))})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
 

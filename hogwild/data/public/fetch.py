@@ -21,6 +21,7 @@ import fcntl
 import fnmatch
 import lzma
 import os
+import re
 import shutil
 import tarfile
 import tempfile
@@ -212,7 +213,7 @@ def _fetch_part(
     origin = {
         "name": card.name,
         "part": part.role,
-        "source": part.files[0].url,
+        "source": str(by_hand.get(part.files[0].name, part.files[0].url)),
         "files": [
             {"name": each.name, "sha256": digest(each, "sha256"), "bytes": each.stat().st_size} for each in paths
         ],
@@ -260,7 +261,9 @@ def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
             if not fits(name, pattern):
                 others.append(name)
                 continue
-            path = folder / f"{archive.name}-{len(members)}"
+            path = (
+                folder / f"{len(members)}-{re.sub('[^A-Za-z0-9._-]', '_', name)[-80:]}"
+            )  # its suffix may tell a layout
             with open_member() as member, open(path, "xb") as file:
                 shutil.copyfileobj(member, file)
             members.append((name, path))
@@ -351,7 +354,7 @@ def _ratings(
     from hogwild.data.ratings.store import save_ratings
     from hogwild.data.ratings.text import parse_ratings
 
-    ratings, repeats = last_of_repeats(parse_ratings([str(text) for text in texts], progress=progress))
+    ratings, repeats = last_of_repeats(parse_ratings(_only(texts), card.layout, progress=progress))
     users, items = ratings.shape
     counts = {"ratings": len(ratings), "users": users, "items": items}
     compare(card, part, counts)
@@ -363,23 +366,29 @@ def _ratings(
 def _graph(
     card: Card, part: CardPart, texts: list[Path], path: Path, origin: dict[str, Any], progress: BytesRead | None
 ) -> dict[str, int]:
-    from hogwild.data.graphs.text import lines, read_dimacs
+    from hogwild.data.graphs.text import read_dimacs
+    from hogwild.data.text.lines import numbered_lines
 
-    if len(texts) != 1:
-        raise InputError(f"{len(texts)} files where there should be one")
-    graph = read_dimacs(str(texts[0]), progress)
-    problem = next((line.split() for _, line in lines(str(texts[0])) if line.startswith(b"p")), [])
+    text = _only(texts)
+    graph = read_dimacs(str(text), progress)
+    problem = next((line.split() for _, line in numbered_lines(str(text)) if line.startswith(b"p")), [])
     counts = {"vertices": graph.n_vertices, "arcs": int(problem[3])}
     compare(card, part, counts)
     temporary = path.with_name(f".{path.name}.part")
     try:
-        shutil.copyfile(texts[0], temporary)
+        shutil.copyfile(text, temporary)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return counts
+
+
+def _only(texts: list[Path]) -> Path:
+    if len(texts) != 1:
+        raise InputError(f"{len(texts)} files where there should be one")
+    return texts[0]
 
 
 READERS = {"linear": _rows, "completion": _ratings, "cuts": _graph}
