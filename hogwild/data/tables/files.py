@@ -77,14 +77,13 @@ class TableSource:
     name : str
         For messages.
     schema : pyarrow.Schema
+    names : list of str
+        Of the columns.
     """
 
     name: str
     schema: Any
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.schema.names)
+    names: list[str]
 
     def check_names(self, where: str) -> None:
         """Refuse two columns of one name."""
@@ -141,7 +140,7 @@ class TextSource(TableSource):
         self.name = self.table.label
         if not self.table.rows:
             raise InputError(f"{self.name}: no rows in it")
-        names = self.table.rows[0]
+        names = self.names = self.table.rows[0]
         where = f"{self.name}:{self.table.first}"
         for name in names:
             if any("\udc80" <= character <= "\udcff" for character in name):
@@ -190,6 +189,7 @@ class FileSource(TableSource):
         try:
             self.data = None if self.stream else dataset.dataset(name, format="ipc" if kind == "arrow" else kind)
             self.schema = self._stream().schema if self.data is None else self.data.schema
+            self.names = list(self.schema.names)
         except Exception as error:
             raise _unreadable(name, error) from None
         self.check_names(name)
@@ -239,6 +239,7 @@ class FrameSource(TableSource):
             kind = type(frame).__name__
             raise InputError(f"{kind}: cannot be made a table: {' '.join(str(error).split())}") from None
         self.schema = self.table.schema
+        self.names = list(self.schema.names)
         self.check_names(self.name)
 
     def batches(self, types: Mapping[str, str]) -> Iterator[Any]:

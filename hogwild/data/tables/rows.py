@@ -62,13 +62,12 @@ def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
 
     found = {}
     for name, kind in kinds.items():
-        values = batch.column(name)
-        if kind == "text" and values.null_count < len(values):
+        if kind == "text" and (values := batch.column(name)).null_count < len(values):
             words = pc.mean(pc.add(pc.count_substring(pc.utf8_trim_whitespace(values), " "), 1)).as_py()
             if words is not None and words >= WORDY:
                 found[name] = "text"
         elif kind in NUMBERS:  # whole numbers beyond 64 bits are inferred as decimals
-            numbers = numbers_of(values)
+            numbers = numbers_of(batch.column(name))
             numbers = numbers[~np.isnan(numbers)]
             if EXACT < np.abs(numbers).max(initial=0) < np.inf and (numbers == np.floor(numbers)).all():
                 found[name] = "categorical"
