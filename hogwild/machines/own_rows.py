@@ -123,10 +123,10 @@ def _unlike_labels(names: list[str], labels: list[list[float]]) -> str:
         return f"{names[odd]} has the label {fraction}, and {names[other]} whole numbers only: expected one kind"
     codings = [tuple(each) for each in labels]
     coded = [k for k, coding in enumerate(codings) if coding in CODINGS]
-    odd = next((k for k in coded if codings[k] != codings[coded[0]]), None)
-    if odd is not None and all(len(each) < 3 for each in labels):
-        strange, usual = (", ".join(map(shortest, codings[k])) for k in (odd, coded[0]))
-        return f"{names[odd]} has the labels {strange}, and {names[coded[0]]} {usual}: write them alike"
+    unlike = next((k for k in coded if codings[k] != codings[coded[0]]), None)
+    if unlike is not None and all(len(each) < 3 for each in labels):
+        strange, usual = (", ".join(map(shortest, codings[k])) for k in (unlike, coded[0]))
+        return f"{names[unlike]} has the labels {strange}, and {names[coded[0]]} {usual}: write them alike"
     return ""
 
 
