@@ -73,7 +73,7 @@ class Display:
 
             self._live.console.print(Text(line), soft_wrap=True)
         else:
-            print(line, file=self.stream, flush=True)
+            print(f"{line}\n", end="", file=self.stream, flush=True)  # in one write: threads may say something at once
 
     def finish(self) -> None:
         """Raise the error that kept lines from being shown, if there was one."""
