@@ -401,9 +401,10 @@ class Server:
         if request.kind in (PUSH, BYE):
             return NOTHING
         pushes, resting = arrays["pushes"][:, shard], arrays["resting"] != 0
-        if pushes[sender] - pushes[~resting].min() > self.bound:
-            return None
-        if sender and arrays["warmed"][shard] < self.warm and not resting[0]:
+        warming = arrays["warmed"][shard] < self.warm
+        if pushes[sender] - pushes[~resting].min() > self.bound and (sender or not warming):
+            return None  # a bound does not hold up replica 0 while the others wait for it
+        if sender and warming and not resting[0]:
             return None
         self._rule.read(arrays, sender, cut)
         changed = np.flatnonzero(version > request.clock if before is None else before)
