@@ -514,7 +514,7 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
     label = f"exchange={config.exchange!r}"
     name, numbers = parse_exchange(config.exchange, config.sums)
     if config.machines == 1 and name not in BETWEEN_WORKERS:
-        yield f"{label} passes blocks of items between machines: give machines, or order='blocks', which keeps to one"
+        yield f"{label} passes blocks of items between machines: give machines; on one machine order='blocks'"
         return
     beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
     if not config.sums and (beyond or numbers.get("mean", "rows") != "rows"):

@@ -62,7 +62,6 @@ FOREIGN = {
     "data/ratings/container.py",
     "data/ratings/text.py",
     "data/ratings/source.py",
-    "cli/user_file.py",
     "kernels/cache.py",
 }
 
