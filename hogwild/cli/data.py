@@ -92,7 +92,10 @@ def info(
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Print the facts of a data file, a store or a model, or of this machine."""
+    """Print the facts of a data file, a store (whose checksums are compared) or a model, or of this machine."""
+    from hogwild.data.public.catalogue import located
+    from hogwild.data.rows.store import is_store, verify
+
     sources = Sources.take(options)
     if link and machines is None:
         raise UsageError(f"--link {link}: say how many machines it joins: --machines 2")
@@ -106,6 +109,8 @@ def info(
     problem = chosen_problem(options["problem"], path, sources.format)
     check_readable(path, problem)
     sources.check(problem)
+    if is_store(located(path)):
+        verify(located(path))
     if machines is not None and (is_model(path) or problem != "linear"):
         raise UsageError(f"--machines {machines}: is for rows of features, and {path} holds something else")
     if is_model(path):
@@ -271,7 +276,7 @@ def list_cache(**options: Any) -> None:
     from hogwild.data.cache import Cache
 
     store = Cache(options["cache"])
-    entries = store.list()
+    entries = store.entries()
     for entry in entries:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
         typer.echo(f"{size(entry.bytes):>10}  {used}  {printable(entry.source)}")
@@ -282,11 +287,10 @@ def list_cache(**options: Any) -> None:
 @cache.command("clear")
 @takes("cache")
 def clear_cache(**options: Any) -> None:
-    """Remove everything the cache holds, except what is in use."""
+    """Remove everything the cache holds."""
     from hogwild.data.cache import Cache
 
-    gone, in_use = Cache(options["cache"]).clear()
-    typer.echo(f"removed {gone} entries" + (f", {in_use} in use stay" if in_use else ""))
+    typer.echo(f"removed {Cache(options['cache']).clear()} entries")
 
 
 # ---- public data sets
