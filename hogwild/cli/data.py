@@ -50,9 +50,8 @@ def convert(
         from hogwild.data.ratings.source import convert_ratings
 
         with display.live(reading.line):
-            meta = convert_ratings(
-                source, destination, format=sources.format, overwrite=overwrite, progress=reading.update
-            )
+            reads: dict[str, Any] = {"format": sources.format, "layout": sources.layout(), "progress": reading.update}
+            meta = convert_ratings(source, destination, overwrite=overwrite, **reads)
         display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
         return
     from hogwild.data.rows.source import convert as make_store

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hogwild.cli.display import Display, fact_lines, show
-from hogwild.cli.options import CACHE, Json, Quiet, takes
+from hogwild.cli.options import CACHE, DELIMITED, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_outputs, check_readable
 from hogwild.data.text.tokens import shown_word
 from hogwild.errors import InputError, UsageError
@@ -105,7 +105,7 @@ def output(name: str) -> Iterator[IO[bytes]]:
 # ---- predict and evaluate
 
 
-@takes(f"zero_based format targets {CACHE}")
+@takes(f"zero_based format targets {DELIMITED} {CACHE}")
 def predict(
     model: Model,
     data: Data,
@@ -144,7 +144,7 @@ def predict(
     trained.warn_unknown(unknown)
 
 
-@takes(f"zero_based format targets {CACHE}")
+@takes(f"zero_based format targets {DELIMITED} {CACHE}")
 def evaluate(
     model: Model,
     data: Data,
@@ -263,7 +263,7 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
 # ---- answers from completion models and graph cuts: lines of three or two columns, separated by tabs
 
 
-@takes(f"format {CACHE}")
+@takes(f"format {DELIMITED} {CACHE}")
 def recommend(
     model: Model,
     names: Names = None,

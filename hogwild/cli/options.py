@@ -29,7 +29,8 @@ TABLE = "Columns of a table"
 RESULTS = "Results"
 
 # Lists of options that several commands take
-LAYOUT = "features zero_based format targets hash_bits"
+DELIMITED = "columns separator header"
+LAYOUT = f"features zero_based format targets hash_bits {DELIMITED}"
 COLUMNS = "label categorical numeric text ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
@@ -68,6 +69,21 @@ OTHERS: dict[str, dict[str, Any]] = {
     "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
     "zero_based": row("Indices of the text start at 0, not 1.", DATA, kind=bool, hidden=True),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
+    "columns": row(
+        "Columns of ratings or edges in their order; '-' is not read.",
+        DATA,
+        metavar="user,item,rating,time",
+        show_default="as many of these, or of u,v,weight, as there are",
+    ),
+    "separator": row("Separator of columns: a character, '::', tab or blank.", DATA, show_default="by the name"),
+    "header": row(
+        "The first line names the columns.",
+        DATA,
+        "--header/--no-header",
+        kind=bool,
+        default=None,
+        show_default="if it holds no number",
+    ),
     "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE", hidden=True),
     "hash_bits": row(
         "Hash features to 2^B weights; indices may then be any below 2^64.",
@@ -104,8 +120,13 @@ OTHERS: dict[str, dict[str, Any]] = {
     "quiet": row("Print only warnings and errors.", RESULTS, "--quiet", "-q", kind=bool),
     "verbose": row("Say in the end where the time went.", RESULTS, "--verbose", "-v", kind=bool),
 }
-OF_ONE_PROBLEM = dict.fromkeys(f"zero_based targets features hash_bits {COLUMNS}".split(), "linear")
-OF_ONE_PROBLEM |= {"holdout_by": "completion", "terminals": "cuts"}
+#: Problems that have them, if not all.
+PROBLEMS_OF: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(f"zero_based targets features hash_bits {COLUMNS}".split(), ("linear",)),
+    **dict.fromkeys(("columns", "header"), ("completion", "cuts")),
+    "holdout_by": ("completion",),
+    "terminals": ("cuts",),
+}
 
 
 def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callable[[Command], Command]:
@@ -134,7 +155,7 @@ def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callab
 def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
     """Return the row of an option of the problems, from its field if it has one; empty if they have no such option."""
     if name in OTHERS:
-        return OTHERS[name] if OF_ONE_PROBLEM.get(name, problems[0]) in problems else {}
+        return OTHERS[name] if {*PROBLEMS_OF.get(name, problems)} & {*problems} else {}
     plain = name.removeprefix("no_")
     fields = [options_of(each)[plain] for each in problems if plain in options_of(each)]
     if not fields:

@@ -22,6 +22,7 @@ from hogwild.methods import located
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
     from hogwild.data.rows.container import Rows
+    from hogwild.data.text.delimited import TextLayout
 
 
 class Kind(NamedTuple):
@@ -58,8 +59,8 @@ KINDS = {
     ),
 }
 #: Formats of rows, of ratings and of graphs.
-FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings netflix dimacs edges mrf".split()
-ONE_PROBLEM = dict.fromkeys(("ratings", "netflix"), "completion") | dict.fromkeys(("dimacs", "edges", "mrf"), "cuts")
+FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges mrf".split()
+ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges", "mrf"), "cuts")
 COLUMNS = "label categorical numeric text ignore weight".split()
 HOLDOUTS = ("row", "user", "time")
 FEATURE_BYTES = 48  # least memory of a feature in training
@@ -80,6 +81,9 @@ class Sources:
     no_cache: bool = False
     hash_bits: int | None = None
     terminals: str | None = None
+    columns: str | None = None
+    separator: str | None = None
+    header: bool | None = None
     label: str | None = None
     categorical: str | None = None
     numeric: str | None = None
@@ -113,6 +117,9 @@ class Sources:
         if problem != "linear":
             for name in (name for name, value in options.items() if value is not None):
                 raise UsageError(f"--{name} is for rows of features, and --problem {problem} has none")
+        if problem == "linear" and (self.columns is not None or self.header is not None):
+            name = "--header" if self.columns is None else "--columns"
+            raise UsageError(f"{name} is for ratings and edges: --problem completion or cuts")
         if self.terminals is not None and problem != "cuts":
             raise UsageError(f"--terminals {self.terminals}: is for --problem cuts, not for {problem}")
 
@@ -133,7 +140,15 @@ class Sources:
             options["cache"] = self.cache()
         if problem == "linear":
             options |= self.row_options()
+        else:
+            options["layout"] = self.layout()
         return located(KINDS[problem].opener)(name, **options | changes)
+
+    def layout(self) -> TextLayout:
+        """Return the layout of delimited text."""
+        from hogwild.data.text.delimited import TextLayout
+
+        return TextLayout(self.columns, self.separator, self.header)
 
     def row_options(self) -> dict[str, Any]:
         """Return the options that determine how rows are read, as keywords of ``open_data``."""
