@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hogwild import machine
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.sources import (
     HOLDOUTS,
@@ -31,7 +30,7 @@ from hogwild.cli.sources import (
     hold_out,
     remarks,
 )
-from hogwild.config import TrainConfig, usual_host
+from hogwild.config import TrainConfig
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
 from hogwild.kernels.directory import announce
@@ -185,14 +184,12 @@ def drive(run: Run, display: Display, rows_file: RowsFile, request: TrainRequest
 
 @contextlib.contextmanager
 def prepared(config: TrainConfig, display: Display) -> Iterator[None]:
-    """Start the fork server early if workers will be processes, as far as is known before the data are read.
+    """Start the fork server early if workers will be processes for certain.
 
     Within the block it is announced when kernels must be compiled, which takes a noticeable time, on terminals and in
     pipes alike.
     """
-    alone = config.discipline == "serial" and config.between_workers == "none"
-    workers = config.workers or (1 if alone else machine.physical_cores())
-    if usual_host(config.host, workers) == "processes":
+    if config.host == "processes":
         fork_server.ensure_running()
     announce[:] = [lambda: display.say("compiling, once on this machine, which takes some seconds")]
     try:
@@ -262,11 +259,12 @@ def tell(text: str, descriptor: int = 2, end: str = "\n") -> None:
 # ---- what a run says about itself: before it starts, and when it has ended
 
 
-def describe_workers(config: TrainConfig) -> str:
-    """Describe the workers, with defaults filled in."""
+def describe_workers(config: TrainConfig, chosen: bool = False) -> str:
+    """Describe the workers, with defaults filled in; ``chosen``: host "auto" has settled on one."""
     workers = config.workers or 1
     if config.device != "cuda":
-        return "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
+        reasons = {"threads": ": a short run", "processes": ": a long run"} if chosen and config.compiled else {}
+        return "1 worker" if workers == 1 else f"{workers} workers ({config.host}{reasons.get(config.host, '')})"
     streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
     if config.problem == "module":
         return streams
@@ -300,7 +298,7 @@ def describe_run(run: Run) -> str:
         goal = "smallest cut, relaxed to the simplex"
     return (
         f"{goal}; {step}{config.schedule} schedule, "
-        f"{config.order} order, seed {config.seed}\n{name} on {describe_workers(config)}: {repeat}"
+        f"{config.order} order, seed {config.seed}\n{name} on {describe_workers(config, run.asked.host == 'auto')}: {repeat}"
         + (f"\n{config.discipline} because {run.reason}" if run.reason else "")
         + (f"\n{run.note}" if run.note else "")
     )
