@@ -296,9 +296,10 @@ def describe_run(run: Run) -> str:
         goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}"
     elif config.problem == "cuts":
         goal = "smallest cut, relaxed to the simplex"
+    workers = describe_workers(config, run.asked.host == "auto")
     return (
         f"{goal}; {step}{config.schedule} schedule, "
-        f"{config.order} order, seed {config.seed}\n{name} on {describe_workers(config, run.asked.host == 'auto')}: {repeat}"
+        f"{config.order} order, seed {config.seed}\n{name} on {workers}: {repeat}"
         + (f"\n{config.discipline} because {run.reason}" if run.reason else "")
         + (f"\n{run.note}" if run.note else "")
     )
