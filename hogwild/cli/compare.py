@@ -357,4 +357,6 @@ def show_report(directories: list[str], out: str, display: Display) -> None:
             display.say(line)
     for sentence in (*report.verdict, ""):
         display.say(sentence)
-    display.say(f"report: {', '.join(str(path) for path in report.files if path.name == 'report.html')}")
+    for path in report.files:
+        if path.name == "report.html":
+            display.say(f"report: {path}")
