@@ -164,6 +164,7 @@ class Sources:
             "targets": self.targets,
             "hash_bits": self.hash_bits,
             "columns": columns,
+            "separator": self.separator,
         }
 
     def open_test(self, problem: str, name: str, train: Any, progress: Any = None) -> Any:
@@ -199,7 +200,7 @@ class Sources:
             if self.plan is None:
                 raise InputError(f"{name}: a table, but the model's features are none of its columns")
             table: Any = sys.stdin.buffer if name == "-" else located_data(name)
-            yield from stream_table(table, self.plan, labels == "required", self.format)
+            yield from stream_table(table, self.plan, labels == "required", self.format, self.separator)
         elif name == "-" or is_text(name, self.format):
             yield from self._stream_text(name, labels)
         else:
