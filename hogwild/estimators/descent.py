@@ -18,7 +18,6 @@ import numpy as np
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.copies import narrowed
-from hogwild.data.scaled import Columns, columns_of
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import about_rates, converted, problem_of, rates_of
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
@@ -26,9 +25,9 @@ from hogwild.estimators.sample_objective import Gauge, sample
 from hogwild.estimators.steps import FitSteps
 from hogwild.estimators.workers import Classes, RacingWorkers, Workers, can_share_out
 from hogwild.problems.linear.contention import choose
+from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
-from hogwild.problems.linear.rows import all_ones
 from hogwild.training.probe import LITTLE, best_power, first_power, mean_square
 from hogwild.training.schedule import move_mean
 from hogwild.training.solo import Solo
@@ -54,7 +53,7 @@ class FitResult:
 
     problem: LinearProblem
     step: float  # the first step
-    columns: Columns | None = None  # how the columns are scaled
+    coordinates: Coordinates = field(default_factory=Coordinates)
     coef: Any = None  # as ``LinearProblem.solution``
     intercept: Any = None
     epochs: int = 0
@@ -169,12 +168,12 @@ def descend(
     TrainingError
         If training diverges with a step that the caller chose.
     """
-    columns = columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
-    given, rows = rows, rows if columns is None else columns.apply(rows)
+    coordinates = Coordinates(Scaling.of(rows, options.intercept) if options.scale_columns else None)
+    given, rows = rows, coordinates.rows(rows)
     alone = problem_of(options, rows, classes, "serial", whole=True)
     flat = start(alone)
-    if flat is not None and columns is not None:
-        _scale(alone, flat, columns)
+    if flat is not None:
+        _move_inward(alone, flat, coordinates)
     crew = _engage(alone, rows, options, seed, workers)
     try:
         gauge = Gauge(alone, sample(rows, GAUGED, max(FEWEST[0] // alone.classes, SEVERAL), alone.classes, seed))
@@ -186,7 +185,7 @@ def descend(
             first = try_steps(alone, rows, seed, flat, groups=crew.groups if isinstance(crew, Classes) else 1)
         for attempt in range(AGAIN + 1):
             crew.reset(flat)  # new memory too: touched in order, it comes in a quarter of the time
-            found = FitResult(alone, first, columns)
+            found = FitResult(alone, first, coordinates)
             if _epochs(options, found, crew, gauge, score, report, len(rows)):
                 break
             if options.learning_rate != "auto" or attempt == AGAIN:
@@ -309,19 +308,17 @@ def _epochs(options: Options, found: FitResult, crew: Workers, gauge: Gauge, sco
 def _solution(found: FitResult, crew: Workers) -> tuple[np.ndarray, np.ndarray]:
     if found.mean is not None:
         return _unscaled(found, found.mean.astype(np.float32))
-    own = crew.solution()
-    return own if found.columns is None else found.columns.back(*own)
+    return found.coordinates.outward(*crew.solution())
 
 
 def _unscaled(found: FitResult, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The solution in the user's columns."""
-    own = found.problem.solution(flat)
-    return own if found.columns is None else found.columns.back(*own)
+    return found.coordinates.outward(*found.problem.solution(flat))
 
 
-def _scale(problem: LinearProblem, flat: np.ndarray, columns: Columns) -> None:
-    """Convert parameters to those of scaled columns, in place."""
-    parts, coef, intercept = problem.parameters(flat), *columns.forth(*problem.solution(flat))
+def _move_inward(problem: LinearProblem, flat: np.ndarray, coordinates: Coordinates) -> None:
+    """Convert the user's parameters to those of the coordinates, in place."""
+    parts, coef, intercept = problem.parameters(flat), *coordinates.inward(*problem.solution(flat))
     parts.coef.reshape(problem.width, problem.stride)[:, : problem.classes] = coef.reshape(-1, problem.width).T
     parts.intercept[: problem.classes] = intercept
 

@@ -100,13 +100,13 @@ class Keeper:
             if self.config.l1 > 0:
                 solution, mine = self._improved(solution, mine)
         if judged:
-            norm, gain, bound = *case.judge(solution, mine["objective"]), None
+            norm, gain, bound = *case.judge(solution), None
             chosen = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
             early = chosen is not None and 0 < chosen < EARLY
             least = LEAST if chosen == 0 else UNSETTLED / 2
             if self.exact and not early and is_whole(row) and (gain is None or gain >= least):
                 solution, mine = self._improved(solution, mine)
-                norm, gain = case.judge(solution, mine["objective"])
+                norm, gain = case.judge(solution)
             bound = self.left if gain is None else None
             newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
             if newest and mine is not row:
@@ -120,7 +120,7 @@ class Keeper:
     def _improved(self, solution: Any, mine: Any) -> tuple[Any, Any]:
         """The solution after exact steps, if it is better; they are on the clock."""
         began = time.perf_counter()
-        found, self.left = self.case.improved(solution, mine["objective"])
+        found, self.left = self.case.improved(solution)
         self.exact_seconds = time.perf_counter() - began
         return self._better(solution, mine, found, or_equal=True)
 

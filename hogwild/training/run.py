@@ -8,6 +8,7 @@ never stopped. A run that is dropped ends its workers.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 import uuid
 import warnings
@@ -23,7 +24,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.protocol import Case, case_of, ranked, size_of
+from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress
 from hogwild.training.keeping import LAST, Keeper, rest_of
@@ -39,8 +40,10 @@ UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
 
 
-def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
+def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None, entries: float = math.inf) -> TrainConfig:
     """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
+
+    ``entries`` are those of one epoch; unless they are few, workers are processes.
 
     Raises
     ------
@@ -55,7 +58,7 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
         discipline = "serial"
     if pool is not None and workers != pool.workers:
         raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
-    host = usual_host(config.host, workers) if pool is None else pool.host
+    host = usual_host(config.host, workers, entries * config.epochs) if pool is None else pool.host
     delay = config.delay if pool is None or host != "simulator" else pool.delay  # given by the pool, like the host
     if config.delay not in ("round-robin", delay):
         raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
@@ -100,7 +103,8 @@ class Run(Generic[M]):
         self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.asked = config
-        self.config = as_before(resolve(config, len(examples), pool), checkpoint if resume else None)
+        entries = examples.nnz if config.compiled else math.inf
+        self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh, self._done, self._closed, self._leader, self._n = True, False, False, leader, len(examples)
@@ -124,7 +128,7 @@ class Run(Generic[M]):
             self._settle_step(saved)
             if saved is not None:
                 with resumable(self.checkpoint):
-                    self._restore(ranked(self._case, saved[0]), saved[1])
+                    self._restore(in_numbering(case, saved[0]), saved[1])
         except BaseException:
             self.close()
             raise
@@ -286,7 +290,7 @@ class Run(Generic[M]):
             row.update(self._keeper.raw | dict.fromkeys((*rest_of(row), *LAST)))
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint holds, in the numbering of the problem."""
+        """What a checkpoint holds, with flat parameters in the numbering of the problem."""
         arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
         return arrays if self._keeper.mean is None else arrays | {"mean": self._keeper.mean}
 
@@ -307,7 +311,7 @@ class Run(Generic[M]):
             "history": self.history,
             **self._keeper.state(),
         }
-        save_checkpoint(self.checkpoint, ranked(self._case, self._arrays(), back=True), header)
+        save_checkpoint(self.checkpoint, in_numbering(self._case, self._arrays(), users=True), header)
 
     # ---- the loop
 

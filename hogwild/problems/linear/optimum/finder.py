@@ -16,12 +16,12 @@ import numpy as np
 
 from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import Rows
-from hogwild.data.scaled import lengths_of
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
 from hogwild.problems.linear.optimum.newton import COLUMNS, Fit, Newton, dot, shortest, smooth_bound
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
+from hogwild.problems.linear.rows import lengths_of
 
 WORK = 1 << 30  # entries that the steps of a run may visit
 ENOUGH = 3e-5  # share of the objective that the last step gains at most,

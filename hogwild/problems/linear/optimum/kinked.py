@@ -24,11 +24,11 @@ import math
 
 import numpy as np
 
-from hogwild.data.scaled import lengths_of
 from hogwild.kernels.losses import HINGE
 from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.newton import CALL, TINY, Fit, Newton, balance, highest, penalty
 from hogwild.problems.linear.optimum.sums import FEW, LossSums
+from hogwild.problems.linear.rows import lengths_of
 
 UNIT, NARROWER = 4.0, 0.5  # width of the first parabola, over that of the loss, and the factor on it after a bend
 FALLEN = 0.25  # share of the gap before: after a bend that leaves more the next is solved to a tighter tolerance,
