@@ -19,7 +19,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
-from hogwild.problems.linear.optimum.newton import COLUMNS, Fit, Newton, dot, shortest, smooth_bound
+from hogwild.problems.linear.optimum.newton import COLUMNS, Descent, Newton, dot, shortest, smooth_bound
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
 from hogwild.problems.linear.rows import lengths_of
 
@@ -156,13 +156,13 @@ class FitProblem:
         skip = AGAIN * enough if skip is None else skip
         softmax = self.loss == "softmax"
 
-        def one(k: int, _: int) -> tuple[Fit, float]:
+        def one(k: int, _: int) -> tuple[Descent, float]:
             sums, x = self.sums(k, classes), np.ascontiguousarray(start.T) if softmax else start[k].copy()
             start_value = objective_at_zero(sums, x.shape)
             floor = FLOOR * classes * start_value
             newton, allowance = Newton(sums, self.intercept, floor), work if softmax else work / classes
             if self.loss == "perceptron":  # zero weights have its optimum, and it has no exact steps
-                return Fit(x, math.nan, math.inf, 0.0, 0), start_value
+                return Descent(x, math.nan, math.inf, 0.0, 0), start_value
             if self.kinked:
                 return kinked.lowered(sums, newton, x, self.l1, self.l2, allowance, enough), start_value
             fit = newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip)

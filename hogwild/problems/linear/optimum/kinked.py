@@ -26,7 +26,7 @@ import numpy as np
 
 from hogwild.kernels.losses import HINGE
 from hogwild.problems.linear.optimum import kernel
-from hogwild.problems.linear.optimum.newton import CALL, TINY, Fit, Newton, balance, highest, penalty
+from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest, penalty
 from hogwild.problems.linear.optimum.sums import FEW, LossSums
 from hogwild.problems.linear.rows import lengths_of
 
@@ -45,7 +45,7 @@ LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose r
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
-def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Fit:
+def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Descent:
     """Parameters after steps of a loss with kinks, until they are within a share ``enough`` of the optimum."""
     value = sums.derive(p := sums.margins(x), p, 0.0)[0] + penalty(x, l1, l2)
     if newton.whole or l1 > 0.0 or l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
@@ -54,12 +54,12 @@ def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float,
     spent = ascent.run(work)
     if ascent.value < value:
         x, value = np.append(ascent.best_w, ascent.best_b), ascent.value
-    return Fit(x, value, value - ascent.lower, spent, 1)
+    return Descent(x, value, value - ascent.lower, spent, 1)
 
 
 def _bent(
     sums: LossSums, newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, work: float, enough: float
-) -> Fit:
+) -> Descent:
     y = sums.targets
     shares = sums.shares
     epsilon = half_width(sums)
@@ -100,7 +100,7 @@ def _bent(
             else:
                 loosest *= TIGHTER
         inner = min(loosest, CLOSE * gap / max(lowest, newton.floor))
-    return Fit(best, lowest, gap, spent, steps)
+    return Descent(best, lowest, gap, spent, steps)
 
 
 class _Ascent:

@@ -33,7 +33,7 @@ FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 TINY = 1e-300
 
 
-class Fit(NamedTuple):
+class Descent(NamedTuple):
     """Where steps have ended: parameters, objective, what they may gain yet, entries visited, number of steps."""
 
     x: np.ndarray
@@ -78,7 +78,7 @@ class Newton:
         skip: float = 0.0,
         floor: float | None = None,
         factored: bool = False,
-    ) -> Fit:
+    ) -> Descent:
         """Take steps from ``x`` until one promises no more than a share ``enough`` of the objective.
 
         None is taken if the first promises no more than a share ``skip``. ``factored``: the factor of the problem
@@ -86,12 +86,12 @@ class Newton:
         """
         floor = self.floor if floor is None else floor
 
-        def steps(x: np.ndarray, skip: float) -> Fit:
+        def steps(x: np.ndarray, skip: float) -> Descent:
             if not self.whole:
                 return self._lower(sums, x, l1, l2, work, enough, skip, floor)
             x = x.copy()
             objective = sums.entries, sums.targets, sums.shares, sums.code, sums.param, l1, l2, self.intercept
-            return Fit(x, *kernel.descend(*objective, floor, skip, enough, float(work), factored, x, self.room))
+            return Descent(x, *kernel.descend(*objective, floor, skip, enough, float(work), factored, x, self.room))
 
         if l1 > 0.0 or factored or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
             return steps(x, skip)
@@ -104,7 +104,7 @@ class Newton:
 
     def _lower(
         self, sums: LossSums, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float, floor: float
-    ) -> Fit:
+    ) -> Descent:
         each = sums.rows.nnz * (x.size // len(x)) + CALL
         spent = 0.0
         steps = 0
@@ -128,9 +128,9 @@ class Newton:
                 step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most)
             spent += each * (4 + passes)
             if not gain > (enough if steps else skip) * unit and damping == least:
-                return Fit(x, value, gain, spent, steps)
+                return Descent(x, value, gain, spent, steps)
             if not spent < work or steps >= MOST_STEPS:
-                return Fit(x, value, math.inf if l1 and steps else gain, spent, steps)
+                return Descent(x, value, math.inf if l1 and steps else gain, spent, steps)
             slope = dot(g, step)
             q = sums.margins(step)
             low = 0.0
@@ -154,13 +154,13 @@ class Newton:
                 t = kernel.next_length(t, first, second, low, high)
             steps += 1
             if not there < value:  # nothing is left but rounding
-                return Fit(x, value, gain, spent, steps)
+                return Descent(x, value, gain, spent, steps)
             small = small + 1 if value - there < enough * unit else 0
             x = y
             p = sums.p
             value = there
             if small == kernel.FEW_GAINS:
-                return Fit(x, value, gain, spent, steps)
+                return Descent(x, value, gain, spent, steps)
             if t < kernel.SHORT:
                 damping = min(max(4.0 * damping, kernel.DAMPING), kernel.MOST_DAMPING)
             elif t >= 1.0:
