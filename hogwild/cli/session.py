@@ -25,7 +25,6 @@ from hogwild.cli.summary import describe_run, summary
 from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
-from hogwild.kernels.directory import announce
 from hogwild.machines.meeting import tell_failure
 from hogwild.model_file import has_checkpoint
 from hogwild.rows_file import RowsFile, Screen
@@ -269,6 +268,8 @@ def naming(request: TrainRequest) -> Iterator[None]:
 @contextlib.contextmanager
 def announced(display: Display) -> Iterator[None]:
     """Announce when kernels must be compiled, which takes a noticeable time, on terminals and in pipes alike."""
+    from hogwild.kernels.cache import announce  # which imports numba
+
     announce[:] = [lambda: display.say("compiling, once on this machine, which takes some seconds")]
     try:
         yield
