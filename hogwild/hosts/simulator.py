@@ -7,7 +7,7 @@ the real time that one core took to run all workers.
 What counts as one indivisible event depends on where a discipline lets other workers in.
 
 * ``hogwild``, ``atomic``, ``aig``: between reading a row and storing its update; ``hogwild`` also between loading and
-  storing. Each of these is an event (``kernels/events.py``). Rows are handed out one by one in the epoch's order. The
+  storing. Each of these is an event (``kernels/control.py``). Rows are handed out one by one in the epoch's order. The
   *staleness* of an update is the number of others stored between its read and its store.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
   another, in chunks as usual. Staleness is 0; for ``tiered`` it is the number of rows of other workers that the
@@ -50,8 +50,24 @@ from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Count
 from hogwild.exchanges.trader import Raced, compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import IN_USE, Pool
-from hogwild.kernels.control import LAST, LINE, NEXT, NO_LIMIT, ROWS, STOP, TURN, WORKERS
-from hogwild.kernels.events import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
+from hogwild.kernels.control import (
+    CHUNK,
+    COUNT,
+    EVENT_KINDS,
+    FIRST,
+    LAST,
+    LINE,
+    LOAD,
+    NEXT,
+    NO_LIMIT,
+    PAY,
+    READ,
+    ROWS,
+    STOP,
+    STORE,
+    TURN,
+    WORKERS,
+)
 from hogwild.methods import Wire, parse_delay
 from hogwild.problems.protocol import NO_GUARDS, Simulated
 
@@ -378,7 +394,7 @@ class Law:
 
 
 class DelaySchedule:
-    """The events of one epoch in time order, as codes of ``kernels/events.py``.
+    """The events of one epoch in time order, as codes of ``kernels/control.py``.
 
     Attributes
     ----------
@@ -401,7 +417,7 @@ class DelaySchedule:
         while rows:
             now, rank, worker = heapq.heappop(self._heap)
             if rank == READS:
-                events.append(worker * KINDS + READ)
+                events.append(worker * EVENT_KINDS + READ)
                 self._begun[worker] = self._stored
                 ticks = next(self._times) * self._law.ticks[worker]
                 heapq.heappush(self._heap, (now + ticks, STORES, worker))
@@ -418,16 +434,16 @@ class DelaySchedule:
         while self._heap:
             now, rank, worker = heapq.heappop(self._heap)
             if rank == READS:
-                events.append(worker * KINDS + END)
+                events.append(worker * EVENT_KINDS + PAY)
             else:
                 self._finish(now, rank, worker, events)
         return events
 
     def _finish(self, now: float, rank: int, worker: int, events: list[int]) -> None:
         if rank == LOADS:
-            events.append(worker * KINDS + LOAD)
+            events.append(worker * EVENT_KINDS + LOAD)
             return
-        events.append(worker * KINDS + STORE)
+        events.append(worker * EVENT_KINDS + STORE)
         self.now = now
         self.staleness[self._stored - self._begun[worker]] += 1
         self._stored += 1
