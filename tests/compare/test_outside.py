@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
+from hogwild.compare.reference import outside
 from hogwild.compare.reference.optimum import find_optimum
 from hogwild.compare.reference.outside import LIBLINEAR_LOSSES, OUTSIDE, SGD_LOSSES, installed
 from hogwild.config import TrainConfig
@@ -189,17 +190,6 @@ def test_who_diverges_says_so_by_the_parameters():
     assert np.isnan(judge(rows, c)(solver))
 
 
-def test_at_which_epochs():
-    assert OUTSIDE["sklearn-sgd"].epochs(3) == [1, 2, 3]
-    assert [OUTSIDE["liblinear"].epochs(most) for most in (1, 2, 3, 8, 20)] == [
-        [1],
-        [1, 2],
-        [1, 2, 3],
-        [1, 2, 4, 8],
-        [1, 2, 4, 8, 16, 20],
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [
@@ -209,17 +199,31 @@ def test_at_which_epochs():
         ("sklearn-sgd", {"schedule": "adaptive"}, "schedule adaptive"),
         ("sklearn-sgd", {"adagrad": True}, "no adagrad"),
         ("liblinear", {"loss": "squared-error"}, "has no loss squared-error"),
-        ("liblinear", {"l1": 0.1}, "no l1"),
+        ("liblinear", {"l1": 0.1}, "no l1 penalty"),
         ("liblinear", {"l2": 0.0}, "needs l2 > 0"),
         ("liblinear", {"classes": 3}, "one class after the other"),
+        ("cornac", {"loss": "bpr"}, "loss squared-error"),
+        ("cornac", {"penalty": "per-row"}, "penalty per-rating"),
+        ("cornac", {"nonnegative": True}, "no nonnegative"),
+        ("cornac", {"schedule": "inverse"}, "schedule inverse"),
     ],
 )
-def test_refusals_are_one_sentence(name, options, why):
+def test_refusals_are_one_sentence(name, options, why, monkeypatch):
+    monkeypatch.setattr(outside, "installed", lambda module, package: "1.0")
     rows = toy(50, 24, 4, classes=options.pop("classes", 2))
+    options = options | ({"problem": "completion"} if name == "cornac" else {})
     said = OUTSIDE[name].refuse(TrainConfig(**options), rows)
     assert why in said
     assert "\n" not in said
     assert not said.endswith(".")
+
+
+def test_who_is_not_installed():
+    assert OUTSIDE["sklearn-sgd"].version == installed("sklearn", "scikit-learn")
+    assert dataclasses.replace(OUTSIDE["liblinear"], module="no_such_module").version is None
+    if OUTSIDE["cornac"].version is None:
+        reason = OUTSIDE["cornac"].refuse(TrainConfig(problem="completion"), None)
+        assert reason == "cornac is not installed (pip install cornac)"
 
 
 def test_data_that_are_too_large(monkeypatch):
@@ -235,9 +239,3 @@ def test_data_that_are_too_large(monkeypatch):
 def test_a_step_is_needed():
     with pytest.raises(UsageError, match="give a step"):
         OUTSIDE["sklearn-sgd"].make(toy(50, 24, 4), TrainConfig())
-
-
-def test_versions():
-    assert OUTSIDE["sklearn-sgd"].version == OUTSIDE["liblinear"].version == installed("sklearn", "scikit-learn")
-    assert dataclasses.replace(OUTSIDE["liblinear"], module="no_such_module").version is None
-    assert installed("sklearn", "no-such-package") is None

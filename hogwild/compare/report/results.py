@@ -516,6 +516,10 @@ class Ratio:
         """Whether there are enough pairs for an interval."""
         return self.pairs >= FEWEST_PAIRS
 
+    @property
+    def inverse(self) -> Ratio:
+        return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
+
 
 def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
     """Ratio of ``other`` to ``group``: Student's interval of the mean logarithm, with runs of one seed as pairs."""

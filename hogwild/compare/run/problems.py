@@ -183,7 +183,7 @@ class Cuts(Subject):
         }
 
     def optimum(self, base: TrainConfig, data: Graph, case: Case, **how: Any) -> Optimum:
-        from hogwild.compare.reference.minimum_cut import EDGES, minimum_cut
+        from hogwild.compare.reference.optimum import EDGES, minimum_cut
 
         start = _start(case, base.seed)
         if data.n_labels > 2:
