@@ -7,7 +7,7 @@ then steps of the grid, then epochs; fields that the user named are not cut. The
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -217,37 +217,32 @@ def fit(
 
     ``named`` lists fields of the plan that the user asked for explicitly, which are kept.
     """
-    left_out: list[str] = []
-    if budget is None:
-        return plan, left_out
-
-    def over(field: str = "") -> bool:
-        return field not in named and prices.plan(plan, rows) > budget
-
     whole = plan
-    while over("seeds") and plan.seeds > FEWEST_SEEDS:
-        plan = dataclasses.replace(plan, seeds=plan.seeds - 1)
-    while over("workers") and len(plan.workers) > 1:
-        plan = dataclasses.replace(plan, workers=plan.workers[1:])
-    while over("grid") and len(plan.grid) > 1:
-        plan = dataclasses.replace(plan, grid=_thinner(plan.grid))
-    while over("epochs") and plan.epochs > FEWEST_EPOCHS:
-        plan = dataclasses.replace(plan, epochs=max(plan.epochs * 3 // 4, FEWEST_EPOCHS))
+    for name, fewer in CUTS.items():
+        while budget is not None and name not in named and prices.plan(plan, rows) > budget:
+            value = fewer(getattr(plan, name))
+            if value == getattr(plan, name):
+                break
+            plan = dataclasses.replace(plan, **{name: value})
+    left_out = []
     if plan.seeds < whole.seeds:
         left_out.append(f"{plan.seeds} seeds instead of {whole.seeds}")
-    if plan.workers < whole.workers or len(plan.workers) < len(whole.workers):
-        gone = ", ".join(str(count) for count in whole.workers if count not in plan.workers)
-        left_out.append(f"not run on {gone} worker{'s' * (gone != '1')}")
-    if len(plan.grid) < len(whole.grid):
-        gone = ", ".join(f"{step:g}" for step in whole.grid if step not in plan.grid)
-        left_out.append(f"steps {gone} not tried")
+    if skipped := [str(count) for count in whole.workers if count not in plan.workers]:
+        left_out.append(f"not run on {', '.join(skipped)} worker{'s' * (skipped != ['1'])}")
+    if skipped := [f"{step:g}" for step in whole.grid if step not in plan.grid]:
+        left_out.append(f"steps {', '.join(skipped)} not tried")
     if plan.epochs < whole.epochs:
         left_out.append(f"{plan.epochs} epochs instead of {whole.epochs}")
-    if over():
+    if budget is not None and prices.plan(plan, rows) > budget:
         left_out.append(f"and still it is expected to take longer than the {budget:g} s that were asked for")
     return plan, left_out
 
 
-def _thinner(grid: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the grid without its ends, if there are any: the middle steps are the most likely."""
-    return grid[1:-1] if len(grid) > 2 else grid[:1]
+#: What a budget cuts, in order, and how each field gets smaller; at its least it stays. Of the grid the ends go first,
+#: because the middle steps are the most likely.
+CUTS: dict[str, Callable[[Any], Any]] = {
+    "seeds": lambda seeds: max(seeds - 1, min(seeds, FEWEST_SEEDS)),
+    "workers": lambda counts: counts[1:] or counts,
+    "grid": lambda steps: steps[1:-1] if len(steps) > 2 else steps[:1],
+    "epochs": lambda epochs: max(epochs * 3 // 4, min(epochs, FEWEST_EPOCHS)),
+}

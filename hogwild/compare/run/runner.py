@@ -219,18 +219,12 @@ def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Itera
         return {
             "run": cell.name,
             "data": task.data,
-            "problem": config.problem,
-            "loss": config.loss,
-            "l1": config.l1,
-            "l2": config.l2,
+            **{name: getattr(config, name) for name in ("problem", "loss", "l1", "l2", "seed", "step")},
             "discipline": "outside",
             "order": order,
             "exchange": "none",
             "host": "outside",
             "device": "cpu",
-            "workers": cell.workers,
-            "seed": cell.seed,
-            "step": cell.step,
             "schedule": config.schedule if cell.step else "its own",
             "epoch": epoch,
             "train_seconds": seconds,
@@ -242,15 +236,16 @@ def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Itera
         }
 
     yield row(0, 0.0, start_of(judge.case, cell.seed), None)
-    total, reached = 0.0, 0
+    total = 0.0
+    done = 0
     for epoch in entry.epochs(epochs):
         before = clock.seconds
         with clock:
             solver.advance(epoch)
         spent = max(clock.seconds - before - solver.untimed, SHORTEST)
-        passes = epoch if solver.seconds_replace else epoch - reached
+        passes = epoch if solver.seconds_replace else epoch - done
         total = max(spent, total) if solver.seconds_replace else total + spent  # separate runs: seconds never fall
-        reached = epoch
+        done = epoch
         yield row(epoch, total, solver.solution(), spent / passes)
 
 
