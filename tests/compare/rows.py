@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.compare.report.results import ComparisonResult, load
 from hogwild.data.ratings.container import Ratings
 
 Row = dict[str, Any]
@@ -167,6 +168,12 @@ def rated(n: int = 4000, users: int = 120, items: int = 80, seed: int = 0) -> Ra
     p, q = rng.normal(0, 0.7, (users, 2)), rng.normal(0, 0.7, (items, 2))
     values = 3 + rng.normal(0, 0.5, users)[u] + (p[u] * q[i]).sum(axis=1) + rng.normal(0, 0.2, n)
     return Ratings(u, i, values, (users, items))
+
+
+def loaded(directory: Path, *parts: Row | list[Row], **changes: Any) -> ComparisonResult:
+    """A comparison of these rows, read back."""
+    [source] = load([write(directory, about(**changes), *parts)])
+    return source
 
 
 # (seconds of an epoch on one worker, factor on two, what an epoch leaves of the gap, best step)

@@ -25,7 +25,7 @@ from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.module.training import pose
-from tests.compare.rows import about, halving, run, write
+from tests.compare.rows import halving, loaded, run
 from tests.cuda.standin import StandIn
 
 MODULE = TrainConfig(problem="module", host="threads", batch=16)
@@ -223,13 +223,11 @@ def seeds(method: str, seconds: float, workers: int = 1, **changes: Any) -> list
 def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(
     tmp_path: Path, parts: tuple, says: str, says_not: str
 ) -> None:
-    [source] = load([write(tmp_path, about(gpu="A GPU", cores=2), *parts)])
-    said = " ".join(verdict(source))
+    said = " ".join(verdict(loaded(tmp_path, *parts, gpu="A GPU", cores=2)))
     assert says in said
     assert says_not not in said
 
 
 def test_replicas_are_not_a_crowd(tmp_path: Path) -> None:
-    replicas = write(tmp_path / "a", about(gpu="A GPU"), seeds("serial", 1.0), seeds("cuda-hogwild", 1.0, 16))
-    workers = write(tmp_path / "b", about(gpu="A GPU"), seeds("serial", 1.0), seeds("hogwild", 1.0, 16))
-    assert [bool(source.crowd) for source in load([replicas, workers])] == [False, True]
+    assert not loaded(tmp_path / "a", seeds("serial", 1.0), seeds("cuda-hogwild", 1.0, 16), gpu="A GPU").crowd
+    assert loaded(tmp_path / "b", seeds("serial", 1.0), seeds("hogwild", 1.0, 16), gpu="A GPU").crowd

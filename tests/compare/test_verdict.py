@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from hogwild.compare.report.cells import aim, duration, percent
-from hogwild.compare.report.results import load
 from hogwild.compare.report.verdict import verdict
-from tests.compare.rows import about, delay, halving, refused, run, write
+from tests.compare.rows import delay, halving, loaded, refused, run
 
 NOISE = (1.0, 1.02, 0.98, 1.01, 0.99)
 BOTH = ("tuned", "serial")
@@ -32,8 +31,7 @@ def cells(
 @pytest.fixture
 def judge(tmp_path: Path) -> Callable[..., list[str]]:
     def call(*parts: Any, **changes: Any) -> list[str]:
-        [source] = load([write(tmp_path, about(**changes), *parts)])
-        return verdict(source)
+        return verdict(loaded(tmp_path, *parts, **changes))
 
     return call
 

@@ -23,13 +23,13 @@ from hogwild.compare.report.results import (
     METRICS,
     ComparisonResult,
     Group,
+    ReportedRun,
     Row,
     delay_points,
     number,
     serial,
     speedup,
     step_of,
-    trials,
 )
 
 Cells = tuple[str, ...]
@@ -243,20 +243,20 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
     """Return the steps that were tried, and which won."""
     rows: list[Cells] = []
     for source in sources:
-        for each in trials(source):
-            better = "smaller" if each.edge == "smallest" else "larger"
-            rows.append(
-                (
-                    source.label,
-                    each.method,
-                    str(each.workers),
-                    str(len(each.steps)),
-                    " ".join(map(step_text, each.steps)),
-                    str(each.failed),
-                    step_text(each.winner),
-                    f"the {each.edge} step won: a {better} one may do better" if each.edge else "",
-                )
-            )
+        winners = {run.key: run.step for run in source.reported if "tuned" in run.rules}
+        trials: dict[tuple[str, int], list[ReportedRun]] = {}
+        for run in source.tuning:
+            if run.ran:
+                trials.setdefault(run.key, []).append(run)
+        for (method, workers), runs in trials.items():
+            winner = winners.get((method, workers))
+            steps = sorted({run.step for run in runs if run.step is not None})
+            edges = {steps[0]: ("smallest", "smaller"), steps[-1]: ("largest", "larger")} if len(steps) > 1 else {}
+            note = "the {} step won: a {} one may do better".format(*edges[winner]) if winner in edges else ""
+            failed = sum(run.status != "ok" for run in runs)
+            grid = " ".join(map(step_text, steps))
+            line = source.label, method, str(workers), str(len(steps)), grid, str(failed), step_text(winner), note
+            rows.append(line)
     columns = ("comparison", "method", "workers", "trials", "grid", "failed", "winner", "note")
     notes = ["Every method was tried at the same steps, on a seed that is not among those reported."]
     return Table("Tuning of the step", columns, rows, notes)
