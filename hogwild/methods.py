@@ -263,10 +263,8 @@ def parse_named(
     """Parse ``name:key=value,...`` into name and parameters; ``tables`` lists the valid ones."""
     name, _, rest = text.partition(":") if isinstance(text, str) else (text, "", "")
     if name not in tables:
-        names = ", ".join(tables)
-        raise UsageError(
-            f"{option}={text!r}: expected one of {names}, with numbers as in {example}{nearest(str(name), tables)}"
-        )
+        near = nearest(str(name), tables)
+        raise UsageError(f"{option}={text!r}: expected one of {', '.join(tables)}, with numbers as in {example}{near}")
     ranges = tables[name]
     values: dict[str, Any] = {key: each.default for key, each in ranges.items()}
     for part in filter(None, rest.split(",")):
