@@ -258,24 +258,24 @@ def parse_delay(text: str) -> tuple[str, dict[str, float]]:
 
 
 def parse_named(
-    what: str, text: str, tables: Mapping[str, Mapping[str, Number | Choice]], example: str
+    option: str, text: str, tables: Mapping[str, Mapping[str, Number | Choice]], example: str
 ) -> tuple[str, dict[str, Any]]:
     """Parse ``name:key=value,...`` into name and parameters; ``tables`` lists the valid ones."""
     name, _, rest = text.partition(":") if isinstance(text, str) else (text, "", "")
     if name not in tables:
         near = nearest(str(name), tables)
-        raise UsageError(f"{what}={text!r}: expected one of {', '.join(tables)}, with numbers as in {example}{near}")
+        raise UsageError(f"{option}={text!r}: expected one of {', '.join(tables)}, with numbers as in {example}{near}")
     ranges = tables[name]
     values: dict[str, Any] = {key: each.default for key, each in ranges.items()}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
         if key not in ranges:
             has = ", ".join(ranges) or "no numbers"
-            raise UsageError(f"{what}={text!r}: cannot read {part!r}: {name} has {has}{nearest(key, ranges)}")
+            raise UsageError(f"{option}={text!r}: cannot read {part!r}: {name} has {has}{nearest(key, ranges)}")
         try:
             values[key] = _parsed(value, ranges[key])
         except UsageError as error:
-            raise UsageError(f"{what}={text!r}: {key}={value}: {error}") from None
+            raise UsageError(f"{option}={text!r}: {key}={value}: {error}") from None
     return name, values
 
 
