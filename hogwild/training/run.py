@@ -8,6 +8,7 @@ never stopped. A run that is dropped ends its workers.
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 import uuid
 import warnings
@@ -39,8 +40,10 @@ UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
 
 
-def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
+def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None, entries: float = math.inf) -> TrainConfig:
     """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
+
+    ``entries`` are those of one epoch; unless they are few, workers are processes.
 
     Raises
     ------
@@ -55,7 +58,7 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
         discipline = "serial"
     if pool is not None and workers != pool.workers:
         raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
-    host = usual_host(config.host, workers) if pool is None else pool.host
+    host = usual_host(config.host, workers, entries * config.epochs) if pool is None else pool.host
     delay = config.delay if pool is None or host != "simulator" else pool.delay  # given by the pool, like the host
     if config.delay not in ("round-robin", delay):
         raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
@@ -100,7 +103,8 @@ class Run(Generic[M]):
         self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.asked = config
-        self.config = as_before(resolve(config, len(examples), pool), checkpoint if resume else None)
+        entries = examples.nnz if config.compiled else math.inf
+        self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh, self._done, self._closed, self._leader, self._n = True, False, False, leader, len(examples)
