@@ -371,7 +371,7 @@ def test_what_a_trial_does(options, monkeypatch):
         assert 0.9 * len(data.begin) < done.sum() <= len(data.begin)
         assert done.min() >= side.limit
         assert side._shared.parameters.coef.any()
-        owners = {scratch.own.ctypes.data for scratch in side._scratch}
+        owners = {scratch.private.ctypes.data for scratch in side._scratch}
         assert len(owners) == (1 if each is None else threads)
         assert bool((side._shared.control[WORKERS + MERGED :: LINE] > 0).all()) == (each is not None)
 
@@ -429,7 +429,7 @@ def replica_of(job, worker, scratch):
         "kappa": KAPPA,
     }
     plan = Plan(**{name: given.get(name, 0) for name in Plan._fields})
-    return replica, p.parameters(scratch.own), plan
+    return replica, p.parameters(scratch.private), plan
 
 
 def merge_all(job, worker, scratch, strength, rows=10):
@@ -471,17 +471,17 @@ def test_merge_against_the_twin(classes, options, workers, strength):
     job = make_job(awkward_rows(options["loss"], classes, n=200), "tiered", workers, **options)
     p, rng, scratch = job.problem, np.random.default_rng(3), job.scratch()
     scratch.base[:] = rng.normal(size=p.size)
-    scratch.own[:] = scratch.base + rng.normal(size=p.size)
+    scratch.private[:] = scratch.base + rng.normal(size=p.size)
     if p.l1:
-        scratch.own[rng.random(p.size) < 0.2] = 0.0  # as the penalty makes them
-    for old, mine in zip(p.parameters(scratch.base)[2:], p.parameters(by_rank(job, scratch.own))[2:]):
+        scratch.private[rng.random(p.size) < 0.2] = 0.0  # as the penalty makes them
+    for old, mine in zip(p.parameters(scratch.base)[2:], p.parameters(by_rank(job, scratch.private))[2:]):
         old[:], mine[:] = np.abs(old), 0.0
-    for old, mine in zip(p.parameters(by_user(job, scratch.base))[2:], p.parameters(scratch.own)[2:]):
+    for old, mine in zip(p.parameters(by_user(job, scratch.base))[2:], p.parameters(scratch.private)[2:]):
         mine[:] = old + rng.random(mine.shape)
-    before = [p.parameters(flat.astype(np.float64)) for flat in (job.flat, scratch.base, by_rank(job, scratch.own))]
+    before = [p.parameters(flat.astype(np.float64)) for flat in (job.flat, scratch.base, by_rank(job, scratch.private))]
     merge_all(job, 0, scratch, strength)
 
-    after, own = p.parameters(job.flat), p.parameters(by_rank(job, scratch.own))
+    after, own = p.parameters(job.flat), p.parameters(by_rank(job, scratch.private))
     x = strength * np.repeat(job.tiers.rates.astype(np.float64), p.stride), strength * job.tiers.tops[-1]
     for k in range(2):  # the weights, then the intercept
         shared, base, private = (np.array([part[k], part[k + 2]]) if p.adagrad else [part[k]] for part in before)
@@ -501,7 +501,7 @@ def test_a_merge_that_is_not_due_changes_nothing():
     job = make_job(awkward_rows(n=200), "tiered", 2)
     scratch = job.scratch()
     replica, private, plan = replica_of(job, 1, scratch)
-    scratch.own[:] = 3.0
+    scratch.private[:] = 3.0
     scratch.counts[1] = [5 + t for t in range(scratch.counts.shape[1])]
     scratch.sums[1] = 7.0
     before = bits(job)
@@ -552,8 +552,8 @@ def test_where_steps_are_large_the_shared_value_becomes_kappa_times_the_average(
     seen = degrees(rows)[job.tiers.features] > 0  # no step moves the others, so theirs are not large
     rng, scratches = np.random.default_rng(0), [job.scratch() for _ in range(4)]
     for scratch in scratches:
-        scratch.own[:] = rng.normal(size=job.problem.size)
-    average = KAPPA * np.mean([by_rank(job, scratch.own) for scratch in scratches], axis=0)
+        scratch.private[:] = rng.normal(size=job.problem.size)
+    average = KAPPA * np.mean([by_rank(job, scratch.private) for scratch in scratches], axis=0)
     for k in rng.permutation(4):
         merge_all(job, k, scratches[k], 1e12)
     found, expected = job.problem.parameters(job.flat), job.problem.parameters(average)

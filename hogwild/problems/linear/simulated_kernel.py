@@ -68,10 +68,14 @@ class Crew(NamedTuple):
 @inlined
 def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
     """Compute the gradient of the worker's row; it knows the intercept as of its last payment, and its own debt."""
-    numbers, own, stride = crew.numbers[worker], crew.vectors[worker], plan.stride
-    g, bias, owed = own[G], own[BIAS], own[OWED]
+    numbers = crew.numbers[worker]
+    vectors = crew.vectors[worker]
+    stride = plan.stride
+    g = vectors[G]
+    bias = vectors[BIAS]
+    owed = vectors[OWED]
     if numbers[UNPAID] == 0:
-        refresh(bias, own[SQUARES], parameters, adagrad)
+        refresh(bias, vectors[SQUARES], parameters, adagrad)
     row = numbers[ROW]
     begin, end = data.begin[row], data.end[row]
     factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
@@ -119,19 +123,29 @@ def put_back(adagrad, parameters, data, stride, crew, worker):
 @inlined
 def pay(adagrad, parameters, crew, worker):
     """Settle the worker's debt to the shared intercept."""
-    own = crew.vectors[worker]
-    settle(0, adagrad, parameters, own[BIAS], own[OWED], own[GAINED], own[SQUARES])
+    vectors = crew.vectors[worker]
+    settle(0, adagrad, parameters, vectors[BIAS], vectors[OWED], vectors[GAINED], vectors[SQUARES])
     crew.numbers[worker, UNPAID] = 0
 
 
 @inlined
 def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
     """Write the update of the worker's row; return the number of its entries."""
-    l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
-    numbers, own, step, stride = crew.numbers[worker], crew.vectors[worker], crew.steps[worker], plan.stride
-    g, owed, gained, squares = own[G], own[OWED], own[GAINED], own[SQUARES]
+    l1 = np.float32(plan.l1)
+    l2 = np.float32(plan.l2)
+    part = np.float32(plan.intercept)
+    numbers = crew.numbers[worker]
+    vectors = crew.vectors[worker]
+    step = crew.steps[worker]
+    stride = plan.stride
+    g = vectors[G]
+    owed = vectors[OWED]
+    gained = vectors[GAINED]
+    squares = vectors[SQUARES]
     row = numbers[ROW]
-    begin, end, factor = data.begin[row], data.end[row], row_factor(data.scales, row)
+    begin = data.begin[row]
+    end = data.end[row]
+    factor = row_factor(data.scales, row)
     if numbers[SOME] != 0 or penalty != NO_PENALTY:
         if crew.loaded.size:
             put_back(adagrad, parameters, data, stride, crew, worker)
@@ -157,16 +171,18 @@ def events(loss, vector, penalty, adagrad):
 
     @njit(**JIT)
     def run(parameters, data, control, plan, rows, crew):
-        taken, visited, chunk = 0, 0, crew.events[CHUNK]
+        position = 0
+        visited = 0
+        chunk = crew.events[CHUNK]
         if chunk >= 0:
             chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
             visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
         for e in range(FIRST, FIRST + crew.events[COUNT]):
             worker, kind = crew.events[e] // EVENT_KINDS, crew.events[e] % EVENT_KINDS
             if kind == READ:
-                crew.numbers[worker, ROW] = rows[taken]
-                crew.steps[worker] = step_at(plan.step, visited + taken - taken % STEP_EVERY)
-                taken += 1
+                crew.numbers[worker, ROW] = rows[position]
+                crew.steps[worker] = step_at(plan.step, visited + position - position % STEP_EVERY)
+                position += 1
                 read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker)
             elif kind == LOAD:
                 load_row(adagrad, parameters, data, plan.stride, crew, worker)
