@@ -299,24 +299,6 @@ def test_auto_takes_what_was_faster_in_a_trial(trial):
         assert (tiers is not None, "costs less" in why, len(asked)) == (pays, pays, 1), found
 
 
-@needs_jit
-def test_nothing_is_timed_in_vain(monkeypatch: pytest.MonkeyPatch, trial):
-    """The kernel that would be timed takes longer to compile than all others of a usual run."""
-    asked, tries = [], trial(None)
-    monkeypatch.setattr(module, "merge_seconds", lambda problem: asked.append(1) or module.USUAL_PRICE)
-    assert "would cost more" in chosen(2000, 200, 3, workers=2)[1]  # epochs of 10 us
-    with monkeypatch.context() as patch:
-        patch.setattr(contention, "DEAREST", 1e-12)
-        assert "would cost more" in chosen(20_000, 200, 50)[1]
-    assert not asked
-    assert chosen(20_000, 200, 50)[0] is not None
-    assert asked
-    assert len(tries) == 1
-    problem, rows = make_job(even_rows(20_000, 200, 50), "tiered").problem, even_rows(20_000, 200, 50)
-    choose(problem, rows, problem.row_arrays(rows, None), 16, module.USUAL_PRICE)
-    assert len(tries) == 1
-
-
 def test_rounds_of_a_trial(monkeypatch):
     """The median of three in which the threads ran side by side; otherwise it lasts at least as long as the longest."""
 
@@ -399,13 +381,6 @@ def test_the_sample_of_a_trial(monkeypatch):
             np.testing.assert_array_equal(data.values[mine], rows.values[own][kept])
             about = data.targets[k], data.weights[k], data.scales[k]
             assert about == (arrays["targets"][row], arrays["weights"][row], arrays["scales"][row])
-
-
-def test_auto_counts_no_more_weights_than_a_row_has():
-    """Few rows, many features: it said "245.8 of the 1.0 weights of a row lie on ..." once."""
-    _, why = chosen(2000, 1 << 21, 1)
-    foreign, of = why.removeprefix("only ").split(" weights", 1)[0].split(" of the ")
-    assert float(foreign) <= float(of)
 
 
 # --- merges ---
@@ -606,17 +581,6 @@ def test_no_delta_is_lost_where_rare_weights_are_shared(workers, monkeypatch):
 
 @needs_jit
 @pytest.mark.usefixtures("often")
-def test_no_delta_is_lost_with_an_intercept():
-    n = 500
-    rows = Rows(np.arange(n + 1) * 3, np.tile([0, 5, 19], n), np.full(3 * n, 2), np.full(n, FAR), 20)
-    job = make_job(rows, "tiered", 4, start=False, loss="epsilon-insensitive")
-    interleave(job, 0, (1.0, 1.0, 0.0))
-    assert job.problem.parameters(job.flat).intercept[0] == n
-    assert coef(job)[[0, 5, 19]].tolist() == [2 * n] * 3
-
-
-@needs_jit
-@pytest.mark.usefixtures("often")
 def test_no_delta_is_lost_with_several_classes(monkeypatch):
     """Hinge has slope one while margins are tiny; no cap."""
     monkeypatch.setattr(problem_module, "KAPPA", 1e30)
@@ -657,30 +621,6 @@ def test_a_worker_that_dies_takes_what_it_had_not_merged():
         assert done - longest <= coef(job)[0] <= done
 
 
-@pytest.mark.parametrize(
-    "combination", [{"loss": "log"}, {"loss": "softmax", "adagrad": True, "l2": 0.02}, {"loss": "log", "l1": 0.01}]
-)
-@needs_jit
-def test_the_same_interleaving_gives_the_same_bits(combination):
-    rows = awkward_rows(combination["loss"], 3 if combination["loss"] == "softmax" else 2, n=400)
-    results = set()
-    for seed in (0, 0, 1):
-        job = make_job(rows, "tiered", 4, start=False, schedule="constant", **combination)
-        for epoch in range(2):
-            interleave(job, epoch, seed=seed)
-        results.add(tuple(bits(job)))
-    assert len(results) == 2
-
-
-@pytest.mark.parametrize(("n", "workers"), [(1, 1), (1, 5), (64, 2), (65, 2)])
-def test_few_rows(n, workers):
-    rows = zipf_rows(n, 17, counts=True)
-    job = make_job(rows, "tiered", workers, start=False, **WHOLE)
-    interleave(job, 0, (1.0, 1.0, 0.0))
-    assert coef(job).tolist() == sums(rows).tolist()
-    assert job.done() == (n, rows.nnz)
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("width", [0, 4])
 def test_rows_without_any_feature_train_the_intercept(width, workers):
@@ -703,13 +643,6 @@ def serial_and_tiered(rows, step=FALLING, epochs=2, **options):
             run_epoch(job, epoch, step)
         results.append(bits(job))
     return results
-
-
-@pytest.mark.parametrize("width", [1, 15, 16, 17])
-def test_one_worker_is_serial_at_every_width(width):
-    rows = zipf_rows(150, width, targets=np.arange(150) % 2)
-    serial, tiered = serial_and_tiered(rows, l1=0.01, l2=0.02)
-    assert serial == tiered
 
 
 @pytest.mark.parametrize("size", [1e15, 1e20])

@@ -677,6 +677,35 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
 
 
 @inlined
+def take_gradient(loss, size, lanes, gathered, g, bias, owed, coef, data, plan, row):
+    """Set ``g`` (stride,) to the loss's gradient in a row's margins, for workers that hold it for a while.
+
+    ``coef`` may be ``gathered``, as in ``dot``; the intercept is ``bias - owed``. Return whether any of it is nonzero.
+    """
+    begin, end, target = data.begin[row], data.end[row], data.targets[row]
+    factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
+    if size:
+        dots(lanes, gathered, g, coef, data, len(g), begin, end)
+        for k in range(len(g)):
+            g[k] = fma(factor, g[k], bias[k] - owed[k])
+        return slopes(loss, g, target, weight, plan.classes, plan.loss_param)
+    margin = fma(factor, dot(coef, data.indices, data.values, begin, end, 0, gathered), bias[0] - owed[0])
+    g[0] = np.float32(dloss(loss, margin, target, plan.loss_param)) * weight
+    return g[0] != ZERO
+
+
+@inlined
+def write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, g, step):
+    """Update the weights of a row by what ``take_gradient`` has found, with plain stores."""
+    l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+    begin, end, factor = data.begin[row], data.end[row], row_factor(data.scales, row)
+    if size:
+        write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, len(g), begin, end, g, factor, step, l1, l2)
+    else:
+        write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+
+
+@inlined
 def begin_turn(control, position, chunk_size):
     """Wait for ``position``; return the position at which the epoch ends, or -1 if the run was aborted.
 
@@ -705,10 +734,7 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
-        l1 = np.float32(plan.l1)
-        l2 = np.float32(plan.l2)
         part = np.float32(plan.intercept)
-        coef = parameters.coef
         stride = plan.stride if size else 1
         chunk_size = plan.block * BLOCKS_PER_CHUNK
         g, bias, owed, gained, squares, _ = parts(buffer, stride)
@@ -719,10 +745,7 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
         row = state[ROW]
         some = state[SOME] != 0
         position = plan.start + plan.worker + state[TAKEN] * plan.workers
-        step, factor = (
-            step_of_turn(plan, max(position - plan.workers, plan.start), chunk_size),
-            row_factor(data.scales, row),
-        )
+        step = step_of_turn(plan, max(position - plan.workers, plan.start), chunk_size)
         while remaining > 0:
             if position < plan.n_rows and position // chunk_size != in_hand:
                 in_hand = position // chunk_size
@@ -732,13 +755,7 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
                 return
             pending = state[TAKEN] > 0
             if pending and (some or penalty != NO_PENALTY):
-                begin, end = data.begin[row], data.end[row]
-                if size:
-                    write_rows(
-                        lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2
-                    )
-                else:
-                    write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+                write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, g, step)
             if pending and part != ZERO:
                 refresh(bias, squares, parameters, adagrad)
                 owe(adagrad, g, part * step, owed, gained, squares)
@@ -752,20 +769,11 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
                 place = np.uint64(j - begin) * np.uint64(stride)
                 first = np.uint64(data.indices[np.uint64(j)]) * np.uint64(stride)
                 for k in range(stride):
-                    gathered[place + np.uint64(k)] = coef[first + np.uint64(k)]
+                    gathered[place + np.uint64(k)] = parameters.coef[first + np.uint64(k)]
             refresh(bias, squares, parameters, adagrad)
             store(control, TURN, position + 1)
-            step, factor = step_of_turn(plan, position, chunk_size), row_factor(data.scales, row)
-            weight, target = row_factor(data.weights, row), data.targets[row]
-            if size:
-                dots(lanes, True, g, gathered, data, stride, begin, end)
-                for k in range(stride):
-                    g[k] = fma(factor, g[k], bias[k])
-                some = slopes(loss, g, target, weight, plan.classes, plan.loss_param)
-            else:
-                margin = fma(factor, dot(gathered, data.indices, data.values, begin, end, 0, 1), bias[0])
-                g[0] = np.float32(dloss(loss, margin, target, plan.loss_param)) * weight
-                some = g[0] != ZERO
+            step = step_of_turn(plan, position, chunk_size)
+            some = take_gradient(loss, size, lanes, True, g, bias, owed, gathered, data, plan, row)
             if delayed:
                 spin(control, plan.delay)
             count(control, plan.worker, 1, end - begin)

@@ -27,25 +27,11 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.control import CHUNK, COUNT, EVENT_KINDS, FIRST, LOAD, READ, STORE, count
-from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
-from hogwild.kernels.vectors import LANES, fma
-from hogwild.problems.linear.kernel import (
-    NO_PENALTY,
-    SERIAL,
-    ZERO,
-    dot,
-    dots,
-    owe,
-    refresh,
-    row_factor,
-    settle,
-    slopes,
-    write_row,
-    write_rows,
-)
+from hogwild.kernels.vectors import LANES
+from hogwild.problems.linear.kernel import NO_PENALTY, ZERO, owe, refresh, settle, take_gradient, write_gradient
 
 ROW, SOME, UNPAID = range(3)  # in a worker's numbers: its row, whether it moves any weight, rows since it paid
 G, BIAS, OWED, GAINED, SQUARES = range(5)  # in a worker's vectors, as in kernel.py
@@ -66,28 +52,14 @@ class Crew(NamedTuple):
 
 
 @inlined
-def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
+def read(loss, size, lanes, adagrad, parameters, data, plan, crew, worker):
     """Compute the gradient of the worker's row; it knows the intercept as of its last payment, and its own debt."""
-    numbers = crew.numbers[worker]
-    vectors = crew.vectors[worker]
-    stride = plan.stride
-    g = vectors[G]
-    bias = vectors[BIAS]
-    owed = vectors[OWED]
+    numbers, vectors = crew.numbers[worker], crew.vectors[worker]
     if numbers[UNPAID] == 0:
-        refresh(bias, vectors[SQUARES], parameters, adagrad)
-    row = numbers[ROW]
-    begin, end = data.begin[row], data.end[row]
-    factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
-    if vector:
-        dots(lanes, False, g, parameters.coef, data, stride, begin, end)
-        for k in range(stride):
-            g[k] = fma(factor, g[k], bias[k] - owed[k])
-        numbers[SOME] = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
-    else:
-        margin = fma(factor, dot(parameters.coef, data.indices, data.values, begin, end), bias[0] - owed[0])
-        g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
-        numbers[SOME] = g[0] != ZERO
+        refresh(vectors[BIAS], vectors[SQUARES], parameters, adagrad)
+    numbers[SOME] = take_gradient(
+        loss, size, lanes, False, vectors[G], vectors[BIAS], vectors[OWED], parameters.coef, data, plan, numbers[ROW]
+    )
 
 
 @inlined
@@ -129,45 +101,27 @@ def pay(adagrad, parameters, crew, worker):
 
 
 @inlined
-def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
+def store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
     """Write the update of the worker's row; return the number of its entries."""
-    l1 = np.float32(plan.l1)
-    l2 = np.float32(plan.l2)
+    numbers, vectors = crew.numbers[worker], crew.vectors[worker]
+    row, step = numbers[ROW], crew.steps[worker]
     part = np.float32(plan.intercept)
-    numbers = crew.numbers[worker]
-    vectors = crew.vectors[worker]
-    step = crew.steps[worker]
-    stride = plan.stride
-    g = vectors[G]
-    owed = vectors[OWED]
-    gained = vectors[GAINED]
-    squares = vectors[SQUARES]
-    row = numbers[ROW]
-    begin = data.begin[row]
-    end = data.end[row]
-    factor = row_factor(data.scales, row)
     if numbers[SOME] != 0 or penalty != NO_PENALTY:
         if crew.loaded.size:
-            put_back(adagrad, parameters, data, stride, crew, worker)
-        if vector:
-            write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
-        else:
-            write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+            put_back(adagrad, parameters, data, plan.stride, crew, worker)
+        write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, vectors[G], step)
     if part != ZERO:
-        owe(adagrad, g, part * step, owed, gained, squares)
+        owe(adagrad, vectors[G], part * step, vectors[OWED], vectors[GAINED], vectors[SQUARES])
         numbers[UNPAID] += 1
         if numbers[UNPAID] >= plan.flush:
             pay(adagrad, parameters, crew, worker)
-    return end - begin
+    return data.end[row] - data.begin[row]
 
 
 @lru_cache(None)
-def events(loss, vector, penalty, adagrad):
-    """The loop over the events of a chunk; the arguments are those of ``kernel.epoch``.
-
-    ``vector`` is its ``size``.
-    """
-    lanes = LANES[vector or 4]
+def events(loss, size, penalty, adagrad):
+    """The loop over the events of a chunk; the arguments are those of ``kernel.epoch``."""
+    lanes = LANES[size or 4]
 
     @njit(**JIT)
     def run(parameters, data, control, plan, rows, crew):
@@ -183,11 +137,11 @@ def events(loss, vector, penalty, adagrad):
                 crew.numbers[worker, ROW] = rows[position]
                 crew.steps[worker] = step_at(plan.step, visited + position - position % STEP_EVERY)
                 position += 1
-                read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker)
+                read(loss, size, lanes, adagrad, parameters, data, plan, crew, worker)
             elif kind == LOAD:
                 load_row(adagrad, parameters, data, plan.stride, crew, worker)
             elif kind == STORE:
-                nonzeros = store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
+                nonzeros = store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
                 count(control, worker, 1, nonzeros)
             elif crew.numbers[worker, UNPAID] > 0:
                 pay(adagrad, parameters, crew, worker)
