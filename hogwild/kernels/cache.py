@@ -22,7 +22,7 @@ import shutil
 import stat
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from numba.core.runtime import _nrt_python
 from numba.core.serialize import dumps
 
 from hogwild.errors import HogwildWarning
+from hogwild.kernels import announce
 
 NAMES = "hogwild."  # the module names of our functions begin with this
 SETTINGS = (
@@ -46,7 +47,6 @@ SETTINGS = (
     "SLP_VECTORIZE",
     "DEBUGINFO_DEFAULT",
 )  # numba settings that change the generated code
-announce: list[Callable[[], None]] = []  # called once, when a kernel must be compiled while a person waits
 KEPT = 6  # directories of other versions to keep: a bisection or two checkouts should not recompile at every switch
 _warned = False
 
