@@ -305,13 +305,6 @@ def test_the_projection_is_the_nearest_point_of_the_simplex(n, seed, spread, tie
     assert (row - found).astype(np.float64) @ towards <= 1e-4 * max(spread, 1.0) ** 2
 
 
-@pytest.mark.parametrize("row", [[0.25] * 4, [1.0, 0.0, 0.0], [0.5, 0.5], [2.0, 2.0, -1.0], [-5.0, -5.0]])
-def test_projection_of_corners_and_ties(row):
-    found = np.array(row, dtype=np.float32)
-    project(found, len(row))
-    np.testing.assert_allclose(found, onto_simplex(np.array([row]))[0], atol=1e-7)
-
-
 def test_projection_of_what_is_no_number_ends():
     row = np.array([np.nan, 0.3, np.nan], dtype=np.float32)
     with np.errstate(all="ignore"):
