@@ -132,7 +132,7 @@ def run_training(request: TrainRequest, sources: Sources, config: TrainConfig, m
 
 def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
     """Do this machine's part of a run that machine 0 leads, and return the exit status."""
-    from hogwild.training.train import train
+    from hogwild.training.run import train
 
     display = Display(Screen(sys.stdout), request.quiet)
     with Interrupts(display) as interrupts, announced(display):
@@ -157,7 +157,7 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
     def start(display: Display, watch: Stopwatch, going_on: bool) -> Run:
         with watch("reading"):
             rows, test, held = read(request, sources, config, display)
-        from hogwild.training.train import train
+        from hogwild.training.run import train
 
         if request.resume and not going_on:
             display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")

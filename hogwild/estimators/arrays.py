@@ -151,6 +151,11 @@ def _plain(intercept: bool) -> TrainConfig:
     return TrainConfig(intercept=intercept)
 
 
+def mean_weight(rows: Rows) -> float:
+    """Mean weight of a row, by which its mean loss counts in the objective; one if there are no weights."""
+    return 1.0 if rows.weights is None else float(rows.weights.mean(dtype=np.float64))
+
+
 def converted(rows: Rows, rates: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays that kernels read per row and per feature, for rows whose targets and weights are converted already."""
     return {

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
-from hogwild.estimators.arrays import loss_here, problem_of, rows_of
-from hogwild.estimators.descent import FEW_EPOCHS, LOOSE
+from hogwild.estimators.arrays import loss_here, mean_weight, problem_of, rows_of
+from hogwild.estimators.fit import FEW_EPOCHS, LOOSE
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import DEFAULT_PARAM
@@ -82,7 +81,8 @@ def settle_alpha(
             f"alpha='auto' goes with no passive steps: learning_rate={options.learning_rate!r}: give alpha"
         )
     rows, classes = rows_of(X, targets, weights), len(labels)
-    unit = _mean_weight(rows)  # the objective's loss is the mean of weight times loss, that of a config is weighted
+    # The objective's loss is the mean of weight times loss, that of a config is weighted.
+    unit = min(max(mean_weight(rows) or 1.0, 10.0**-FARTHEST), 10.0**FARTHEST)
     path = path_of("auto" if given is None else [each / unit for each in path_of(given, "alphas")], "alphas")
     codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
     y = labels[codes] if classes else targets
@@ -120,12 +120,6 @@ def settle_alpha(
     chosen = [each["l2"] for each in found.path].index(found.l2)
     estimator.best_score_ = float(mean_scores(found.scores)[chosen])
     return at(options, estimator.alpha_)
-
-
-def _mean_weight(rows: Rows) -> float:
-    """What the mean loss of the rows is multiplied by in the objective, beside the penalty."""
-    mean = 1.0 if rows.weights is None or not rows.weights.any() else float(np.mean(rows.weights, dtype=np.float64))
-    return min(max(mean, 10.0**-FARTHEST), 10.0**FARTHEST)
 
 
 def at(options: Options, alpha: float) -> Options:

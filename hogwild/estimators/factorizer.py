@@ -21,12 +21,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
-from hogwild.estimators.jobs import drawn_seed, workers_of
-from hogwild.estimators.options import HOSTS, check_parameters, documented, parameter, plain
+from hogwild.estimators.options import HOSTS, check_parameters, documented, drawn_seed, parameter, plain, workers_of
 from hogwild.estimators.progress import shown
 from hogwild.problems.completion.model import CompletionModel
-from hogwild.training.stopping import diverged_in
-from hogwild.training.train import train
+from hogwild.training.keep import diverged_in
+from hogwild.training.run import train
 
 if TYPE_CHECKING:
     from numpy.random import RandomState

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import numbers
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.utils import check_random_state
 
+from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number, whole
-from hogwild.errors import UsageError, expected_one_of
+from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
 from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
@@ -38,6 +41,7 @@ PASSIVE_LOSS = {"classifier": "hinge", "regressor": "epsilon_insensitive"}
 HOSTS = ("threads", "processes")
 LOOK = 500  # fewest rows between two looks at the objective: several epochs if they are shorter
 PATIENT = 20  # looks without progress, LOOK rows each, after which waiting longer is useless
+RACE = 4_000_000  # nonzeros times classes of an epoch below which more workers cost more than they save
 ENOUGH = 200  # rows; with fewer, dividing each weight costs nothing, and steps may have any size
 SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step, over chunks worked on at once
 DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
@@ -203,6 +207,70 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
         int(average),
         bool(p["scale_columns"]) and p["learning_rate"] == "auto",
     )
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse any value that :func:`workers_of` would."""
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise UsageError(f"n_jobs={n_jobs!r}: expected a whole number other than 0, or None")
+
+
+def workers_of(n_jobs: Any) -> int:
+    """Workers for a value of ``n_jobs``: None is 1 (or what ``joblib.parallel_config`` says), -1 all physical cores.
+
+    Within other parallel work, such as a grid search on all cores, it is 1 whatever ``n_jobs`` is, because the cores
+    are taken; the nesting level of joblib's backend shows whether it runs within joblib's workers.
+
+    Raises
+    ------
+    UsageError
+        For 0, or anything but a whole number.
+    """
+    import joblib
+    from joblib.parallel import get_active_backend
+
+    check_jobs(n_jobs)
+    backend, _ = get_active_backend()
+    if getattr(backend, "nesting_level", 0):
+        return 1
+    if n_jobs is None:
+        n_jobs = joblib.effective_n_jobs(None)
+    if n_jobs < 0:
+        return max(1, machine.physical_cores() + 1 + int(n_jobs))
+    return min(int(n_jobs), 1024)
+
+
+def workers_for(n_jobs: Any, host: str, entries: int, rows: int) -> int:
+    """Workers of a fit: as ``n_jobs`` says, or one if an epoch is so short that more would slow each other down.
+
+    Parameters
+    ----------
+    n_jobs, host
+        The estimator's parameters.
+    entries : int
+        Nonzeros times classes of an epoch.
+    rows : int
+
+    Raises
+    ------
+    UsageError
+        As in :func:`workers_of`.
+    """
+    check_jobs(n_jobs)
+    if host == "threads" and entries < RACE:  # asking joblib would take as long as an epoch
+        return 1
+    workers = max(1, min(workers_of(n_jobs), rows))
+    cores = machine.physical_cores()
+    if workers > cores:
+        warnings.warn(f"n_jobs={n_jobs}: {machine.crowded(workers, cores)}", HogwildWarning, stacklevel=6)  # of fit
+    return workers
+
+
+def drawn_seed(random_state: Any) -> int:
+    """The seed of a fit; a whole number is used as it is, since to make a generator takes as long as some epochs."""
+    if isinstance(random_state, numbers.Integral) and 0 <= int(random_state) < 2**32:
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def loss_of(name: Any, kind: str) -> str:

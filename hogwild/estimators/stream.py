@@ -26,16 +26,13 @@ from hogwild.data.rows.copies import joined
 from hogwild.data.rows.counts_kernel import count_features
 from hogwild.data.tables.plan import shown
 from hogwild.errors import TrainingError
-from hogwild.estimators.arrays import converted, loss_here, problem_of
-from hogwild.estimators.descent import try_steps
+from hogwild.estimators.arrays import converted, loss_here, mean_weight, problem_of
+from hogwild.estimators.fit import racing, schedule_of, try_steps
 from hogwild.estimators.options import Options
-from hogwild.estimators.sample_objective import mean_weight
-from hogwild.estimators.steps import FitSteps
-from hogwild.estimators.workers import RacingWorkers
 from hogwild.problems.linear.problem import LinearProblem, aligned
-from hogwild.training.probe import HIGHEST, mean_square
 from hogwild.training.schedule import Step, move_mean
-from hogwild.training.solo import Solo
+from hogwild.training.step_search import HIGHEST, mean_square
+from hogwild.training.workers import InlineWorker
 
 ENOUGH = 256  # fewest rows on which the problem is posed and steps are tried
 MOST = 2_048  # most rows of a batch that are kept with those before
@@ -212,31 +209,35 @@ class Stream:
         arrays = converted(rows, self.rates)
         order = Order.of(len(rows), options.shuffle)
         if workers == 1 and options.host == "threads":
-            Solo(self._posed, order, rows, arrays, seed, self._raw).run(0, step)
+            InlineWorker(self._posed, order, rows, arrays, seed, self._raw).run(0, step)
             return
-        racing = dataclasses.replace(self._posed, discipline="hogwild" if workers > 1 else "serial")
-        crew = RacingWorkers(racing, order, rows, arrays, seed, min(workers, len(rows)), options.host, None, self._raw)
+        problem = dataclasses.replace(self._posed, discipline="hogwild" if workers > 1 else "serial")
+        team = racing(problem, order, rows, arrays, seed, min(workers, len(rows)), options)
         try:
-            crew.run(0, step)
-            self._raw[:] = crew.parameters()
+            team.reset(self._raw)
+            team.run(0, step)
+            self._raw[:] = team.parameters()
         finally:
-            crew.close()
+            team.close()
 
-    def _step(self, options: Options, rows: Rows, known: Rows | None, seed: int) -> Step:
+    def _step(self, options: Options, rows: Rows, first: Rows | None, seed: int) -> Step:
+        step = self.step or 0.0
         if options.learning_rate != "auto":
-            return FitSteps(options, 0.0, self._posed.slope, len(rows), options.alpha, self.before + self.seen).plan()
-        step = self.step
-        if step is None:
-            assert known is not None
+            visited = self.before + self.seen
+            scale, offset, power = schedule_of(options, step, self._posed, len(rows), options.alpha).plan(0)
+            return scale, offset + visited, power
+        if self.step is None:
+            assert first is not None
             if self.first is None and self.seen:  # after other schedules
                 self.origin = self._raw.copy()
-            if len(known) >= ENOUGH:
-                step = try_steps(self._posed, known, seed, self.origin, cooler=COOLER, whole=False)
-                self.step, self.since = step, self.seen
+            if len(first) >= ENOUGH:
+                step = try_steps(self._posed, first, seed, self.origin, cooler=COOLER, whole=False)
+                self.step = step
+                self.since = self.seen
             else:
-                length = mean_square(known, known.weights) + mean_weight(known) * self._posed.intercept
+                length = mean_square(first, first.weights) + mean_weight(first) * self._posed.intercept
                 step = min(1 / length, 2.0**HIGHEST) if length > 0 else 1.0
-        return FitSteps(options, step, self._posed.slope, len(rows), options.alpha, self.seen - self.since).plan()
+        return schedule_of(options, step, self._posed, len(rows), options.alpha, self.seen - self.since).plan(0)
 
     @property
     def _raw(self) -> np.ndarray:

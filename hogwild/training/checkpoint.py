@@ -7,7 +7,6 @@ by a hash of their shape and of a sample of the rows, which costs milliseconds a
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import tempfile
@@ -128,7 +127,7 @@ def as_before(config: TrainConfig, directory: str | Path | None) -> TrainConfig:
     with contextlib.suppress(HogwildError, KeyError, IndexError, TypeError):  # a damaged one is named later
         row = load_checkpoint(directory)[1]["history"][-1]
         if row["workers"] == config.workers and row["discipline"] in DISCIPLINES:
-            return dataclasses.replace(config, discipline=row["discipline"])
+            return config.settled(discipline=row["discipline"])
     return config
 
 

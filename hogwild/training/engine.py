@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from hogwild.config import TrainConfig, usual_host
 from hogwild.exchanges.trade import Counts
@@ -20,8 +20,6 @@ from hogwild.hosts.pool import Pool
 from hogwild.methods import HOSTS, Wire, located
 from hogwild.training.schedule import Step
 from hogwild.training.stopwatch import Stopwatch
-
-Found = TypeVar("Found")
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 
@@ -41,7 +39,8 @@ class Clock:
     """Accumulates the time spent inside ``with clock:``."""
 
     def __init__(self, seconds: float = 0.0) -> None:
-        self._before, self._since = seconds, None  # type: float, float | None
+        self._before = seconds
+        self._since: float | None = None
 
     def __enter__(self) -> None:
         self._since = time.perf_counter()
@@ -135,11 +134,6 @@ class Engine:
     def ended(self) -> bool:
         """Whether the engine's own workers have been told to end, maybe by another thread."""
         return self._own and self.pool.closed
-
-    def search(self, search: Callable[[], Found]) -> Found:
-        """What ``search`` finds, on the clock."""
-        with self.clock:
-            return search()
 
     def advance(self, step: Step) -> bool:
         """Do the current epoch, or what is left of it. Returns whether it is complete: it is not if one stops it."""

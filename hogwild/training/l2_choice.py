@@ -47,8 +47,8 @@ from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import labels_of, row_weights
 from hogwild.training.checkpoint import resumable
-from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
+from hogwild.training.step_search import Probe
 
 HELD_OUT = 0.2  # share of the training rows, if none are held out already
 FEW = 1_000_000  # entries (times classes) up to which each row is held out once

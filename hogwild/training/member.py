@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
@@ -42,7 +41,7 @@ class Member(Generic[M]):
             plan = cluster.next_note(0, ("plan", "end"))
         if plan["kind"] == "end":
             raise TrainingError(f"{cluster.name(0)} has ended the run")
-        config = dataclasses.replace(config, discipline=discipline_for(plan, config.workers or 1))
+        config = config.settled(discipline=discipline_for(plan, config.workers or 1))
         totals = examples.totals if config.own_rows else None
         self._case: Any = case_of(config.problem)(config, examples, None if totals is None else test)
         if totals is None:

@@ -264,7 +264,7 @@ def test_the_judge_says_what_the_run_says(rows: Rows) -> None:
     task = ComparedData(train_rows, test_rows, base, "rows", 60.0)
     with Pools("threads") as pools:
         found = run_cell(_serial(), task, 2, pools, Judge(task))
-        from hogwild.training.train import train
+        from hogwild.training.run import train
 
         config = dataclasses.replace(task.config(_serial(), 2), keep="last")
         run = train(train_rows, test_rows, config=config)

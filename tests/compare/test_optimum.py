@@ -20,7 +20,7 @@ from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
-from hogwild.training.train import train
+from hogwild.training.run import train
 from tests.runs import toy
 
 

@@ -18,7 +18,7 @@ from sklearn.preprocessing import normalize, scale
 
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor, HogwildWarning, Rows, TrainingError
-from hogwild.estimators import jobs as workers
+from hogwild.estimators import options as estimator_options
 from hogwild.estimators import stream as stream_module
 from hogwild.estimators.stream import far_larger
 
@@ -166,7 +166,7 @@ def test_the_seed_makes_batches_repeat(text: Any) -> None:
 
 def test_workers_share_a_large_batch(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = text
-    monkeypatch.setattr(workers, "RACE", 0)
+    monkeypatch.setattr(estimator_options, "RACE", 0)
     models = [
         learn(HogwildClassifier("log_loss", random_state=k, n_jobs=2), X, y, 3000, classes=[-1, 1]) for k in range(3)
     ]
@@ -289,7 +289,7 @@ def test_workers_that_cannot_start_cost_no_model(monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any) -> None:
         raise TrainingError("cannot start 2 worker processes")
 
-    monkeypatch.setattr(stream_module, "RacingWorkers", fail)
+    monkeypatch.setattr(stream_module, "racing", fail)
     for wrong, said in ({"n_jobs": 0}, "n_jobs=0"), ({"host": "processes"}, "cannot start"):
         with pytest.raises(ValueError if "n_jobs" in wrong else TrainingError, match=said):
             copy.copy(model).set_params(**wrong).partial_fit(X[100:], y[100:] > 0)

@@ -40,7 +40,7 @@ from hogwild.problems.linear.rows import all_ones, check_classes, intercept_shar
 from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
 from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
-from hogwild.training.probe import Probe
+from hogwild.training.step_search import Probe
 
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
@@ -115,7 +115,7 @@ class LinearCase:
             self._tiers, self.reason = choose(*about, price, group, c.step)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
-            self.config = dataclasses.replace(self.config, discipline=discipline)
+            self.config = self.config.settled(discipline=discipline)
         return rows
 
     @property
@@ -174,8 +174,7 @@ class LinearCase:
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        probe = Probe(quick, alone(self._plain), self._weights)
+        probe = Probe(self.config, alone(self._plain), self._weights)
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:

@@ -17,10 +17,10 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import TrainingError
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective import Objective
-from hogwild.training import probe as module
-from hogwild.training.probe import HIGHEST, LITTLE, LOWEST, Probe, best_power
+from hogwild.training import step_search
+from hogwild.training.step_search import HIGHEST, LITTLE, LOWEST, Probe, Trials, best_power
+from hogwild.training.workers import InlineWorker
 from tests.runs import toy
 
 
@@ -65,10 +65,10 @@ def test_near_the_best_of_the_grid(name: str) -> None:
 
 def test_the_loop_of_the_run_is_the_one_that_probes() -> None:
     """A lock-free worker alone does what a serial one does, to the last bit, so there is one loop to compile."""
-    trials = [Probe(TrainConfig(workers=2, discipline=name), toy())._run for name in ("hogwild", "tiered")]
-    assert [trial.problem.discipline for trial in trials] == ["hogwild", "serial"]
-    assert [trial(-3) for trial in trials[:1]] == [trial(-3) for trial in trials[1:]]
-    assert (trials[0].job.flat == trials[1].job.flat).all()
+    trials = [Probe(TrainConfig(workers=2, discipline=name), toy()).trials for name in ("hogwild", "tiered")]
+    assert [trial.workers.problem.discipline for trial in trials] == ["hogwild", "serial"]
+    assert trials[0](-3) == trials[1](-3)
+    assert (trials[0].workers.parameters() == trials[1].workers.parameters()).all()
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e12])
@@ -129,14 +129,16 @@ def test_features_that_the_sample_lacks_change_nothing(options: dict[str, Any]) 
     rows = toy(800, width=60)
     places = np.sort(np.random.default_rng(0).choice((1 << 20) + 1, 60, replace=False))
     wide = Rows((rows.begin, rows.end), places[rows.indices].astype(np.int32), rows.values, rows.targets, (1 << 20) + 1)
-    narrow, full = (Probe(TrainConfig(workers=1, **options), wide)._run for _ in range(2))
-    assert narrow.problem.width <= 60
-    full.problem = dataclasses.replace(narrow.problem, width=wide.width)
-    order = Order.of(len(wide), shuffled=True)
-    full.job = job_of(full.problem, order, 0, 1, wide, full.problem.row_arrays(wide, None), False)
-    full.parts = full.job.shared(), full.problem.scratch(order), full.job.data()
-    p = full.problem
-    full.objective = Objective(wide, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels)
+    narrow = Probe(TrainConfig(workers=1, **options), wide).trials
+    assert narrow.workers.problem.width <= 60
+    p = dataclasses.replace(narrow.workers.problem, width=wide.width)
+    worker = InlineWorker(p, Order.of(len(wide)), wide, p.row_arrays(wide, None), 0)
+    objective = Objective(wide, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels)
+
+    def value(flat: np.ndarray) -> float:
+        return float(objective.evaluate(*p.solution(flat))["objective"] or 0.0)
+
+    full = Trials(worker, value, narrow.plan, None, narrow.looks)
     for power in (-6, -1, 4):
         assert narrow(power) == full(power)
 
@@ -162,14 +164,14 @@ def test_it_depends_on_nothing_that_resuming_may_change() -> None:
 
 
 def test_a_class_that_the_sample_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEWEST", 50)
-    monkeypatch.setattr(module, "BUDGET", 10)
+    monkeypatch.setattr(step_search, "FEWEST", 50)
+    monkeypatch.setattr(step_search, "BUDGET", 10)
     rows = toy(5000)
     targets = np.ones(5000, np.float32)
     targets[4321] = -1
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
     probe = Probe(TrainConfig(workers=1), rare)
-    assert len(probe._run.job.data().targets) == 51
+    assert probe.trials.workers.order.n_rows == 51
     assert 2.0**LOWEST <= probe.search() <= 2.0**HIGHEST
 
 
@@ -185,17 +187,16 @@ def searched(
     """The power found for an objective ``value``, and the powers that were tried."""
     tried: list[int] = []
     probe = Probe.__new__(Probe)
-    probe._first, probe._fine, probe._little = first, True, LITTLE
+    probe._first, probe._fine, probe._little, probe.schedule = first, True, LITTLE, schedule
 
     class Trial:
-        start = 1e6
-        config = TrainConfig(schedule=schedule)
+        before = 1e6
 
         def __call__(self, power: int) -> float:
             tried.append(power)
             return value(power)
 
-    monkeypatch.setattr(probe, "_run", Trial(), raising=False)
+    monkeypatch.setattr(probe, "trials", Trial(), raising=False)
     return round(math.log2(probe.search())), tried
 
 
