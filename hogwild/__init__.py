@@ -24,6 +24,9 @@ from typing import TYPE_CHECKING, Any
 from hogwild.errors import HogwildError, HogwildWarning, InputError, OutputError, TrainingError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from hogwild.config import TrainConfig
     from hogwild.data.graphs.container import Graph
     from hogwild.data.graphs.source import open_graph
@@ -41,13 +44,14 @@ if TYPE_CHECKING:
     )
     from hogwild.exchanges.deepdist import serve
     from hogwild.machines.cluster import gather
-    from hogwild.models import load_model as load
     from hogwild.problems.completion.model import CompletionModel
     from hogwild.problems.cuts.model import Segmentation
     from hogwild.problems.linear.model import LinearModel
     from hogwild.problems.module.model import ModuleModel
     from hogwild.problems.module.training import train_module
     from hogwild.training.run import Run, train
+
+    load: Callable[[str | Path], LinearModel | CompletionModel | Segmentation | ModuleModel]
 
 __version__ = "0.1.0"
 
@@ -100,7 +104,7 @@ _PLACES = {
     "Segmentation": ("hogwild.problems.cuts.model", "Segmentation"),
     "TrainConfig": ("hogwild.config", "TrainConfig"),
     "gather": ("hogwild.machines.cluster", "gather"),
-    "load": ("hogwild.models", "load_model"),
+    "load": ("hogwild.model_file", "load_model"),
     "open_data": ("hogwild.data.rows.source", "open_data"),
     "open_graph": ("hogwild.data.graphs.source", "open_graph"),
     "open_ratings": ("hogwild.data.ratings.source", "open_ratings"),

@@ -18,7 +18,7 @@ import warnings
 from typing import Any, TextIO
 
 from hogwild.errors import HogwildError, UsageError
-from hogwild.screen import Output, Screen, printable
+from hogwild.rows_file import Output, Screen, printable
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -17,26 +17,29 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar, cast
 
 from hogwild.errors import UsageError, expected_one_of, nearest
 from hogwild.methods import (
+    AMONG_MACHINES,
+    BETWEEN_WORKERS,
     CPU_HOSTS,
     DELAYS,
     DEVICES,
     DISCIPLINES,
     EXCHANGES,
     LINK,
+    MOST_STREAMS,
     PROBLEMS,
     REAL_HOSTS,
     SCHEDULES,
     STREAMS,
     listed,
     located,
+    parse_delay,
     parse_exchange,
     parse_link,
 )
-from hogwild.refusals import reasons
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
@@ -488,3 +491,219 @@ def usual_host(host: str, workers: int) -> str:
     if host != "auto":
         return host
     return "threads" if workers == 1 else "processes"
+
+
+# ---- which options cannot be combined, a sentence each; what depends on the data is refused by the problem's case
+
+
+def reasons(config: TrainConfig) -> Iterator[str]:
+    """Yield why options that all problems have cannot be combined."""
+    if config.decay is not None and config.schedule not in ("auto", "epoch", "round"):
+        yield f"decay belongs to schedule epoch or round, not to {config.schedule!r}"
+    if config.power is not None and config.schedule != "inverse":
+        yield f"power belongs to schedule inverse, not to {config.schedule!r}"
+    if config.discipline == "serial" and (config.workers or 1) > 1 and config.exchange == "none":
+        yield f"discipline='serial' has one worker, got workers={config.workers}: choose {DISCIPLINES[1:]}"
+    if config.link and config.host != "simulator":
+        yield f"link={config.link!r} needs host='simulator' (hogwild simulate); got host={config.host!r}"
+    if config.exchange != "none":
+        yield from _of_replicas(config)
+    if config.machines > 1:
+        yield from _of_machines(config)
+    yield from _of_simulator(config)
+    if config.device == "cuda":
+        yield from _on_gpu(config)
+    elif config.in_flight is not None:
+        yield "in_flight needs device='cuda': on the CPU as many examples are in hand as workers"
+
+
+def _of_replicas(config: TrainConfig) -> Iterator[str]:
+    """Reasons of an exchange between workers."""
+    label = f"exchange={config.exchange!r}"
+    name, numbers = parse_exchange(config.exchange, config.sums)
+    if config.machines == 1 and name not in BETWEEN_WORKERS:
+        yield f"{label} passes blocks of items between machines: give machines, or order='blocks', which keeps to one"
+        return
+    beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
+    if not config.sums and (beyond or numbers.get("mean", "rows") != "rows"):
+        yield f"{label} is no mean of whole replicas, so it leads out of a simplex: choose averaging with mean=rows"
+    if name == "averaging":
+        threshold, share = numbers["threshold"] > 0, numbers["share"] < 1
+        if math.isinf(numbers["period"]) and (threshold or share):
+            yield f"{label}: threshold and share are for rounds within an epoch: give a period"
+        if threshold and (share or numbers["by"] != "direct"):
+            yield f"{label}: with a threshold not all replicas begin a round: leave share and by out"
+    for key, (other, values) in NEEDED.get(name, {}).items():
+        if numbers[key] != EXCHANGES[name].numbers[key].default and numbers[other] not in values:
+            yield f"{label}: {key} is for {other}={' or '.join(values)}, got {other}={numbers[other]}"
+    group = numbers.get("group", 1)
+    if group > 1:
+        yield from _of_groups(config, label, name, numbers)
+    elif config.discipline not in ("auto", "serial") and config.machines == 1:
+        yield f"{label}: workers with own replicas need no discipline={config.discipline!r}: leave discipline out"
+
+
+def _of_groups(config: TrainConfig, label: str, name: str, numbers: dict[str, Any]) -> Iterator[str]:
+    """Reasons of replicas on which several workers race."""
+    group = numbers["group"]
+    if config.host != "simulator":
+        yield f"{label}: group needs host='simulator' (hogwild simulate); got host={config.host!r}"
+    if config.workers is not None and config.workers % group:
+        yield f"{label}: groups of {group:g} take a multiple of {group:g} workers, got workers={config.workers}"
+    if config.discipline in ("serial", "round-robin"):
+        yield f"{label}: workers of a group race, and discipline={config.discipline!r} lets nobody race: leave it out"
+    for key in ("share", "bound", "warm"):
+        if key in numbers and numbers[key] != EXCHANGES[name].numbers[key].default:
+            yield f"{label}: {key} makes a replica wait, and a group's workers go on while one trades: leave {key} out"
+
+
+_RACE = "whose workers do not stop to wait"
+_KEPT = "whose checkpoints hold the model only"
+#: Parameters of exchanges between machines: what they can be, and why nothing else.
+BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
+    "averaging": {
+        "by": (("direct",), "who have to do without one that dies in a round"),
+        "share": ((1,), _RACE),
+        "threshold": ((0,), _KEPT),
+        "momentum": ((0,), _KEPT),
+    },
+    "gossip": {"own": ((1,), _RACE), "home": ((1,), _KEPT)},
+    "server": {
+        "bound": ((math.inf,), _RACE),
+        "warm": ((0,), _RACE),
+        "rule": (("plain", "scaled", "soft"), _KEPT),
+    },
+}
+#: Parameters of an exchange that have an effect only with certain values of another parameter.
+NEEDED = {
+    "server": {
+        "rate": ("rule", ("adagrad", "revision")),
+        "soft": ("rule", ("soft",)),
+        "scale": ("rule", ("plain",)),
+    },
+}
+
+
+def _of_machines(config: TrainConfig) -> Iterator[str]:
+    """Reasons of what several machines cannot do."""
+    label, machines = f"exchange={config.exchange!r}", f"machines={config.machines}"
+    name, numbers = parse_exchange(config.exchange, config.sums)
+    if name not in AMONG_MACHINES:
+        yield f"{label}: machines trade by {', '.join(AMONG_MACHINES)}: choose one of these"
+    if name == "rotation" and not config.rotates:
+        yield f"{label} passes blocks of items round, of which problem {config.problem!r} has none: choose averaging"
+    if name == "rotation" and config.order != "shuffled":
+        yield f"{label} has an order of its own, in which blocks meet: leave order={config.order!r} out"
+    for key, (usual, reason) in BETWEEN_MACHINES.get(name, {}).items():
+        if numbers[key] not in usual:
+            yield f"{label}: {key} is not for machines, {reason}: leave {key} out"
+    if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):
+        yield f"{machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
+    if not config.distributed:
+        yield f"{machines}: problem {config.problem!r} is trained on one machine"
+    if config.discipline == "round-robin" or config.order == "blocks":
+        yield f"{machines}: an order that fixes who is next (round-robin, blocks) is for one machine"
+
+
+def _of_simulator(config: TrainConfig) -> Iterator[str]:
+    law, numbers = parse_delay(config.delay)
+    real = " or ".join(REAL_HOSTS)
+    simulator = config.host == "simulator"
+    if simulator and not config.simulated:
+        yield f"host='simulator' plays the linear problem, not {config.problem!r}: choose {real}"
+    if config.delay != "round-robin" and not simulator:
+        yield f"delay={config.delay!r} is for host='simulator' (hogwild simulate), not {config.host!r}"
+    if simulator and config.gradient_delay:
+        yield f"gradient_delay={config.gradient_delay!r} needs real time; got host='simulator': choose host {real}"
+    if law != "round-robin" and config.discipline == "round-robin":
+        yield f"delay={config.delay!r}: discipline 'round-robin' has turns of its own: leave delay out"
+    if config.workers is not None and numbers.get("delay", 0) > config.workers - 1:
+        yield f"delay={config.delay!r} needs workers={numbers['delay'] + 1:g} or more, got workers={config.workers}"
+
+
+def _on_gpu(config: TrainConfig) -> Iterator[str]:
+    if not config.on_gpu:
+        yield f"problem {config.problem!r} has no kernels for device='cuda': leave device out"
+    if config.discipline not in config.on_gpu:
+        yield f"device='cuda' has disciplines {', '.join(config.on_gpu)}, not {config.discipline!r}"
+    absent = {
+        "host": config.host != STREAMS,
+        "exchange": config.exchange != "none",
+        "order": config.order == "blocks",
+        "gradient_delay": config.gradient_delay > 0,
+    }
+    for name in (name for name, refused in absent.items() if refused):
+        yield f"device='cuda' has no {name} {getattr(config, name)!r}: leave {name} out"
+    if (config.workers or 1) > MOST_STREAMS:
+        yield f"device='cuda' has {MOST_STREAMS} streams at most, got workers={config.workers}"
+
+
+# ---- the options as types, so that a type checker rejects an unknown name before anything runs
+#
+# They are the fields above and those of the problems' configs; a test compares the two. A type checker reads types here
+# and nowhere else, so they cannot be made from the fields.
+
+
+class CommonOptions(TypedDict, total=False):
+    step: float | None
+    schedule: str
+    decay: float | None
+    power: float | None
+    order: str
+    seed: int
+    discipline: str
+    exchange: str
+    workers: int | None
+    oversubscribe: bool
+    host: str
+    device: str
+    in_flight: int | None
+    machines: int
+    link: str
+    delay: str
+    gradient_delay: float
+    evaluate_every: int
+    epochs: int
+    patience: int | None
+    tol: float
+    keep: str | None
+    target: float | None
+
+
+class LinearOptions(CommonOptions, total=False):
+    loss: str
+    loss_param: float | None
+    l1: float
+    l2: float | str | tuple[float, ...]
+    l2_path: tuple[float, ...] | None
+    normalize: str
+    class_weight: str | None
+    intercept: bool
+    scale_columns: bool
+    adagrad: bool
+    renumber: str
+    own_rows: bool
+
+
+class CompletionOptions(CommonOptions, total=False):
+    loss: str
+    l2: float
+    rank: int
+    penalty: str
+    nonnegative: bool
+    biases: bool
+    negatives: int
+
+
+class CutsOptions(CommonOptions, total=False):
+    loss: str
+
+
+class ModuleOptions(CommonOptions, total=False):
+    """Keywords of :func:`hogwild.train_module`, which receives its loss together with the module."""
+
+    optimizer: str
+    state: str
+    batch: int
+    momentum: float
+    betas: tuple[float, float]

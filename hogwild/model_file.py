@@ -23,12 +23,13 @@ import sys
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from hogwild.errors import InputError, OutputError
-from hogwild.json_rows import plain
+from hogwild.methods import PROBLEMS, located
+from hogwild.rows_file import lock_file, plain
 
 MODEL, CHECKPOINT = "model", "checkpoint"
 SCHEMA = {MODEL: 1, CHECKPOINT: 1}  # raised when a reader of the old one would misunderstand the new one
@@ -66,6 +67,42 @@ def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header:
     except OSError as error:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror}") from error
     _write(directory / CHECKPOINT_NAME, CHECKPOINT, state, plain(header, nan=True))
+
+
+def load_model(path: str | Path) -> Any:
+    """Read the model file of any problem; ``hogwild.load`` is this function.
+
+    Raises
+    ------
+    InputError
+        One line naming the file, if it is missing, no model, of a newer version, or damaged.
+    """
+    path = Path(path)
+    arrays, header = read_file(path, MODEL)
+    problem = str(header.get("problem"))
+    if problem not in PROBLEMS:
+        raise InputError(f"{path}: a model of problem {problem!r}: this version knows {', '.join(PROBLEMS)}")
+    return located(PROBLEMS[problem].model).from_file(arrays, header, path)
+
+
+class DirectoryLock:
+    """A directory locked for one run, until it is closed or garbage-collected."""
+
+    def __init__(self, directory: Path, place: str, occupant: str) -> None:
+        self._descriptor: int | None = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            lock_file(self._descriptor, place, occupant)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release the lock."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    __del__ = close
 
 
 def has_checkpoint(directory: str | Path) -> bool:
@@ -174,7 +211,14 @@ def save_figure(figure: Any, path: str | Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Put all of ``content`` at ``path``, flushed to disk, or change nothing; a symbolic link is followed.
+    """Put all of ``content`` at ``path``, as :func:`replacing` does."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+    """Yield a stream whose content lies at ``path`` once it is complete and on disk; a symbolic link is followed.
 
     Raises
     ------
@@ -185,30 +229,28 @@ def write_atomically(path: Path, content: bytes) -> None:
         target = Path(os.path.realpath(path))
         mode = target.stat().st_mode if target.exists() else None
         if mode is not None and not stat.S_ISREG(mode):
-            what = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-            raise OSError(what, "is a directory" if what == errno.EISDIR else "not a regular file")
+            is_directory = stat.S_ISDIR(mode)
+            raise OSError(errno.EINVAL, "is a directory" if is_directory else "not a regular file")
         if mode is not None and not os.access(target, os.W_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would circumvent the protection
         temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            _write_flushed(temporary, content, mode)
+            with open(os.open(temporary, flags, 0o666), "wb") as file:  # less the user's umask
+                if mode is not None:
+                    os.fchmod(file.fileno(), stat.S_IMODE(mode))
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(temporary, target)
         except BaseException:  # including Ctrl-C
             temporary.unlink(missing_ok=True)
             raise
         _flush_directory(target.parent)
+    except OutputError:
+        raise
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _write_flushed(path: Path, content: bytes, mode: int | None) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)  # minus the user's umask
-    with open(descriptor, "wb") as file:
-        if mode is not None:
-            os.fchmod(descriptor, stat.S_IMODE(mode))
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
 
 
 def _flush_directory(directory: Path) -> None:

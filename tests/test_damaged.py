@@ -15,8 +15,7 @@ import pytest
 import hogwild
 from hogwild import model_file
 from hogwild.errors import HogwildError, InputError
-from hogwild.model_file import CHECKPOINT, CHECKPOINT_NAME, MODEL, read_file
-from hogwild.models import load_model
+from hogwild.model_file import CHECKPOINT, CHECKPOINT_NAME, MODEL, load_model, read_file
 from hogwild.training.checkpoint import TYPES
 from tests.runs import QUIET, toy
 

@@ -12,14 +12,14 @@ import pytest
 
 import hogwild
 from hogwild.errors import UsageError
-from hogwild.json_rows import RowsFile
+from hogwild.rows_file import RowsFile
 from tests.conftest import ROOT
 from tests.runs import QUIET, toy
 
 HOLD = """
 import sys
 import hogwild
-from hogwild.json_rows import RowsFile
+from hogwild.rows_file import RowsFile
 from tests.runs import QUIET, toy
 rows = RowsFile(sys.argv[2])
 rows.write({"epoch": 0})

@@ -25,8 +25,7 @@ from hogwild.data.rows.store import save_store
 from hogwild.errors import TrainingError
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import LINE, ROWS, WORKERS
-from hogwild.model_file import load_checkpoint
-from hogwild.models import load_model
+from hogwild.model_file import load_checkpoint, load_model
 from hogwild.training.engine import start_pool
 from hogwild.training.run import Run
 from tests.conftest import ROOT, descendants, of_others

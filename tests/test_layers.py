@@ -19,11 +19,10 @@ LAYERS = {
     "hogwild.errors": -1,
     "hogwild.methods": -1,
     "hogwild.kernels.losses": -1,
-    "hogwild.refusals": -1,
     "*kernel": 0,
     "hogwild.problems.*.options": 0.5,
     "hogwild.kernels*": 0,
-    **dict.fromkeys(["hogwild.config", "hogwild.options", "hogwild.machine", "hogwild.training.schedule"], 0),
+    **dict.fromkeys(["hogwild.config", "hogwild.machine", "hogwild.training.schedule"], 0),
     **dict.fromkeys(["hogwild.data.order", "hogwild.hosts.memory"], 0),
     "hogwild.training.stopwatch": 0,
     "hogwild.data*": 1,
@@ -33,10 +32,8 @@ LAYERS = {
     **dict.fromkeys(["hogwild.problems*", "hogwild.exchanges*"], 2),
     **dict.fromkeys(["hogwild.machines.agreement", "hogwild.machines.own_rows"], 4),
     **dict.fromkeys(["hogwild.hosts*", "hogwild.cuda*", "hogwild.machines*"], 3),
-    **dict.fromkeys(
-        ["hogwild.model_file", "hogwild.models", "hogwild.metrics", "hogwild.training*", "hogwild.json_rows"], 4
-    ),
-    **dict.fromkeys(["hogwild.screen", "hogwild.exclusive", "hogwild.interchange*"], 4),
+    **dict.fromkeys(["hogwild.model_file", "hogwild.metrics", "hogwild.rows_file"], 4),
+    **dict.fromkeys(["hogwild.training*", "hogwild.interchange*"], 4),
     **dict.fromkeys(["hogwild.estimators*", "hogwild.compare*", "hogwild.bench*"], 5),
     **dict.fromkeys(["hogwild.cli*", "hogwild.__main__"], 6),
 }

@@ -8,16 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from hogwild.data.columns import BLOCK, HEADER, header
-from hogwild.data.rows.store import FORMAT, VERSION, _meta_checksum, open_store, save_store
-from hogwild.models import load_model
+from hogwild.data.rows.store import FORMAT, HEADER, VERSION, header, open_store, save_store
+from hogwild.model_file import load_model
 from tests.conftest import ROOT
 from tests.runs import toy
 
@@ -148,32 +146,16 @@ def hollow_store(path: Path, n: int, nnz: int, width: int = 1000) -> Path:
     path.mkdir()
     lengths = {"indptr": n + 1, "indices": n * nnz, "values": n * nnz, "targets": n}
     content = {"indptr": np.arange(n + 1) * nnz, "targets": np.where(np.arange(n) % 2, 1, -1).astype("<f4")}
-    zero, crcs = np.array([_crc(bytes(BLOCK))], "<u4"), []
-    for name, length in lengths.items():
-        dtype = np.dtype("<i8" if name == "indptr" else "<i4" if name == "indices" else "<f4")
-        with open(path / f"{name}.npy", "wb") as file:
-            file.write(header(dtype.str, length))
-            if name in content:
-                data = content[name].tobytes()
-                file.write(data)
-                crcs += [np.array([_crc(data[at : at + BLOCK]) for at in range(0, len(data), BLOCK)], "<u4")]
-            else:
-                file.truncate(HEADER + length * dtype.itemsize)
-                full, rest = divmod(length * dtype.itemsize, BLOCK)
-                crcs += [np.repeat(zero, full)] + [np.array([_crc(bytes(rest))], "<u4")] * bool(rest)
-    checksums = np.concatenate(crcs)
-    (path / "checksums.npy").write_bytes(header("<u4", len(checksums)) + checksums.tobytes())
-    meta = {"format": FORMAT, "version": VERSION, "rows": n, "nnz": n * nnz, "width": width}
-    meta |= {"checksums": _crc(checksums.tobytes())}
     types = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4"}
+    for name, length in lengths.items():
+        with open(path / f"{name}.npy", "wb") as file:
+            file.write(header(types[name], length))
+            file.write(content.get(name, np.empty(0, np.int8)).tobytes())
+            file.truncate(HEADER + length * np.dtype(types[name]).itemsize)
+    meta = {"format": FORMAT, "version": VERSION, "rows": n, "nnz": n * nnz, "width": width}
     meta["arrays"] = {name: {"dtype": types[name], "length": lengths[name]} for name in lengths}
-    meta["checksum"] = _meta_checksum(meta)
     (path / "meta.json").write_text(json.dumps(meta))
     return path
-
-
-def _crc(data: bytes) -> int:
-    return zlib.crc32(data)
 
 
 @pytest.mark.slow

@@ -19,11 +19,11 @@ from hogwild.model_file import (
     HISTORY_ROWS,
     has_checkpoint,
     load_checkpoint,
+    load_model,
     save_checkpoint,
     save_model,
     write_atomically,
 )
-from hogwild.models import load_model
 from hogwild.problems.linear.model import LinearModel
 
 

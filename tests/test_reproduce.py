@@ -122,6 +122,10 @@ def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
     assert "| one core against LIBLINEAR, logistic: time to the same held-out loss | 1 s | 4 s | 4x |" in (
         reproduce.headline(rows)
     )
+    rows += [{**row, "loss": "hinge"} for row in rows[-2:]]
+    assert "| one core against LIBLINEAR, SVM: time to the same held-out loss | 1 s | 4 s | 4x |" in reproduce.others(
+        rows
+    )
 
 
 def test_rates_become_a_table(reproduce: ModuleType) -> None:
@@ -153,6 +157,7 @@ def test_the_pages_have_no_empty_table(reproduce: ModuleType) -> None:
         "completion",
         "paper",
         "headline",
+        "others",
         "verdict",
         "compare",
         "verdicts",

@@ -9,7 +9,7 @@ from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.source import open_graph
 from hogwild.data.ratings.ids import Ids
 from hogwild.errors import InputError, OutputError, UsageError
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 from hogwild.problems.cuts.model import Segmentation
 from hogwild.problems.cuts.objective import CutEvaluator
 from hogwild.problems.cuts.picture import draw

@@ -19,7 +19,7 @@ from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import TrainingError
 from hogwild.problems.linear.objective import Objective
 from hogwild.training import step_search
-from hogwild.training.step_search import HIGHEST, LITTLE, LOWEST, Probe, Trials, best_power
+from hogwild.training.step_search import HIGHEST, LITTLE, LOWEST, Probe, StepTrials, best_power
 from hogwild.training.workers import InlineWorker
 from tests.runs import toy
 
@@ -138,7 +138,7 @@ def test_features_that_the_sample_lacks_change_nothing(options: dict[str, Any]) 
     def value(flat: np.ndarray) -> float:
         return float(objective.evaluate(*p.solution(flat))["objective"] or 0.0)
 
-    full = Trials(worker, value, narrow.plan, None, narrow.looks)
+    full = StepTrials(worker, value, narrow.plan, None, narrow.looks)
     for power in (-6, -1, 4):
         assert narrow(power) == full(power)
 

@@ -37,8 +37,8 @@ from hogwild.problems.linear.objective import Objective
 from hogwild.training import engine
 from hogwild.training import run as training
 from hogwild.training.checkpoint import fingerprint
-from hogwild.training.engine import start_pool
-from hogwild.training.run import Run, resolve
+from hogwild.training.engine import resolve, start_pool
+from hogwild.training.run import Run
 from tests.runs import QUIET, living, long_epochs, start, stopped_inside, toy, until, when
 
 FIELDS = set(

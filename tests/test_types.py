@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.config import config_class
-from hogwild.options import CompletionOptions, CutsOptions, LinearOptions, ModuleOptions
+from hogwild.config import CompletionOptions, CutsOptions, LinearOptions, ModuleOptions, config_class
 
 ROOT = Path(__file__).resolve().parents[1]
 

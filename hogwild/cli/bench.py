@@ -22,9 +22,8 @@ from hogwild.cli.data.sources import check_outputs, check_readable, chosen
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, config_options, parse_numbers, takes
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
-from hogwild.json_rows import RowsFile
 from hogwild.methods import REAL_HOSTS
-from hogwild.screen import Screen
+from hogwild.rows_file import RowsFile, Screen
 
 MOST_WORKERS = 1024
 WIDE = 0.25  # relative spread (interquartile range over the median) from which a figure is doubtful

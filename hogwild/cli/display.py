@@ -16,8 +16,7 @@ from typing import Any, TextIO, cast
 
 import typer
 
-from hogwild.json_rows import to_json
-from hogwild.screen import Screen, printable
+from hogwild.rows_file import Screen, printable, to_json
 
 # (header, field, width, format); a column is shown if the first row has its field
 COLUMNS = (

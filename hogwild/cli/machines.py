@@ -18,8 +18,8 @@ import typer
 from hogwild import machine
 from hogwild.cli.options import Json, Quiet
 from hogwild.errors import UsageError
-from hogwild.json_rows import to_json
 from hogwild.machines.meeting import Meeting
+from hogwild.rows_file import to_json
 
 if TYPE_CHECKING:
     from hogwild.config import TrainConfig

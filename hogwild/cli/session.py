@@ -25,11 +25,10 @@ from hogwild.cli.summary import describe_run, summary
 from hogwild.config import TrainConfig, usual_host
 from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
-from hogwild.json_rows import RowsFile
 from hogwild.kernels.directory import announce
 from hogwild.machines.meeting import tell_failure
 from hogwild.model_file import has_checkpoint
-from hogwild.screen import Screen
+from hogwild.rows_file import RowsFile, Screen
 from hogwild.training.stopwatch import Stopwatch, process_start
 
 if TYPE_CHECKING:

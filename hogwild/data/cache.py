@@ -5,8 +5,8 @@ every parse option, the parser's and the store's version), so a stale entry is n
 invalidating. Nothing here may stop a run: a damaged entry is made again, and a cache that cannot be written costs one
 warning and a parse into memory.
 
-The cost is disk space, up to a limit (the least recently used entries are evicted, never one in use), and writing the
-data once.
+The cost is writing the data once, and disk space up to a limit: before an entry is made, those that were opened longest
+ago are removed until the others are within it. A process that has a removed entry mapped keeps its data.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ import hashlib
 import json
 import os
 import re
+import secrets
+import shutil
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hogwild.data.locks import remove_unused, sweep
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import (
+    TEMPORARY,
     VERSION,
     MemoryWriter,
     StoreExists,
@@ -80,7 +83,6 @@ class CacheEntry:
     path: Path
 
 
-Entries = list[CacheEntry]
 Opened = TypeVar("Opened")  # what a store contains
 
 
@@ -92,8 +94,7 @@ class Cache:
     directory : str or Path, optional
         Default: ``stores`` in the platform's user cache directory for ``hogwild``. It is created when first needed.
     limit_bytes : int
-        Beyond this, the least recently used entries are evicted, except the entry just made, whatever its size, and
-        entries that a process has open.
+        Most bytes that entries may have before another one is made.
     """
 
     def __init__(self, directory: str | Path | None = None, limit_bytes: int = LIMIT) -> None:
@@ -110,26 +111,13 @@ class Cache:
         if not path.is_dir():
             return None
         try:
-            found = open(path)
+            opened = open(path)
         except InputError:
-            found = None  # not removed here: the current exception still holds the maps, and so the lock
-        if found is None:
-            remove_unused(path)
+            _remove(path)
             return None
-        try:
+        with suppress(OSError):  # a read-only cache is usable too
             os.utime(path / "meta.json")
-        except OSError:
-            pass  # a read-only cache is usable too
-        return found
-
-    def build(self, recipe: Recipe) -> tuple[Rows, dict[str, Any]] | None:
-        """Return ``(rows, meta data)`` of a recipe's entry; see :meth:`keep`."""
-
-        def write(path: Path) -> None:
-            with StoreWriter(path, recipe.meta) as writer:
-                writer.close(**recipe.fill(writer))
-
-        return self.keep(recipe.name, write, open_store)
+        return opened
 
     def keep(
         self, name: str, write: Callable[[Path], None], open: Callable[[Path], Opened]
@@ -139,64 +127,59 @@ class Cache:
         This is safe for several processes at once: each writes its own copy, and the first to finish gives it the name.
         """
         path = self.directory / name
-        for _ in range(3):  # again if another process was faster, or evicted it at that moment
-            found = self.lookup(name, open)
-            if found is not None:
-                return found, read_meta(path)
+        reason = f"{path} cannot be opened after it was made"
+        for _ in range(3):  # again if another process was faster, or removed it at that moment
+            opened = self.lookup(name, open)
+            if opened is not None:
+                return opened, read_meta(path)
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
+                self.trim()
                 write(path)
             except StoreExists:
                 continue
-            except OutputError as error:
-                self._warn(str(error))
-                return None
-            except OSError as error:
-                self._warn(f"{self.directory}: {error.strerror or error}")
-                return None
-            self.evict(keep=name)
-        self._warn(f"{path} cannot be opened after it was made")
+            except (OutputError, OSError) as error:
+                reason = str(error) if isinstance(error, OutputError) else f"{self.directory}: {error.strerror}"
+                break
+        warnings.warn(f"no cache ({reason}): the data are kept in memory", HogwildWarning, stacklevel=3)
         return None
 
-    @staticmethod
-    def _warn(reason: str) -> None:
-        warnings.warn(f"no cache ({reason}): the data are kept in memory", HogwildWarning, stacklevel=4)
-
-    def list(self) -> Entries:
+    def entries(self) -> list[CacheEntry]:
         """Return all entries, the most recently used first."""
-        found = []
-        try:
-            folders = [path for path in self.directory.iterdir() if ENTRY.fullmatch(path.name) and is_store(path)]
-        except OSError:
-            return []
-        for path in folders:
-            try:
-                size = sum(file.stat().st_size for file in path.iterdir())
-                found.append(CacheEntry(path.name, _source(path), size, (path / "meta.json").stat().st_mtime, path))
-            except OSError:
-                continue  # removed by another process in the meantime
-        return sorted(found, key=lambda entry: -entry.last_used)
+        entries = []
+        with suppress(OSError):
+            for path in self.directory.iterdir():
+                with suppress(OSError):  # removed by another process in the meantime
+                    if ENTRY.fullmatch(path.name) and is_store(path):
+                        size = sum(file.stat().st_size for file in path.iterdir())
+                        used = (path / "meta.json").stat().st_mtime
+                        entries.append(CacheEntry(path.name, _source(path), size, used, path))
+        return sorted(entries, key=lambda entry: -entry.last_used)
 
-    def evict(self, keep: str | None = None) -> None:
-        """Remove the least recently used entries beyond the limit, except ``keep`` and those in use."""
-        entries = self.list()
-        total = sum(entry.bytes for entry in entries)
-        for entry in reversed(entries):
-            if total <= self.limit_bytes:
-                return
-            if entry.name != keep and remove_unused(entry.path):
-                total -= entry.bytes
+    def trim(self) -> None:
+        """Remove the least recently used entries beyond the limit."""
+        total = 0
+        for entry in self.entries():
+            total += entry.bytes
+            if total > self.limit_bytes:
+                _remove(entry.path)
 
-    def clear(self) -> tuple[int, int]:
-        """Remove every entry and leftovers of killed processes; return how many were removed, how many are in use."""
-        sweep(self.directory)
-        gone = [remove_unused(entry.path) for entry in self.list()]
-        return sum(gone), len(gone) - sum(gone)
+    def clear(self) -> int:
+        """Remove every entry; return how many there were."""
+        entries = self.entries()
+        for entry in entries:
+            _remove(entry.path)
+        return len(entries)
 
 
 def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
     """Return ``(rows, meta data)`` from the cache, or made in memory if there is no cache."""
-    if cache is not None and (built := cache.build(recipe)) is not None:
+
+    def write(path: Path) -> None:
+        with StoreWriter(path, recipe.meta) as writer:
+            writer.close(**recipe.fill(writer))
+
+    if cache is not None and (built := cache.keep(recipe.name, write, open_store)) is not None:
         return built
     memory = MemoryWriter()
     facts = recipe.fill(memory)
@@ -229,6 +212,14 @@ def check_unchanged(path: str | Path, before: dict[str, Any]) -> None:
     """Raise InputError unless :func:`identity` still returns ``before``."""
     if identity(path) != before:
         raise InputError(f"{os.fspath(path)}: changed while it was being read: try again")
+
+
+def _remove(path: Path) -> None:
+    """Remove an entry; it is renamed first, so that nobody opens a partly removed store."""
+    with suppress(OSError):
+        aside = path.with_name(f".{path.name}{TEMPORARY}{secrets.token_hex(6)}")
+        os.rename(path, aside)
+        shutil.rmtree(aside)
 
 
 def _source(path: Path) -> str:

@@ -37,7 +37,7 @@ from hogwild.problems.linear.rows import all_ones
 from hogwild.training.engine import Engine
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
 from hogwild.training.schedule import Adaptive, Cooling, Inverse, Optimal, Schedule, Step, move_mean
-from hogwild.training.step_search import LITTLE, Trials, best_power, first_power, mean_square
+from hogwild.training.step_search import LITTLE, StepTrials, best_power, first_power, mean_square
 from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
 
 JUDGED = 500_000  # nonzeros times classes of the sample that the objective is taken on
@@ -179,7 +179,7 @@ def find_step(
         yield epochs - 1, (step, 1.0, 0.0)
         yield 1, (cooler * step, 1.0, 0.0)
 
-    trials = Trials(workers, objective, plan, start, (epochs,), DEEPEST / visits if visits else math.inf)
+    trials = StepTrials(workers, objective, plan, start, (epochs,), DEEPEST / visits if visits else math.inf)
     first = first_power(mean_square(rows, rows.weights))
     power, _ = best_power(trials, trials.before, first, fine, 0.0 if whole else LITTLE)
     return 2.0**power

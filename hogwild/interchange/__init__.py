@@ -20,10 +20,10 @@ import numpy as np
 
 from hogwild.errors import InputError, UsageError, expected_one_of, reason_of
 from hogwild.interchange.sklearn import in_order, load_skops, onnx_graph, skops_file
-from hogwild.json_rows import plain
 from hogwild.methods import LABEL_LOSSES, LOSSES, PROBLEMS, located
 from hogwild.model_file import usable, write_atomically
 from hogwild.problems.linear.model import LinearModel
+from hogwild.rows_file import plain
 
 __all__ = ["READ", "WRITTEN", "export_model", "import_model"]
 
@@ -139,14 +139,14 @@ def _load_npz(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]
 
 def _plain_arrays(arrays: dict[str, np.ndarray], loss: str | None, labels: list[float] | None) -> LinearModel:
     """Return a linear model from a scikit-learn estimator's attributes, whatever program saved them."""
-    given = {name.removesuffix("_"): array for name, array in arrays.items()}
-    if "coef" not in given or not set(given) <= set(ARRAYS):
+    plain = {name.removesuffix("_"): array for name, array in arrays.items()}
+    if "coef" not in plain or not set(plain) <= set(ARRAYS):
         raise InputError(f"expected the arrays {', '.join(ARRAYS)}; got {', '.join(arrays)}")
-    coef = np.atleast_2d(given["coef"])
-    labels = labels or given.get("classes", np.empty(0)).tolist()
+    coef = np.atleast_2d(plain["coef"])
+    labels = labels or plain.get("classes", np.empty(0)).tolist()
     loss = loss or ("hinge" if labels else "squared-error")
     if not labels and loss in LABEL_LOSSES:
         labels = [-1.0, 1.0] if len(coef) == 1 else list(range(1, len(coef) + 1))
     if labels and loss not in LABEL_LOSSES:
         raise InputError(f"has classes: expected a loss of {', '.join(LABEL_LOSSES)}; got {loss}")
-    return LinearModel(**in_order(coef, given.get("intercept", np.zeros(1)), loss, labels))
+    return LinearModel(**in_order(coef, plain.get("intercept", np.zeros(1)), loss, labels))

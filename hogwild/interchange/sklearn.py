@@ -59,7 +59,9 @@ def to_sklearn(model: Any, bare: bool = False) -> Any:
 def _classifier(model: Any) -> Any:
     from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-    coef, intercept, labels = model.coef_.astype(np.float64), model.intercept_.astype(np.float64), model.classes_
+    coef = model.coef_.astype(np.float64)
+    intercept = model.intercept_.astype(np.float64)
+    labels = model.classes_
     if labels.dtype.kind == "f" and (labels == np.rint(labels)).all() and (np.abs(labels) < 2**53).all():
         labels = labels.astype(np.int64)
     if len(coef) == 2:  # two margins for two classes: scikit-learn's one is their difference
@@ -71,7 +73,9 @@ def _classifier(model: Any) -> Any:
     else:
         estimator = SGDClassifier(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None)
     _fit(estimator, np.arange(len(labels)))
-    estimator.classes_, estimator.coef_, estimator.intercept_ = labels, coef, intercept
+    estimator.classes_ = labels
+    estimator.coef_ = coef
+    estimator.intercept_ = intercept
     return estimator
 
 
@@ -120,7 +124,7 @@ def _loss(estimator: Any, classes: int) -> str:
         return "log" if classes <= 2 or one_by_one else "softmax"
     if name == "PoissonRegressor":
         return "poisson"
-    ours = {theirs: loss for loss, theirs in SGD_LOSSES.items()}
+    ours = {sgd_loss: loss for loss, sgd_loss in SGD_LOSSES.items()}
     return ours.get(getattr(estimator, "loss", ""), "hinge" if classes else "squared-error")
 
 

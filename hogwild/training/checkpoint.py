@@ -19,9 +19,8 @@ import numpy as np
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, OutputError, UsageError
-from hogwild.exclusive import Held
 from hogwild.methods import DISCIPLINES
-from hogwild.model_file import has_checkpoint, load_checkpoint
+from hogwild.model_file import DirectoryLock, has_checkpoint, load_checkpoint
 
 SAMPLED_ROWS, SAMPLED = 4096, 1 << 20  # at most this many rows, with about this many nonzeros, are hashed
 
@@ -60,7 +59,7 @@ def fingerprint_of_json(value: Any) -> str:
     return fingerprint_of((), [np.frombuffer(json.dumps(value, sort_keys=True).encode(), np.uint8)])
 
 
-def hold_directory(directory: Path) -> Held:
+def hold_directory(directory: Path) -> DirectoryLock:
     """Lock the checkpoint directory for this run, and detect before the first epoch that it cannot be written.
 
     Raises
@@ -73,7 +72,7 @@ def hold_directory(directory: Path) -> Held:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
-        return Held(directory, str(directory), "the checkpoint of another run")
+        return DirectoryLock(directory, str(directory), "the checkpoint of another run")
     except OSError as error:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror or error}") from error
 

@@ -7,18 +7,21 @@ judged between epochs is the affair of ``run.py``.
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hogwild import machine
 from hogwild.config import TrainConfig, usual_host
+from hogwild.errors import UsageError
 from hogwild.exchanges.trade import Counts
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
-from hogwild.methods import HOSTS, Wire, located
-from hogwild.training.schedule import Step
+from hogwild.methods import HOSTS, STREAMS, Wire, located
+from hogwild.training.schedule import Step, usual_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
@@ -71,6 +74,45 @@ def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
     host = usual_host(host, workers)
     pool: Pool = located(HOSTS[host].place)(workers, *(() if HOSTS[host].real else (delay,)))
     return pool
+
+
+def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
+    """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
+
+    Raises
+    ------
+    UsageError
+        If the workers or delays asked for are not those of the pool.
+    """
+    workers = config.workers
+    if workers is None and config.discipline == "serial" and config.between_workers == "none":
+        workers = 1
+    elif workers is None and pool is not None:
+        workers = pool.workers
+    elif workers is None:
+        usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
+        workers = max(usual // config.group, 1) * config.group
+    discipline = config.discipline
+    own_arrays = config.group == 1 and config.between_workers != "none"
+    if discipline == "auto" and (workers == 1 or own_arrays):
+        discipline = "serial"
+    delay = config.delay
+    if pool is None:
+        host = usual_host(config.host, workers)
+    else:
+        host = pool.host
+        if workers != pool.workers:
+            raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
+        if host == "simulator":
+            delay = pool.delay
+    if config.delay not in ("round-robin", delay):
+        raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
+    if (host == STREAMS) != (config.device == "cuda"):
+        raise UsageError(f"the pool's workers are {host}, and device={config.device!r}: start another pool")
+    schedule = usual_schedule(config.schedule, n_rows, settled=config.settles_schedule)
+    return dataclasses.replace(
+        config, workers=workers, discipline=discipline, host=host, delay=delay, schedule=schedule
+    )
 
 
 class Engine:

@@ -14,8 +14,7 @@ from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import answer
 from hogwild.machines.pool import Machines
 from hogwild.problems.protocol import case_of
-from hogwild.training.engine import Engine, EpochProgress
-from hogwild.training.run import resolve
+from hogwild.training.engine import Engine, EpochProgress, resolve
 from hogwild.training.stopwatch import Stopwatch
 
 M = TypeVar("M")

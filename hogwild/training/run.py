@@ -26,17 +26,16 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, Ty
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import TrainConfig, usual_host
+from hogwild.config import CompletionOptions, CutsOptions, LinearOptions, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.options import CompletionOptions, CutsOptions, LinearOptions
 from hogwild.problems.protocol import Case, case_of, ranked, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
-from hogwild.training.engine import Engine, EpochProgress
+from hogwild.training.engine import Engine, EpochProgress, resolve
 from hogwild.training.keep import LAST, Keeper, divergence, enough, has_diverged, is_whole, other_metrics
-from hogwild.training.schedule import make_schedule, usual_schedule
+from hogwild.training.schedule import make_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_lef
 
 @contextlib.contextmanager
 def held_back(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Within this block the first Ctrl-C calls ``stop`` and does not raise; yields a function that tells if one came."""
+    """Within this block the first Ctrl-C calls ``stop`` and does not raise; yields whether one came, as a function."""
     signals: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
@@ -75,45 +74,6 @@ def held_back(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
         yield lambda: bool(signals)
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
-    """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
-
-    Raises
-    ------
-    UsageError
-        If the workers or delays asked for are not those of the pool.
-    """
-    workers = config.workers
-    if workers is None and config.discipline == "serial" and config.between_workers == "none":
-        workers = 1
-    elif workers is None and pool is not None:
-        workers = pool.workers
-    elif workers is None:
-        usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
-        workers = max(usual // config.group, 1) * config.group
-    discipline = config.discipline
-    own_arrays = config.group == 1 and config.between_workers != "none"
-    if discipline == "auto" and (workers == 1 or own_arrays):
-        discipline = "serial"
-    delay = config.delay
-    if pool is None:
-        host = usual_host(config.host, workers)
-    else:
-        host = pool.host
-        if workers != pool.workers:
-            raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
-        if host == "simulator":
-            delay = pool.delay
-    if config.delay not in ("round-robin", delay):
-        raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
-    if (host == STREAMS) != (config.device == "cuda"):
-        raise UsageError(f"the pool's workers are {host}, and device={config.device!r}: start another pool")
-    schedule = usual_schedule(config.schedule, n_rows, settled=config.settles_schedule)
-    return dataclasses.replace(
-        config, workers=workers, discipline=discipline, host=host, delay=delay, schedule=schedule
-    )
 
 
 class Run(Generic[M]):

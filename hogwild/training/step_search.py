@@ -58,7 +58,7 @@ LOWEST = -124  # powers of two; float32 ends at 2^-126 and 2^128, and weights ar
 HIGHEST = 60
 
 
-class Trials:
+class StepTrials:
     """Maps a power of two to the objective after a short run with that step, inf if it diverged.
 
     Parameters
@@ -152,7 +152,7 @@ class Probe:
         return 2.0**best
 
 
-def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> Trials:
+def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> StepTrials:
     """Short serial runs of the config's problem on contiguous rows, or simulated ones if replicas trade."""
     racing = config.discipline == "hogwild" and config.between_workers == "none"
     discipline = "hogwild" if racing else "serial"  # the same bits, one loop fewer to compile
@@ -192,7 +192,7 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> Tr
         steps = make_schedule(schedule, step, decay=c.decay, power=c.power, l2=c.l2, tol=c.tol)
         return ((1, steps.plan(epoch)) for epoch in range(epochs))
 
-    return Trials(workers, value, plan, None, LOOKS)
+    return StepTrials(workers, value, plan, None, LOOKS)
 
 
 def best_power(

@@ -160,7 +160,7 @@ def read(kind: str, path: Path) -> Any:
     from hogwild.data.ratings.source import open_ratings
     from hogwild.data.rows.source import open_data
     from hogwild.data.tables.source import open_table
-    from hogwild.models import load_model
+    from hogwild.model_file import load_model
 
     if kind == "model":
         return repr(load_model(path))

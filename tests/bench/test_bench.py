@@ -18,9 +18,9 @@ from hogwild.compare.reference.outside import Outside
 from hogwild.config import TrainConfig
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, TrainingError
-from hogwild.json_rows import to_json
 from hogwild.machine import physical_cores, worker_counts
 from hogwild.methods import DISCIPLINES
+from hogwild.rows_file import to_json
 
 ROWS = "synthetic:rcv1?rows=600&features=300&nnz=8"
 RATINGS = "synthetic:netflix?users=400&items=150&ratings=12000"

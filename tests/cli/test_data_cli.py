@@ -54,6 +54,14 @@ def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     assert "targets       min" in hogwild("info", "synthetic:rcv1?rows=200&features=200&nnz=5&task=regress").out
 
 
+def test_info_on_a_damaged_store(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
+    hogwild("convert", svm, tmp_path / "store", "-q")
+    values = np.load(tmp_path / "store" / "values.npy", mmap_mode="r+")
+    values[-1] = 7
+    values.flush()
+    assert "damaged store: values.npy does not match its checksum" in refused("info", tmp_path / "store")
+
+
 def test_info_on_more_machines(hogwild: Callable, refused: Callable, svm: Path) -> None:
     link = ("--machines", 2, "--link", "latency=0.2ms,bandwidth=1Gbit,row=1ms")
     found = json.loads(hogwild("info", svm, *link, "--json").out)["machines"]

@@ -13,7 +13,7 @@ import pytest
 
 from hogwild.__main__ import main
 from hogwild.cli import choosing
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 from hogwild.problems.linear.options import L2_PATH
 from tests.cli.conftest import Result
 

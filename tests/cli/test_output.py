@@ -17,7 +17,7 @@ import pytest
 
 from hogwild.cli.display import Display, Reading, bar, clock, training_line
 from hogwild.errors import OutputError
-from hogwild.json_rows import RowsFile, to_json
+from hogwild.rows_file import RowsFile, to_json
 
 ROW = {
     "epoch": 0,

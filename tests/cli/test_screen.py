@@ -14,8 +14,7 @@ import pytest
 
 from hogwild.__main__ import main
 from hogwild.machine import physical_cores
-from hogwild.model_file import load_checkpoint
-from hogwild.models import load_model
+from hogwild.model_file import load_checkpoint, load_model
 
 pytestmark = pytest.mark.filterwarnings("default::hogwild.errors.HogwildWarning")  # the command shows them
 DATA = "synthetic:rcv1?rows=600&features=500&nnz=10"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 
 SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
 

@@ -20,7 +20,7 @@ import torch
 from hogwild import machine
 from hogwild.data.rows.source import open_data
 from hogwild.kernels.cache import directory
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 
 SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
 LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "scripts" / "examples"

@@ -16,7 +16,7 @@ import pytest
 
 from hogwild.cli.display import Display
 from hogwild.cli.session import Interrupts
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 
 LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
 

@@ -22,7 +22,7 @@ from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
-from hogwild.models import load_model
+from hogwild.model_file import load_model
 from hogwild.training.engine import start_pool
 from tests.cuda import standin
 from tests.cuda.standin import StandIn

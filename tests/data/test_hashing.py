@@ -224,7 +224,7 @@ def test_synthetic(tmp_path):
         assert same(rows, hashing.hash_rows(raw, BITS))
         assert rows.store is not None
     assert open_data(name, cache=cache).hash_bits is None
-    assert len(cache.list()) == 2
+    assert len(cache.entries()) == 2
 
 
 def test_cache_keys(text, tmp_path):
@@ -236,7 +236,7 @@ def test_cache_keys(text, tmp_path):
             found = [open_data(text, cache=cache, **some) for some in options]
         assert [rows.hash_bits for rows in found] == [8, 9, 8, None]
         assert [rows.width for rows in found] == [256, 512, 256, 8]
-    assert len(cache.list()) == 4
+    assert len(cache.entries()) == 4
 
 
 def test_order_in_the_text_is_no_fault_of_it(text):

@@ -56,7 +56,7 @@ def test_text(text, cache, cached):
         rows = open_data(given, cache=cache if cached else None)
         assert np.array_equal(dense(rows), DENSE)
         assert (rows.store is not None) == cached
-    assert len(cache.list()) == cached
+    assert len(cache.entries()) == cached
 
 
 def test_compressed_text(text, cache):
@@ -69,7 +69,7 @@ def test_compressed_text(text, cache):
 def test_matrices(tmp_path, cache, targets):
     path = save_matrix(tmp_path / "x.npz", targets)
     assert np.array_equal(dense(open_data(path, cache=cache)), DENSE)
-    assert not cache.list()
+    assert not cache.entries()
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
@@ -138,7 +138,7 @@ def test_streams_and_pipes(text, tmp_path, cache):
     rows = open_data(pipe, cache=cache, format="svmlight")
     timer.join()
     assert np.array_equal(dense(rows), DENSE)
-    assert cache.list() == []  # what can be read only once has no second run
+    assert cache.entries() == []  # what can be read only once has no second run
 
 
 def test_the_writer_of_a_named_pipe_is_heard_to_the_end(tmp_path):
@@ -163,9 +163,9 @@ def test_every_option_has_its_own_entry(text, cache):
     text.write_text(TEXT)
     widths = [open_data(text, cache=cache, **options).width for options in OPTIONS]
     assert widths == [4, 5, 9, 10, 4]
-    assert len(cache.list()) == len(OPTIONS)
+    assert len(cache.entries()) == len(OPTIONS)
     assert [open_data(text, cache=cache, **options).width for options in OPTIONS] == widths
-    assert len(cache.list()) == len(OPTIONS)
+    assert len(cache.entries()) == len(OPTIONS)
 
 
 def test_a_changed_file_is_read_again(text, cache):
@@ -178,15 +178,15 @@ def test_the_parsers_version_is_in_the_key(text, cache, monkeypatch):
     open_data(text, cache=cache)
     monkeypatch.setattr(source, "PARSER", 99)
     open_data(text, cache=cache)
-    assert len(cache.list()) == 2
-    assert {read_meta(entry.path)["parser"] for entry in cache.list()} >= {"svmlight 99"}
-    assert cache.list()[0].source == str(text)
+    assert len(cache.entries()) == 2
+    assert {read_meta(entry.path)["parser"] for entry in cache.entries()} >= {"svmlight 99"}
+    assert cache.entries()[0].source == str(text)
 
 
 def test_a_file_that_changes_while_it_is_read(text, cache):
     with pytest.raises(InputError, match="changed while it was being read"):
         open_data(text, cache=cache, progress=lambda done, total: text.write_text(TEXT * 2))
-    assert cache.list() == []
+    assert cache.entries() == []
 
 
 def test_progress(text, cache):

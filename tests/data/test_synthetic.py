@@ -175,8 +175,8 @@ def test_through_the_cache(tmp_path):
     for a, b in zip(arrays(generate(SMALL)), arrays(first)):
         assert np.array_equal(a, b)
     generate(SMALL + "&seed=2", cache)
-    assert len(cache.list()) == 2
-    assert cache.list()[0].source == SMALL + "&seed=2"
+    assert len(cache.entries()) == 2
+    assert cache.entries()[0].source == SMALL + "&seed=2"
 
 
 def test_every_dial_has_its_own_entry():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 import pickle
 from typing import Any
 
@@ -23,9 +22,9 @@ from sklearn.preprocessing import StandardScaler, scale
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor, InputError, TrainingError, UsageError
 from hogwild.errors import HogwildWarning
-from hogwild.estimators import jobs as workers
+from hogwild.estimators import options as estimator_options
 from hogwild.estimators.arrays import rows_of
-from hogwild.estimators.options import LOSSES
+from hogwild.estimators.options import LOSSES, workers_for, workers_of
 
 FORMATS = [scipy.sparse.csr_array, scipy.sparse.csc_array, scipy.sparse.coo_array, scipy.sparse.csr_matrix]
 
@@ -191,7 +190,7 @@ def test_one_worker_and_a_seed_give_the_same_bits(text: Any, average: bool) -> N
 
 @pytest.mark.parametrize("host", ["threads", "processes"])
 def test_two_workers_end_where_one_does(text: Any, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "RACE", 0)
+    monkeypatch.setattr(estimator_options, "RACE", 0)
     alone = HogwildClassifier("log_loss", random_state=0).fit(*text)
     both = [HogwildClassifier("log_loss", random_state=k, n_jobs=2, host=host).fit(*text) for k in range(3)]
     assert np.median([model.loss_curve_[-1] for model in both]) < 1.05 * alone.loss_curve_[-1]
@@ -201,10 +200,10 @@ def test_grid_search_gives_its_workers_one_each(cancer: Any) -> None:
     search = GridSearchCV(Spy(random_state=0, n_jobs=2), {"alpha": [1e-4, 1e-2]}, cv=3, n_jobs=2)
     with joblib.parallel_config(backend="threading"):  # joblib keeps processes of its own until the program ends
         search.fit(*cancer)
-        found = joblib.Parallel(n_jobs=2)(joblib.delayed(workers.workers_of)(2) for _ in range(2))
+        found = joblib.Parallel(n_jobs=2)(joblib.delayed(workers_of)(2) for _ in range(2))
     assert search.best_score_ > 0.9
     assert found == [1, 1]
-    assert workers.workers_of(2) == 2
+    assert workers_of(2) == 2
 
 
 class Spy(HogwildClassifier):
@@ -214,24 +213,24 @@ class Spy(HogwildClassifier):
         from joblib.parallel import get_active_backend
 
         if getattr(get_active_backend()[0], "nesting_level", 0):
-            assert workers.workers_of(self.n_jobs) == 1
+            assert workers_of(self.n_jobs) == 1
         return super().fit(X, y, **more)
 
 
 @pytest.mark.filterwarnings("ignore:n_jobs=.* share")
 def test_n_jobs_as_in_joblib() -> None:
-    assert workers.workers_of(None) == 1
-    assert workers.workers_of(3) == 3
-    assert workers.workers_of(-1) >= 1
+    assert workers_of(None) == 1
+    assert workers_of(3) == 3
+    assert workers_of(-1) >= 1
     with joblib.parallel_config(n_jobs=2, backend="threading"):
-        assert workers.workers_of(None) == 2
+        assert workers_of(None) == 2
     for wrong in (0, 1.5, "2"):
         with pytest.raises(UsageError, match="n_jobs"):
-            workers.workers_of(wrong)
-    for apart, enough in ((bool, workers.WORTH), (operator.not_, workers.RACE)):  # True and False of 4
-        assert workers.workers_for(4, "threads", enough - 1, 100, apart) == 1
-        assert workers.workers_for(4, "threads", enough, 100, apart) == 4
-        assert workers.workers_for(4, "processes", 10, 3, apart) == 3
+            workers_of(wrong)
+    enough = estimator_options.RACE
+    assert workers_for(4, "threads", enough - 1, 100) == 1
+    assert workers_for(4, "threads", enough, 100) == 4
+    assert workers_for(4, "processes", 10, 3) == 3
 
 
 def test_pickle_clone_and_pipelines(cancer: Any) -> None:
@@ -526,9 +525,8 @@ def test_labels_that_a_model_file_cannot_tell_apart() -> None:
 
 
 def test_more_workers_than_cores_are_told_so(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "RACE", 1)
-    monkeypatch.setattr(workers, "WORTH", 1)
-    monkeypatch.setattr(workers.machine, "physical_cores", lambda: 2)
+    monkeypatch.setattr(estimator_options, "RACE", 1)
+    monkeypatch.setattr(estimator_options.machine, "physical_cores", lambda: 2)
     with pytest.warns(HogwildWarning, match="n_jobs=3: 3 workers share 2 cores") as caught:
         HogwildClassifier("log_loss", n_jobs=3, max_iter=2, tol=None).fit(*text)
     assert caught[0].filename == __file__

@@ -22,8 +22,7 @@ from hogwild.hosts.memory import Block
 from hogwild.kernels.control import LAST, NEXT
 from hogwild.methods import EXCHANGES
 from hogwild.model_file import load_checkpoint
-from hogwild.training.engine import start_pool
-from hogwild.training.run import resolve
+from hogwild.training.engine import resolve, start_pool
 from hogwild.training.step_search import Probe
 from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
 from tests.runs import living, toy, until

@@ -38,7 +38,7 @@ from hogwild.cli.user_file import FUNCTION
 from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
 from hogwild.errors import UsageError
 from hogwild.methods import PROBLEMS, REAL_HOSTS
-from hogwild.screen import Screen
+from hogwild.rows_file import Screen
 
 if TYPE_CHECKING:
     from hogwild.compare.run.harness import Comparison

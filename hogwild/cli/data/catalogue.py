@@ -13,7 +13,7 @@ from hogwild.cli.data.commands import size
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import Quiet
 from hogwild.errors import HogwildError, InputError, UsageError
-from hogwild.screen import Screen, printable
+from hogwild.rows_file import Screen, printable
 
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card

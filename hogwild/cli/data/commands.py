@@ -15,7 +15,7 @@ from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
 from hogwild.errors import UsageError
 from hogwild.methods import parse_link
-from hogwild.screen import printable
+from hogwild.rows_file import printable
 
 if TYPE_CHECKING:
     from hogwild.data.rows.container import Rows
@@ -86,7 +86,10 @@ def info(
     json: Json = False,
     **given: Any,
 ) -> None:
-    """Print the facts of a data file, a store or a model, or of this machine."""
+    """Print the facts of a data file, a store (whose checksums are compared) or a model, or of this machine."""
+    from hogwild.data.public.catalogue import located
+    from hogwild.data.rows.store import is_store, verify
+
     lines: Callable[[dict[str, Any]], Iterator[str]] = fact_lines
     sources = Sources.take(given)
     if link and machines is None:
@@ -101,6 +104,8 @@ def info(
         kind = chosen(given["problem"], path, sources.format)
         check_readable(path, kind)
         sources.check(kind)
+        if is_store(located(path)):
+            verify(located(path))
         if machines is not None and (is_model(path) or kind != "linear"):
             raise UsageError(f"--machines {machines}: is for rows of features, and {path} holds something else")
         if is_model(path):
@@ -270,7 +275,7 @@ def list_(**given: Any) -> None:
     from hogwild.data.cache import Cache
 
     store = Cache(given["cache"])
-    entries = store.list()
+    entries = store.entries()
     for entry in entries:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
         typer.echo(f"{size(entry.bytes):>10}  {used}  {printable(entry.source)}")
@@ -281,8 +286,7 @@ def list_(**given: Any) -> None:
 @cache.command("clear")
 @takes("cache")
 def clear(**given: Any) -> None:
-    """Remove everything the cache holds, except what is in use."""
+    """Remove everything the cache holds."""
     from hogwild.data.cache import Cache
 
-    gone, in_use = Cache(given["cache"]).clear()
-    typer.echo(f"removed {gone} entries" + (f", {in_use} in use stay" if in_use else ""))
+    typer.echo(f"removed {Cache(given['cache']).clear()} entries")

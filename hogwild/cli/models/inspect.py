@@ -19,7 +19,7 @@ from hogwild.cli.display import Display, fact_lines, show
 from hogwild.cli.models.predict import Model
 from hogwild.cli.options import Json
 from hogwild.errors import InputError, UsageError
-from hogwild.screen import printable
+from hogwild.rows_file import printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +66,7 @@ def inspect(
         check_readable(names)
     if plot is not None:
         check_outputs({"--plot": plot}, [model, names])
-    from hogwild.models import load_model
+    from hogwild.model_file import load_model
 
     trained = load_model(model)
     kind = type(trained).__name__

@@ -24,7 +24,7 @@ def export(
 ) -> None:
     """Write a model as a file of another program, which then predicts the same."""
     from hogwild.interchange import export_model
-    from hogwild.models import load_model
+    from hogwild.model_file import load_model
 
     check_readable(model)
     check_outputs({"--out": out}, [model])

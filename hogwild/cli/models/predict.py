@@ -127,7 +127,7 @@ def open_model(model: str, data: str) -> Any:
     check_readable(model)
     if data != "-" and not data.startswith("synthetic:"):
         check_readable(data)
-    from hogwild.models import load_model
+    from hogwild.model_file import load_model
 
     trained = load_model(model)
     if data.startswith("synthetic:"):

@@ -70,7 +70,7 @@ def labels(
     """Print the label of each vertex of a cut: lines of vertex and label, or an array if OUT ends in .npy."""
     check_readable(model)
     check_outputs({"--out": out, "--plot": plot}, [model], pipes=("--out", "--plot"))
-    from hogwild.models import load_model
+    from hogwild.model_file import load_model
     from hogwild.problems.cuts.model import Segmentation
 
     cut = load_model(model)
@@ -95,7 +95,7 @@ def _open(model: str, seen: str | None, out: str) -> CompletionModel:
     if seen is not None:
         check_readable(seen, "completion")
     check_outputs({"--out": out}, [model, seen], pipes=("--out",))
-    from hogwild.models import load_model
+    from hogwild.model_file import load_model
     from hogwild.problems.completion.model import CompletionModel
 
     trained = load_model(model)

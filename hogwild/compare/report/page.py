@@ -34,7 +34,7 @@ from hogwild.compare.report.summary import (
 from hogwild.compare.report.tables import Table, facts_of, lost_share, tables, traded
 from hogwild.compare.report.verdict import verdict
 from hogwild.errors import OutputError
-from hogwild.screen import printable
+from hogwild.rows_file import printable
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but line ends and tabs
 

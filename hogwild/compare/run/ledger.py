@@ -11,8 +11,8 @@ from pathlib import Path
 
 from hogwild.compare.report.results import ROWS, Row
 from hogwild.errors import OutputError, UsageError
-from hogwild.exclusive import Held
-from hogwild.json_rows import RowsFile
+from hogwild.model_file import DirectoryLock
+from hogwild.rows_file import RowsFile
 
 OPENING = b'{"phase": "optimum"'  # how the file begins
 
@@ -39,10 +39,10 @@ class Ledger:
         self.directory, self.path = Path(directory), Path(directory, ROWS)
         self.about: Row | None = None
         self.cells: dict[str, list[Row]] = {}
-        self._lock: Held | None = None
+        self._lock: DirectoryLock | None = None
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = Held(self.directory, f"--out {directory}", "a comparison")
+            self._lock = DirectoryLock(self.directory, f"--out {directory}", "a comparison")
             if self.path.exists() and self.path.stat().st_size:
                 self._take_over(identity)
             self._file = RowsFile(str(self.path), append=self.about is not None, option="--out")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import fcntl
 import os
 import shutil
 import tempfile
@@ -19,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hogwild.data.locks import lock_exclusive, still_named
 from hogwild.data.public.catalogue import Card, CardPart, File, data_folder, is_fetched, place
 from hogwild.data.public.convert import convert_part
 from hogwild.data.public.download import Failed, check, digest, download
@@ -163,8 +163,10 @@ def _workplace(card: Card, parent: Path) -> Iterator[Path]:
         what = f"{error.filename}: cannot be made: {error.strerror or error}"
         raise OutputError(f"{what} (HOGWILD_DATA names another data directory)") from None
     with lock:
-        if lock_exclusive(lock) is False or not still_named(lock, work / "lock"):
-            raise InputError(f"{card.name}: another process is fetching it just now")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{card.name}: another process is fetching it just now") from None
         for left in work.glob(f"{UNPACKED}*"):  # left by a killed process
             shutil.rmtree(left, ignore_errors=True)
         try:

@@ -1,10 +1,10 @@
 """A store of ratings: a directory of plain ``.npy`` files as for rows, with ``"kind": "ratings"`` in its meta data.
 
-``users.npy`` and ``indices.npy`` hold a number for each rating (``indices.npy`` the items: in every kind of store, this
-file carries the lock), ``values.npy`` the ratings, ``times.npy`` the times if there are any. Names are whole numbers in
+``users.npy`` and ``indices.npy`` hold a number for each rating (``indices.npy`` the item's), ``values.npy`` the
+ratings, ``times.npy`` the times if there are any. Names are whole numbers in
 ``user_numbers.npy``, or text in ``user_text.npy`` with the end of each in ``user_ends.npy``; likewise for items.
 
-Checksums, locks, the temporary name and the cache are those of ``data/rows/store.py`` and ``data/cache.py``. Ratings
+Checks, the temporary name and the cache are those of ``data/rows/store.py`` and ``data/cache.py``. Ratings
 are made in memory before they are written, 12 bytes each (20 with times).
 """
 
@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.cache import Cache, Recipe
-from hogwild.data.columns import REMEDY
 from hogwild.data.ratings.container import Ids, Ratings
-from hogwild.data.rows.store import StoreWriter, open_arrays, read_meta
-from hogwild.data.store_checks import check_counts, check_range
+from hogwild.data.rows.store import StoreWriter, check_range, damaged, open_arrays, read_meta
 from hogwild.errors import InputError
 
 KIND = "ratings"
@@ -71,14 +69,13 @@ def open_ratings_store(path: str | Path) -> Ratings:
         If it is not a store of ratings, has another version, is truncated or damaged; the message names the file.
     """
     path = Path(path)
-    meta, arrays, everything = open_arrays(path, KIND, _check_fit)
-    if everything:
-        check_range(path, "users", arrays["users"], meta["users"])
-        check_range(path, "indices", arrays["indices"], meta["items"])
+    meta, arrays = open_arrays(path, KIND, DTYPES, _lengths)
+    check_range(path, "users", arrays["users"], meta["users"])
+    check_range(path, "indices", arrays["indices"], meta["items"])
     try:
         user_ids, item_ids = (_ids(arrays, side, meta[f"{side}s"]) for side in SIDES)
     except InputError as error:
-        raise InputError(f"{path}: damaged store: {error}; {REMEDY}") from None
+        raise damaged(path, str(error)) from None
     flat = arrays["users"], arrays["indices"], arrays["values"], (meta["users"], meta["items"]), arrays.get("times")
     return Ratings(*flat, user_ids, item_ids, os.path.abspath(path), check=False)
 
@@ -90,14 +87,8 @@ def _ids(arrays: dict[str, np.ndarray], side: str, size: int) -> Ids | None:
     return ids
 
 
-def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str, int]]) -> None:
-    check_counts(path, meta, "rows", "users", "items")
-    dtypes = {name: dtype for name, (dtype, _) in described.items()}
-    columns = ["users", "indices", "values", *(["times"] if "times" in described else [])]
-    if any(DTYPES.get(name) != dtype for name, dtype in dtypes.items()) or any(
-        described.get(name, ("", -1))[1] != meta["rows"] for name in columns
-    ):
-        raise InputError(f"{path}: damaged store: the arrays in meta.json do not fit {meta['rows']} ratings; {REMEDY}")
+def _lengths(meta: dict[str, Any]) -> dict[str, int]:
+    return dict.fromkeys(("users", "indices", "values", "times"), meta["rows"])
 
 
 # -- the cache --------------------------------------------------------------------------------------------------------

@@ -7,51 +7,59 @@ temporary sibling, flushed to disk and renamed.
 The features' degrees are stored beside the rows, because training asks for them first and counting them takes a pass
 over the data.
 
-The cost is a CRC-32 for every MiB of every array (``checksums.npy``), compared on opening: all of them up to 1 GiB
-(about a second per GiB and core), a sample above. Stores in use hold a lock (``locks.py``).
+Opening checks every size, the offsets and the range of every index, so that no kernel can leave its arrays; this reads
+``indptr`` and ``indices`` once. Damage to values is found by :func:`verify`, which compares one CRC-32 an array
+(``hogwild info STORE``). Stores of version 1 have other checksums, which are not compared.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import secrets
 import shutil
+import time
 import zlib
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from hogwild.data.columns import (
-    REMEDY,
-    Column,
-    Degrees,
-    check_blocks,
-    entries,
-    header,
-    map_column,
-    sync_folder,
-    write_synced,
-)
-from hogwild.data.locks import LOCKED, lock_exclusive, make_temporary, still_named, sweep
 from hogwild.data.names import NAMES, Names
+from hogwild.data.parallel import in_order, map_pieces
 from hogwild.data.rows.chunks import chunks
-from hogwild.data.rows.container import INDEX_LIMIT, Rows
-from hogwild.data.store_checks import check_counts, check_facts, check_offsets, check_range, usable
-from hogwild.errors import InputError, OutputError
+from hogwild.data.rows.container import INDEX_LIMIT, Rows, frozen_array
+from hogwild.errors import HogwildError, InputError, OutputError
 
-FORMAT, VERSION = "hogwild-store", 1
+FORMAT = "hogwild-store"
+VERSION = 2
+READABLE = (1, 2)  # versions
 ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", "weights": "<f4"}
 #: Also how many rows hold each feature, which older stores lack, and a table's names.
 COLUMNS = {**ARRAYS, "degrees": "<i4", **NAMES}
+OPTIONAL = ("weights", "degrees", "times")  # arrays whose length is known and that a store may lack
+COUNTS = ("rows", "nnz", "width", "users", "items")  # facts that are lengths of arrays
 FEW = 1 << 16  # with at most this many features degrees are always stored; else only if not longer than the entries
-CHECK_ALL_BELOW = 1 << 30  # bytes; in larger stores a sample of blocks is checked
+MOST_COUNTED = 1 << 27  # features; with more, degrees are not worth the memory
+PIECE = 1 << 22  # numbers checked at a time
+BUFFER = 1 << 20  # bytes written at a time
+HEADER = 128  # bytes before the data of an array
 KINDS = {"rows": "rows of features (--problem completion?)", "ratings": "ratings"}  # kinds of stores
+HASHING = ("share", "bits", "features", "full")  # facts of hashed rows that are numbers
+REMEDY = "remove it and convert the source again"
+TEMPORARY = ".hogwild-tmp-"  # part of the name of a directory that is being written
+ABANDONED_AFTER = 86400.0  # seconds without a write
 
 
 class StoreExists(InputError):
     """The destination exists; for two writers of one cache entry this means that the other was faster."""
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
 
 
 class Sink(Protocol):
@@ -65,6 +73,43 @@ class Sink(Protocol):
         targets: Any,  # (m,) float32
         weights: Any = None,  # (m,) float32: for all rows of a store or for none
     ) -> None: ...
+
+
+class Column:
+    """A one-dimensional ``.npy`` file that grows, and the CRC-32 of its data so far.
+
+    The header takes 128 bytes for any length, so it is filled in once the length is known, and the data behind it are
+    aligned to cache lines.
+    """
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self.dtype = dtype
+        self.length = 0
+        self.crc32 = 0
+        self.file = open(path, "xb", buffering=BUFFER)  # closed by the store's writer
+        self.file.write(bytes(HEADER))
+
+    def write(self, array: Any) -> None:
+        data: Any = np.ascontiguousarray(array, dtype=self.dtype).view(np.uint8)
+        self.file.write(data)
+        self.crc32 = zlib.crc32(data, self.crc32)
+        self.length += len(array)
+
+    def finish(self) -> dict[str, Any]:
+        """Write the header, flush everything to disk, and return what ``meta.json`` says of the file."""
+        self.file.seek(0)
+        self.file.write(header(self.dtype, self.length))
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        return {"dtype": self.dtype, "length": self.length, "crc32": self.crc32}
+
+
+def header(dtype: str, length: int) -> bytes:
+    """Return the 128 bytes before the data of a one-dimensional .npy file."""
+    out = BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": dtype, "fortran_order": False, "shape": (length,)})
+    text = out.getvalue()[10:].rstrip()  # NumPy pads to 128 bytes today; the format allows any padding
+    return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11) + b"\n"
 
 
 class StoreWriter:
@@ -100,18 +145,19 @@ class StoreWriter:
         dtypes: dict[str, str] = COLUMNS,
     ) -> None:
         self.path = Path(os.path.abspath(path))
-        self.overwrite, self.dtypes = overwrite, dtypes
+        self.overwrite = overwrite
+        self.dtypes = dtypes
         self.meta = dict(meta or {})
-        self.rows = self.nnz = self.width_seen = 0
-        self._degrees = Degrees()
-        self.names: Names | None = None  # names of a table's features
+        self.rows = 0
+        self.nnz = 0
+        self.width_seen = 0
+        self._degrees: np.ndarray | None = np.zeros(1 << 10, np.int32)  # None: of too many features
         self._columns: dict[str, Column] = {}
         self._check_free()
         sweep(self.path.parent)
-        try:
-            self._folder = self._make_folder()
-        except OSError as error:
-            raise self._failure(error) from None
+        self._folder = self.path.parent / f".{self.path.name[:100]}{TEMPORARY}{secrets.token_hex(6)}"
+        with self._writing():
+            self._folder.mkdir()
 
     def _check_free(self) -> None:
         if not os.path.lexists(self.path):
@@ -121,37 +167,25 @@ class StoreWriter:
         if not self.overwrite:
             raise StoreExists(f"{self.path} exists: choose another name, or give --overwrite (overwrite=True)")
 
-    def _make_folder(self) -> Path:
-        while True:
-            folder = make_temporary(self.path)
-            try:
-                column = self._columns["indices"] = Column(folder / LOCKED, ARRAYS["indices"])
-                if lock_exclusive(column.file) is not False and still_named(column.file, column.path):
-                    return folder
-                column.discard()  # another process swept the folder away before it was locked
-            except BaseException:  # Ctrl-C, while no caller can discard the writer yet
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
-
-    def _failure(self, error: OSError) -> OutputError:
-        return OutputError(f"{self.path}: cannot write the store: {error.strerror or error}")
-
-    def _column(self, name: str) -> Column:
-        if name not in self._columns:
-            self._columns[name] = Column(self._folder / f"{name}.npy", self.dtypes[name])
-            if name == "indptr":
-                self._columns[name].write(np.zeros(1, np.int64))
-        return self._columns[name]
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.abort()
+            raise OutputError(f"{self.path}: cannot write the store: {error.strerror or error}") from None
 
     def put(self, **arrays: Any) -> None:
         """Append to some of the arrays; those that are None are not made."""
-        try:
+        with self._writing():
             for name, array in arrays.items():
-                if array is not None:
-                    self._column(name).write(array)
-        except OSError as error:
-            self.abort()
-            raise self._failure(error) from None
+                if array is None:
+                    continue
+                if name not in self._columns:
+                    self._columns[name] = Column(self._folder / f"{name}.npy", self.dtypes[name])
+                    if name == "indptr":
+                        self._columns[name].write([0])
+                self._columns[name].write(array)
 
     def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
         """Append rows: their numbers of nonzeros (m,), flat indices and values, targets (m,) and weights (m,)."""
@@ -159,49 +193,46 @@ class StoreWriter:
         m, nnz = len(lengths), int(lengths.sum())
         if m == 0:
             return
-        if (
-            len(indices) != nnz
-            or len(values) != nnz
-            or len(targets) != m
-            or (weights is not None and len(weights) != m)
-        ):
+        if (len(indices), len(values), len(targets), m if weights is None else len(weights)) != (nnz, nnz, m, m):
             raise ValueError(f"append: {m} rows of {nnz} entries do not fit the arrays given")
         if self.rows and (weights is not None) != ("weights" in self._columns):
             raise ValueError("append: weights must be given for all rows or for none")
         self.put(indptr=np.cumsum(lengths) + self.nnz, indices=indices, values=values, targets=targets, weights=weights)
-        self.rows, self.nnz = self.rows + m, self.nnz + nnz
+        self.rows += m
+        self.nnz += nnz
         self.width_seen = max(self.width_seen, int(indices.max(initial=-1)) + 1)
-        self._degrees.add(indices)
+        if self.width_seen > MOST_COUNTED:
+            self._degrees = None
+        if self._degrees is not None:
+            if self.width_seen > len(self._degrees):
+                self._degrees = _lengthened(self._degrees, max(self.width_seen, 2 * len(self._degrees)))
+            np.add.at(self._degrees, indices, np.int32(1))  # with a Python 1 it takes twenty times as long
 
     def close(self, width: int | None = None, **facts: Any) -> Path:
         """Flush everything to disk and name the store; ``facts`` except ``names`` are added to the meta data."""
-        self.names = facts.pop("names", None)
+        names = facts.pop("names", None)
         width = self.width_seen if width is None else int(width)
         if not self.width_seen <= width <= INDEX_LIMIT:
             raise InputError(f"{self.path}: width {width}, but features up to {self.width_seen} occur")
-        degrees = self._degrees.of(width) if width <= max(FEW, self.nnz) else None
-        names = {} if self.names is None else self.names.arrays()
-        self.put(indptr=[], indices=[], values=[], targets=[], degrees=degrees, **names)
+        degrees = None
+        if self._degrees is not None and width <= max(FEW, self.nnz):
+            degrees = _lengthened(self._degrees, width)
+        self.put(indptr=[], indices=[], values=[], targets=[], degrees=degrees)
+        self.put(**({} if names is None else names.arrays()))
         return self.seal({**self.meta, **facts, "rows": self.rows, "width": width, "nnz": self.nnz})
 
     def seal(self, meta: dict[str, Any]) -> Path:
-        """Flush everything to disk, write ``meta`` and the checksums, and name the store."""
-        columns = {name: self._columns[name] for name in self.dtypes if name in self._columns}
-        try:
-            for column in columns.values():
-                column.finish()
-            crcs = np.array([crc for column in columns.values() for crc in column.crcs], dtype="<u4").tobytes()
-            meta |= {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "checksums": zlib.crc32(crcs)}
-            meta["arrays"] = {name: {"dtype": each.dtype, "length": each.length} for name, each in columns.items()}
-            meta["checksum"] = _meta_checksum(meta)
-            write_synced(self._folder / "checksums.npy", header("<u4", len(crcs) // 4) + crcs)
-            write_synced(self._folder / "meta.json", (json.dumps(meta, indent=1) + "\n").encode())
-            sync_folder(self._folder)
+        """Flush everything to disk, write ``meta``, and name the store."""
+        with self._writing():
+            arrays = {name: self._columns[name].finish() for name in self.dtypes if name in self._columns}
+            facts = {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "arrays": arrays}
+            with open(self._folder / "meta.json", "w") as file:
+                file.write(json.dumps(meta | facts, indent=1) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_folder(self._folder)
             self._rename()
-        except OSError as error:
-            raise self._failure(error) from None
-        finally:
-            self.abort()
+        self.abort()
         return self.path
 
     def _rename(self) -> None:
@@ -219,14 +250,15 @@ class StoreWriter:
             if os.path.lexists(self.path):
                 raise StoreExists(f"{self.path} exists: it was made by someone else meanwhile") from error
             raise
-        sync_folder(self.path.parent)
+        _sync_folder(self.path.parent)
         if aside is not None:
             shutil.rmtree(aside, ignore_errors=True)
 
     def abort(self) -> None:
         """Close everything and remove the temporary directory, unless the store already has its name."""
         for column in self._columns.values():
-            column.discard()
+            with contextlib.suppress(OSError):  # the final flush fails again on a full disk
+                column.file.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> StoreWriter:
@@ -278,6 +310,41 @@ def pour(rows: Rows, sink: Sink) -> None:
         sink.append(part.end - part.begin, part.indices[flat], part.values[flat], part.targets, part.weights)
 
 
+def sweep(folder: Path) -> None:
+    """Remove the temporary directories that killed writers left in ``folder``: nothing was written there for a day."""
+    with contextlib.suppress(OSError):
+        for entry in folder.glob(f".*{TEMPORARY}*"):
+            latest = max(path.stat().st_mtime for path in (entry, *entry.iterdir()))
+            if time.time() - latest > ABANDONED_AFTER:
+                shutil.rmtree(entry, ignore_errors=True)
+
+
+def _lengthened(counts: np.ndarray, width: int) -> np.ndarray:
+    """Return the counts of the features below ``width``; those that are not counted yet have zero."""
+    return np.concatenate((counts[:width], np.zeros(max(width - len(counts), 0), np.int32)))
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the names in a directory durable across a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _package_version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("hogwild")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
 def is_store(path: str | Path) -> bool:
     """Return whether ``path`` is a directory with a store's ``meta.json``, of any version and in any state."""
     try:
@@ -285,6 +352,11 @@ def is_store(path: str | Path) -> bool:
             return f'"{FORMAT}"'.encode() in file.read(1 << 20)
     except OSError:
         return False
+
+
+def damaged(path: str | Path, problem: str) -> InputError:
+    """Return the error for a store that cannot be used."""
+    return InputError(f"{path}: damaged store: {problem}; {REMEDY}")
 
 
 def read_meta(path: str | Path) -> dict[str, Any]:
@@ -304,19 +376,15 @@ def read_meta(path: str | Path) -> dict[str, Any]:
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise ValueError("not an object of this format")
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: damaged store: meta.json cannot be read ({error}); {REMEDY}") from None
-    if meta.get("version") != VERSION:
+        raise damaged(path, f"meta.json cannot be read ({error})") from None
+    if meta.get("version") not in READABLE:
         version = meta.get("version")
-        raise InputError(f"{path}: store of version {version}, expected {VERSION}: convert the source again")
-    if meta.get("checksum") != _meta_checksum(meta):
-        raise InputError(f"{path}: damaged store: meta.json does not match its checksum; {REMEDY}")
+        raise InputError(f"{path}: store of version {version}, expected at most {VERSION}: convert the source again")
     return meta
 
 
 def open_store(path: str | Path) -> Rows:
-    """Return the rows of a store, mapped read-only. A cache cannot evict it while any of its arrays is alive.
-
-    All checksums are compared up to 1 GiB, those of the first, the last and 64 random blocks of each array above.
+    """Return the rows of a store, mapped read-only.
 
     Raises
     ------
@@ -324,67 +392,125 @@ def open_store(path: str | Path) -> Rows:
         If it is not a store, has another version, is truncated or damaged; the message names the file.
     """
     path = Path(path)
-    meta, arrays, everything = open_arrays(path, "rows", _check_fit)
-    bits = meta.get("hash_bits")  # a store from before hashing existed has none
-    check_offsets(path, arrays["indptr"], meta["nnz"])
-    if everything:
-        check_range(path, "indices", arrays["indices"], meta["width"])
-    data = arrays["indptr"], arrays["indices"], arrays["values"], arrays["targets"]
-    more = {"hash_bits": bits, "table": meta.get("table")}
-    rows = Rows(*data, meta["width"], arrays.get("weights"), os.path.abspath(path), check=False, **more)
+    meta, arrays = open_arrays(path, "rows", COLUMNS, _lengths)
+    indptr, nnz, width, bits = arrays["indptr"], meta["nnz"], meta["width"], meta.get("hash_bits")
+    if bits is not None and (bits not in range(32) or width != 1 << bits):
+        raise damaged(path, f"{width} features, but hashed to 2^{bits}")
+    ascends = indptr[0] == 0 and indptr[-1] == nnz
+    for first in range(0, len(indptr), PIECE):
+        part = indptr[first : first + PIECE + 1]
+        ascends = ascends and bool((part[1:] >= part[:-1]).all())
+    if not ascends:
+        raise damaged(path, f"indptr.npy does not ascend from 0 to {nnz}")
+    check_range(path, "indices", arrays["indices"], width)
+    check_range(path, "degrees", arrays.get("degrees", np.empty(0, np.int32)), meta["rows"] + 1)
+    flat = arrays["indices"], arrays["values"], arrays["targets"], width, arrays.get("weights")
+    rows = Rows(indptr, *flat, os.path.abspath(path), check=False, hash_bits=bits, table=meta.get("table"))
     rows.known_degrees = arrays.get("degrees")
     if set(NAMES) <= set(arrays):
         rows.names = Names(*(arrays[name] for name in NAMES))
     return rows
 
 
-def open_arrays(
-    path: Path, kind: str, check_fit: Callable[[Path, dict[str, Any], dict[str, tuple[str, int]]], None]
-) -> tuple[dict[str, Any], dict[str, np.ndarray], bool]:
-    """Return meta data and mapped arrays of a store of ``kind``, and whether all checksums were compared.
+def _lengths(meta: dict[str, Any]) -> dict[str, int]:
+    rows, nnz = meta["rows"], meta["nnz"]
+    lengths = {"indptr": rows + 1, "indices": nnz, "values": nnz, "targets": rows}
+    return lengths | {"weights": rows, "degrees": meta["width"]}
 
-    ``check_fit`` raises if the arrays, given by name with dtype and length, do not fit the meta data. Other errors are
-    those of ``open_store``.
+
+def open_arrays(
+    path: Path, kind: str, dtypes: dict[str, str], lengths: Callable[[dict[str, Any]], dict[str, int]]
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Return meta data and mapped arrays of a store of ``kind``, whose sizes and headers are checked.
+
+    ``dtypes`` are those of the arrays that it may have, and ``lengths`` gives lengths of some by its meta data; of
+    these, it must have all that are not optional. Other errors are those of ``open_store``.
     """
     meta = read_meta(path)
-    if (found := meta.get("kind", "rows")) != kind:
-        raise InputError(f"{path}: a store of {found}, expected one of {KINDS[kind]}")
-    with usable(path):
-        check_facts(meta)
+    if (other := meta.get("kind", "rows")) != kind:
+        raise InputError(f"{path}: a store of {other}, expected one of {KINDS[kind]}")
+    with _usable(path):
+        _check_facts(meta)
         described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
-        check_fit(path, meta, described)
-    maps = {name: map_column(path, f"{name}.npy", *of, lease=f"{name}.npy" == LOCKED) for name, of in described.items()}
-    everything = sum(map(len, maps.values())) <= CHECK_ALL_BELOW
-    check_blocks(path, meta["checksums"], maps, everything)
-    return meta, {name: entries(maps[name], *of) for name, of in described.items()}, everything
+        expected = {name: (dtypes[name], length) for name, length in lengths(meta).items()}
+        expected |= {name: (dtypes[name], length) for name, (_, length) in described.items() if name not in expected}
+        lacking = set(expected) - set(described)
+        if not lacking <= set(OPTIONAL) or any(described[name] != expected[name] for name in described):
+            raise damaged(path, f"the arrays in meta.json do not fit {meta['rows']} {kind}")
+        return meta, {name: _map_array(path, name, *described[name]) for name in described}
 
 
-def _check_fit(path: Path, meta: dict[str, Any], described: dict[str, tuple[str, int]]) -> None:
-    check_counts(path, meta, "rows", "nnz", "width")
-    rows, nnz = meta["rows"], meta["nnz"]
-    lengths = {"indptr": rows + 1, "indices": nnz, "values": nnz, "targets": rows, "weights": rows}
-    expected = {name: (ARRAYS[name], lengths[name]) for name in ARRAYS if name != "weights" or name in described}
-    if "degrees" in described:
-        expected["degrees"] = COLUMNS["degrees"], meta["width"]
-    expected |= {name: (NAMES[name], described[name][1]) for name in NAMES if name in described}
-    if described != expected:
-        raise InputError(
-            f"{path}: damaged store: the arrays in meta.json do not fit {rows} rows of {nnz} entries; {REMEDY}"
-        )
-    bits = meta.get("hash_bits")
-    if bits is not None and (bits not in range(32) or meta["width"] != 1 << bits):
-        raise InputError(f"{path}: damaged store: {meta['width']} features, but hashed to 2^{bits}; {REMEDY}")
-
-
-def _meta_checksum(meta: dict[str, Any]) -> int:
-    rest = {name: value for name, value in meta.items() if name != "checksum"}
-    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
-
-
-def _package_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
+@contextlib.contextmanager
+def _usable(path: str | Path) -> Iterator[None]:
+    """Turn errors from missing or wrong facts in meta.json into one line that begins with ``path``."""
     try:
-        return version("hogwild")
-    except PackageNotFoundError:
-        return "unknown"
+        yield
+    except HogwildError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise damaged(path, f"meta.json cannot be used ({reason})") from None
+
+
+def _check_facts(meta: dict[str, Any]) -> None:
+    """Raise KeyError, TypeError or ValueError if facts that other code relies on are unusable."""
+    for name in COUNTS:
+        count = meta.get(name, 0)
+        if type(count) is not int or not 0 <= count < 2**48:
+            raise ValueError(f"{name} is {repr(count)[:40]}, expected a whole number from 0")
+    for name in ("warnings", "hashing"):
+        if not isinstance(meta.get(name) or {}, dict):
+            raise TypeError(f"{name} is {repr(meta[name])[:40]}")
+    for name in HASHING if meta.get("hashing") else ():
+        float(meta["hashing"][name])
+    if meta.get("table") is not None:
+        from hogwild.data.tables.plan import TablePlan
+
+        TablePlan.from_json(meta["table"])
+
+
+def _map_array(store: Path, name: str, dtype: str, length: int) -> np.ndarray:
+    """Return an array of a store, mapped read-only."""
+    path, size = store / f"{name}.npy", HEADER + length * np.dtype(dtype).itemsize
+    try:
+        if (actual := path.stat().st_size) != size:
+            raise damaged(store, f"{path.name} has {actual} bytes, expected {size}")
+        with open(path, "rb") as file:
+            if file.read(HEADER) != header(dtype, length):
+                raise damaged(store, f"{path.name} has another header than expected")
+        return frozen_array(np.memmap(path, dtype, "r", HEADER, (length,)), dtype)
+    except OSError as error:
+        raise damaged(store, f"{path.name} cannot be read ({error.strerror or error})") from None
+
+
+def check_range(path: Path, name: str, numbers: np.ndarray, size: int) -> None:
+    """Raise InputError if one of the int32 ``numbers`` would make a kernel leave an array of this size."""
+
+    def check(first: int, last: int) -> None:
+        part = numbers[first:last]
+        if int(part.view(np.uint32).max()) >= size:  # below zero is 2^31 and more
+            wrong = part[(part < 0) | (part >= size)][0]
+            raise damaged(path, f"{name}.npy holds {wrong}, expected 0 to {size - 1}")
+
+    deque(map_pieces(len(numbers), PIECE, check), 0)
+
+
+def verify(path: str | Path) -> None:
+    """Compare the checksums of a store's arrays, which reads all of it; stores of version 1 have none of these.
+
+    Raises
+    ------
+    InputError
+        The message names the store and the array.
+    """
+
+    def check(name: str) -> None:
+        described = meta["arrays"][name]
+        array: Any = _map_array(Path(path), name, described["dtype"], described["length"])
+        if zlib.crc32(array) != described.get("crc32"):
+            raise damaged(path, f"{name}.npy does not match its checksum")
+
+    meta = read_meta(path)
+    with _usable(path):
+        if meta["version"] > 1:
+            deque(in_order(meta["arrays"], check), 0)

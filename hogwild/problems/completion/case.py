@@ -30,7 +30,9 @@ class CompletionCase:
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
-        self.n, self.reason, self.note = len(train), "", ""
+        self.n = len(train)
+        self.reason = ""
+        self.note = ""
         self.held_out = "test_loss" if test is not None and train.held_out is test else ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         c = self.config = config.settled(discipline=discipline)
@@ -68,9 +70,9 @@ class CompletionCase:
                 check_whole(name, part)
             shape = tuple(int(part.max()) + 1 if part.size else 0 for part in (users, items))
             return Ratings(users, items, values, (shape[0], shape[1]))
-        given = type(data).__name__
+        kind = type(data).__name__
         raise UsageError(
-            f"expected Ratings, a scipy sparse matrix or arrays (users, items, values), got {given}: read a file with "
+            f"expected Ratings, a scipy sparse matrix or arrays (users, items, values), got {kind}: read a file with "
             "hogwild.open_ratings"
         )
 
@@ -82,7 +84,9 @@ class CompletionCase:
     def recut(self, saved: dict[str, Any]) -> None:
         if self.config.device == "cuda":
             return
-        rows, columns, parts = int(saved["grid"][0]), int(saved["grid"][1]), self.problem.parts
+        rows = int(saved["grid"][0])
+        columns = int(saved["grid"][1])
+        parts = self.problem.parts
         if parts > 1 and saved.get("chunk"):
             raise InputError(
                 "the checkpoint is from the middle of an epoch, and rotation begins with whole ones: resume it with "
@@ -107,15 +111,17 @@ class CompletionCase:
         )  # evaluation draws the same for all seeds
 
     def lay_out(self, shared: bool) -> Job:
-        c, p, train = self.config, self.problem, self._train
+        c = self.config
+        p = self.problem
+        train = self._train
         workers, cache = c.workers or 1, machine.l2_bytes()
-        about = train.users, train.items, train.values, cache, workers, c.seed
+        ratings = train.users, train.items, train.values, cache, workers, c.seed
         if c.device == "cuda":
             from hogwild.cuda import streams as on_device
 
-            _, arrays = dataclasses.replace(p, order="file").lay_out(*about)
+            _, arrays = dataclasses.replace(p, order="file").lay_out(*ratings)
             return on_device.lay_out(c, p, self.n, arrays, seed=c.seed)
-        self.order, arrays = p.lay_out(*about, grid=self._grid)
+        self.order, arrays = p.lay_out(*ratings, grid=self._grid)
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange)
 
@@ -159,8 +165,8 @@ class CompletionCase:
 def _alike(test: Ratings, train: Ratings) -> Ratings:
     """``test``, with as many users and items as ``train`` if it has fewer; refuse it if numbers have other names."""
     pairs = (("user", test.user_ids, train.user_ids), ("item", test.item_ids, train.item_ids))
-    for side, ids, known in pairs:
-        if ids is not None and known is not None and ids is not known and ids != known:
+    for side, ids, train_ids in pairs:
+        if ids is not None and train_ids is not None and ids is not train_ids and ids != train_ids:
             raise UsageError(
                 f"test: its {side}s have other names than those of the training data: open it with "
                 f"{side}s=train.{side}_ids, or split one set of ratings"

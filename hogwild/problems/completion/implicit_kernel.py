@@ -53,12 +53,12 @@ TRIES = 8  # to draw an item that the user has not chosen
 def chosen(data, u, j):
     """Whether user ``u`` has chosen item ``j``: a binary search without branches to predict."""
     low, end = data.seen_begin[u], data.seen_begin[u + np.uint32(1)]
-    left = end - low
-    while left > 1:
-        half = left // 2
+    size = end - low
+    while size > 1:
+        half = size // 2
         low += half if data.seen_items[np.uint64(low + half - 1)] < j else 0
-        left -= half
-    return left == 1 and data.seen_items[np.uint64(low)] == j
+        size -= half
+    return size == 1 and data.seen_items[np.uint64(low)] == j
 
 
 @inlined
@@ -81,7 +81,9 @@ def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move
         for k in range(LANE * len(lanes)):
             x = np.uint64(u) * size + np.uint64(k)
             y, z = np.uint64(i) * size + np.uint64(k), np.uint64(j) * size + np.uint64(k)
-            a, b, c = load(p, x), load(q, y), load(q, z)
+            a = load(p, x)
+            b = load(q, y)
+            c = load(q, z)
             while True:
                 old = load(p, x)
                 new = projected(nonnegative, fma(-move, b, fma(move, c, old)) * shrink_u)
@@ -110,7 +112,10 @@ def visit_pair(
     lanes, discipline, nonnegative, biased, delayed, parameters, locks, control, plan, u, i, y, step, shrink_u, shrink_i
 ):
     """A step of the loss ``log`` along item ``i``, chosen (``y`` 1) or not (-1); False if the run was aborted."""
-    p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
+    p = parameters.users
+    q = parameters.items
+    b_u = parameters.user_bias
+    b_i = parameters.item_bias
     g = np.float32(dloss(LOGISTIC, error(lanes, biased, p, u, b_u, q, i, b_i, ZERO), y, 0.0))
     if delayed:
         spin(control, plan.delay)
@@ -145,7 +150,9 @@ def visit_three(
     shrink_j,
 ):
     """A step of the loss ``bpr`` along a chosen and a drawn item; return False if the run was aborted."""
-    p, q, b_i = parameters.users, parameters.items, parameters.item_bias
+    p = parameters.users
+    q = parameters.items
+    b_i = parameters.item_bias
     margin = dot(lanes, p, u, q, i) - dot(lanes, p, u, q, j)
     if biased:
         margin = margin + (b_i[i] - b_i[j])
@@ -172,12 +179,16 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, delayed=0):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, own):
-        users, items, end = data.users, data.items, plan.n_rows - 1
-        l2, left, salt = np.float32(plan.l2), plan.limit, generator(plan.seed, plan.epoch, len(plan.blocks))
-        while left > 0:
+        users = data.users
+        items = data.items
+        end = plan.n_rows - 1
+        l2 = np.float32(plan.l2)
+        budget = plan.limit
+        salt = generator(plan.seed, plan.epoch, len(plan.blocks))
+        while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
                 break
-            first, last = state[DONE], min(state[LENGTH], state[DONE] + left)
+            first, last = state[DONE], min(state[LENGTH], state[DONE] + budget)
             here, flip = line_at(state, first - first % SIDE)
             at = first
             while at < last:
@@ -261,9 +272,11 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, delayed=0):
                             shrink_u = shrink_i = ONE
                     if discipline == LOCKED:
                         release(locks, 0)
-                at, here, flip = stop, there, next_flip
+                at = stop
+                here = there
+                flip = next_flip
             count(control, plan.worker, last - first, last - first)
             state[DONE] = last
-            left -= last - first
+            budget -= last - first
 
     return run

@@ -118,11 +118,17 @@ def divisor(a, b):
 def open_tile(state, tile, number, data, plan):
     """Store in ``state`` the current tile, the ``number``-th of the epoch, and the order in which it is visited."""
     length = data.begin[tile + 1] - data.begin[tile]
-    state[LENGTH], state[DONE], state[FIRST], state[TILE] = length, 0, data.begin[tile], tile
+    state[LENGTH] = length
+    state[DONE] = 0
+    state[FIRST] = data.begin[tile]
+    state[TILE] = tile
     # computed as if all tiles were of one length
     state[VISITED] = plan.epoch * plan.n_rows + number * plan.n_rows // len(plan.blocks)
     lines = length // SIDE
-    state[LINES], state[START], state[STRIDE], state[FLIP] = lines, 0, 1, 0
+    state[LINES] = lines
+    state[START] = 0
+    state[STRIDE] = 1
+    state[FLIP] = 0
     if plan.shuffled and lines > 0:
         bits = generator(plan.seed, plan.epoch + 1, tile)
         state[FLIP] = np.int64(bits & np.uint64(SIDE - 1))
@@ -284,18 +290,25 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, own):
-        p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
-        users, items, values = data.users, data.items, data.values
-        l2, left, safe = np.float32(plan.l2), plan.limit, max(plan.n_rows - SIDE, 0)
+        p = parameters.users
+        q = parameters.items
+        b_u = parameters.user_bias
+        b_i = parameters.item_bias
+        users = data.users
+        items = data.items
+        values = data.values
+        l2 = np.float32(plan.l2)
+        budget = plan.limit
+        safe = max(plan.n_rows - SIDE, 0)
         if discipline == TIERED and state[BEGUN] == 0:
             fetch_popular(lanes, biased, own, parameters, data.popular)
             state[BEGUN], state[SINCE] = 1, plan.every // plan.workers * (plan.worker % plan.workers)
-        while left > 0:
+        while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
                 break
             if fenced and not enter(locks, control, plan, state[TILE]):
                 return
-            first, last = state[DONE], min(state[LENGTH], state[DONE] + left)
+            first, last = state[DONE], min(state[LENGTH], state[DONE] + budget)
             here, flip = line_at(state, first - first % SIDE)
             at = first
             while at < last:
@@ -357,13 +370,15 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
                     if state[SINCE] >= plan.every:
                         merge_popular(lanes, biased, own, parameters, data.popular)
                         state[SINCE] = 0
-                at, here, flip = stop, there, next_flip
+                at = stop
+                here = there
+                flip = next_flip
             if fenced:
                 leave(locks, plan, state[TILE])
             count(control, plan.worker, last - first, last - first)
             state[DONE] = last
-            left -= last - first
-        if discipline == TIERED and left > 0:
+            budget -= last - first
+        if discipline == TIERED and budget > 0:
             merge_popular(lanes, biased, own, parameters, data.popular)
             state[BEGUN] = 0
 

@@ -132,14 +132,14 @@ class CompletionModel:
 
         Ratings that were opened with the ids of this model are returned as they are.
         """
-        theirs = (ratings.user_ids, ratings.item_ids)
+        both_ids = (ratings.user_ids, ratings.item_ids)
         if ratings.shape == self.shape and all(
-            a is b or (a is not None and a == b) for a, b in zip(theirs, (self.user_ids, self.item_ids), strict=True)
+            a is b or (a is not None and a == b) for a, b in zip(both_ids, (self.user_ids, self.item_ids), strict=True)
         ):
             return ratings
         placed: list[np.ndarray] = []
         for indices, ids, size, find in zip(
-            (ratings.users, ratings.items), theirs, ratings.shape, (self.user_numbers, self.item_numbers), strict=True
+            (ratings.users, ratings.items), both_ids, ratings.shape, (self.user_numbers, self.item_numbers), strict=True
         ):
             table = find(np.arange(size) if ids is None else ids.names())
             placed.append(np.append(table, np.int32(-1))[indices])  # -1, unknown already, selects the last element
@@ -167,8 +167,8 @@ class CompletionModel:
         try:
             pairs = np.broadcast_arrays(*sides)
         except ValueError:
-            said = f"users of shape {sides[0].shape} and items of shape {sides[1].shape}"
-            raise UsageError(f"{said} do not make pairs") from None
+            shapes = f"users of shape {sides[0].shape} and items of shape {sides[1].shape}"
+            raise UsageError(f"{shapes} do not make pairs") from None
         flat = [np.ascontiguousarray(side).ravel() for side in pairs]
         scores = self.scores(flat[0], flat[1], threads)
         self.warn_unknown(flat[0], flat[1])
@@ -176,21 +176,21 @@ class CompletionModel:
 
     def scores(self, users: np.ndarray, items: np.ndarray, threads: int | None = None) -> np.ndarray:
         """Scores of pairs of zero-based numbers, (m,) float64; -1 is unknown."""
-        scores, found = Scores(*self._solution, self.mean), np.empty(len(users))
+        scores, result = Scores(*self._solution, self.mean), np.empty(len(users))
 
         def part(first: int, last: int) -> None:
-            found[first:last] = scores.of(users[first:last], items[first:last])
+            result[first:last] = scores.of(users[first:last], items[first:last])
 
         for _ in map_pieces(len(users), CHUNK, part, threads):
             pass
-        return found
+        return result
 
     def warn_unknown(self, users: np.ndarray, items: np.ndarray, stacklevel: int = 3) -> None:
         """Warn of pairs with a number of -1, if there are any; ``stacklevel`` points at the user's call."""
         count = int(np.count_nonzero((users < 0) | (items < 0)))
         if count:
-            said = f"{count:,} of {len(users):,} pairs have a user or item that the model does not know"
-            warnings.warn(f"{said}: predicted from what is left", HogwildWarning, stacklevel=stacklevel)
+            share = f"{count:,} of {len(users):,} pairs have a user or item that the model does not know"
+            warnings.warn(f"{share}: predicted from what is left", HogwildWarning, stacklevel=stacklevel)
 
     def recommend(
         self, users: Any, n: int = 10, seen: Ratings | None = None, threads: int | None = None
@@ -214,18 +214,18 @@ class CompletionModel:
             and the name ``-1`` or an empty string.
         """
         _check_count(n)
-        asked = np.atleast_1d(self.user_numbers(users))
-        if asked.ndim != 1:
-            raise UsageError(f"users of shape {asked.shape}: expected one dimension")
-        unknown = int(np.count_nonzero(asked < 0))
+        numbers = np.atleast_1d(self.user_numbers(users))
+        if numbers.ndim != 1:
+            raise UsageError(f"users of shape {numbers.shape}: expected one dimension")
+        unknown = int(np.count_nonzero(numbers < 0))
         if unknown:
-            said = f"{unknown:,} of {len(asked):,} users are not known to the model: they get its most liked items"
-            warnings.warn(said, HogwildWarning, stacklevel=2)
-        lists = None if seen is None else self._lists(seen, asked)
-        constant = np.append(self.user_bias.astype(np.float64), 0.0)[asked] + self.mean
+            share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get its most liked items"
+            warnings.warn(share, HogwildWarning, stacklevel=2)
+        lists = None if seen is None else self._lists(seen, numbers)
+        constant = np.append(self.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
         width = min(n, self.shape[1])
         factors = self.user_factors, self.item_factors, self.item_bias
-        best, scores = best_of_users(asked, *factors, lists, width, threads)
+        best, scores = best_of_users(numbers, *factors, lists, width, threads)
         scores += constant[:, np.newaxis]
         return self._item_names(best), scores
 
@@ -248,11 +248,11 @@ class CompletionModel:
             If the model does not know an item.
         """
         _check_count(n)
-        asked = np.atleast_1d(self.item_numbers(items))
-        if asked.ndim != 1:
-            raise UsageError(f"items of shape {asked.shape}: expected one dimension")
-        if (asked < 0).any():
-            name = np.atleast_1d(np.asarray(items, object))[int(np.argmax(asked < 0))]
+        numbers = np.atleast_1d(self.item_numbers(items))
+        if numbers.ndim != 1:
+            raise UsageError(f"items of shape {numbers.shape}: expected one dimension")
+        if (numbers < 0).any():
+            name = np.atleast_1d(np.asarray(items, object))[int(np.argmax(numbers < 0))]
             raise InputError(f"item {name}: the model does not know it")
         length = np.sqrt(np.einsum("ij,ij->i", self.item_factors, self.item_factors, dtype=np.float64))
         unit = (self.item_factors / np.where(length > 0, length, 1.0)[:, None]).astype(np.float32)
@@ -260,13 +260,13 @@ class CompletionModel:
 
         none = np.zeros(self.shape[1], np.float32)
         itself = np.arange(self.shape[1] + 1), np.arange(self.shape[1])
-        best, near = best_of_users(asked, unit, unit, none, itself, width, threads)
+        best, near = best_of_users(numbers, unit, unit, none, itself, width, threads)
         return self._item_names(best), near
 
-    def _lists(self, seen: Ratings, asked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _lists(self, seen: Ratings, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         placed = self.place(seen)
         wanted = np.zeros(self.shape[0] + 1, bool)
-        wanted[asked] = True
+        wanted[numbers] = True
         wanted[-1] = False
         return placed.select(np.flatnonzero(wanted[placed.users])).user_lists()
 
@@ -316,11 +316,11 @@ class CompletionModel:
             If anything does not fit; one line that begins with ``where``.
         """
         with usable(where):
-            given: dict[str, Any] = {name: arrays[name] for name in SHAPES}
-            given |= {f"{side}_ids": Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES}
-            given |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
+            parts: dict[str, Any] = {name: arrays[name] for name in SHAPES}
+            parts |= {f"{side}_ids": Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES}
+            parts |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
             model = cls(
-                **given,
+                **parts,
                 mean=float(header["mean"]),
                 config=dict(header["config"]),
                 history=[dict(row) for row in header["history"]],
@@ -338,10 +338,10 @@ class CompletionModel:
 def _numbers(ids: Ids | None, names: Any, size: int) -> np.ndarray:
     if ids is not None:
         return ids.lookup(names)
-    asked = np.asarray(names)
-    if asked.dtype.kind not in "iu" and asked.size:
+    numbers = np.asarray(names)
+    if numbers.dtype.kind not in "iu" and numbers.size:
         raise UsageError("users and items of this model have no names: ask for them by number, from 0")
-    return np.where((asked >= 0) & (asked < size), asked, -1).astype(np.int32)
+    return np.where((numbers >= 0) & (numbers < size), numbers, -1).astype(np.int32)
 
 
 def _check_count(n: int) -> None:
@@ -374,11 +374,11 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
         raise InputError("no ratings to evaluate the model on")
     placed = model.place(ratings)
     unknown = int(np.count_nonzero((placed.users < 0) | (placed.items < 0)))
-    found: dict[str, Any] = {"ratings": len(ratings), "unknown": unknown}
+    result: dict[str, Any] = {"ratings": len(ratings), "unknown": unknown}
     if model.loss == "squared-error":
         model.warn_unknown(placed.users, placed.items)
         error = model.scores(placed.users, placed.items) - placed.values
-        return found | {"rmse": math.sqrt(float(np.mean(error**2))), "mae": float(np.abs(error).mean())}
+        return result | {"rmse": math.sqrt(float(np.mean(error**2))), "mae": float(np.abs(error).mean())}
     lists = None if seen is None else model.place(seen).user_lists()
     parameters = model.user_factors, model.item_factors, model.item_bias
-    return found | ranking_metrics(*parameters, placed.user_lists(), lists, AT)
+    return result | ranking_metrics(*parameters, placed.user_lists(), lists, AT)

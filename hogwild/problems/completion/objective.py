@@ -49,10 +49,10 @@ class Scores:
         """Scores of pairs, given as two (m,) int32, as (m,) float64."""
         from hogwild.problems.completion.scores_kernel import fill_scores
 
-        found = np.empty(len(users))
+        scores = np.empty(len(users))
         pairs = frozen_array(users, np.int32), frozen_array(items, np.int32)
-        fill_scores(*self.factors, *self.biases, self.mean, *pairs, found)
-        return found
+        fill_scores(*self.factors, *self.biases, self.mean, *pairs, scores)
+        return scores
 
 
 def draw_negatives(
@@ -81,13 +81,13 @@ def draw_negatives(
         random = np.random.default_rng([seed, first])
         owner = np.repeat(users[first:last], count)
         some = random.integers(0, items, len(owner), dtype=np.int32)
-        left = np.arange(len(owner))
+        rejected = np.arange(len(owner))
         for _ in range(TRIES):
-            left = left[_contains(begin, rated, owner[left], some[left])]
-            if not len(left):
+            rejected = rejected[_contains(begin, rated, owner[rejected], some[rejected])]
+            if not len(rejected):
                 break
-            some[left] = random.integers(0, items, len(left), dtype=np.int32)
-        some[left[_contains(begin, rated, owner[left], some[left])]] = -1
+            some[rejected] = random.integers(0, items, len(rejected), dtype=np.int32)
+        some[rejected[_contains(begin, rated, owner[rejected], some[rejected])]] = -1
         drawn[first:last] = some.reshape(-1, count)
 
     for _ in map_pieces(len(users), max(1, DRAWN // count), draw, threads):
@@ -99,9 +99,9 @@ def _contains(begin: np.ndarray, rated: np.ndarray, users: np.ndarray, items: np
     """Whether each user's ascending list holds the paired item, (m,) bool."""
     from hogwild.data.ratings.lists_kernel import find_pairs
 
-    found = np.empty(len(users), bool)
-    find_pairs(begin, rated, users, items, found)
-    return found
+    result = np.empty(len(users), bool)
+    find_pairs(begin, rated, users, items, result)
+    return result
 
 
 class RatingObjective:
@@ -153,13 +153,16 @@ class RatingObjective:
                 raise UsageError(f"{option} {value!r}: {expected_one_of(choices, value)}")
         if negatives < 1:
             raise UsageError(f"negatives {negatives}: expected at least 1")
-        self.ratings, self.loss, self.penalty, self.mean = ratings, loss, penalty, float(mean)
+        self.ratings = ratings
+        self.loss = loss
+        self.penalty = penalty
+        self.mean = float(mean)
         self.l2 = (float(l2[0]), float(l2[1])) if isinstance(l2, tuple) else (float(l2), float(l2))
         self.threads = threads
         self.drawn: np.ndarray | None = None  # (n, negatives)
         if loss != "squared-error":
-            known = ratings.user_lists() if seen is None else seen
-            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], known, seed, threads)
+            lists = ratings.user_lists() if seen is None else seen
+            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists, seed, threads)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
         if any(self.l2) and penalty == "per-rating":
             self.degrees = self._visits(*ratings.degrees())
@@ -193,23 +196,23 @@ class RatingObjective:
             sums = sum(map_pieces(n, CHUNK, part, self.threads), np.zeros(2)) if sums is None else sums
             first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
             loss = first / 2 if self.loss == "squared-error" else first
-            found: dict[str, float | None] = {"objective": loss + self.penalty_of(scores), "loss": loss}
+            result: dict[str, float | None] = {"objective": loss + self.penalty_of(scores), "loss": loss}
             if self.loss == "squared-error":
-                found |= {"rmse": math.sqrt(first), "mae": second}
-        return found
+                result |= {"rmse": math.sqrt(first), "mae": second}
+        return result
 
-    def _sums(self, found: Scores, first: int, last: int) -> np.ndarray:
+    def _sums(self, scores: Scores, first: int, last: int) -> np.ndarray:
         """Sums over a chunk: squared and absolute errors, or losses and 0."""
         from hogwild.problems.completion.scores_kernel import sum_softplus
 
         users, items = self.ratings.users[first:last], self.ratings.items[first:last]
-        m = found.of(users, items)
+        m = scores.of(users, items)
         if self.drawn is None:
             error = m - self.ratings.values[first:last]
             return np.array([np.einsum("i,i->", error, error), np.abs(error).sum()])
         total = sum_softplus(-m) if self.loss == "log" else 0.0
         for drawn in self.drawn[first:last].T:
-            other = found.of(users, drawn)
+            other = scores.of(users, drawn)
             if self.loss == "bpr":
                 other -= m
             other[drawn < 0] = -np.inf  # whose loss is zero
@@ -296,8 +299,8 @@ class RatingEvaluator:
         Sampled losses have instead ``test_auc``, ``test_precision_at_10`` and ``test_ndcg_at_10``, over at most 2,000
         evenly spaced users of the test ratings; items that they rated in training are no candidates.
         """
-        found = self.train.evaluate(*solution, sums)
-        named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
+        values = self.train.evaluate(*solution, sums)
+        named = {name if name == "objective" else f"train_{name}": value for name, value in values.items()}
         if self.test is None:
             return named
         tested = self.test.evaluate(*solution)

@@ -196,7 +196,9 @@ class CompletionProblem:
         if self.discipline != "aig":
             return np.zeros(self.size if self.discipline == "locked" else 0, np.int32)
         guards = np.full(self.size, -1, np.int32)
-        parts, users, items = self.parameters(guards), np.arange(self.users), self.users + np.arange(self.items)
+        parts = self.parameters(guards)
+        users = np.arange(self.users)
+        items = self.users + np.arange(self.items)
         for part, rows in zip(parts, (users, items, users, items)):
             part[:] = np.repeat(rows, len(part) // max(len(rows), 1))
         return guards
@@ -312,7 +314,7 @@ class CompletionProblem:
     def rows_of_parts(self, data: Data, order: Tiles) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """The users, and the items, of each part that have ratings."""
         down, across = (n // self.parts for n in order.grid)
-        found: tuple[list[np.ndarray], list[np.ndarray]] = [], []
+        rated_rows: tuple[list[np.ndarray], list[np.ndarray]] = [], []
         tiles = np.arange(order.n_chunks).reshape(order.grid)
         for part in range(self.parts):
             of = tiles[part * down : (part + 1) * down], tiles[:, part * across : (part + 1) * across]
@@ -320,8 +322,8 @@ class CompletionProblem:
                 rated = np.zeros((self.users, self.items)[side], bool)
                 for row in of[side]:  # whose ratings are neighbours in memory
                     rated[numbers[data.begin[row[0]] : data.begin[row[-1] + 1]]] = True
-                found[side].append(np.flatnonzero(rated))
-        return found
+                rated_rows[side].append(np.flatnonzero(rated))
+        return rated_rows
 
     def copy_out(self, flat: np.ndarray, side: int, rows: np.ndarray) -> np.ndarray:
         """Factors and biases of some users (``side`` 0) or items (1): (rows * numbers,) float32."""
@@ -370,9 +372,9 @@ class CompletionProblem:
             delay=self.delay,
         )
         scratch.state[:] = 0
-        own: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own
+        memory: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own
         kernel = partial(
-            self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, scratch.state, own
+            self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, scratch.state, memory
         )
         return counted(kernel, shared.control, part.worker)
 

@@ -87,16 +87,16 @@ def best_of_users(
     """
     from hogwild.problems.completion import ranking_kernel as ranking
 
-    best, found = np.full((len(users), n), -1, np.int64), np.full((len(users), n), -np.inf, np.float32)
+    best, best_scores = np.full((len(users), n), -1, np.int64), np.full((len(users), n), -np.inf, np.float32)
 
     def choose(first: int, last: int, scores: np.ndarray) -> None:
         rows = best[first:last]
         ranking.best_of_rows(scores, rows)
         some = rows >= 0
-        found[first:last][some] = np.take_along_axis(scores, np.maximum(rows, 0), axis=1)[some]
+        best_scores[first:last][some] = np.take_along_axis(scores, np.maximum(rows, 0), axis=1)[some]
 
     each_piece(users, user_factors, item_factors, item_bias, seen, choose, threads)
-    return best, found
+    return best, best_scores
 
 
 def ranking_metrics(
@@ -129,19 +129,19 @@ def ranking_metrics(
 
     names = "auc", f"precision_at_{k}", f"ndcg_at_{k}"
     begin, items = tested
-    asked = np.flatnonzero(np.diff(begin) > 0)
-    asked = asked[np.unique(np.linspace(0, len(asked) - 1, min(len(asked), users)).astype(np.int64))]
+    rows = np.flatnonzero(np.diff(begin) > 0)
+    rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), users)).astype(np.int64))]
     if not all(np.isfinite(np.asarray(array)).all() for array in (user_factors, item_factors, item_bias)):
         return dict.fromkeys(names)
 
-    found = np.empty((len(asked), 3))
+    values = np.empty((len(rows), 3))
     begin, items = frozen_array(begin, np.int64), frozen_array(items, np.int32)
 
     def measure(first: int, last: int, scores: np.ndarray) -> None:
         ranking.measure_rows(
-            scores, readonly(asked[first:last]), begin, items, np.empty(k, np.int64), found[first:last]
+            scores, readonly(rows[first:last]), begin, items, np.empty(k, np.int64), values[first:last]
         )
 
-    each_piece(asked, user_factors, item_factors, item_bias, seen, measure, threads)
-    defined = [column[~np.isnan(column)] for column in found.T]
+    each_piece(rows, user_factors, item_factors, item_bias, seen, measure, threads)
+    defined = [column[~np.isnan(column)] for column in values.T]
     return {name: float(column.mean()) if len(column) else None for name, column in zip(names, defined, strict=True)}

@@ -79,10 +79,10 @@ def best_of_rows(scores, best):
 @called
 def _twice_below(scores, score):
     """Twice the number of scores below ``score`` plus the number equal to it, in int32, which pack more to a vector."""
-    found = np.int32(0)
+    count = np.int32(0)
     for k in range(np.uint64(len(scores))):
-        found = np.int32(found + np.int32(np.int32(scores[k] < score) + np.int32(scores[k] <= score)))
-    return np.int64(found)
+        count = np.int32(count + np.int32(np.int32(scores[k] < score) + np.int32(scores[k] <= score)))
+    return np.int64(count)
 
 
 @called
@@ -105,7 +105,7 @@ def _area(scores, tested):
 
 
 @njit(**JIT)
-def measure_rows(scores, users, begin, items, best, found):
+def measure_rows(scores, users, begin, items, best, metrics):
     """AUC, precision and NDCG of every row of scores, into ``found`` (rows, 3); NaN where undefined.
 
     ``begin`` and ``items`` are lists of what users chose; items at -inf are no candidates. ``best`` (k,) int64 is work
@@ -114,9 +114,11 @@ def measure_rows(scores, users, begin, items, best, found):
     for row in range(len(users)):
         user, depth = users[row], len(best)
         area, relevant = _area(scores[row], items[begin[user] : begin[user + 1]])
-        hits, gain, ideal = 0, 0.0, 0.0
+        hits = 0
+        gain = 0.0
+        ideal = 0.0
         if relevant == 0:
-            found[row, :] = math.nan
+            metrics[row, :] = math.nan
             continue
         for place in range(best_items(scores[row], best)):
             if holds(begin, items, user, best[place]):
@@ -124,4 +126,6 @@ def measure_rows(scores, users, begin, items, best, found):
                 gain += 1.0 / math.log2(place + 2.0)
         for place in range(min(relevant, depth)):
             ideal += 1.0 / math.log2(place + 2.0)
-        found[row, 0], found[row, 1], found[row, 2] = area, hits / depth, gain / ideal
+        metrics[row, 0] = area
+        metrics[row, 1] = hits / depth
+        metrics[row, 2] = gain / ideal

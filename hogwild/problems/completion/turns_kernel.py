@@ -70,10 +70,17 @@ def turns(lanes, per_row, nonnegative, biased, delayed=0):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, buffer):
-        p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
-        l2, left, kept = np.float32(plan.l2), plan.limit, BUFFER_ROWS * LANE * len(lanes)
-        position, e, bias = plan.worker + state[TAKEN] * plan.workers, ZERO, ZERO
-        while left > 0:
+        p = parameters.users
+        q = parameters.items
+        b_u = parameters.user_bias
+        b_i = parameters.item_bias
+        l2 = np.float32(plan.l2)
+        budget = plan.limit
+        kept = BUFFER_ROWS * LANE * len(lanes)
+        position = plan.worker + state[TAKEN] * plan.workers
+        e = ZERO
+        bias = ZERO
+        while budget > 0:
             last = begin_turn(control, state, plan, position, advance(state, data, plan, position))
             if last < 0:
                 return
@@ -110,6 +117,6 @@ def turns(lanes, per_row, nonnegative, biased, delayed=0):
             count(control, plan.worker, 1, 1)
             position += plan.workers
             state[TAKEN] += 1
-            left -= 1
+            budget -= 1
 
     return run

@@ -59,10 +59,13 @@ class CutsCase:
         self._evaluator = CutEvaluator(self._graph, best_threshold=True)
 
     def lay_out(self, shared: bool) -> Job:
-        c, arrays, self._arrays = self.config, self._arrays, {}  # the job holds them
+        # the job holds them
+        c = self.config
+        arrays = self._arrays
+        self._arrays = {}
         exchange = make_exchange(c.exchange, self.n / c.replicas, sums=False)
-        about = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
-        return Job.of(*about, exchange=exchange)
+        work = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
+        return Job.of(*work, exchange=exchange)
 
     def search_step(self) -> Callable[[], Any]:
         raise InputError("graph cuts have a step of their own")  # config sets the step

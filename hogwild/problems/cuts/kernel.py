@@ -110,11 +110,20 @@ def project(row, n):
     """
     kept, tau = n + 1, np.float32(-np.inf)
     while True:
-        s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO
-        c0, c1, c2, c3 = 0, 0, 0, 0
+        s0 = ZERO
+        s1 = ZERO
+        s2 = ZERO
+        s3 = ZERO
+        c0 = 0
+        c1 = 0
+        c2 = 0
+        c3 = 0
         k = 0
         while k + 4 <= n:
-            a, b, c, d = row[k], row[k + 1], row[k + 2], row[k + 3]
+            a = row[k]
+            b = row[k + 1]
+            c = row[k + 2]
+            d = row[k + 3]
             s0, c0 = s0 + (a if a > tau else ZERO), c0 + (a > tau)
             s1, c1 = s1 + (b if b > tau else ZERO), c1 + (b > tau)
             s2, c2 = s2 + (c if c > tau else ZERO), c2 + (c > tau)
@@ -124,10 +133,10 @@ def project(row, n):
             a = row[k]
             s0, c0 = s0 + (a if a > tau else ZERO), c0 + (a > tau)
             k += 1
-        left = c0 + c1 + c2 + c3
-        if left >= kept:
+        positive = c0 + c1 + c2 + c3
+        if positive >= kept:
             break
-        kept, tau = left, ((s0 + s1) + (s2 + s3) - ONE) / np.float32(left)
+        kept, tau = positive, ((s0 + s1) + (s2 + s3) - ONE) / np.float32(positive)
     for k in range(n):
         row[k] = max(row[k] - tau, ZERO)
 
@@ -200,9 +209,9 @@ def land(discipline, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride
         new_v = min(max(x[v] - rate_v * m, ZERO), ONE)
         pinned = rate_v == ZERO
         where = u if pinned else v
-        what = new_u if pinned else new_v
+        value = new_u if pinned else new_v
         x[u] = new_u
-        x[where] = what
+        x[where] = value
 
 
 @inlined
@@ -246,14 +255,16 @@ def epoch(discipline, two, far, delayed=0):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
-        x, labels, stride = parameters.x, plan.labels, plan.stride
+        x = parameters.x
+        labels = plan.labels
+        stride = plan.stride
         pulls, row = buffer[:stride], buffer[stride : 2 * stride]
-        left, step = plan.limit, ZERO
-        while left > 0:
+        budget, step = plan.limit, ZERO
+        while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
             first, visited = state[DONE], state[VISITED]
-            last = min(state[LENGTH], first + left)
+            last = min(state[LENGTH], first + budget)
             step = step_at(plan.step, visited + first - first % STEP_EVERY)
             for i in range(first, last):
                 e = np.uint64(rows[i])
@@ -278,7 +289,7 @@ def epoch(discipline, two, far, delayed=0):
                     release(locks, 0)
             count(control, plan.worker, last - first, 2 * (last - first))
             state[DONE] = last
-            left -= last - first
+            budget -= last - first
 
     return run
 
@@ -289,13 +300,19 @@ def turns(two, delayed=0):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
-        x, labels, stride = parameters.x, plan.labels, plan.stride
-        pulls, row, kept = buffer[:stride], buffer[stride : 2 * stride], buffer[2 * stride :]
-        size, in_hand, left = plan.block * BLOCKS_PER_CHUNK, state[HANDED] - 1, plan.limit
+        x = parameters.x
+        labels = plan.labels
+        stride = plan.stride
+        pulls = buffer[:stride]
+        row = buffer[stride : 2 * stride]
+        kept = buffer[2 * stride :]
+        size = plan.block * BLOCKS_PER_CHUNK
+        in_hand = state[HANDED] - 1
+        budget = plan.limit
         position = plan.start + plan.worker + state[TAKEN] * plan.workers
         pending, e = state[TAKEN] > 0, np.uint64(state[ROW])
         m, step = kept[GAP], kept[STEP]
-        while left > 0:
+        while budget > 0:
             if position < plan.n_rows and position // size != in_hand:
                 in_hand = position // size
                 chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
@@ -321,7 +338,7 @@ def turns(two, delayed=0):
             count(control, plan.worker, 1, 2)
             position += plan.workers
             state[TAKEN] += 1
-            left -= 1
+            budget -= 1
         state[HANDED], state[ROW] = in_hand + 1, np.int64(e)
         kept[GAP], kept[STEP] = m, step
 

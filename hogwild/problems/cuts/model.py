@@ -100,8 +100,8 @@ class Segmentation:
         )
 
     def __repr__(self) -> str:
-        what = f"{len(self):,} vertices, {self.n_labels} labels, cut value {self.cut_value:.6g}"
-        return f"<Segmentation: {what}{outcome(self.history)}>"
+        summary = f"{len(self):,} vertices, {self.n_labels} labels, cut value {self.cut_value:.6g}"
+        return f"<Segmentation: {summary}{outcome(self.history)}>"
 
     def __len__(self) -> int:
         """Number of vertices."""
@@ -137,14 +137,14 @@ class Segmentation:
         InputError
             If no vertex has one of the names.
         """
-        asked = np.atleast_1d(np.asarray(vertices))
-        if self.ids is None and asked.size and asked.dtype.kind not in "iuO":
+        vertices = np.atleast_1d(np.asarray(vertices))
+        if self.ids is None and vertices.size and vertices.dtype.kind not in "iuO":
             raise UsageError("vertices of this graph have no names: ask for them by number, from 0")
-        found = np.asarray(asked if self.ids is None else self.ids.lookup(asked))
-        wrong = (found < 0) | (found >= len(self))
+        numbers = np.asarray(vertices if self.ids is None else self.ids.lookup(vertices))
+        wrong = (numbers < 0) | (numbers >= len(self))
         if wrong.any():
-            raise InputError(f"no vertex is called {asked[wrong][0]!s}")
-        labels = self.labels[found]
+            raise InputError(f"no vertex is called {vertices[wrong][0]!s}")
+        labels = self.labels[numbers]
         return labels if self.label_ids is None else self.label_ids.names(labels)
 
     def save(self, path: str | Path) -> None:
@@ -217,7 +217,7 @@ class Segmentation:
                 x = np.column_stack((1.0 - x, x))
             ids, label_ids = (Ids.from_arrays(arrays, f"{name}.") for name in ("ids", "label_ids"))
             shape = header["shape"]
-            found = cls(
+            segmentation = cls(
                 x,
                 float(header["objective"]),
                 float(header["cut_value"]),
@@ -231,7 +231,9 @@ class Segmentation:
                 [dict(row) for row in header["history"]],
                 str(header["version"]),
             )
-            said = int(header["vertices"]), int(header["labels"])
-        if found.x.shape != said:
-            raise InputError(f"{where}: damaged: holds shares of shape {found.x.shape}, its header says {said}")
-        return found
+            expected = int(header["vertices"]), int(header["labels"])
+        if segmentation.x.shape != expected:
+            raise InputError(
+                f"{where}: damaged: holds shares of shape {segmentation.x.shape}, its header says {expected}"
+            )
+        return segmentation

@@ -40,10 +40,10 @@ class CutEvaluator:
 
     def __call__(self, x: np.ndarray) -> dict[str, float]:
         """Return the values that go into a row of measurements."""
-        found = {"objective": self.relaxed(x), "cut_value": self.cut(rounded(x))}
+        values = {"objective": self.relaxed(x), "cut_value": self.cut(rounded(x))}
         if self.best_threshold:
-            found |= dict(zip(("threshold_value", "threshold"), self.threshold(x)))
-        return found
+            values |= dict(zip(("threshold_value", "threshold"), self.threshold(x)))
+        return values
 
     def relaxed(self, x: np.ndarray) -> float:
         """Return ``sum of w/2 ||x_u - x_v||_1``; for two labels, w is the weight in the direction of the change.

@@ -31,7 +31,9 @@ def draw(segmentation: Segmentation, path: str | Path) -> None:
 
     from hogwild.model_file import save_figure
 
-    labels, image, count = segmentation.grid(), segmentation.image, segmentation.n_labels
+    labels = segmentation.grid()
+    image = segmentation.image
+    count = segmentation.n_labels
     if labels.ndim != 2:
         raise UsageError(f"--plot needs a grid of two dimensions; got {labels.ndim}")
     height, width = labels.shape

@@ -37,7 +37,9 @@ from hogwild.training.schedule import Step
 
 # Found on grids with little and much noise and on a stereo problem: in 100 epochs all are within 0.3 % of the minimum
 # cut.
-STEP, DECAY, EPOCHS = 1.0, 0.95, 100
+STEP = 1.0
+DECAY = 0.95
+EPOCHS = 100
 SMALLEST, LARGEST = 1e-30, 1e36  # degree below which a rate exceeds float32; weight above which more has no effect
 
 
@@ -172,7 +174,9 @@ class CutsProblem(InChunks):
         moved = (fixed < 0) & (degrees > 0)
         some = np.log2(degrees[moved]) if moved.any() else np.zeros(1)
         scale = 2.0 ** -np.floor((some.min() + some.max()) / 2)  # a power of two, so exact
-        forward, backward, weights = forward * scale, backward * scale, weights * scale
+        forward = forward * scale
+        backward = backward * scale
+        weights = weights * scale
         rates = np.where(moved, 1.0 / np.maximum(degrees * scale, SMALLEST), 0.0)
         return {
             "u": u[kept],
@@ -250,7 +254,9 @@ def _kept(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each edge: whether it is an update, whether it belongs to a bundle, and which one, else -1."""
     fixed = graph.fixed() >= 0
     outer = fixed[graph.u] != fixed[graph.v]  # between a terminal and another vertex
-    kept, bundled, bundle = ~(fixed[graph.u] & fixed[graph.v]), np.zeros(len(graph), bool), np.full(len(graph), -1)
+    kept = ~(fixed[graph.u] & fixed[graph.v])
+    bundled = np.zeros(len(graph), bool)
+    bundle = np.full(len(graph), -1)
     if graph.n_labels > 2:
         free = np.where(fixed[graph.u], graph.v, graph.u)
         links = np.bincount(free[outer], minlength=graph.n_vertices)

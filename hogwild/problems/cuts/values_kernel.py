@@ -26,7 +26,9 @@ def relaxed_value(u, v, forward, backward, x):
             total += np.float64(forward[e] if rise > 0.0 else backward[e]) * abs(rise)
         return total
     for e in range(len(u)):
-        a, b, apart = np.uint32(u[e]), np.uint32(v[e]), 0.0
+        a = np.uint32(u[e])
+        b = np.uint32(v[e])
+        apart = 0.0
         for label in range(x.shape[1]):
             apart += abs(np.float64(x[a, np.uint64(label)]) - np.float64(x[b, np.uint64(label)]))
         total += np.float64(forward[e]) * apart

@@ -83,7 +83,9 @@ class ModuleCase:
     ranks = None
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
-        self.n, self.reason, self.note = len(train), "", ""
+        self.n = len(train)
+        self.reason = ""
+        self.note = ""
         if not self.n:
             raise InputError("the data have no examples")
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
@@ -112,8 +114,8 @@ class ModuleCase:
         self._feed = self._feed_of(train.examples)
         self._try()
         places = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
-        about = [np.frombuffer(name, np.uint8) for name in places]
-        self.fingerprint = fingerprint_of((self.n, *map(len, places)), about + train.examples.sample())
+        sizes = [np.frombuffer(name, np.uint8) for name in places]
+        self.fingerprint = fingerprint_of((self.n, *map(len, places)), sizes + train.examples.sample())
 
     @staticmethod
     def take(data: Any) -> Posed:
@@ -143,8 +145,8 @@ class ModuleCase:
             except Exception as error:
                 problem = describe(error)
                 if not bagged:
-                    what = f"the model fails on the first {len(batch.target)} examples: {problem}"
-                    raise InputError(what) from error
+                    message = f"the model fails on the first {len(batch.target)} examples: {problem}"
+                    raise InputError(message) from error
         if all(grad is None for grad in grads):
             raise InputError("the loss depends on none of the model's parameters: there is nothing to train")
         self.problem = dataclasses.replace(self.problem, bagged=bagged)
@@ -184,15 +186,17 @@ class ModuleCase:
             self._measure("test", self._test_feed, min(len(self._test), TRIED))
 
     def lay_out(self, shared: bool) -> Job:
-        c, (arrays, mapped), batch = self.config, self._examples.lay_out(shared), self._batch
+        c = self.config
+        (arrays, mapped) = self._examples.lay_out(shared)
+        batch = self._batch
         if c.device == "cuda":
             from hogwild.cuda import streams as on_device
 
             job = on_device.lay_out(c, self.problem, self.n, arrays, batch=batch)
         else:
             exchange = make_exchange(c.between_workers, self.n / c.replicas)
-            about = (self.problem, self.order, c.seed, c.workers or 1)
-            job = Job.of(*about, arrays, shared, mapped, exchange=exchange)
+            work = (self.problem, self.order, c.seed, c.workers or 1)
+            job = Job.of(*work, arrays, shared, mapped, exchange=exchange)
         job.flat[:], self._initial = self._initial, self._initial[:0]
         return job
 
@@ -210,8 +214,8 @@ class ModuleCase:
         parameters, buffers = solution
         self._flat[: len(parameters)] = parameters
         self.layout.write_buffers(self._judge, buffers)
-        found = self._measure("train", self._feed, self.n)
-        row = {"objective": found["train_loss"], **found}
+        metrics = self._measure("train", self._feed, self.n)
+        row = {"objective": metrics["train_loss"], **metrics}
         if self._test_feed is not None:
             row |= self._measure("test", self._test_feed, len(self._test or ()))
         if self.layout.buffers:
@@ -220,7 +224,10 @@ class ModuleCase:
 
     def _measure(self, name: str, feed: Feed, n: int) -> dict[str, float | None]:
         """Mean loss, and accuracy or root mean squared error if they make sense, summed in float64."""
-        total, right, squares, seen = 0.0, 0.0, 0.0, 0
+        total = 0.0
+        right = 0.0
+        squares = 0.0
+        seen = 0
         kind = None
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for first in range(0, n, EVALUATED):
@@ -238,12 +245,12 @@ class ModuleCase:
                     right += float(_hits(output, batch.target))
                 elif kind == "rmse":
                     squares += float((_like(output, batch.target).double() - batch.target.double()).square().sum())
-        found: dict[str, float | None] = {f"{name}_loss": total / n}
+        metrics: dict[str, float | None] = {f"{name}_loss": total / n}
         if kind == "accuracy":
-            found[f"{name}_accuracy"] = right / max(seen, 1)
+            metrics[f"{name}_accuracy"] = right / max(seen, 1)
         if kind == "rmse" and name == "test":
-            found["test_rmse"] = float(np.sqrt(squares / max(seen, 1)))
-        return found
+            metrics["test_rmse"] = float(np.sqrt(squares / max(seen, 1)))
+        return metrics
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         return {"samples_per_second": updates / seconds if seconds else None}

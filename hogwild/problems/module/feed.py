@@ -128,16 +128,16 @@ def _arrays(data: Sequence[Any]) -> Arrays:
     return Arrays(inputs, target)
 
 
-def _array(name: str, given: Any) -> np.ndarray:
+def _array(name: str, values: Any) -> np.ndarray:
     """A contiguous array of float32, or of integers, in a type that torch has."""
-    if isinstance(given, torch.Tensor):
-        if given.device.type != "cpu":
-            raise InputError(f"{name}: a tensor on {given.device}: expected one on the CPU (.cpu())")
-        if given.layout != torch.strided or given.dtype == torch.bfloat16:
-            raise InputError(f"{name}: a tensor of {given.dtype}, {given.layout}: expected a dense one, of float32")
-        given = given.detach().numpy()
+    if isinstance(values, torch.Tensor):
+        if values.device.type != "cpu":
+            raise InputError(f"{name}: a tensor on {values.device}: expected one on the CPU (.cpu())")
+        if values.layout != torch.strided or values.dtype == torch.bfloat16:
+            raise InputError(f"{name}: a tensor of {values.dtype}, {values.layout}: expected a dense one, of float32")
+        values = values.detach().numpy()
     try:
-        array = np.asarray(given)
+        array = np.asarray(values)
     except ValueError as error:  # lists of several lengths
         raise InputError(f"{name}: cannot be made an array: {error}") from error
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:

@@ -198,11 +198,11 @@ class Layout:
 
     def _buffers_beside(self, model: nn.Module, numbers: Any) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
         """Buffers with their numbers, (1, *shape) or, of those in the second list, (2, *shape)."""
-        array, found = torch.as_tensor(numbers), list[list[Any]]([[], []])
+        array, pairs = torch.as_tensor(numbers), list[list[Any]]([[], []])
         for place, buffer in zip(self.buffers, model.buffers()):
             parts = array[place.begin : place.end].view(1 + place.pair, *place.shape)
-            found[place.pair].append((buffer, parts))
-        return found
+            pairs[place.pair].append((buffer, parts))
+        return pairs
 
     def _value(self, place: Buffer, numbers: np.ndarray) -> np.ndarray:
         part = numbers[place.begin : place.end]
@@ -220,16 +220,16 @@ class Layout:
         if len(slots) == 1:
             return numbers, spread
         for place in self.buffers:
-            found = np.array([self._value(place, self.slot_buffers(slot)) for slot in slots], dtype=np.float64)
+            values = np.array([self._value(place, self.slot_buffers(slot)) for slot in slots], dtype=np.float64)
             real = "float" in place.dtype
-            value = found.mean(axis=0) if real else found.max(axis=0)
+            value = values.mean(axis=0) if real else values.max(axis=0)
             part = numbers[place.begin : place.end]
             part[: place.size] = value
             if place.pair:
                 part[place.size :] = value - part[: place.size]
             if real and place.size:
                 size = float(np.linalg.norm(value))
-                spread = max(spread, float(np.linalg.norm(found - value, axis=1).max()) / max(size, 1e-30))
+                spread = max(spread, float(np.linalg.norm(values - value, axis=1).max()) / max(size, 1e-30))
         return numbers, spread
 
 
@@ -310,11 +310,11 @@ def unpack(program: bytes, layout: Layout, flat: Any) -> tuple[nn.Module, Any]:
     views = layout.views(flat)
     parameters = [nn.Parameter(view, place.trained) for view, place in zip(views, layout.places)]
     device = views[0].device
-    found, loss = _Unpacker(io.BytesIO(program), parameters, device).load()
-    if isinstance(found, nn.Module):
-        return found, loss
+    thing, loss = _Unpacker(io.BytesIO(program), parameters, device).load()
+    if isinstance(thing, nn.Module):
+        return thing, loss
     with torch.random.fork_rng(devices=[]):
-        model: nn.Module = found()
+        model: nn.Module = thing()
     model.to(device)
     for module in model.modules():
         for name, value in vars(module).items():

@@ -61,7 +61,11 @@ class ModuleModel:
         """The model of ``module``, which is kept, not copied."""
         import torch
 
-        arrays, dtypes, tied, names, seen = {}, {}, {}, [], {}  # type: ignore[var-annotated]
+        arrays: dict[str, np.ndarray] = {}
+        dtypes: dict[str, str] = {}
+        tied: dict[str, str] = {}
+        names: list[str] = []
+        seen: dict[int, str] = {}  # names by the id of their tensor
         for name, tensor in module.state_dict(keep_vars=True).items():
             if not isinstance(tensor, torch.Tensor):
                 continue  # a module's extra state, which only the module can read
@@ -86,17 +90,17 @@ class ModuleModel:
         """
         if self._module is None:
             raise UsageError("the file holds the state and no module: make the module and call model.into(module)")
-        found: nn.Module = self._module
-        return found
+        trained: nn.Module = self._module
+        return trained
 
     def state_dict(self) -> dict[str, Tensor]:
         """The state as torch has it, copied."""
         import torch
 
-        found = {name: torch.from_numpy(array.copy()) for name, array in self.arrays.items()}
+        state = {name: torch.from_numpy(array.copy()) for name, array in self.arrays.items()}
         for name, dtype in self.dtypes.items():
-            found[name] = found[name].to(getattr(torch, dtype))
-        return {name: found[self.tied.get(name, name)] for name in self.names}
+            state[name] = state[name].to(getattr(torch, dtype))
+        return {name: state[self.tied.get(name, name)] for name in self.names}
 
     def into(self, module: nn.Module) -> nn.Module:
         """Put the state into a module of the same kind, and return it.

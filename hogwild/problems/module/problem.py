@@ -131,7 +131,10 @@ class ModuleProblem(InChunks):
             torch.set_rng_state(random)
 
     def _work(self, shared: Shared, replica: ModuleReplica, feed: Feed, part: OrderSlice, step: Step) -> int:
-        order, control, locked, done = part.order, shared.control, self.discipline == "locked", 0
+        order = part.order
+        control = shared.control
+        locked = self.discipline == "locked"
+        done = 0
         replica.bind(shared.parameters.flat, part.worker)
         beta1, beta2 = (np.float32(beta) for beta in self.betas)
         while done < part.limit and (chunk := modules.claim(control, order.n_chunks)) >= 0:
@@ -157,7 +160,9 @@ class ModuleProblem(InChunks):
     def compile(self) -> None:
         """Compile the kernels, or load them from the disk cache, by running them over empty arrays."""
         rule, atomic = modules.RULES[self.layout.rule], int(self.discipline == "atomic")
-        none, some, one = np.zeros(1, np.float32), np.zeros(1, np.int64), np.float32(0)
+        none = np.zeros(1, np.float32)
+        some = np.zeros(1, np.int64)
+        one = np.float32(0)
         state = none[:0], none[:0], none
         modules.dense(rule, atomic)(none[:0], none[:0], *state, one, one, one)
         for whole in {modules.whole(place.dim) for place in self.layout.places if place.trained}:
@@ -177,9 +182,11 @@ class ModuleProblem(InChunks):
 def describe(error: BaseException) -> str:
     """One line that says what went wrong, and where in the user's code, if it was there."""
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)]
+    user_frames = [frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)]
     text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
-    return text + (f" ({os.path.basename(theirs[-1].filename)}, line {theirs[-1].lineno})" if theirs else "")
+    return text + (
+        f" ({os.path.basename(user_frames[-1].filename)}, line {user_frames[-1].lineno})" if user_frames else ""
+    )
 
 
 def step_at(step: Step, visited: int) -> np.float32:

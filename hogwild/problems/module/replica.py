@@ -33,7 +33,9 @@ class _Weights:
     """One trained parameter: its place, the state of its rule, and the kernels that update it."""
 
     def __init__(self, place: Place, weights: np.ndarray, state: State, rule: int, atomic: int) -> None:
-        self.weights, self.state, self.rule = weights, state, rule
+        self.weights = weights
+        self.state = state
+        self.rule = rule
         self.dim = place.dim
         self.n_rows = place.shape[0] if place.shape else 1
         whole = modules.whole(self.dim)
@@ -87,7 +89,10 @@ class ModuleReplica:
     """The module as one worker has it; completed by ``bind``."""
 
     def __init__(self, program: bytes, layout: Layout, atomic: int, bagged: bool) -> None:
-        self._program, self._layout, self._atomic, self._bagged = program, layout, atomic, bagged
+        self._program = program
+        self._layout = layout
+        self._atomic = atomic
+        self._bagged = bagged
         self._flat: np.ndarray | None = None
         self._worker = -1
 
@@ -104,7 +109,9 @@ class ModuleReplica:
                 k: _Weights(layout.places[k], arrays[k], next(states), rule, self._atomic) for k in trained
             }
             self._calls: list[Summed] = take_over(self.model, arrays) if self._bagged else []
-            self._flat, self._worker, self._slot = flat, worker, layout.slot(flat, worker)
+            self._flat = flat
+            self._worker = worker
+            self._slot = layout.slot(flat, worker)
         self.model.train()
         layout.write_buffers(self.model, layout.slot_buffers(self._slot))
 
@@ -127,11 +134,11 @@ class ModuleReplica:
                 weights.move(grad, numbers)
         if not self._calls:
             return
-        found: dict[int, list[tuple[Summed, Any]]] = {}
+        calls_of: dict[int, list[tuple[Summed, Any]]] = {}
         for call, grad in zip(self._calls, grads[len(self._weights) :]):
             if grad is not None:
-                found.setdefault(call.place, []).append((call, grad.reshape(-1).numpy()))
-        for place, pairs in found.items():
+                calls_of.setdefault(call.place, []).append((call, grad.reshape(-1).numpy()))
+        for place, pairs in calls_of.items():
             calls, sums = (list(part) for part in zip(*pairs))
             self._weights[place].move_rows(*together(calls, sums), numbers)
         self._calls.clear()  # they hold the batch
@@ -151,7 +158,10 @@ class Bag:
     """Replacement for the ``forward`` of one layer; it records its calls in ``calls``."""
 
     def __init__(self, layer: nn.EmbeddingBag, place: int, weights: np.ndarray, calls: list[Summed]) -> None:
-        self.layer, self.place, self.weights, self.calls = layer, place, weights, calls
+        self.layer = layer
+        self.place = place
+        self.weights = weights
+        self.calls = calls
         self.dim = layer.embedding_dim
         self.kernel = modules.bags(modules.whole(self.dim))
 
@@ -163,9 +173,9 @@ class Bag:
         begins[:-1], begins[-1] = offsets.numpy(), len(indices)
         coefficients = NONE if per_sample_weights is None else per_sample_weights.numpy()
         out = torch.zeros(len(offsets), self.dim, dtype=torch.float32)
-        found = self.kernel(self.weights, indices, begins, coefficients, out.numpy().reshape(-1), self.dim)
-        if found != modules.FINE:
-            _refuse(found, indices, begins, self.layer)
+        wrong = self.kernel(self.weights, indices, begins, coefficients, out.numpy().reshape(-1), self.dim)
+        if wrong != modules.FINE:
+            _refuse(wrong, indices, begins, self.layer)
         out.requires_grad_()
         self.calls.append(Summed(self.place, indices, begins, coefficients, out))
         return out

@@ -24,11 +24,12 @@ from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.module.case import LOSSES, NamedLoss, Posed
 from hogwild.problems.module.feed import Examples, take_data
 from hogwild.training.checkpoint import check_header, resumable
-from hogwild.training.run import Run, begin, resolve
+from hogwild.training.engine import resolve
+from hogwild.training.run import Run, begin
 
 if TYPE_CHECKING:
+    from hogwild.config import ModuleOptions
     from hogwild.machines.cluster import Cluster
-    from hogwild.options import ModuleOptions
     from hogwild.problems.module.model import ModuleModel
 
 
@@ -85,9 +86,9 @@ def train_module(
     named = _name_of(loss)
     if "problem" in options:
         raise UsageError("unknown option problem: train_module has one problem")
-    given = {key: value for key, value in options.items() if key != "host" or value is not None}
+    named_options = {key: value for key, value in options.items() if key != "host" or value is not None}
     met = {} if cluster is None else {"machines": cluster.machines}
-    config = TrainConfig.from_json(given | {"problem": "module", "loss": named} | met)
+    config = TrainConfig.from_json(named_options | {"problem": "module", "loss": named} | met)
     posed, tested = pose(model, loss, data, test, config.seed)
     if resume and checkpoint is not None:
         _check_workers(Path(checkpoint), resolve(config, len(posed), pool).workers)

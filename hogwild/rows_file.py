@@ -1,22 +1,27 @@
-"""Rows of measurements as JSON lines, written as they happen.
+"""Where a run's output goes: rows of measurements to a file, as JSON lines, and messages to a screen.
 
-Every line is a row and every row is valid JSON: NaN and infinities, which JSON lacks, become null. A row is flushed
-when it is written, so a killed run leaves all its rows; resuming cuts off a last line that was left incomplete.
+Every line of the file is a row and every row is valid JSON: NaN and infinities, which JSON lacks, become null. A row is
+flushed when it is written, so a killed run leaves all its rows; resuming cuts off a last line that was left incomplete.
+A second run is refused where a first one writes; the lock ends with the process.
+
+A closed terminal, ``| head`` or a full disk under a log must not cost an hour of training. So a :class:`Screen` keeps
+its first error and writes nothing more, and the program raises the error once its results are saved. Where the output
+itself is the result (``hogwild predict model rows | head``), :class:`Output` raises at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
 import stat
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
-from hogwild.errors import OutputError
-from hogwild.exclusive import take
+from hogwild.errors import OutputError, UsageError
 
 
 def to_json(row: dict[str, Any]) -> str:
@@ -46,6 +51,22 @@ def _key(name: Any) -> str:
     return shortest(name)
 
 
+def lock_file(descriptor: int, place: str, occupant: str) -> None:
+    """Lock an open file or directory for this process, for as long as the descriptor is open.
+
+    Raises
+    ------
+    UsageError
+        If another process holds it; the message says that ``occupant`` is being written at ``place``.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(f"{place}: {occupant} is being written there: wait for it, or name another place") from None
+    except OSError:  # the file system has no locks
+        pass
+
+
 class RowsFile:
     """Where an option such as ``--json`` sends rows: a file, standard output for "-", nowhere for None."""
 
@@ -64,7 +85,7 @@ class RowsFile:
         file = open(name, "a", encoding="utf-8")
         try:
             if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # not a pipe or /dev/null, which runs may share
-                take(file.fileno(), f"{self.option} {name}", "another run")
+                lock_file(file.fileno(), f"{self.option} {name}", "another run")
                 if append:
                     _cut_partial_line(name)
                 else:
@@ -115,3 +136,69 @@ def _cut_partial_line(name: str) -> None:
                 file.truncate(tail_start + tail.rfind(b"\n") + 1)
     except FileNotFoundError:
         pass
+
+
+class Output:
+    """A text stream whose errors name it, as a file's errors do."""
+
+    def __init__(self, stream: TextIO | Output, called: str = "standard output") -> None:
+        self.stream, self.called = cast("TextIO", stream), called
+
+    def write(self, text: str) -> int:
+        """Write ``text`` and return its length."""
+        try:
+            self.stream.write(text)
+        except OSError as error:
+            self.fail(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream."""
+        try:
+            self.stream.flush()
+        except OSError as error:
+            self.fail(error)
+
+    def fail(self, error: OSError) -> None:
+        """Raise the error with the stream's name in it."""
+        error.filename = error.filename or self.called
+        raise error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+class Screen(Output):
+    """A stream that people watch; writing to it never raises.
+
+    Attributes
+    ----------
+    failure : OSError or None
+        The first error.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, text: str) -> int:
+        """Write ``text`` if still possible and return its length."""
+        return super().write(text) if self.failure is None else len(text)
+
+    def flush(self) -> None:
+        """Flush the stream if still possible."""
+        if self.failure is None:
+            super().flush()
+
+    def fail(self, error: OSError) -> None:
+        """Keep the error."""
+        error.filename = error.filename or self.called
+        self.failure = error
+
+    def settle(self) -> None:
+        """Raise the first error, if there was one."""
+        if self.failure is not None:
+            raise self.failure
+
+
+def printable(text: str) -> str:
+    """Escape control characters and undecodable bytes in ``text``, so that names and replies cannot move the cursor."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
