@@ -11,7 +11,7 @@ import scipy.sparse
 from hogwild import train
 from hogwild.cli.models.recommend import _asked
 from hogwild.data.ratings.container import Ids, Ratings
-from hogwild.data.ratings.source import open_ratings
+from hogwild.data.ratings.text import parse_ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 
 USERS, ITEMS = np.repeat(np.arange(6), 4), np.tile(np.arange(4), 6)
@@ -22,27 +22,10 @@ def complete(data, test=None, **options):
     return train(data, test, problem="completion", **{"epochs": 1, "workers": 1, "rank": 2} | options)
 
 
-def read(text):
-    return open_ratings(io.BytesIO(text.encode()))
-
-
-def test_separators_inside_quotes_of_the_first_line():
-    for text in ('"Doe, J",b,4\nx,c,3\n', '"Doe; J",b,4\nx,c,3\n', '"Doe::J",b,4\nx,c,3\n', '"Doe J"  b 4\nx c 3\n'):
-        ratings = read(text)
-        assert ratings.user_ids.names()[0].startswith("Doe")
-        assert ratings.values.tolist() == [4, 3]
-
-
-def test_a_wrong_rating_in_the_first_line_is_no_header():
-    with pytest.raises(InputError, match=":1: bad rating 'x'"):
-        read("1,2,x\n1,3,3\n")
-    assert len(read("u,i,x\n1,3,3\n")) == 1
-
-
 @pytest.mark.parametrize("day", ["2005-02-29", "2005-04-31", "1900-02-29", "2005-12-32"])
 def test_days_that_there_are_not(day):
     with pytest.raises(InputError, match=f":2: bad time '{day}'"):
-        read(f"1 2 3 2004-02-29\n1 3 4 {day}\n")
+        parse_ratings(io.BytesIO(f"1\t2\t3\t2004-02-29\n1\t3\t4\t{day}\n".encode()))
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,6 @@ FOREIGN = {
     "data/text/lines.py",
     "data/rows/source.py",
     "data/ratings/container.py",
-    "data/ratings/text.py",
     "data/ratings/source.py",
     "cli/user_file.py",
     "kernels/cache.py",

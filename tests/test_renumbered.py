@@ -16,12 +16,12 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows import degrees
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import Ranked
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import HogwildWarning, UsageError
-from hogwild.kernels.tiers import place_of_rate
+from hogwild.kernels.tiers import PACK, place_of_rate
 from hogwild.model_file import load_checkpoint
-from hogwild.problems.linear import case, problem
+from hogwild.problems.linear import case, coordinates, problem
+from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 from tests.runs import QUIET, toy
@@ -51,16 +51,16 @@ def test_features_are_sorted_by_degree_and_ties_by_number(many: int, monkeypatch
 
 def test_rare_features_are_in_packs_of_one_degree() -> None:
     rows = popular(1500, 3000)
-    ranks = Ranked.of(rows)
+    ranks = Numbering.by_popularity(rows)
     degree, last = rows.degrees()[ranks.features], len(ranks.features) - 1
     assert 0 < ranks.popular < last
-    assert (last - ranks.popular) % degrees.PACK == 0
-    packs = degree[ranks.popular : last].reshape(-1, degrees.PACK)
+    assert (last - ranks.popular) % PACK == 0
+    packs = degree[ranks.popular : last].reshape(-1, PACK)
     assert np.all(packs == packs[:, :1])
     for part in (degree[: ranks.popular], packs[:, 0]):
         assert np.all(np.diff(part) <= 0)
     left = degree[: ranks.popular] < packs[0, 0]
-    assert np.bincount(degree[: ranks.popular][left]).max() < degrees.PACK
+    assert np.bincount(degree[: ranks.popular][left]).max() < PACK
     rates = LinearProblem.of(TrainConfig(), rows, "serial").rates(rows)[ranks.features]
     narrow = LinearProblem.of(TrainConfig(), rows, "serial").narrowed(last + 1)
     own = dataclasses.replace(narrow, own_rates=ranks.popular)
@@ -73,20 +73,19 @@ def test_rare_features_are_in_packs_of_one_degree() -> None:
 @pytest.mark.parametrize("degree", [[], [5], [1] * 63, [1] * 64, [7] + [1] * 130, [9000] * 70 + [3] * 400 + [1] * 90])
 def test_packs_of_few_features(degree: list[int]) -> None:
     own = np.array(degree, dtype=np.int64)
-    features, popular = degrees._packed(np.arange(len(own)), own)
+    features, popular = coordinates.packed(np.arange(len(own)), own)
     assert sorted(features) == list(range(len(own)))
-    assert (len(own) - popular) % degrees.PACK == 0
-    packs = own[features][popular:].reshape(-1, degrees.PACK)
+    assert (len(own) - popular) % PACK == 0
+    packs = own[features][popular:].reshape(-1, PACK)
     assert np.all(packs == packs[:, :1])
 
 
 def test_indices_become_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(degrees, "PIECE", 1000)  # the indices take several, the last one short
+    monkeypatch.setattr(coordinates, "PIECE", 1000)  # the indices take several, the last one short
     rows = popular()
-    ranks = Ranked.of(rows)
+    ranks = Numbering.by_popularity(rows)
     np.testing.assert_array_equal(np.sort(ranks.features[:-1]), np.flatnonzero(rows.degrees()))
     assert rows.degrees()[ranks.features[-1]] == 0
-    np.testing.assert_array_equal(ranks.features[ranks.ascending], np.sort(ranks.features))
     found = ranks.rows(rows)
     np.testing.assert_array_equal(ranks.features[found.indices], rows.indices)
     assert found.indices.dtype == np.int32
@@ -236,7 +235,7 @@ def test_two_workers_are_as_good_as_one(
 
 def test_processes_of_a_store_map_all_but_the_indices(tmp_path: Path) -> None:
     rows = open_store(save_store(popular(), tmp_path / "rows"))
-    ranks = Ranked.of(rows)
+    ranks = Numbering.by_popularity(rows)
     problem = LinearProblem.of(TrainConfig(), rows, "hogwild")
     narrow, own = problem.narrowed(len(ranks.features)), ranks.rows(rows)
     arrays = narrow.row_arrays(own, None)

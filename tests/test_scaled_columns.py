@@ -13,8 +13,8 @@ from scipy.optimize import minimize
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor
 from hogwild.data.rows.container import Rows
-from hogwild.data.scaled import ODD, Columns, columns_of
 from hogwild.errors import InputError, UsageError
+from hogwild.problems.linear.coordinates import ODD, Scaling
 from hogwild.problems.linear.objective import Objective
 from tests.runs import toy
 
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_unscaled_columns_is_refused(tmp_path: Path, monkeypatch
     x, y = made()
     rows = rows_of(x + SHIFTS, y)
     with monkeypatch.context() as patch:  # a version that scaled no columns
-        patch.setattr("hogwild.problems.linear.case.columns_of", lambda *_: None)
+        patch.setattr(Scaling, "of", lambda *_: None)
         fit(rows, epochs=1, checkpoint=tmp_path)
     with pytest.raises((UsageError, InputError), match="other columns"):
         fit(rows, epochs=2, checkpoint=tmp_path, resume=True)
@@ -195,21 +195,21 @@ def test_a_long_row_neither_stops_nor_throws_a_fit() -> None:
 def test_the_copy_and_the_maps_against_numpy() -> None:
     rng = np.random.default_rng(3)
     x = (rng.standard_normal((50, 5)) * (rng.random((50, 5)) < 0.7)).astype(np.float32)
-    columns = Columns(2.0 ** np.array([0, 3, -2, 1, 0]), np.array([0.0, 1.5, 0.0, -2.25, 0.0]), np.array([1, 3]))
+    columns = Scaling(2.0 ** np.array([0, 3, -2, 1, 0]), np.array([0.0, 1.5, 0.0, -2.25, 0.0]), np.array([1, 3]))
     rows = Rows.from_scipy(x, np.zeros(50))
-    copy = columns.apply(rows)
+    copy = columns.rows(rows)
     copy._check()
     np.testing.assert_array_equal(copy.to_scipy()[0].toarray(), ((x - columns.means) * columns.inverse).astype("f4"))
     part = np.array([3, 40, 7])
     np.testing.assert_array_equal(
-        columns.apply(rows.select(part)).to_scipy()[0].toarray(), copy.to_scipy()[0].toarray()[part]
+        columns.rows(rows.select(part)).to_scipy()[0].toarray(), copy.to_scipy()[0].toarray()[part]
     )
     for shape in ((5,), (3, 5)):
         coef, intercept = rng.standard_normal(shape).astype("f4"), rng.standard_normal(shape[:-1] or 1).astype("f4")
-        mine, moved = columns.back(coef, intercept)
+        mine, moved = columns.outward(coef, intercept)
         scaled = copy.to_scipy()[0].toarray().astype(float) @ coef.T + intercept
         np.testing.assert_allclose(x.astype(float) @ mine.T + moved, scaled, atol=1e-5)
-        again = columns.forth(mine, moved)
+        again = columns.inward(mine, moved)
         np.testing.assert_array_equal(again[0], coef)
         np.testing.assert_allclose(again[1], intercept, atol=1e-5)
 
@@ -222,17 +222,17 @@ def test_which_columns_are_scaled_and_centred() -> None:
     x[:, 2] = np.where(rng.random(400) < 0.8, 5.0 + x[:, 2], 0.0)  # held by most rows
     x[:, 3] *= rng.random(400) < 0.1
     x[:, 4] = 0.0
-    found = columns_of(rows_of(x, np.zeros(400)), True, False)
+    found = Scaling.of(rows_of(x, np.zeros(400)), True)
     assert found is not None
     np.testing.assert_array_equal(np.log2(found.inverse), [0, -10, -1, 0, 0, 0])
     np.testing.assert_array_equal(np.flatnonzero(found.means), [0, 2])
     assert found.means[2] == pytest.approx(x[:, 2].mean(), rel=1e-6)
-    without = columns_of(rows_of(x, np.zeros(400)), False, False)
+    without = Scaling.of(rows_of(x, np.zeros(400)), False)
     assert without is not None
     assert not without.means.any()
     assert np.log2(without.inverse[0]) == -7
     x[:, 3] *= 2.0 ** (ODD + 1)
-    scaled = columns_of(rows_of(x, np.zeros(400)), True, False)
+    scaled = Scaling.of(rows_of(x, np.zeros(400)), True)
     assert scaled is not None
     assert np.log2(scaled.inverse[3]) == -ODD - 1
 
@@ -242,7 +242,7 @@ def test_text_binary_and_normalised_rows_are_left_as_they_are() -> None:
     x, y = made()
     for rows, options in ((text, {}), (binary, {}), (toy(), {}), (rows_of(x + 50, y), {"normalize": "l2"})):
         run = fit(rows, epochs=1, **options)
-        assert run._case._own is rows
+        assert run._case._rows is rows
         assert not run.note
 
 

@@ -27,7 +27,8 @@ DEFAULT_HOLDOUT = 0.2
 DATA, TABLE, RESULTS, CUTS = "Data", "Columns of a table", "Results", "Graph cuts"
 
 # Lists of options that several commands take
-LAYOUT = "features zero_based format targets hash_bits"
+DELIMITED = "columns separator header"
+LAYOUT = f"features zero_based format targets hash_bits {DELIMITED}"
 COLUMNS = "label categorical numeric text ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
@@ -74,6 +75,22 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
     ),
     "zero_based": flag("Indices of the text start at 0, not 1.", DATA, problems=("linear",), hidden=True),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
+    "columns": row(
+        "Columns of ratings or edges in their order; '-' is not read.",
+        DATA,
+        metavar="user,item,rating,time",
+        show_default="as many of these, or of u,v,weight, as there are",
+        problems=("completion", "cuts"),
+    ),
+    "separator": row("Separator of columns: a character, '::', tab or blank.", DATA, show_default="by the name"),
+    "header": row(
+        "The first line names the columns.",
+        DATA,
+        "--header/--no-header",
+        kind=bool,
+        show_default="if it holds no number",
+        problems=("completion", "cuts"),
+    ),
     "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE", problems=("linear",), hidden=True),
     "hash_bits": row(
         "Hash features to 2^B weights; indices may then be any below 2^64.",

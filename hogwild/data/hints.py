@@ -14,13 +14,14 @@ from typing import BinaryIO
 
 from hogwild.data.beside import beside
 from hogwild.data.public.catalogue import near
-from hogwild.data.ratings.layout import SEPARATORS, content_lines, cut, is_headed, is_number, kind_of_fields
+from hogwild.data.text.delimited import is_number
 from hogwild.data.text.lines import ReadError, Source, chunks
 from hogwild.errors import InputError
 
 LINES, LONGEST = 8, 1 << 20  # lines of a file that are looked at; bytes of one
 ENTRY = re.compile(rb"\s\d+:[-+.\d][^\s:,]*(\s|$)")
 PROBLEM = re.compile(rb"p\s+max\s")
+SEPARATORS = ("::", "\t", ";", ",", "|")
 MAGIC = {
     b"PAR1": "a Parquet file: --format parquet --label COLUMN",
     b"ARROW1": "an Arrow file: --format arrow --label COLUMN",
@@ -52,7 +53,8 @@ def looks_like(name: str | BinaryIO, expected: Collection[str]) -> str:
     for magic, meant in MAGIC.items():
         if buffer.startswith(magic) and {"svmlight", "ratings"} & set(expected):
             return f"; it looks like {meant}"
-    kind = _kind(list(itertools.islice((line for _, line in content_lines(buffer, size)), LINES)))
+    text = (line.strip() for line in bytes(memoryview(buffer)[:size]).split(b"\n"))
+    kind = _kind(list(itertools.islice((line for line in text if line and not line.startswith(b"#")), LINES)))
     return f"; it looks like {MEANT[kind]}" if kind and kind not in expected else ""
 
 
@@ -64,30 +66,35 @@ def _kind(lines: list[bytes]) -> str:
         return "graph"
     if any(ENTRY.search(line) for line in lines):
         return "svmlight"
-    separator = next((code for code, mark in SEPARATORS.items() if mark in lines[0]), 0)
-    rows = [cut(line, separator) for line in lines]
+    first = lines[0].decode(errors="replace")
+    separator = next((mark for mark in SEPARATORS if mark in first), None)
+    rows = [line.decode(errors="replace").split(separator) for line in lines]
     if len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
         return ""
-    if is_headed(rows[0]) or all(map(_is_rating, rows)):
+    if _names_ratings(rows[0]) or all(map(_is_rating, rows)):
         return "ratings"
     numbers = all(map(is_number, rows[0]))
-    if separator == 0:
+    if separator is None:
         return "blanks" if numbers else ""
     return "unnamed" if numbers else "table"
 
 
-def _is_rating(row: list[bytes]) -> bool:
+def _names_ratings(row: list[str]) -> bool:
+    text = " ".join(row).lower()
+    return "user" in text and any(word in text for word in ("item", "movie", "book", "product"))
+
+
+def _is_rating(row: list[str]) -> bool:
     """Return whether the row may be ``user item rating [time]``, without names."""
     whole = all(field.isdigit() for field in row[:2])
-    return whole and len(row) in (3, 4) and is_number(row[2]) and (len(row) == 3 or kind_of_fields(row, 3) > 0)
+    return whole and len(row) in (3, 4) and all(map(is_number, row[2:]))
 
 
 def of_columns(names: list[str]) -> str:
     """Return a hint from the first line of a table: it may hold ratings, or have no column names."""
-    fields = [name.encode(errors="replace") for name in names]
-    if is_headed(fields) or _is_rating(fields):
+    if _names_ratings(names) or _is_rating(names):
         return "; for ratings, --problem completion"
-    return "; a line of names belongs above" if all(map(is_number, fields)) else ""
+    return "; a line of names belongs above" if all(map(is_number, names)) else ""
 
 
 def missing(name: str) -> str:

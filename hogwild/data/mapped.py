@@ -36,7 +36,7 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
     arrays = {"begin": rows.begin, "end": rows.end, "indices": rows.indices, "values": rows.values}
     if rows.store is None:
         return arrays, {}
-    names = ("indices", "values") if rows.ranks is None else ("values",)  # renumbered indices are in memory
+    names = ("values",) if rows.renumbered else ("indices", "values")  # renumbered indices are in memory
     mapped = {name: Mapped(rows.store / f"{name}.npy") for name in names}
     if _whole(rows):  # the offsets are also mapped
         offsets = rows.store / "indptr.npy"

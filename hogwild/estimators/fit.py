@@ -21,7 +21,6 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.copies import drawn, narrowed
 from hogwild.data.rows.margins_kernel import margins
-from hogwild.data.scaled import Columns, columns_of
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import about_rates, converted, mean_weight, problem_of, rates_of
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
@@ -29,11 +28,11 @@ from hogwild.hosts.job import Job
 from hogwild.kernels.losses import LABELS, LOSSES
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.contention import choose
+from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log
 from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
-from hogwild.problems.linear.rows import all_ones
 from hogwild.training.engine import Engine
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
 from hogwild.training.schedule import Adaptive, Cooling, Inverse, Optimal, Schedule, Step, move_mean
@@ -244,13 +243,13 @@ def descend(
     TrainingError
         If training diverges with a step that the caller chose.
     """
-    columns = columns_of(rows, options.intercept, all_ones(rows.values)) if options.scale_columns else None
-    scaled = rows if columns is None else columns.apply(rows)
+    coordinates = Coordinates(Scaling.of(rows, options.intercept) if options.scale_columns else None)
+    scaled = coordinates.rows(rows)
     problem = problem_of(options, scaled, classes, "serial", whole=True)
     flat = start(problem)
-    if flat is not None and columns is not None:
+    if flat is not None:
         views = problem.parameters(flat)
-        coef, intercept = columns.forth(*problem.solution(flat))
+        coef, intercept = coordinates.inward(*problem.solution(flat))
         views.coef.reshape(problem.width, problem.stride)[:, : problem.classes] = coef.reshape(-1, problem.width).T
         views.intercept[: problem.classes] = intercept
     team = _start_workers(problem, scaled, options, seed, workers)
@@ -268,7 +267,7 @@ def descend(
         for attempt in range(RESTARTS + 1):
             team.reset(flat)  # new memory too: touched in order, it comes in a quarter of the time
             fit = FitResult()
-            if _epochs(fit, options, columns, step, team, objective, score, report, len(rows)):
+            if _epochs(fit, options, coordinates, step, team, objective, score, report, len(rows)):
                 break
             if not auto:
                 optimal = options.learning_rate == "optimal"
@@ -349,7 +348,7 @@ def racing(
 def _epochs(
     fit: FitResult,
     options: Options,
-    columns: Columns | None,
+    coordinates: Coordinates,
     step: float,
     workers: Workers,
     objective: SampleObjective,
@@ -376,8 +375,8 @@ def _epochs(
 
     def solution() -> tuple[np.ndarray, np.ndarray]:
         """In the user's columns."""
-        coef, intercept = problem.solution(workers.parameters() if mean is None else mean.astype(np.float32))
-        return (coef, intercept) if columns is None else columns.back(coef, intercept)
+        flat = workers.parameters() if mean is None else mean.astype(np.float32)
+        return coordinates.outward(*problem.solution(flat))
 
     while fit.epochs < options.max_iter:
         times = min(looks, options.max_iter - fit.epochs)

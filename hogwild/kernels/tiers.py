@@ -35,7 +35,8 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 KAPPA = 1.0  # see problems/linear/tiers.py
 FLOATS = 16  # float32 in a cache line
-SHARING = np.uint32(6)  # binary logarithm of the features that share a packed rate
+PACK = 64  # features of equal degree that share a rate
+SHARING = np.uint32(6)  # binary logarithm of that
 
 
 class Tiers(NamedTuple):

@@ -260,17 +260,17 @@ def in_all(parts: list[Sums]) -> Sums:
     return Sums(totals, sum(part.rows for part in parts), scores, positive)
 
 
-class Ranks(Protocol):
+class FlatNumbering(Protocol):
     """A numbering of its own in which a case has the problem's parameters."""
 
     def size(self, problem: Any) -> int:
         """Number of parameters in the user's numbering."""
 
-    def saved(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
-        """Arrays of a checkpoint in the user's numbering."""
+    def flat_inward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
+        """All parameters in this numbering, of those in the user's."""
 
-    def loaded(self, problem: Any, arrays: dict[str, Any]) -> dict[str, Any]:
-        """The inverse of :meth:`saved`."""
+    def flat_outward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
+        """The inverse."""
 
 
 class Case(Protocol):
@@ -290,7 +290,7 @@ class Case(Protocol):
     fingerprint: str  # of the training data
     held_out: str  # field of the loss on data held out of the training data, which may choose; "" if there are none
     convex: bool  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
-    ranks: Ranks | None  # of the parameters, if they are not in the user's numbering; models and checkpoints are
+    numbering: FlatNumbering | None  # of the flat parameters, if not the user's, which solutions and checkpoints have
 
     def __init__(self, config: TrainConfig, train: Any, test: Any, *held: Any) -> None: ...
 
@@ -328,10 +328,10 @@ class Case(Protocol):
     def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         """The ``objective`` and the metrics, as fields of a row; a device may have made the ``sums`` over examples."""
 
-    def judge(self, solution: tuple[Any, ...], objective: float) -> tuple[float, float | None]:
+    def judge(self, solution: tuple[Any, ...]) -> tuple[float, float | None]:
         """The gradient's norm over that at the start, and a share by which the objective can be lowered at least."""
 
-    def improved(self, solution: tuple[Any, ...], objective: float) -> tuple[tuple[Any, ...], float | None]:
+    def improved(self, solution: tuple[Any, ...]) -> tuple[tuple[Any, ...], float | None]:
         """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it
         that it may be above the optimum, None if that is unknown.
         """
@@ -365,11 +365,13 @@ def case_of(problem: str) -> type[Case]:
 
 def size_of(case: Case) -> int:
     """Number of parameters in the user's numbering."""
-    return case.problem.size if case.ranks is None else case.ranks.size(case.problem)
+    return case.problem.size if case.numbering is None else case.numbering.size(case.problem)
 
 
-def ranked(case: Case, arrays: dict[str, Any], back: bool = False) -> dict[str, Any]:
-    """Arrays of a checkpoint in the problem's numbering; ``back``: those of the problem in the user's."""
-    if case.ranks is None:
+def in_numbering(case: Case, arrays: dict[str, Any], users: bool = False) -> dict[str, Any]:
+    """Arrays of a checkpoint, with flat parameters in the problem's numbering; with ``users``, back in the user's."""
+    if case.numbering is None:
         return arrays
-    return (case.ranks.saved if back else case.ranks.loaded)(case.problem, arrays)
+    renumber = case.numbering.flat_outward if users else case.numbering.flat_inward
+    flat = {name: renumber(case.problem, arrays[name]) for name in ("flat", "mean") if name in arrays}
+    return arrays | flat

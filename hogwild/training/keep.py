@@ -119,13 +119,13 @@ class Keeper:
                 solution, measures = self._better(solution, measures, case.solution(self.mean.astype(np.float32)))
             if self.config.l1 > 0:
                 solution, measures = self._improved(solution, measures)
-        norm, gain = case.judge(solution, measures["objective"])
+        norm, gain = case.judge(solution)
         l2_epochs = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
         early = l2_epochs is not None and 0 < l2_epochs < EARLY
         if self.exact and not early and is_whole(row):
             if gain is None or gain >= (LEAST if l2_epochs == 0 else UNSETTLED / 2):
                 solution, measures = self._improved(solution, measures)
-                norm, gain = case.judge(solution, measures["objective"])
+                norm, gain = case.judge(solution)
         if newest and measures is not row:
             self.raw = {name: row[name] for name in (*measures, "train_seconds")}
             row.update(measures, train_seconds=row["train_seconds"] + (self.exact_seconds or 0.0))
@@ -138,7 +138,7 @@ class Keeper:
     def _improved(self, solution: Any, measures: Any) -> tuple[Any, Any]:
         """The solution after exact steps, if it is better; they are on the clock."""
         began = time.perf_counter()
-        exact, self.optimality_gap = self.case.improved(solution, measures["objective"])
+        exact, self.optimality_gap = self.case.improved(solution)
         self.exact_seconds = time.perf_counter() - began
         return self._better(solution, measures, exact, or_equal=True)
 

@@ -37,7 +37,7 @@ from hogwild.data.rows.margins import margins
 from hogwild.errors import InputError, NoChoice
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.model_file import has_checkpoint, load_checkpoint
-from hogwild.problems.linear.case import scaled_for
+from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective, loss_values
 from hogwild.problems.linear.optimum.folds import Folds, are_few
@@ -409,7 +409,8 @@ def _optima(
 
     if config.l2_path == L2_PATH:
         unit = _unit(config, rows)
-        walked(loss, rounded(L2_PATH[-1] * unit), weakest_of(L2_PATH[0] * unit, scaled_for(config, rows)[0]))
+        smallest = scaled_for(config, rows)[0].smallest_scale
+        walked(loss, rounded(L2_PATH[-1] * unit), weakest_of(L2_PATH[0] * unit, smallest))
     else:
         for l2 in sorted(config.l2_path or (), reverse=True):
             loss(l2)
@@ -443,7 +444,8 @@ class _Lanes:
             config = dataclasses.replace(config, loss="log")
         unit = _unit(config, rest)
         self.strengths = [each if unit == 1.0 else rounded(each * unit) for each in config.l2_path or ()]
-        self._columns, own, _ = scaled_for(config, rest)
+        self._coordinates, _ = scaled_for(config, rest)
+        own = self._coordinates.rows(rest)
         strongest = penalties(self.strengths[-1])
         problem = LinearProblem.of(config.replace(l1=strongest[0], l2=strongest[1]), own, "serial")
         arrays = problem.row_arrays(own, config.class_weight)
@@ -477,8 +479,8 @@ class _Lanes:
             self.epochs[k] = until
 
     def _solution(self, number: int) -> Solution:
-        found = self._candidates.model(range(number * self._each, (number + 1) * self._each))
-        return found if self._columns is None else self._columns.back(*found)
+        lanes = range(number * self._each, (number + 1) * self._each)
+        return self._coordinates.outward(*self._candidates.model(lanes))
 
     def halve(self) -> None:
         """Go on with the better half, and with the default, which the winner is compared with."""

@@ -31,7 +31,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.protocol import Case, case_of, ranked, size_of
+from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress, resolve
 from hogwild.training.keep import LAST, Keeper, divergence, enough, has_diverged, is_whole, other_metrics
@@ -156,7 +156,7 @@ class Run(Generic[M]):
             self._settle_step(saved)
             if saved is not None:
                 with resumable(self.checkpoint):
-                    self._restore(ranked(case, saved[0]), saved[1])
+                    self._restore(in_numbering(case, saved[0]), saved[1])
         except BaseException:
             self.close()
             raise
@@ -301,7 +301,7 @@ class Run(Generic[M]):
             row.update(self._keeper.raw | dict.fromkeys((*other_metrics(row), *LAST)))
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint holds, in the numbering of the problem."""
+        """What a checkpoint holds, with flat parameters in the numbering of the problem."""
         arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
         return arrays if self._keeper.mean is None else arrays | {"mean": self._keeper.mean}
 
@@ -322,7 +322,7 @@ class Run(Generic[M]):
             "history": self.history,
             **self._keeper.state(),
         }
-        save_checkpoint(self.checkpoint, ranked(self._case, self._arrays(), back=True), header)
+        save_checkpoint(self.checkpoint, in_numbering(self._case, self._arrays(), users=True), header)
 
     # ---- the loop
 

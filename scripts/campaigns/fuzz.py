@@ -160,6 +160,7 @@ def read(kind: str, path: Path) -> Any:
     from hogwild.data.ratings.source import open_ratings
     from hogwild.data.rows.source import open_data
     from hogwild.data.tables.source import open_table
+    from hogwild.data.text.delimited import TextLayout
     from hogwild.model_file import load_model
 
     if kind == "model":
@@ -169,7 +170,7 @@ def read(kind: str, path: Path) -> Any:
 
         return load_checkpoint(path.parent)
     if kind == "ratings":
-        return open_ratings(path)._check()
+        return open_ratings(path, layout=TextLayout(separator=","))._check()
     if kind == "graph":
         return read_dimacs(str(path))
     if kind in TABLES:

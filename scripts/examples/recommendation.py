@@ -4,7 +4,7 @@
 Ratings are a sparse matrix, lock-free SGD finds factors, and each user is shown the best unseen items::
 
     python scripts/examples/recommendation.py                    # generated ratings
-    python scripts/examples/recommendation.py ml-100k/u.data     # any file of "user item rating"
+    python scripts/examples/recommendation.py ml-100k/u.data     # any file of user, item, rating
 
 New users need no new training: ``transform`` finds their factors from what they rated.
 """

@@ -18,7 +18,7 @@ from hogwild.data.public import catalogue
 from hogwild.data.public import download as fetch_download
 from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, site, write_card
 
-RATINGS = "".join(f"{user} {item} {1 + (user * item) % 5}\n" for user in range(20) for item in range(9))
+RATINGS = "".join(f"{user}\t{item}\t{1 + (user * item) % 5}\n" for user in range(20) for item in range(9))
 NETWORK = "p max 4 5\nn 1 s\nn 2 t\na 1 3 5\na 3 4 2\na 4 3 1\na 4 2 7\na 3 2 1\n"
 PROGRAM = """
 import sys
@@ -50,7 +50,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         citation = "@article{one}"
         write_card(tmp_path / "cards", "tiny", parts, features=FEATURES, aliases=["tiny.svm"], citation=citation)
         films = {"rows": 180, "files": [{"url": made / "films", "bytes": len(RATINGS)}]}
-        about = {"task": "ratings", "format": "ratings", "users": 20, "items": 9}
+        about = {"task": "ratings", "format": "ratings", "layout": {"separator": "tab"}, "users": 20, "items": 9}
         write_card(tmp_path / "cards", "films", {"ratings": films}, **about)
         about = {"task": "graph", "format": "dimacs", "vertices": 4, "arcs": 5}
         write_card(tmp_path / "cards", "net", {"graph": {"files": [{"url": made / "net.max"}]}}, **about)

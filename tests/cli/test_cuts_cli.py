@@ -66,8 +66,8 @@ def test_a_file_of_capacities_is_known_by_its_name(hogwild: Callable, tmp_path: 
 
 def test_edges_with_terminals(hogwild: Callable, tmp_path: Path) -> None:
     edges, ends = tmp_path / "edges.tsv", tmp_path / "ends.tsv"
-    edges.write_text("a b 3\nb c 1\nc d 3\n")
-    ends.write_text("a north\nd south\n")
+    edges.write_text("a\tb\t3\nb\tc\t1\nc\td\t3\n")
+    ends.write_text("a\tnorth\nd\tsouth\n")
     result = hogwild("train", edges, "--problem", "cuts", "--terminals", ends, *QUICK, "--out", tmp_path / "m")
     assert result.status == 0, result.err
     printed = hogwild("labels", tmp_path / "m").out

@@ -56,7 +56,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_there_is_a_card_for_each_set_of_the_plan() -> None:
     wanted = (
         "rcv1 rcv1-v2 rcv1-multiclass news20 real-sim webspam-unigram webspam-trigram url kdda kddb a9a w8a covtype \
-        avazu-app avazu-site criteo epsilon netflix bvz-tsukuba lb07-bunny-sml"
+        avazu-app avazu-site criteo epsilon bvz-tsukuba lb07-bunny-sml"
     )
     films = {f"movielens-{size}" for size in ("100k", "1m", "10m", "20m", "25m", "32m")}
     assert films | set(wanted.split()) <= set(REAL)

@@ -762,25 +762,18 @@ def test_ratings(own: Path, web: Site) -> None:
         open_data("films")
 
 
-def test_netflix_by_hand_only(own: Path) -> None:
-    file = {"name": "prize", "member": "mv_*.txt|combined_data_*.txt"}
-    about = {"task": "ratings", "format": "netflix", "users": 9, "items": 2}
-    write_card(own / "cards", "prize", {"ratings": {"rows": 3, "files": [file]}}, **about)
+def test_ratings_by_hand_only(own: Path) -> None:
+    file = {"name": "prize", "member": "*.data"}
+    about = {"task": "ratings", "format": "ratings", "layout": {"columns": "item,user,-,time", "separator": ";"}}
+    write_card(own / "cards", "prize", {"ratings": {"rows": 3, "files": [file]}}, **about, users=9, items=2)
     card = cards()["prize"]
     with pytest.raises(InputError, match="prize: nobody gives it out .* hogwild data fetch prize --from FILE"):
         list(fetch(card))
     (own / "set").mkdir()
-    (own / "set" / "mv_0000001.txt").write_text("1:\n5,3,2005-09-06\n7,4,2005-01-02\n")
-    (own / "set" / "mv_0000002.txt").write_text("2:\n5,1,2004-01-01\n")
-    (own / "set" / "movie_titles.txt").write_text("1,2003,Dinosaur\n")
+    (own / "set" / "x.data").write_text("1;5;3;2005-09-06\n1;7;4;2005-01-02\n2;5;1;2004-01-01\n")
+    (own / "set" / "titles.txt").write_text("1,2003,Dinosaur\n")
     [done] = fetch(card, sources=["set"])
     assert done.found == {"ratings": 3, "users": 2, "items": 2}
-    both = zipped(
-        **{"combined_data_2.txt": "2:\n5,1,2004-01-01\n", "combined_data_1.txt": "1:\n5,3,2005-09-06\n7,4,2005-01-02\n"}
-    )
-    (own / "archive.zip").write_bytes(both)
-    [again] = fetch(card, sources=["archive.zip"], force=True)
-    assert again.found == done.found
 
 
 NETWORK = "c a network\np max 4 5\nn 1 s\nn 2 t\na 1 3 5\na 3 4 2\na 4 3 1\na 4 2 7\na 3 2 1\n"

@@ -61,7 +61,7 @@ def test_rows_that_were_given_for_ratings(tmp_path: Path) -> None:
     path = tmp_path / "rows.svm"
     path.write_text("+1 1:0.5 2:1\n-1 5:2\n")
     assert said(hogwild.open_ratings, path).endswith("; it looks like svmlight text: it is for --problem linear")
-    path.write_text("1 2 3\n4 5 x\n")
+    path.write_text("1\t2\t3\n4\t5\tx\n")
     assert said(hogwild.open_ratings, path).endswith("bad rating 'x': expected a number")
 
 

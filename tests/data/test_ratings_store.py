@@ -20,6 +20,7 @@ from hogwild.data.ratings.store import (
 )
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, read_meta, save_store, verify
+from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import HogwildWarning, InputError
 
 
@@ -166,16 +167,17 @@ def test_text_is_read_once(tmp_path, monkeypatch):
 
 
 def test_other_options_and_contents_are_other_entries(tmp_path):
-    path, cache = tmp_path / "r.txt", Cache(tmp_path / "cache")
+    path, cache = tmp_path / "r.csv", Cache(tmp_path / "cache")
     path.write_text("1,2,3\n4,5,6\n")
     open_ratings(path, cache=cache)
     open_ratings(path, cache=cache, values="optional")
     open_ratings(path, cache=cache, repeats="keep")
+    open_ratings(path, cache=cache, layout=TextLayout("item,user,rating"))
     open_ratings(path, cache=cache, users=Ids([1, 4]))  # matched afterwards
-    assert len(cache.entries()) == 3
+    assert len(cache.entries()) == 4
     path.write_text("1,2,3\n4,5,7\n")
     assert open_ratings(path, cache=cache).values.tolist() == [3, 7]
-    assert len(cache.entries()) == 4
+    assert len(cache.entries()) == 5
 
 
 def test_a_damaged_entry_is_made_again(tmp_path):

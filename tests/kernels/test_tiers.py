@@ -16,7 +16,7 @@ import pytest
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import Ranked, degrees
+from hogwild.data.rows.degrees import degrees
 from hogwild.data.rows.totals import Totals, facts_of
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
@@ -25,6 +25,7 @@ from hogwild.problems.linear import contention
 from hogwild.problems.linear import problem as problem_module
 from hogwild.problems.linear import tiers as module
 from hogwild.problems.linear.contention import Trial, choose, tried
+from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.kernel import Plan
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
@@ -584,7 +585,7 @@ def test_no_delta_is_lost(width, workers):
 def ranked_rows(**options):
     """Rows of more features than fill a page, numbered by popularity."""
     rows = zipf_rows(width=5000, counts=True, longest=40, **options)
-    return Ranked.of(rows).rows(rows)
+    return Numbering.by_popularity(rows).rows(rows)
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -304,7 +305,7 @@ def test_wide_separable_rows_end_at_their_optimum(loss: str) -> None:
     run = hogwild.train(rows, loss=loss, l2=1e-5, workers=1)
     run.finish()
     case = run._case
-    best = case.improved((np.zeros(400, np.float32), np.zeros(1, np.float32)), 1.0)[0]
+    best = case.improved((np.zeros(400, np.float32), np.zeros(1, np.float32)))[0]
     assert run.history[-1]["objective"] <= 1.01 * case.evaluate(best)["objective"]
 
 
@@ -334,3 +335,69 @@ def test_zeros_of_an_l1_penalty_are_those_of_the_optimum(l1: float) -> None:
     np.testing.assert_array_equal(model.coef_ == 0, theirs.coef_ == 0)
     np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-3)
     assert 0 < np.count_nonzero(model.coef_ == 0) < 40
+
+
+@pytest.mark.parametrize(
+    ("loss", "l1", "l2", "kind"),
+    [
+        ("hinge", 1e-3, 0.0, "normal"),
+        ("hinge", 1e-3, 0.0, "correlated"),
+        ("hinge", 1e-5, 0.0, "correlated"),
+        ("hinge", 1e-3, 0.0, "weighted"),
+        ("epsilon-insensitive", 1e-3, 0.0, "correlated"),
+        ("epsilon-insensitive", 0.0, 0.0, "offset"),
+        ("squared-epsilon-insensitive", 5e-4, 5e-4, "correlated"),
+        ("huber", 1e-3, 0.0, "weighted"),
+        ("huber", 5e-4, 5e-4, "weighted"),
+        ("modified-huber", 1e-3, 0.0, "weighted"),
+        ("modified-huber", 5e-4, 5e-4, "weighted"),
+    ],
+)
+def test_fits_end_within_a_hundredth_of_the_optimum_or_warn(loss: str, l1: float, l2: float, kind: str) -> None:
+    random = np.random.default_rng(1)
+    n, width = 300, 5 if kind == "offset" else 100
+    X = random.normal(size=(n, width))
+    if kind == "correlated":
+        X = X @ (np.ones((width, width)) + 0.3 * random.normal(size=(width, width))) / 10
+    z = X @ random.normal(size=width) / 10 + 0.1 * random.normal(size=n)
+    X[:, 0] += 100.0 * (kind == "offset")
+    weights = np.exp(2 * random.normal(size=n)) if kind == "weighted" else np.ones(n)
+    made = hogwild.HogwildClassifier if loss in LABEL_LOSSES else hogwild.HogwildRegressor
+    y = np.where(z > np.median(z), 1.0, -1.0) if loss in LABEL_LOSSES else np.float32(10 * z).astype(float)
+    options = {"epsilon": DEFAULT_PARAM[loss]} if loss in DEFAULT_PARAM else {}
+    penalty = None if not l1 else "elasticnet" if l2 else "l1"
+    fit = made(loss.replace("-", "_"), penalty=penalty, alpha=l1 + l2, l1_ratio=0.5, random_state=0, **options)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        fit.fit(X, y, sample_weight=weights)
+    w = fit.coef_.ravel().astype(float)
+    mean = np.mean(weights * reference.loss(loss, X @ w + fit.intercept_, y, DEFAULT_PARAM.get(loss, 0.0)))
+    value, about = mean + l1 * np.abs(w).sum() + l2 / 2 * w @ w, {"X": X, "y": y, "weights": weights}
+    best = kinked_best(about, loss, l1) if loss in KINKED else smooth_best(about, loss, l1, l2)
+    start = np.mean(weights * reference.loss(loss, 0.0 * y, y, DEFAULT_PARAM.get(loss, 0.0)))
+    assert value - best <= max(0.01 * best, 1e-4 * start) or warned
+    assert value - best > 1e-3 * best or not warned
+
+
+def test_the_bound_of_multipliers_that_have_not_converged_is_below_the_optimum() -> None:
+    random = np.random.default_rng(1)
+    X = random.normal(size=(300, 100)) @ (np.ones((100, 100)) + 0.3 * random.normal(size=(100, 100))) / 10
+    z = X @ random.normal(size=100)
+    about = {"X": X, "y": np.where(z > np.median(z), 1.0, -1.0), "weights": np.ones(300)}
+    best = kinked_best(about, "hinge", 1e-5)
+    for work in (1e7, 1e8):
+        fit = from_zero(posed(about, "hinge", 1e-5), work=work)
+        assert fit.value - fit.gap <= best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("loss", SMOOTH)
+def test_the_bound_of_smooth_losses_holds_anywhere_and_meets_the_optimum(loss: str) -> None:
+    about, random = drawn(loss), np.random.default_rng(4)
+    for l1, l2 in ((0.02, 0.0), (0.02, 1e-3), (0.0, 1e-2)):
+        problem = posed(about, loss, l1, l2)
+        best, sums = from_zero(problem, enough=1e-10), problem.sums(0, 1)
+        solution = np.append(best.coef, best.intercept)
+        assert newton.smooth_bound(sums, solution, l1, l2, True) == pytest.approx(best.value, abs=1e-3 * best.start)
+        for scale in (0.01, 0.3, 3.0):
+            x = scale * random.normal(size=13)
+            assert newton.smooth_bound(sums, x, l1, l2, True) <= best.value + 1e-9

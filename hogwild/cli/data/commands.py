@@ -46,7 +46,8 @@ def convert(
         from hogwild.data.ratings.source import convert_ratings
 
         with display.live(reading.line):
-            made = convert_ratings(source, destination, format=format, overwrite=overwrite, progress=reading.update)
+            how = {"format": format, "layout": sources.layout(), "overwrite": overwrite}
+            made = convert_ratings(source, destination, progress=reading.update, **how)
         display.say(f"{destination}: {made['rows']:,} ratings of {made['users']:,} users x {made['items']:,} items")
         return
     from hogwild.data.rows.source import convert as make_store

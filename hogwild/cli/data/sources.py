@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hogwild.data.graphs.container import Graph
     from hogwild.data.ratings.container import Ratings
     from hogwild.data.rows.container import Rows
+    from hogwild.data.text.delimited import TextLayout
 
 #: Formats of rows, of ratings and of graphs.
 FORMATS = (
@@ -36,7 +37,6 @@ FORMATS = (
     "parquet",
     "arrow",
     "ratings",
-    "netflix",
     "dimacs",
     "edges",
     "mrf",
@@ -46,7 +46,7 @@ TRAINING_BYTES = 48  # least memory of a feature in training
 COPIES = 4  # of the factors in training: shared, exported, those of the last two rows
 VERTEX_BYTES = 16  # least memory of a vertex and label in training
 HOLDOUTS = ("row", "user", "time")
-ONE_PROBLEM = dict.fromkeys(("ratings", "netflix"), "completion") | dict.fromkeys(("dimacs", "edges", "mrf"), "cuts")
+ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges", "mrf"), "cuts")
 SPECS = {
     "linear": "hogwild.data.rows.synthetic:SyntheticSpec",
     "completion": "hogwild.data.ratings.synthetic:RatingSpec",
@@ -67,6 +67,9 @@ class Sources:
     no_cache: bool = False
     hash_bits: int | None = None
     terminals: str | None = None
+    columns: str | None = None
+    separator: str | None = None
+    header: bool | None = None
     label: str | None = None
     categorical: str | None = None
     numeric: str | None = None
@@ -109,13 +112,21 @@ class Sources:
         """Open the ratings of a file, store or ``synthetic:`` name."""
         from hogwild.data.ratings.source import open_ratings
 
-        return open_ratings(name, **{"format": self.format, "progress": progress, "cache": self.cache()} | changes)
+        reading = {"format": self.format, "layout": self.layout(), "progress": progress, "cache": self.cache()}
+        return open_ratings(name, **reading | changes)
 
     def graph(self, name: str, progress: Any = None) -> Graph:
         """The graph of a file or ``synthetic:`` name."""
         from hogwild.data.graphs.source import open_graph
 
-        return open_graph(name, format=self.format, terminals=self.terminals, progress=progress)
+        reading: dict[str, Any] = {"layout": self.layout(), "progress": progress}
+        return open_graph(name, format=self.format, terminals=self.terminals, **reading)
+
+    def layout(self) -> TextLayout:
+        """Return the layout of delimited text."""
+        from hogwild.data.text.delimited import TextLayout
+
+        return TextLayout(self.columns, self.separator, self.header)
 
     def check(self, problem: str) -> None:
         """Refuse reading options of another problem, which would be ignored silently."""
@@ -124,6 +135,9 @@ class Sources:
         given |= {option: getattr(self, option) for option in COLUMNS}
         if problem != "linear" and (wrong := [f"--{name}" for name, value in given.items() if value is not None]):
             raise UsageError(f"{wrong[0]} is for rows of features, and --problem {problem} has none")
+        if problem == "linear" and (self.columns is not None or self.header is not None):
+            name = "--columns" if self.columns is not None else "--header"
+            raise UsageError(f"{name} is for ratings and edges: --problem completion or cuts")
         if self.terminals is not None and problem != "cuts":
             raise UsageError(f"--terminals {self.terminals}: is for --problem cuts, not for {problem}")
 

@@ -19,7 +19,7 @@ import typer
 
 from hogwild.cli.data.sources import Sources, check_outputs, check_readable
 from hogwild.cli.display import fact_lines, show
-from hogwild.cli.options import CACHE, Json, takes
+from hogwild.cli.options import CACHE, DELIMITED, Json, takes
 from hogwild.errors import InputError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ Data = Annotated[
 ]
 
 
-@takes(f"zero_based format targets {CACHE}")
+@takes(f"zero_based format targets {DELIMITED} {CACHE}")
 def predict(
     model: Model,
     data: Data,
@@ -85,7 +85,7 @@ def predict(
     linear.warn_unknown(unknown)
 
 
-@takes(f"zero_based format targets {CACHE}")
+@takes(f"zero_based format targets {DELIMITED} {CACHE}")
 def evaluate(
     model: Model,
     data: Data,

@@ -14,7 +14,7 @@ import typer
 
 from hogwild.cli.data.sources import Sources, check_outputs, check_readable
 from hogwild.cli.models.predict import Model, output
-from hogwild.cli.options import CACHE, takes
+from hogwild.cli.options import CACHE, DELIMITED, takes
 from hogwild.data.text.tokens import shown_word
 from hogwild.errors import InputError, UsageError
 
@@ -36,7 +36,7 @@ Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many for e
 Out = Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Write here ('-': standard output).")]
 
 
-@takes(f"format {CACHE}")
+@takes(f"format {DELIMITED} {CACHE}")
 def recommend(
     model: Model,
     names: Names = None,

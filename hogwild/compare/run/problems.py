@@ -106,9 +106,9 @@ class Linear(Subject):
         return fingerprint(data)
 
     def first_step(self, base: TrainConfig, data: Rows) -> float:
-        from hogwild.problems.linear.case import scaled_for
+        from hogwild.problems.linear.coordinates import scaled_for
 
-        return Probe(base, scaled_for(base, data)[1]).search()
+        return Probe(base, scaled_for(base, data)[0].rows(data)).search()
 
     def facts(self, base: TrainConfig, data: Rows, test: Rows | None) -> Facts:
         from hogwild.problems.linear.problem import LinearProblem

@@ -11,10 +11,11 @@ from hogwild.data.graphs.container import Graph
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.synthetic import PREFIX
+from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import InputError, UsageError, expected_one_of
 
 FORMATS = ("dimacs", "edges", "mrf", "synthetic")
-DIMACS = (".max", ".dimacs")
+DIMACS = ".max"
 
 
 def open_graph(
@@ -22,6 +23,7 @@ def open_graph(
     *,
     format: str | None = None,
     terminals: str | Path | None = None,
+    layout: TextLayout | None = None,
     cache: Any = None,
     progress: BytesRead | None = None,
 ) -> Graph:
@@ -37,6 +39,9 @@ def open_graph(
         One of ``FORMATS``; by default told from the name.
     terminals : path, optional
         Lines ``vertex label``, for a list of edges only; by default ``name`` with ``.terminals`` behind it.
+    layout : TextLayout, optional
+        Columns of a list of edges, its separator (by default that of its suffix: commas for .csv, blanks for .txt, else
+        tabs), and whether a header names them.
     cache : optional
         Taken so that all readers are called alike; graphs are read anew each time, into memory.
     progress : function, optional
@@ -73,7 +78,7 @@ def open_graph(
 
     if kind == "dimacs":
         return read_dimacs(title, progress)
-    return read_edges(title, title + ".terminals" if terminals is None else os.fspath(terminals), progress)
+    return read_edges(title, title + ".terminals" if terminals is None else os.fspath(terminals), layout, progress)
 
 
 def graph_format(name: str) -> str:

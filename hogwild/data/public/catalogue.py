@@ -22,6 +22,7 @@ from typing import Any
 
 from hogwild.data.beside import beside
 from hogwild.data.rows.store import is_store
+from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import InputError, UsageError, expected_one_of, nearest, reason_of
 
 CARDS = Path(__file__).resolve().parents[2] / "datasets"  # in a checkout a link to its datasets/
@@ -37,7 +38,6 @@ FORMATS = {
     "svmlight": "linear",
     "lyrl2004": "linear",
     "ratings": "completion",
-    "netflix": "completion",
     "dimacs": "cuts",
 }
 PARTS = ("train", "test", "validation", "ratings", "graph")
@@ -97,6 +97,8 @@ class Card:
         For rows.
     users, items : int, optional
         For ratings: the publisher's counts, which may include some without a rating.
+    layout : TextLayout, optional
+        For ratings, where the file's name does not tell it.
     vertices, arcs : int, optional
         For a graph, as in the problem line of its file.
     topic : str
@@ -120,6 +122,7 @@ class Card:
     classes: int | None = None
     users: int | None = None
     items: int | None = None
+    layout: TextLayout | None = None
     vertices: int | None = None
     arcs: int | None = None
     topic: str = ""
@@ -167,7 +170,10 @@ def read_card(path: str | Path) -> Card:
             if (part := given.pop(role, None)) is not None
         )
         labels = tuple(map(_file, given.pop("labels", [])))
-        return Card(**given | {"parts": parts, "labels": labels, "aliases": tuple(given.get("aliases", ()))})
+        layout = TextLayout(**given.pop("layout", {}))
+        return Card(
+            layout=layout, **given | {"parts": parts, "labels": labels, "aliases": tuple(given.get("aliases", ()))}
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.graphs.text import lines, read_dimacs
+from hogwild.data.graphs.text import read_dimacs
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import Card, CardPart
 from hogwild.data.rows.store import Sink, StoreWriter
+from hogwild.data.text.lines import numbered_lines
 from hogwild.errors import InputError, OutputError
 
 MANY = 10_000  # distinct labels beyond which counting stops
@@ -144,7 +145,7 @@ def read_qrels(paths: list[Path], topic: str) -> dict[bytes, bool]:
     """
     wanted, found, number = topic.encode(), {}, 0
     for path in paths:
-        for number, line in lines(str(path)):
+        for number, line in numbered_lines(str(path)):
             words = line.split()
             if len(words) != 3:
                 raise InputError(f"{path}:{number}: expected a topic, a document and 1")
@@ -168,7 +169,7 @@ class _Labelled:
     @staticmethod
     def _blocks(path: Path, positive: dict[bytes, bool], progress: BytesRead | None) -> Iterator[bytes]:
         block: list[bytes] = []
-        for number, line in lines(str(path), progress):
+        for number, line in numbered_lines(str(path), progress):
             document, _, features = line.partition(b" ")
             if document not in positive:
                 what = document[:20].decode("latin-1")
@@ -196,8 +197,8 @@ def _ratings(
     from hogwild.data.ratings.store import save_ratings
     from hogwild.data.ratings.text import parse_ratings
 
-    netflix = True if card.format == "netflix" else None
-    ratings, repeats = last_of_repeats(parse_ratings([str(path) for path in paths], netflix=netflix, progress=progress))
+    [path] = paths
+    ratings, repeats = last_of_repeats(parse_ratings(path, card.layout, progress=progress))
     users, items = ratings.shape
     found = {"ratings": len(ratings), "users": users, "items": items}
     compare(card, part, found)
@@ -209,7 +210,7 @@ def _ratings(
 def _graph(card: Card, part: CardPart, paths: list[Path], place: Path, progress: BytesRead | None) -> dict[str, Any]:
     [path] = paths
     graph = read_dimacs(str(path), progress)
-    problem = next((line.split() for _, line in lines(str(path)) if line.startswith(b"p")), [])
+    problem = next((line.split() for _, line in numbered_lines(str(path)) if line.startswith(b"p")), [])
     found = {"vertices": graph.n_vertices, "arcs": int(problem[3])}
     compare(card, part, found)
     temporary = place.with_name(f".{place.name}.part")

@@ -200,7 +200,7 @@ class _Getting:
                 try:
                     texts = [text for file, paths in whole for text in self.texts(file, paths, scratch)]
                     tables = [text for file, paths in labels for text in self.texts(file, paths, scratch)]
-                    if self.card.problem == "cuts" and len(texts) != 1:
+                    if self.card.problem != "linear" and len(texts) != 1:
                         raise InputError(f"{len(texts)} files where there should be one")
                     found = convert_part(
                         self.card, self.part, texts, tables, path, origin, self.step(f"reading {title}")

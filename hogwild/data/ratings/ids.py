@@ -7,7 +7,6 @@ plain arrays, so that reading one runs no code.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
@@ -199,59 +198,66 @@ def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class IdCollector:
-    """Ids of one side in order: numbers while all are numbers, codes of strings from the first chunk with others."""
+    """Ids of one side in order: numbers while all are numbers, codes of strings from the first batch with others."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[np.ndarray, bool]] = []  # (numbers, True), or (codes, False)
-        self.table: dict[bytes, int] = {}
+        self.table: dict[str, int] = {}
 
-    def add_numbers(self, numbers: np.ndarray) -> None:
-        """Add ids that are numbers, as int32 if they fit, since ids are kept until the end."""
+    def add(self, names: Any) -> int:
+        """Add a pyarrow array of strings; return the place of an empty one, or -1."""
+        import pyarrow.compute as pc
+
+        numbers = whole_numbers(names)
+        if numbers is None:
+            names = pc.utf8_trim_whitespace(names)
+            numbers = whole_numbers(names)
+        if numbers is None:
+            coded = names.dictionary_encode()
+            codes = np.array(self._codes(coded.dictionary.to_pylist()), np.int32)
+            self.parts.append((codes[coded.indices.to_numpy()], False))
+            return int(pc.index(names, "").as_py())
         fit = not len(numbers) or (numbers.min() >= -(2**31) and numbers.max() < 2**31)
-        self.parts.append((numbers.astype(np.int32 if fit else np.int64), True))
+        self.parts.append((numbers.astype(np.int32 if fit else np.int64), True))  # kept until the end
+        return -1
 
-    def add_tokens(self, data: bytes, spans: np.ndarray) -> bytes | None:
-        """Add the ids at the places ``spans`` (n, 2) of ``data``; return one that is not UTF-8, if any."""
-        table, before = self.table, len(self.table)
-        if len(spans) and spans[:, 0].min() < 0:  # a doubled quote stands for one
-            places = spans.tolist()
-            tokens = [data[a:b] if a >= 0 else data[-1 - a : b].replace(b'""', b'"') for a, b in places]
-        else:
-            tokens = [data[a:b] for a, b in zip(spans[:, 0].tolist(), spans[:, 1].tolist(), strict=True)]
-        codes = [table.setdefault(token, len(table)) for token in tokens]
-        self.parts.append((np.array(codes, np.int32), False))
-        new = list(itertools.islice(table, before, None))
-        try:
-            b"\n".join(new).decode()
-        except UnicodeDecodeError:
-            return next(token for token in new if not _is_text(token))
-        return None
+    def _codes(self, names: list[str]) -> list[int]:
+        table = self.table
+        return [table.setdefault(name, len(table)) for name in names]
 
     def finish(self) -> tuple[np.ndarray, Ids]:
         """Return ``(indices, names)``: int32 indices in ascending order of the names."""
+        parts, self.parts = self.parts, []
         if not self.table:
-            numbers = [part for part, _ in self.parts]
-            self.parts = []
-            different, places = distinct(np.concatenate(numbers) if numbers else np.empty(0, np.int64))
+            different, places = distinct(np.concatenate([part for part, _ in parts] or [np.empty(0, np.int64)]))
             return places, Ids(different, check=False)
-        parts = [self._code(part) if whole else part for part, whole in self.parts]
-        self.parts = []
-        names = [name.decode() for name in self.table]
+        codes = []
+        for part, whole in parts:
+            if whole:
+                values, place = np.unique(part, return_inverse=True)
+                part = np.array(self._codes([str(value) for value in values.tolist()]), np.int32)[place]
+            codes.append(part)
+        names = list(self.table)
         order = sorted(range(len(names)), key=names.__getitem__)
         rank = np.empty(len(names), np.int32)
         rank[order] = np.arange(len(names), dtype=np.int32)
-        return rank[np.concatenate(parts)], Ids([names[place] for place in order], check=False)
-
-    def _code(self, numbers: np.ndarray) -> np.ndarray:
-        values, place = np.unique(numbers, return_inverse=True)
-        table = self.table
-        codes = [table.setdefault(b"%d" % value, len(table)) for value in values.tolist()]
-        return np.array(codes, np.int32)[place]
+        return rank[np.concatenate(codes)], Ids([names[place] for place in order], check=False)
 
 
-def _is_text(token: bytes) -> bool:
+def whole_numbers(names: Any) -> np.ndarray | None:
+    """Return a pyarrow array of strings as int64 if all are whole numbers as Python writes them; ``07`` is none."""
+    import pyarrow as pa
+
     try:
-        token.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+        numbers = names.cast(pa.int64()).to_numpy()
+    except pa.ArrowInvalid:
+        return None
+    _, offsets, _ = names.buffers()
+    ends = np.frombuffer(offsets, np.int32, len(names) + 1, 4 * names.offset)
+    shortest = len(numbers) + int(np.count_nonzero(numbers < 0))  # characters, if none are superfluous
+    sizes = np.abs(numbers)
+    power = 10
+    while power <= sizes.max(initial=0):
+        shortest += int(np.count_nonzero(sizes >= power))
+        power *= 10
+    return numbers if shortest == ends[-1] - ends[0] else None

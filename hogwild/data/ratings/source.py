@@ -8,8 +8,8 @@ The cost is that the first opening of a text writes its content once more to dis
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import re
 import stat
 import warnings
 from pathlib import Path
@@ -28,27 +28,27 @@ from hogwild.data.ratings.text import parse_ratings
 from hogwild.data.rows.source import check_room, kind_of, load_npz
 from hogwild.data.rows.store import read_meta
 from hogwild.data.synthetic import PREFIX
+from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 
-PARSER = 2  # version of text.py's result for a text; part of a cache entry's key
-FORMATS = ("ratings", "netflix", "npz", "store", "synthetic")
+PARSER = 3  # version of text.py's result for a text; part of a cache entry's key
+FORMATS = ("ratings", "npz", "store", "synthetic")
 UNKNOWN = ("error", "drop", "keep")
 VALUES = ("required", "optional")
 REPEATS = ("last", "keep")
-NETFLIX = re.compile(r"(mv_|combined_data_).*\.txt(\.gz|\.bz2|\.xz)?$")
 
 
 def open_ratings(
     name: str | Path | BinaryIO,
     *,
     format: str | None = None,
+    layout: TextLayout | None = None,
     cache: Cache | None = None,
     users: Ids | None = None,
     items: Ids | None = None,
     unknown: str = "error",
     values: str = "required",
     repeats: str = "last",
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> Ratings:
     """Open ratings by name.
@@ -56,13 +56,15 @@ def open_ratings(
     Parameters
     ----------
     name : str, Path or binary stream
-        Text (plain, .gz, .bz2, .xz): MovieLens' files, ``user item rating [time]`` with any separator, with or without
-        a header, ``user item`` (each a rating of 1), or Netflix's; a directory of Netflix's ``mv_*.txt`` or
-        ``combined_data_*.txt``; a store's directory; ``x.npz`` (``scipy.sparse.save_npz``; named from 0); a synthetic
-        set such as ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the catalogue such
-        as ``movielens-1m``. A stream is read as text into memory.
+        Text of columns (plain, .gz, .bz2, .xz), ``user item rating [time]`` unless ``layout`` says otherwise, or
+        ``user item`` (each a rating of 1); a store's directory; ``x.npz`` (``scipy.sparse.save_npz``; named from 0); a
+        synthetic set such as ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the
+        catalogue such as ``movielens-1m``. A stream is read as text into memory.
     format : str, optional
-        One of ``FORMATS``; by default inferred from the name, and for Netflix's also from the first line.
+        One of ``FORMATS``; by default inferred from the name.
+    layout : TextLayout, optional
+        Columns of the text, its separator (by default that of its suffix: commas for .csv, ``::`` for .dat, blanks for
+        .txt, else tabs), and whether a header names them.
     cache : Cache, optional
         Where stores are made from text and synthetic sets; without one they are made in memory.
     users, items : Ids, optional
@@ -75,8 +77,6 @@ def open_ratings(
     repeats : {"last", "keep"}
         If a user rated an item twice, "last" keeps the last rating and counts the others in a HogwildWarning; "keep"
         keeps all, for prediction line by line.
-    workers : int, optional
-        Threads that parse text.
     progress : function, optional
         Called now and then with how much is done (bytes of text, or synthetic ratings) and the total.
 
@@ -94,20 +94,20 @@ def open_ratings(
     for option, value, choices in chosen:
         if value not in choices:
             raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
-    options = {"values": values, "repeats": repeats, "workers": workers, "progress": progress}
+    options = {"layout": layout, "values": values, "repeats": repeats, "progress": progress}
     if not isinstance(name, str | os.PathLike):
         if not hasattr(name, "read"):
             raise UsageError(f"expected the name of ratings or a binary stream, got {type(name).__name__}")
         title = str(getattr(name, "name", "stream"))
-        ratings, meta = _text(name, format, options)
+        ratings, meta = _text(name, options)
     else:
         title = located(os.fspath(name))
         kind = _kind(title, format)
         if kind == "store":
             ratings, meta = open_ratings_store(title), read_meta(title)
-        elif kind in ("ratings", "netflix") and not os.path.isdir(title) and not stat.S_ISREG(os.stat(title).st_mode):
+        elif kind == "ratings" and not stat.S_ISREG(os.stat(title).st_mode):
             with open(title, "rb") as stream:  # a pipe can be read only once
-                ratings, meta = _text(stream, kind, options)
+                ratings, meta = _text(stream, options)
         elif kind == "npz":
             ratings, meta = _matrix(title, options)
         else:
@@ -126,8 +126,8 @@ def convert_ratings(
     destination: str | Path,
     *,
     format: str | None = None,
+    layout: TextLayout | None = None,
     overwrite: bool = False,
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> dict[str, Any]:
     """Make a store of any ratings; return its meta data. Parameters are those of :func:`open_ratings`.
@@ -137,28 +137,21 @@ def convert_ratings(
     InputError, OutputError
     """
     title = located(os.fspath(name))
-    ratings = open_ratings(title, format=format, workers=workers, progress=progress)
+    ratings = open_ratings(title, format=format, layout=layout, progress=progress)
     source = title if title.startswith(PREFIX) else os.path.abspath(title)
     save_ratings(ratings, destination, {"source": source, "parser": f"ratings {PARSER}"}, overwrite)
     return read_meta(destination)
 
 
 def _kind(name: str, format: str | None) -> str:
-    kind = kind_of(name, format, FORMATS, "ratings", ("store", "netflix"))
-    if kind == "store" and format is None and _netflix_files(name):
-        return "netflix"
+    kind = kind_of(name, format, FORMATS, "ratings")
     return kind or ("npz" if name.lower().endswith(".npz") else "ratings")
 
 
-def _netflix_files(folder: str) -> list[str]:
-    return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if NETFLIX.match(name)]
-
-
-def _text(source: Any, kind: str | None, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
-    """Return ratings of a stream, or of the file or files ``source``, and what was repaired."""
-    netflix = True if kind == "netflix" else None
-    how = {name: options[name] for name in ("values", "workers", "progress")}
-    return _without_repeats(parse_ratings(source, netflix=netflix, **how), options["repeats"])
+def _text(source: Any, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
+    """Return the ratings of a stream or file, and what was repaired."""
+    ratings = parse_ratings(source, options["layout"], values=options["values"], progress=options["progress"])
+    return _without_repeats(ratings, options["repeats"])
 
 
 def _without_repeats(ratings: Ratings, repeats: str) -> tuple[Ratings, dict[str, Any]]:
@@ -172,23 +165,20 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
     if kind == "synthetic":
         return rating_recipe(RatingSpec.parse(name), options["progress"])
     kept = {"values": options["values"], "repeats": options["repeats"]}
-    files = _netflix_files(name) if os.path.isdir(name) else [name]
-    if not files:
-        raise InputError(f"{name}: no files mv_*.txt or combined_data_*.txt in it")
-    before = [identity(file) for file in files]
+    kept["layout"] = dataclasses.asdict(options["layout"] or TextLayout())
+    before = identity(name)
 
     def make() -> tuple[Ratings, dict[str, Any]]:
         try:
-            made = _text(files, kind, options)
+            made = _text(name, options)
         except InputError as error:
             raise InputError(f"{error}{looks_like(name, ('ratings', 'table', 'unnamed', 'blanks'))}") from None
-        for file, old in zip(files, before, strict=True):
-            check_unchanged(file, old)
+        check_unchanged(name, before)
         return made
 
     return Recipe(
         label=os.path.basename(os.path.abspath(name)),
-        key={"kind": KIND, "format": kind, **kept, "files": before, "parser": PARSER},
+        key={"kind": KIND, "format": kind, **kept, "file": before, "parser": PARSER},
         meta={"source": os.path.abspath(name), "options": {"format": kind, **kept}, "parser": f"ratings {PARSER}"},
         fill=make,
     )

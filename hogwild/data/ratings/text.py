@@ -1,184 +1,123 @@
-"""Parses ratings from text, plain or compressed: ``user item rating [time]`` in any usual layout, and Netflix's.
+"""Parses ratings from delimited text: ``user item rating [time]``, by default in this order.
 
-The first line that is not a comment determines the layout (``layout.py``), and every other line has to fit it, so a
-mistake is reported where it is. Ids are whole numbers if all of a side are written as such; otherwise they are strings,
-and ``7`` and ``07`` differ.
-
-As for svmlight text, a pool of threads parses chunks of whole lines in a JIT kernel and results come back in file
-order. Only strings need this thread, a dict, and some 0.3 us each. All ratings are held in memory until the last name
-is known, 20 bytes each (28 with times), and then once more in their final form.
+Ids are whole numbers if all of a side are written as such; otherwise they are strings, and ``7`` and ``07`` differ. All
+ratings are held in memory until the last name is known, 20 bytes each (28 with times), and then once more in their
+final form.
 """
 
 from __future__ import annotations
 
 import os
-from functools import partial
-from typing import BinaryIO
+import re
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.ratings.ids import IdCollector
-from hogwild.data.ratings.layout import SAID, content_lines, cut, sniff
-from hogwild.data.text.fields import Fields, FieldsLayout, line_at, parse_fields
-from hogwild.data.text.lines import Source
-from hogwild.data.text.pipeline import CHUNK_BYTES, Chunk, ChunkParser, usual_workers
-from hogwild.data.text.tokens import bad_number, quoted
+from hogwild.data.text.delimited import Delimited, TextLayout
+from hogwild.data.text.tokens import bad_number
 from hogwild.errors import InputError
 
-# -- error messages ---------------------------------------------------------------------------------------------------
-
-
-def _token(buffer: bytearray, start: int, layout: FieldsLayout) -> bytes:
-    """Return the field that begins at ``start``."""
-    line = bytes(buffer[start : buffer.index(b"\n", start)])
-    return (cut(line, layout.separator) or [b""])[0]
-
-
-def _describe(buffer: bytearray, code: int, where: int, fields: int, layout: FieldsLayout) -> str:
-    """Return what is wrong with a line the kernel refused."""
-    from hogwild.data.text import fields_kernel as kernel
-
-    if code == kernel.FIELDS:
-        line = line_at(buffer, where)[1].strip()
-        if b"\0" in line:
-            return f"binary data {quoted(line)}, expected text"
-        expected = f"expected {layout.columns} as in the first line, separated by {SAID[layout.separator]}"
-        return f"{fields} field{'s' * (fields != 1)} in {quoted(line)}: {expected}"
-    token = _token(buffer, where, layout)
-    if code == kernel.EMPTY_ID:
-        return "an empty id, expected: user item rating"
-    if code == kernel.CONTROL:
-        return f"binary data {quoted(token)}, expected text"
-    if code == kernel.QUOTE:
-        return f"a quoted field that does not end with its quote: {quoted(token)}"
-    if code == kernel.NO_MOVIE:
-        return f"bad movie {quoted(token)}: expected a whole number and a colon"
-    if code == kernel.BAD_TIME:
-        wanted = "a date such as 2005-09-06" if layout.kind == kernel.DATE else "a number"
-        return f"bad time {quoted(token)}: expected {wanted}"
-    return f"bad rating {quoted(token)}: {bad_number(token) if token else 'it is empty, expected a number'}"
-
-
-# -- whole texts ------------------------------------------------------------------------------------------------------
-
-
-class _Reader:
-    """Collects the ratings of one or more texts with one layout."""
-
-    def __init__(self, parser: ChunkParser, netflix: bool | None, optional: bool, progress: BytesRead | None) -> None:
-        self.parser, self.netflix, self.optional, self.progress = parser, netflix, optional, progress
-        self.layout: FieldsLayout | None = None
-        self.names = IdCollector(), IdCollector()
-        self.movie = -1
-        self.values: list[np.ndarray] = []
-        self.times: list[np.ndarray] = []
-        parse_fields(bytearray(b"0 0 0\n"), 6, FieldsLayout(0, 3))  # compiles in this thread, where Ctrl-C is noticed
-
-    def read(self, path: str | os.PathLike[str] | BinaryIO, done: int = 0, total: int | None = None) -> int:
-        """Add a whole text, after ``done`` of ``total`` bytes were read before. Return the bytes of this one."""
-        self.movie = -1
-        with Source(path) as source:
-
-            def told(at: int, own: int | None) -> None:
-                if self.progress:
-                    self.progress(done + at, total or own)
-
-            for chunk in self.parser.each(source, self._parse, partial(self._sniff, source), told):
-                self._add(source, chunk)
-            return source.done
-
-    def _sniff(self, source: Source, buffer: bytearray, size: int) -> bool:
-        """Determine the layout from the first chunk that is not all comments; return False for one that is."""
-        first = next(iter(content_lines(buffer, size)), None)
-        if self.layout is not None or first is None:
-            return self.layout is not None
-        told = sniff(buffer, size, self.netflix)
-        if isinstance(told, str):
-            raise self.parser.fault(source, buffer.count(10, 0, first[0]) + 1, told)
-        self.layout = told
-        return True
-
-    def _parse(self, buffer: bytearray, size: int) -> Fields:
-        assert self.layout is not None
-        return parse_fields(buffer, size, self.layout, self.optional)
-
-    def _add(self, source: Source, chunk: Chunk[Fields]) -> None:
-        block = chunk.block
-        if block.fault:
-            assert self.layout is not None
-            code, where, fields = block.fault
-            what = _describe(chunk.buffer, code, where, fields, self.layout)
-            raise self.parser.fault(source, line_at(chunk.buffer, where)[0], what)
-        if block.leading and self.movie < 0:
-            line = chunk.buffer.count(10, 0, int(block.spans[0, 0])) + 1
-            raise self.parser.fault(source, line, "a rating before any movie, expected a line such as 1:")
-        block.numbers[1][: block.leading] = self.movie
-        self.movie = block.movie if block.movie >= 0 else self.movie
-        data = b"" if all(block.whole) else bytes(memoryview(chunk.buffer)[: chunk.size])
-        for side, names in enumerate(self.names):
-            if block.whole[side]:
-                names.add_numbers(block.numbers[side])
-            elif (wrong := names.add_tokens(data, block.spans[:, 2 * side : 2 * side + 2])) is not None:
-                line = data.count(b"\n", 0, data.find(wrong)) + 1
-                raise self.parser.fault(source, line, f"id {quoted(wrong)} is not UTF-8: convert the file first")
-        self.values.append(block.values.astype(np.float32))
-        if block.times is not None:
-            self.times.append(block.times)
-
-    def finish(self, label: str) -> Ratings:
-        """Return all ratings read."""
-        if not sum(map(len, self.values)):
-            raise InputError(f"{label}:{max(self.parser.lines, 1)}: no ratings in it")
-        (users, user_ids), (items, item_ids) = (names.finish() for names in self.names)
-        times = np.concatenate(self.times) if self.times else None
-        shape = len(user_ids), len(item_ids)
-        return Ratings(users, items, np.concatenate(self.values), shape, times, user_ids, item_ids, check=False)
+COLUMNS = ("user", "item", "rating", "time")
+DAY = re.compile(r"\d{4}-\d\d-\d\d$")
 
 
 def parse_ratings(
-    texts: list[str] | BinaryIO,
+    text: str | os.PathLike[str] | BinaryIO,
+    layout: TextLayout | None = None,
     *,
-    netflix: bool | None = None,
     values: str = "required",
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> Ratings:
-    """Parse ratings of one or more files, one after another, or of a binary stream.
+    """Parse the ratings of a file or of a binary stream.
 
     Parameters
     ----------
-    texts : list of paths, or binary stream
+    text : path, or binary stream
         Plain, or compressed by gzip, bzip2 or xz.
-    netflix : bool, optional
-        Ratings follow ``movie:`` lines; by default inferred from the first line.
+    layout : TextLayout, optional
+        Its columns are ``user``, ``item``, ``rating`` and ``time``.
     values : {"required", "optional"}
         Whether the rating field may be empty; it is then 0.
-    workers : int, optional
-        Threads that parse; by default one for each core available to this process, up to 8.
     progress : function, optional
         Called with (bytes done, their total or None).
 
     Returns
     -------
     Ratings
-        In the order of the text, repeats included. With two columns, each line is a rating of 1. A fourth column is
-        used as times if it holds numbers (truncated to whole ones) or dates (days since 1970); otherwise it is ignored,
-        as are columns beyond it.
+        In the order of the text, repeats included. Without a rating, each line is a rating of 1. Times are numbers
+        (truncated to whole ones) or dates (days since 1970).
 
     Raises
     ------
     InputError
-        ``name:line: what`` for the first wrong line, a damaged archive or a file without ratings.
+        ``name:line: what`` for a wrong line, a damaged archive or a file without ratings.
     """
-    with ChunkParser(workers or usual_workers(), CHUNK_BYTES) as parser:
-        reader = _Reader(parser, netflix, values == "optional", progress)
-        if not isinstance(texts, list):
-            reader.read(texts)
-            return reader.finish(str(getattr(texts, "name", "<stdin>")))
-        total = sum(os.path.getsize(path) for path in texts) if len(texts) > 1 else None
-        done = 0
-        for path in texts:
-            done += reader.read(path, done, total)
-        return reader.finish(texts[0] if len(texts) == 1 else os.path.dirname(texts[0]))
+    layout = layout or TextLayout()
+    table = Delimited(text, layout.separator, progress=progress)
+    try:
+        table.lay_out(layout, COLUMNS, 2)
+        return _collect(table, values == "optional")
+    finally:
+        table.close()
+
+
+def _collect(table: Delimited, optional: bool) -> Ratings:
+    import pyarrow as pa
+
+    types = {"user": pa.string(), "item": pa.string()}
+    if "rating" in table.names:
+        types["rating"] = pa.float64()
+    if "time" in table.names and table.rows:
+        time = table.rows[0][table.names.index("time")]
+        types["time"] = pa.date32() if DAY.match(time) else pa.int64() if time.isdigit() else pa.float64()
+    users, items = IdCollector(), IdCollector()
+    ratings: list[np.ndarray] = []
+    times: list[np.ndarray] = []
+    rows = 0
+    for batch in table.batches(types):
+        faults = [(users.add(batch.column("user")), "user", "it is empty")]
+        faults.append((items.add(batch.column("item")), "item", "it is empty"))
+        if "rating" in types:
+            numbers = _filled(batch.column("rating"), 0.0 if optional else np.nan)
+            with np.errstate(over="ignore"):
+                ratings.append(numbers.astype(np.float32))
+            faults.append((_first(~np.isfinite(ratings[-1])), "rating", ""))
+        else:
+            ratings.append(np.ones(len(batch), np.float32))
+        if "time" in types:
+            column = batch.column("time")
+            numbers = _filled(column.cast(pa.int32()) if types["time"] == pa.date32() else column, np.nan)
+            faults.append((_first(~(np.abs(numbers) < 2.0**62)), "time", "expected a number or a date"))
+            times.append(numbers.astype(np.int64))
+        if wrong := [fault for fault in faults if fault[0] >= 0]:
+            row, column, expected = min(wrong)
+            raise _fault(table, rows + row, column, expected)
+        rows += len(batch)
+    if rows == 0:
+        raise InputError(f"{table.label}:{table.first}: no ratings in it")
+    user_indices, user_ids = users.finish()
+    item_indices, item_ids = items.finish()
+    shape = len(user_ids), len(item_ids)
+    flat = user_indices, item_indices, np.concatenate(ratings), shape
+    return Ratings(*flat, np.concatenate(times) if times else None, user_ids, item_ids, check=False)
+
+
+def _filled(column: Any, missing: float) -> np.ndarray:
+    """Return a column of numbers with ``missing`` for empty fields."""
+    if column.null_count == 0:
+        return column.to_numpy()
+    return np.where(column.is_null().to_numpy(zero_copy_only=False), missing, column.fill_null(0).to_numpy())
+
+
+def _first(wrong: np.ndarray) -> int:
+    return int(np.argmax(wrong)) if wrong.any() else -1
+
+
+def _fault(table: Delimited, row: int, column: str, expected: str) -> InputError:
+    if not expected and table.again:
+        value = table.row(row)[1][table.names.index(column)].strip()
+        expected = bad_number(value.encode()) if value else "it is empty, expected a number"
+    return table.fault(row, column, expected or "expected a finite number")

@@ -135,8 +135,8 @@ class Rows:
         self.names: Any = None  # see `data/names.py`: names of a table's features
         self.known_degrees: np.ndarray | None = None  # (width,) int32, for rows whose store has them
         self.totals: Any = None  # see `data/rows/totals.py`: counts of all rows, if other machines have more
-        self.ranks: Any = None  # see `data/rows/degrees.py`: how features are numbered, if not as the user does
-        self.inverse: np.ndarray | None = None  # (width,) factors on the columns, see `data/scaled.py`
+        self.renumbered = False  # the indices are not those of the store: see `problems/linear/coordinates.py`,
+        self.inverse: np.ndarray | None = None  # as are these (width,) factors on the columns
         self.left_by: tuple[Rows, Rows, np.ndarray] | None = None  # (whole, held out, their ids) of a split
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")

@@ -26,7 +26,7 @@ class CompletionCase:
 
     names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
     convex = False
-    ranks = None
+    numbering = None
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:

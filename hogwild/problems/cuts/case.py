@@ -26,7 +26,7 @@ class CutsCase:
 
     names: tuple[str, ...] = ("x",)
     held_out, convex = "", False
-    ranks = None
+    numbering = None
 
     def __init__(self, config: TrainConfig, train: Graph, test: None) -> None:
         if test is not None:

@@ -22,7 +22,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
-from hogwild.data.rows.degrees import PACK, frequencies
+from hogwild.data.rows.degrees import frequencies
 from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError
 from hogwild.hosts.memory import overlaid
@@ -32,7 +32,7 @@ from hogwild.kernels.events import FIRST
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
-from hogwild.kernels.tiers import FLOATS, KAPPA, PIECE, Replica, Tiers, no_tiers, one_tier
+from hogwild.kernels.tiers import FLOATS, KAPPA, PACK, PIECE, Replica, Tiers, no_tiers, one_tier
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear.kernel import Data, Parameters, Plan

@@ -11,9 +11,8 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import EMPTY, Rows, shortest
 from hogwild.data.rows.copies import narrowed
-from hogwild.data.rows.counts_kernel import lengths
+from hogwild.data.rows.counts_kernel import lengths, squared_lengths
 from hogwild.data.rows.normalize import row_scales
-from hogwild.data.scaled import READ, lengths_of, like_text
 from hogwild.data.tables.plan import shown
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES
@@ -21,6 +20,10 @@ from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES
 MAX_CLASSES = 10_000
 MANY_CLASSES = 64  # more labels than this, some of them fractions, look like real targets
 COMPARED = 1 << 16  # values at a time
+READ = 1 << 26  # nonzeros that statistics are taken of
+SAMPLED = 512  # rows that tell whether all have unit length
+UNIT = 1e-3  # by how much their squared lengths may differ from one
+FULL = 0.25  # share of the width that a row fills, from which rows are not sparse
 EXACT = 2**24  # float32 holds all whole numbers below
 WEIGHTLESS = "weights: all rows have weight zero"
 UNEVEN = 64.0  # times the median row; from here on, a step that suits most rows throws the model
@@ -32,6 +35,21 @@ def all_ones(values: np.ndarray) -> bool:
     """Whether all values are one, as in binary features; for other data, the first few usually tell."""
     pieces = (values[first : first + COMPARED] for first in range(0, len(values), COMPARED))
     return bool((values[:64] == 1.0).all()) and all(bool((piece == 1.0).all()) for piece in pieces)
+
+
+def like_text(rows: Rows) -> bool:
+    """Whether the rows are sparse and of length one, as far as a sample tells."""
+    if rows.nnz >= FULL * rows.width * len(rows):
+        return False
+    squares = lengths_of(rows.select(rows.evenly(SAMPLED)))
+    return bool((np.abs(squares[squares > 0] - 1) <= UNIT).all())
+
+
+def lengths_of(rows: Rows) -> np.ndarray:
+    """Squared norms of the rows, (n,) float64."""
+    squares = np.empty(len(rows))
+    squared_lengths(rows.begin, rows.end, rows.values, squares)
+    return squares
 
 
 def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> float:

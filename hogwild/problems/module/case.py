@@ -80,7 +80,7 @@ class ModuleCase:
 
     names: tuple[str, ...] = ("parameters", "buffers")
     held_out, convex = "", False
-    ranks = None
+    numbering = None
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
         self.n = len(train)

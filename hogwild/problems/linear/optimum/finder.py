@@ -16,12 +16,12 @@ import numpy as np
 
 from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import Rows
-from hogwild.data.scaled import lengths_of
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
-from hogwild.problems.linear.optimum.newton import COLUMNS, Found, Newton, dot, shortest
+from hogwild.problems.linear.optimum.newton import COLUMNS, Found, Newton, dot, shortest, smooth_bound
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
+from hogwild.problems.linear.rows import lengths_of
 
 WORK, PASSES = 1 << 30, 10  # entries that the steps of a run may visit: this many, or so many times all
 ENOUGH = 3e-5  # share of the objective that the last step gains at most,
@@ -159,7 +159,11 @@ class FitProblem:
                 return Found(x, math.nan, math.inf, 0.0, 0), start_value
             if self.kinked:
                 return kinked.lowered(sums, newton, x, self.l1, self.l2, allowance, enough), start_value
-            return newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip), start_value
+            found = newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip)
+            if self.l1 > 0.0 and not softmax and not found.gap <= enough * max(abs(found.value), floor):
+                lower = smooth_bound(sums, found.x, self.l1, self.l2, self.intercept)
+                found = found._replace(gap=min(max(found.value - lower, 0.0), found.gap))
+            return found, start_value
 
         threads = 1 if self.rows.nnz * classes < FEW else None
         parts = list(map_cuts([(k, k + 1) for k in range(1 if softmax else classes)], one, threads))

@@ -42,7 +42,7 @@ MOST_DAMPING = 1.0
 FLAT_ENOUGH = 0.3  # share of the first slope along a step that the slope at its end may have
 TRIES = 60  # lengths of a step
 CONTRACTION = 0.1  # a factor serves again if a step promises at most this share of the step before
-CONFIRMED = 0.3  # share of the smallest gain below which an old factor may end the steps
+CONFIRMED = 0.3  # share of the smallest gain below which an old factor may end the steps, unless rows may be flat
 FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the last
 LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
 SHORT = 0.05  # length of a step below which the next is damped
@@ -244,7 +244,7 @@ def factorise(hessian, free, ridge, scale, column, out):
     """
     n = len(scale)
     for a in range(n):
-        scale[a] = 1.0 / math.sqrt(hessian[a, a] + LEAST * LEAST) if free[a] else 0.0
+        scale[a] = 1.0 / math.sqrt(max(hessian[a, a], 0.0) + LEAST * LEAST) if free[a] else 0.0
     for a in range(n):
         for b in range(a):
             out[a, b] = hessian[a, b] * scale[a] * scale[b]
@@ -289,13 +289,13 @@ def shrunk(w, g, h, l1):
 
 
 @njit(**JIT)
-def sparse_step(hessian, g, x, l1, intercept, w, r, move, free, scale, column, factor):
+def sparse_step(hessian, g, x, l1, intercept, most, w, r, move, free, scale, column, factor):
     """Set ``w`` to the minimum of a quadratic model with an l1 penalty; return how far the model falls from ``x``.
 
     Coordinate descent finds which weights are zero, and Newton steps on the others, which end where one of them would
     change its sign, what these are.
     """
-    n, last, fall = len(x), len(x) - 1, 0.0
+    n, last, fall, factors = len(x), len(x) - 1, 0.0, 0
     level, of_level = hessian[last, last] + LEAST, g[last]
     if intercept:  # it goes first, so that the other columns are centred
         fall = of_level * of_level / level / 2.0
@@ -323,30 +323,36 @@ def sparse_step(hessian, g, x, l1, intercept, w, r, move, free, scale, column, f
             fall += fell
             if not fell > SETTLED * first:
                 break
-        for u in range(n):
-            free[u] = u < last and w[u] != 0.0
-            g[u] = r[u] + math.copysign(l1, w[u]) if free[u] else 0.0
-        factorise(hessian, free, RIDGE, scale, column, factor)
-        gain = solve(factor, scale, g, move)
-        if not gain > SETTLED * SETTLED * fall:
+        while True:
+            for u in range(n):
+                free[u] = u < last and w[u] != 0.0
+                g[u] = r[u] + math.copysign(l1, w[u]) if free[u] else 0.0
+            factorise(hessian, free, RIDGE, scale, column, factor)
+            factors += 1
+            gain = solve(factor, scale, g, move)
+            if not gain > SETTLED * SETTLED * fall:
+                break
+            t, crossing = 1.0, -1
+            for u in range(last):
+                if free[u] and (w[u] + t * move[u]) * w[u] < 0.0:
+                    t, crossing = -w[u] / move[u], u
+            fall += t * (2.0 - t) * gain
+            for u in range(n):
+                if free[u]:
+                    d = -w[u] if u == crossing else t * move[u]
+                    w[u] = 0.0 if u == crossing else w[u] + d
+                    line = hessian[u]
+                    for v in range(last):
+                        r[v] += d * line[v]
+            if crossing < 0 or factors >= most:
+                break
+        if not gain > SETTLED * SETTLED * fall or factors >= most:
             break
-        t, crossing = 1.0, -1
-        for u in range(last):
-            if free[u] and (w[u] + t * move[u]) * w[u] < 0.0:
-                t, crossing = -w[u] / move[u], u
-        fall += t * (2.0 - t) * gain
-        for u in range(n):
-            if free[u]:
-                d = -w[u] if u == crossing else t * move[u]
-                w[u] = 0.0 if u == crossing else w[u] + d
-                line = hessian[u]
-                for v in range(last):
-                    r[v] += d * line[v]
     if intercept:
         for u in range(last):
             of_level += hessian[last, u] * (w[u] - x[u])
         w[last] = x[last] - of_level / level
-    return fall
+    return fall, factors
 
 
 @njit(**JIT)
@@ -369,7 +375,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
     """
     p, q, r, slopes, bends, g, step, scale, column, row, w, rest, free, hessian, factor = room
     width, n, spent, steps, small = len(x) - 1, len(p), 0, 0, 0
-    entries = len(rows[2]) + n
+    entries, cubed = len(rows[2]) + n, (width + 1) ** 3 // 16 + 1
     least = DAMPING if l1 > 0.0 and is_flat(code) else 0.0
     damping, gain, promised = least, math.inf, math.inf
     margins(rows, x, p)
@@ -396,11 +402,12 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
         if known:
             gain = solve(factor, scale, g, step)
             fresh = not gain <= CONTRACTION * promised and promised < math.inf
-            fresh = fresh or (steps > 0 and CONFIRMED * enough * unit < gain <= enough * unit)
+            sure = gain <= CONFIRMED * enough * unit and (not is_flat(code) or (code >= BENT and l2 > 0.0))
+            fresh = fresh or (steps > 0 and gain <= enough * unit and not sure)
         if fresh or damping > 0.0:
             for i in range(n if l1 > 0.0 else 0):
                 bends[i] += damping * steepest_of(code) * shares[i]
-            spent += hessian_of(rows, bends, row, hessian) + (width + 1) ** 3 // 16
+            spent += hessian_of(rows, bends, row, hessian) + cubed
             for u in range(width):
                 hessian[u, u] += l2
             if is_flat(code):
@@ -409,7 +416,10 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
                 for u in range(width + 1):
                     for v in range(u):
                         hessian[v, u] = hessian[u, v]
-                gain = sparse_step(hessian, g, x, l1, intercept, w, rest, step, free, scale, column, factor)
+                most = max(1, int((work - spent) / cubed))
+                memory = w, rest, step, free, scale, column, factor
+                gain, factors = sparse_step(hessian, g, x, l1, intercept, most, *memory)
+                spent += factors * cubed
                 for u in range(width + 1):
                     step[u] = w[u] - x[u]
             else:
@@ -420,7 +430,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
         if not gain > (enough if steps else skip) * unit and damping == least:
             return objective, gain, spent, steps
         if spent >= work or steps >= MOST_STEPS:  # a model with an l1 penalty may not have been brought to its minimum
-            return objective, math.inf if l1 > 0.0 and steps > 0 else gain, max(spent, work), steps
+            return objective, math.inf if l1 > 0.0 and steps > 0 else gain, spent, steps
         along = across = 0.0
         for u in range(width):
             along += x[u] * step[u]
@@ -460,7 +470,10 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
         objective = then
         if small == FEW_GAINS:
             return objective, gain, spent, steps
-        damping = max(4.0 * damping, DAMPING) if t < SHORT else damping / 8.0 if t >= 1.0 else damping
+        if t < (1.0 if l1 > 0.0 else SHORT):
+            damping = max(4.0 * damping, DAMPING)
+        elif t >= 1.0:
+            damping /= 8.0
         damping = least if damping < DAMPING / 8.0 else min(max(damping, least), MOST_DAMPING)
 
 

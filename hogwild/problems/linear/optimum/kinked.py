@@ -24,22 +24,21 @@ import math
 
 import numpy as np
 
-from hogwild.data.scaled import lengths_of
 from hogwild.kernels.losses import HINGE
 from hogwild.problems.linear.optimum import kernel
-from hogwild.problems.linear.optimum.newton import CALL, Found, Newton, penalty
+from hogwild.problems.linear.optimum.newton import CALL, TINY, Found, Newton, balance, highest, penalty
 from hogwild.problems.linear.optimum.sums import FEW, LossSums
+from hogwild.problems.linear.rows import lengths_of
 
-UNIT, NARROWER = 4.0, 0.25  # width of the first parabola, over that of the loss, and the factor on it after a bend
-FALLEN = 0.25  # share of the gap before: after a bend that leaves more the parabolas are narrower
-BENDS = 40
+UNIT, NARROWER = 4.0, 0.5  # width of the first parabola, over that of the loss, and the factor on it after a bend
+FALLEN = 0.25  # share of the gap before: after a bend that leaves more the next is solved to a tighter tolerance,
+TIGHTEST = 1e-10  # or has narrower parabolas if the last step gained less than this share of the objective
+BENDS = 60
 LOOSE, CLOSE = 3e-3, 0.05  # shares of the objective, and of the gap, that the last step on a bent loss gains at most
-TINY = 1e-300
-FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
 TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
-TIGHTER = 0.1  # and the factor on it then
+TIGHTER = 0.1  # and the factor on it then, as on what ends the steps on a bent loss
 BLOCK = 16  # rows beside each other in memory are visited together where there are many
 LATE = 100.0  # passes after which rows left out come back at each look, since violations may fall slowly
 LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose rows still fall short of their kinks
@@ -63,31 +62,35 @@ def _bent(
 ) -> Found:
     y, shares, epsilon = sums.targets, sums.shares, half_width(sums)
     size = 1.0
-    if epsilon or sums.code != HINGE:
+    if sums.code != HINGE:
         size = max(float(shares @ np.abs(sums.p - y)) / max(float(shares.sum()), TINY), epsilon) or 1.0
     unit = UNIT * size
     m = -0.5 * y if sums.code == HINGE else np.zeros(len(y))
-    best, lowest, lower, spent, steps, gap, inner = x, value, -math.inf, 0.0, 0, math.inf, LOOSE
+    best, lowest, lower, spent, steps, gap = x, value, -math.inf, 0.0, 0, math.inf
+    inner = loosest = LOOSE
     for _ in range(BENDS):
-        own = sums.bent(y / unit - m, epsilon / unit)
-        floor = newton.floor / unit
-        found = newton.lower(own, x / unit, l1, l2 * unit, work - spent, inner, 0.0, floor)
-        x, spent, steps = found.x * unit, spent + found.spent, steps + found.steps
-        p, before = sums.margins(x), m
-        own.derive(p / unit, p, 0.0)
-        m = own.slopes / np.where(shares > 0.0, shares, 1.0)
-        losses, _, _ = sums.derive(p, p, 0.0)
-        value = losses + penalty(x, l1, l2)
+        bent = sums.bent(y / unit - m, epsilon / unit)
+        fit = newton.lower(bent, x / unit, l1, l2 * unit, work - spent, inner, 0.0, newton.floor / unit)
+        x, spent, steps = fit.x * unit, spent + fit.spent, steps + fit.steps
+        p = sums.margins(x)
+        if l1 + l2 == 0.0:  # the minimum of the bent objective, if its gap is right
+            lower = max(lower, unit * (fit.value - fit.gap - float(shares @ np.square(m)) / 2.0))
+        bent.derive(p / unit, p, 0.0)
+        m = bent.slopes / np.where(shares > 0.0, shares, 1.0)
+        if l1 + l2 > 0.0:
+            lower = max(lower, bound(sums, bent.slopes, l1, l2, newton.intercept))
+        value = sums.derive(p, p, 0.0)[0] + penalty(x, l1, l2)
         if value < lowest:
             best, lowest = x, value
-        lower = max(lower, unit * (found.value - found.gap - float(shares @ np.square(before)) / 2.0))
-        if l1 + l2 > 0.0:
-            lower = max(lower, bound(sums, shares * m, l1, l2, newton.intercept))
         last, gap = gap, max(lowest - lower, 0.0)
         if gap <= enough * max(lowest, newton.floor) or spent >= work:
             break
-        unit *= 1.0 if gap <= FALLEN * last else NARROWER
-        inner = min(LOOSE, CLOSE * gap / max(lowest, newton.floor))
+        if gap > FALLEN * last:
+            if min(fit.gap / max(abs(fit.value), TINY), loosest) <= TIGHTEST:
+                unit *= NARROWER
+            else:
+                loosest *= TIGHTER
+        inner = min(loosest, CLOSE * gap / max(lowest, newton.floor))
     return Found(best, lowest, gap, spent, steps)
 
 
@@ -175,29 +178,13 @@ def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> floa
 
 
 def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
-    """Lower bound of the objective with a penalty, by dual variables: slopes that the rows' losses may have (n,).
+    """Lower bound of the objective of a loss with kinks, by dual variables: slopes that the losses may have (n,).
 
-    Each is times its row's share. Where there is an intercept their sum must be zero, so those of the sign that has
-    more are scaled down. Then all are, by the factor that gives the highest bound.
+    Each is times its row's share.
     """
-    if intercept:
-        up, down = float(slopes[slopes > 0].sum()), -float(slopes[slopes < 0].sum())
-        least = min(up, down)
-        slopes = slopes * np.where(slopes > 0, least / max(up, TINY), least / max(down, TINY))
-    first = -float(slopes @ sums.targets) - half_width(sums) * float(np.abs(slopes).sum())
-    if not first > 0.0:
-        return 0.0  # the losses are nowhere below
-    g = np.abs(sums.gather(slopes)[:-1])
-    most = float(g.max(initial=0.0))
-    if l1 == 0.0:
-        second = float(np.square(g).sum()) / (2.0 * l2)
-        factor = min(first / max(2.0 * second, TINY), 1.0)
-        return factor * (first - factor * second)
-    free = min(l1 / max(most, TINY), 1.0)  # up to which no weight is worth its penalty
-    tried = np.linspace(free, 1.0, FACTORS) if l2 > 0.0 else [free]
-    return max(
-        f * first - (float(np.square(np.maximum(f * g - l1, 0.0)).sum()) / (2.0 * l2) if l2 else 0.0) for f in tried
-    )
+    slopes = slopes * balance(slopes) if intercept else slopes
+    height = -float(slopes @ sums.targets) - half_width(sums) * float(np.abs(slopes).sum())
+    return highest(height, sums.gather(slopes)[:-1], l1, l2)
 
 
 def half_width(sums: LossSums) -> float:

@@ -9,11 +9,13 @@ done with the whole Hessian in one call (``kernel.descend``).
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hogwild.kernels.losses import POISSON
 from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.sums import LossSums, Softmax
 
@@ -29,6 +31,8 @@ LITTLE = 0.01  # and the share of the step's gain below which the last
 WAIT = 4  # together bring no more
 CROSSINGS = 10  # times that a step with an l1 penalty goes on where it has brought a weight to zero
 SPARSE_SWEEPS, SPARSE_CONJUGATE = 10, 60  # most passes of coordinate descent, and conjugate gradients after them
+FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
+TINY = 1e-300
 SMALLEST = 0.01  # share of what coordinate descent gains, below which conjugate gradients after it are not worth it
 
 
@@ -134,7 +138,7 @@ class Newton:
             if not gain > (enough if steps else skip) * unit and damping == least:
                 return Found(x, value, gain, spent, steps)
             if not spent < work or steps >= kernel.MOST_STEPS:
-                return Found(x, value, math.inf if l1 and steps else gain, max(spent, work), steps)
+                return Found(x, value, math.inf if l1 and steps else gain, spent, steps)
             slope, q, low, high, t = dot(g, step), sums.margins(step), 0.0, math.inf, 1.0
             for tried in range(kernel.TRIES):
                 there, first, second = sums.derive(p, q, t)
@@ -257,6 +261,46 @@ def shortest(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:
     if l1 == 0.0:
         return g
     return np.where(w != 0.0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0.0))
+
+
+def smooth_bound(sums: LossSums, x: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
+    """Lower bound of the objective with a penalty, by the dual variables that are the slopes of smooth losses at ``x``.
+
+    A loss of slope ``s`` at the margin ``p`` is everywhere at least ``value(p) + s (margin - p)``, and so is its mean
+    with a tangent of slope zero at its infimum, which is how slopes are scaled.
+    """
+    shares, sums, p = sums.shares, copy.copy(sums), sums.margins(x)
+    sums.derive(p, p, 0.0)
+    if intercept:
+        sums.shares = sums.shares * balance(sums.slopes)
+    value, slope, _ = sums.derive(p, p, 0.0)
+    y, infimum, balanced = sums.targets, 0.0, 0.0
+    if sums.code == POISSON:
+        least = y * (1.0 - np.log(np.maximum(y, TINY)))
+        infimum, balanced = float(shares @ least), float(sums.shares @ least)
+    return infimum + highest(value - slope - balanced, sums.gather(sums.slopes)[:-1], l1, l2)
+
+
+def balance(slopes: np.ndarray) -> np.ndarray:
+    """Factors up to 1 with which slopes sum to zero, as those of a free intercept do."""
+    up, down = float(slopes[slopes > 0].sum()), -float(slopes[slopes < 0].sum())
+    least = min(up, down)
+    return np.where(slopes > 0, least / max(up, TINY), least / max(down, TINY))
+
+
+def highest(height: float, g: np.ndarray, l1: float, l2: float) -> float:
+    """The highest bound of dual variables times a factor, for their sum of conjugates and the rows times them."""
+    if not height > 0.0:
+        return 0.0  # the losses are nowhere below
+    g = np.abs(g)
+    if l1 == 0.0:
+        square = dot(g, g) / (2.0 * l2)
+        factor = min(height / max(2.0 * square, TINY), 1.0)
+        return factor * (height - factor * square)
+    free = min(l1 / max(float(g.max(initial=0.0)), TINY), 1.0)  # up to which no weight is worth its penalty
+    factors = np.linspace(free, 1.0, FACTORS) if l2 > 0.0 else [free]
+    excess = [np.maximum(factor * g - l1, 0.0) for factor in factors]
+    return max(factor * height - (dot(e, e) / (2.0 * l2) if l2 else 0.0) for factor, e in zip(factors, excess))
 
 
 def penalty(x: np.ndarray, l1: float, l2: float) -> float:

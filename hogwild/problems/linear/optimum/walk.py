@@ -13,7 +13,6 @@ from collections.abc import Callable
 import numpy as np
 
 from hogwild.data.rows.container import Rows
-from hogwild.data.scaled import Columns
 from hogwild.problems.linear.options import L2_PATH
 
 RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
@@ -111,7 +110,6 @@ def unit_of(rows: Rows) -> float:
     return float(10.0 ** min(max(round(squared), -FARTHEST), FARTHEST))
 
 
-def weakest_of(weakest: float, columns: Columns | None) -> float:
+def weakest_of(weakest: float, smallest_scale: float) -> float:
     """The weakest penalty that may matter to a column, if ``weakest`` is of a typical one."""
-    smallest = 1.0 if columns is None else float(np.square(1.0 / columns.inverse).min())
-    return max(min(weakest, L2_PATH[0] * smallest), 10.0**-FARTHEST)
+    return max(min(weakest, L2_PATH[0] * smallest_scale**2), 10.0**-FARTHEST)

@@ -1,0 +1,365 @@
+"""Delimited text (ratings, edges, CSV, TSV), parsed by pyarrow a block at a time, whose errors name the line.
+
+The text is decompressed by ``lines.py``; leading comment lines and a header are skipped here. pyarrow names no row when
+it parses on several threads, so after an error the text is read again on one thread, which gives the row, and with
+Python's csv, which gives its line and the value. A pipe cannot be read again: its errors name the row at most.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from hogwild.data.beside import PACKED
+from hogwild.data.parallel import BytesRead
+from hogwild.data.text.lines import ReadError, Source, chunks
+from hogwild.data.text.tokens import shown_word
+from hogwild.errors import InputError, UsageError
+
+BLOCK = 2 << 20  # bytes parsed at a time; the longest row
+COMMENTS = (b"#", b"%")
+SEPARATORS = {".csv": ",", ".dat": "::", ".txt": " "}  # of each suffix; of others a tab
+NAMED = {"tab": "\t", "blank": " "}
+SAID = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "single blanks", "|": "bars", "::": "'::'"}
+EXPECTED = {"double": "a number", "int64": "a whole number", "date32[day]": "a date such as 2005-09-06"}
+NOT_TEXT = {
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive, or a workbook",
+    b"ARROW1": "an Arrow file",
+    b"\xff\xfe": "UTF-16 text",
+    b"\xfe\xff": "UTF-16 text",
+}
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """TextLayout of a text, as far as a user says it.
+
+    Attributes
+    ----------
+    columns : str, optional
+        Columns in order, such as ``user,item,-,rating``; one called ``-`` is not read. Others may follow.
+    separator : str, optional
+        One character, ``::``, ``tab`` or ``blank``; by default the suffix tells.
+    header : bool, optional
+        Whether the first line names columns; by default it does if its number is none, as in ``user,item,rating``.
+    """
+
+    columns: str | None = None
+    separator: str | None = None
+    header: bool | None = None
+
+
+class Delimited:
+    """A text of rows with one number of columns.
+
+    Parameters
+    ----------
+    what : path or binary stream
+        Text in UTF-8, plain or compressed by gzip, bzip2 or xz.
+    separator : str, optional
+    lead : function of (line number, line), optional
+        Returns whether a line before the first row is skipped; by default comments are.
+    newlines : bool
+        Whether a quoted value may hold line ends.
+    null_values : list of str, optional
+        Texts that are no number; by default only the empty one.
+    progress : function, optional
+
+    Attributes
+    ----------
+    names : list of str
+        Name of each column, to be set before rows are read.
+    rows : list of list of str
+        Fields of the first two rows.
+    """
+
+    def __init__(
+        self,
+        what: str | os.PathLike[str] | BinaryIO,
+        separator: str | None = None,
+        *,
+        lead: Callable[[int, bytes], bool] | None = None,
+        newlines: bool = False,
+        null_values: list[str] | None = None,
+        progress: BytesRead | None = None,
+    ) -> None:
+        self.what, self.newlines, self.progress = what, newlines, progress
+        self.null_values = null_values or [""]
+        self.label = Source(what).label if not isinstance(what, str | os.PathLike) else os.fspath(what)
+        self.start = what.tell() if self._seekable() else None  # type: ignore[union-attr]
+        self.separator = _separator(separator, self.label)
+        self.names: list[str] = []
+        self.hint = ""
+        self.first = 1  # line of the first row
+        self._source: Source | None = None
+        self._rest = b""
+        self._pieces = self._read()
+        self._begin(lead or (lambda number, line: line.startswith(COMMENTS)))
+        self.rows = [fields for _, fields in itertools.islice(self._parse(_lines(self._rest)), 2)]
+
+    def _seekable(self) -> bool:
+        return not isinstance(self.what, str | os.PathLike) and hasattr(self.what, "seekable") and self.what.seekable()
+
+    @property
+    def again(self) -> bool:
+        """Whether the text can be read again."""
+        return self.start is not None or (isinstance(self.what, str | os.PathLike) and os.path.isfile(self.what))
+
+    def close(self) -> None:
+        if self._source is not None:
+            self._source.close()
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> Iterator[bytes]:
+        """Yield the text from its beginning in blocks of whole lines."""
+        self.close()
+        if self.start is not None:
+            self.what.seek(self.start)  # type: ignore[union-attr]
+        source = self._source = Source(self.what)
+        lines = 0
+        try:
+            for buffer, size in chunks(source, BLOCK, deque()):
+                text = bytes(memoryview(buffer)[:size])
+                if lines == 0:
+                    if magic := next((what for magic, what in NOT_TEXT.items() if text.startswith(magic)), None):
+                        raise InputError(f"{self.label}: {magic}, expected text in UTF-8")
+                    text = text.removeprefix(b"   ")  # which lines.py puts for a byte order mark
+                    if b"\r" in text and b"\n" not in text[:-1]:
+                        raise InputError(f"{self.label}: lines end in a carriage return alone, expected LF or CR LF")
+                if (zero := text.find(0)) >= 0:
+                    lines += text.count(b"\n", 0, zero)
+                    raise ReadError("binary data (a zero byte), expected text")
+                lines += int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
+                yield text
+                if self.progress is not None:
+                    self.progress(source.done, source.total)
+        except ReadError as error:
+            raise InputError(f"{self.label}:{lines + 1}: {error}") from None
+        finally:
+            source.close()
+
+    def _begin(self, lead: Callable[[int, bytes], bool]) -> None:
+        """Skip the lines before the first row."""
+        for text in self._pieces:
+            at = 0
+            while at < len(text):
+                end = text.index(b"\n", at) + 1
+                line = text[at:end].strip()
+                if line and not lead(self.first, line):
+                    self._rest = text[at:]
+                    return
+                self.first += 1
+                at = end
+
+    def skip_header(self) -> None:
+        """Take the first row for the names of the columns."""
+        reader = csv.reader(_lines(self._rest), delimiter=self.separator[0])
+        next(reader)
+        for _ in range(reader.line_num):
+            self._rest = self._rest[self._rest.index(b"\n") + 1 :]
+        self.first += reader.line_num
+        self.rows = self.rows[1:]
+
+    def _again(self) -> Iterator[bytes]:
+        """Yield the rows' text once more."""
+        skip = self.first - 1
+        for text in self._read():
+            at = 0
+            while skip and at < len(text):
+                at = text.index(b"\n", at) + 1
+                skip -= 1
+            yield text[at:]
+
+    def batches(self, types: Mapping[str, Any], threads: bool = True) -> Iterator[Any]:
+        """Yield pyarrow's RecordBatches of the columns in ``types``, each of its type (None: any).
+
+        Raises
+        ------
+        InputError
+            One line with the text's name and the line.
+        """
+        import pyarrow as pa
+        from pyarrow import csv as reader
+
+        pieces = itertools.chain([self._rest], self._pieces) if self._rest else self._again()
+        self._rest = b""
+        if not self.rows:
+            return
+        file = _File(pieces)
+        try:
+            yield from reader.open_csv(
+                pa.PythonFile(file, "r"),
+                reader.ReadOptions(
+                    column_names=self._all_names(), block_size=BLOCK, use_threads=threads and self.again
+                ),
+                reader.ParseOptions(delimiter=self.separator[0], newlines_in_values=self.newlines),
+                reader.ConvertOptions(
+                    column_types={name: kind for name, kind in types.items() if kind is not None},
+                    include_columns=list(types),
+                    null_values=self.null_values,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if threads and self.again:
+                file.close()
+                for _ in self.batches(types, threads=False):
+                    pass
+            raise self._explained(str(error), types) from None
+        finally:
+            file.close()
+
+    def _all_names(self) -> list[str]:
+        """Return the names of all columns that pyarrow sees: between two of ``::`` it sees an empty one."""
+        if self.separator != "::":
+            return self.names
+        return [name for column in self.names for name in (column, f":{column}")][:-1]
+
+    # -- faults -------------------------------------------------------------------------------------------------------
+
+    def _parse(self, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+        """Yield the line that each row begins at and its fields, as Python's csv reads them."""
+        limit = csv.field_size_limit(BLOCK)
+        try:
+            reader = csv.reader(lines, delimiter=self.separator[0])
+            line = self.first
+            for fields in reader:
+                if fields:
+                    yield line, fields[::2] if self.separator == "::" else fields
+                line = self.first + reader.line_num
+        except csv.Error:
+            return
+        finally:
+            csv.field_size_limit(limit)
+
+    def row(self, number: int) -> tuple[int, list[str]]:
+        """Return the line that a row, counted from 0, begins at, and its fields."""
+        rows = self._parse(itertools.chain.from_iterable(map(_lines, self._again())))
+        return next(itertools.islice(rows, number, None), (self.first, []))
+
+    def fault(self, row: int, column: str, expected: str) -> InputError:
+        """Return the error for a value: ``ratings.csv:7: bad rating 'x': expected a number``."""
+        if not self.again:
+            return InputError(f"{self.label}: row {row + 1}: bad {column}: {expected}")
+        line, fields = self.row(row)
+        value = fields[self.names.index(column)]
+        if any("\udc80" <= character <= "\udcff" for character in value):
+            expected = "it is not UTF-8: convert the file first"
+        return InputError(f"{self.label}:{line}: bad {column} {shown_word(value)}: {expected}")
+
+    def _explained(self, reason: str, types: Mapping[str, Any]) -> InputError:
+        """Return the error that pyarrow means, by the row and column it names."""
+        row, column = re.search(r"Row #(\d+)", reason), re.search(r"column #(\d+)", reason)
+        if "straddl" in reason:
+            return InputError(f"{self.label}: a row longer than {BLOCK >> 20} MiB: a quote in it may be never closed")
+        if row is None or not self.again:
+            return InputError(f"{self.label}: {' '.join(reason.split())}")
+        if column is not None:
+            name = self._all_names()[int(column[1])]
+            return self.fault(int(row[1]) - 1, name, f"expected {EXPECTED.get(str(types.get(name)), 'text')}")
+        line, fields = self.row(int(row[1]) - 1)
+        return InputError(f"{self.label}:{line}: {self._miscounted(fields, ','.join(self.names))}")
+
+    def _miscounted(self, fields: list[str], expected: str) -> str:
+        if self.separator == " " and "" in fields:
+            return "runs of blanks: make each of them one blank with tr -s ' '"
+        number = f"{len(fields)} field{'s' * (len(fields) != 1)} in {shown_word(self.separator.join(fields))}"
+        said = SAID.get(self.separator, repr(self.separator))
+        return f"{number}, expected {expected} separated by {said}{self.hint}"
+
+    # -- layouts ------------------------------------------------------------------------------------------------------
+
+    def lay_out(self, layout: TextLayout, default: tuple[str, ...], needed: int) -> None:
+        """Name the columns by the layout, or by default as many of ``default`` as there are; skip a header.
+
+        Parameters
+        ----------
+        layout : TextLayout
+        default : tuple of str
+            The third is a number.
+        needed : int
+            How many of them a text must have.
+        """
+        self.hint = "; --columns and --separator say otherwise"
+        if not self.rows:
+            return
+        fields = self.rows[0]
+        names = list(default[: len(fields)])
+        if layout.columns is not None:
+            names = [name.strip() for name in layout.columns.split(",")]
+            plain = [name for name in names if name != "-"]
+            if len({*plain}) < len(plain) or not {*default[:needed]} <= {*plain} <= {*default}:
+                raise UsageError(
+                    f"columns {layout.columns}: expected {','.join(default)} in any order, '-' for one not read"
+                )
+        if len(fields) < max(len(names), needed) or (self.separator == " " and "" in fields):
+            expected = names if layout.columns else default[:3]
+            raise InputError(f"{self.label}:{self.first}: {self._miscounted(fields, ','.join(expected))}")
+        number = names.index(default[2]) if len(default) > 2 and default[2] in names else None
+        header = layout.header
+        if header is None:
+            header = number is not None and fields[number] != "" and not any(map(is_number, fields[: len(names)]))
+        if header:
+            self.skip_header()
+        self.names = [f"-{k}" if name == "-" else name for k, name in enumerate(names)]
+        self.names += [f"-{k}" for k in range(len(names), len(fields))]
+
+
+class _File:
+    """Blocks of bytes as the file that pyarrow reads, on a thread of its own."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self.blocks, self.rest = blocks, b""
+        self.closed = False
+        self.lock = threading.Lock()
+
+    def read(self, size: int) -> bytes:
+        with self.lock:
+            while not self.rest and not self.closed:
+                block = next(self.blocks, None)
+                if block is None:
+                    return b""
+                self.rest = block
+            data, self.rest = self.rest[:size], self.rest[size:]
+            return data
+
+    def close(self) -> None:
+        with self.lock:
+            self.closed, self.rest = True, b""
+            if hasattr(self.blocks, "close"):
+                self.blocks.close()
+
+
+def _lines(text: bytes) -> Iterator[str]:
+    return io.TextIOWrapper(io.BytesIO(text), "utf-8", "surrogateescape", newline="")
+
+
+def _separator(separator: str | None, name: str) -> str:
+    if separator is None:
+        plain = name.lower().removesuffix(".terminals")
+        plain = plain.removesuffix(next((end for end in PACKED if plain.endswith(end)), ""))
+        return SEPARATORS.get(os.path.splitext(plain)[1], "\t")
+    separator = NAMED.get(separator, separator)
+    if separator != "::" and (len(separator) != 1 or separator in '"\r\n' or ord(separator) > 127):
+        raise UsageError(f"separator {separator!r}: expected one character, '::', tab or blank")
+    return separator
+
+
+def is_number(field: str) -> bool:
+    """Return whether a field is written as a number."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return "_" not in field

@@ -1,0 +1,337 @@
+"""The coordinates in which a linear model is trained, and the way from the user's and back.
+
+Models, checkpoints, evaluations and exact steps are in the user's coordinates. Workers have two others, each with
+``rows``, ``inward`` and ``outward``; :class:`Coordinates` applies one after the other.
+
+**Scaling.** A step that suits a column of size one is a million times too large for one of size 1000. So models are
+trained in ``v_j = s_j w_j`` of ``x_j / s_j``, where ``s_j`` is the power of two nearest to the column's root mean
+square: nothing is rounded, and without a penalty a column times 2^k gives the same model to the last bit. With an
+intercept, a column whose mean exceeds its deviation is centred too, since otherwise it and the intercept move
+together: ``b' = b + sum_j w_j m_j``. The objective is that of the user's columns: in ``v_j`` the penalties are
+``l2 / s_j^2`` and ``l1 / s_j``, which :meth:`hogwild.problems.linear.problem.LinearProblem.rates` puts into the rates.
+Sparse columns keep their scale unless one of them differs from one by ``ODD`` powers of two, and then all are scaled,
+by the mean square of their entries. Rows of ones, and sparse rows of unit length as text has, are left as they are.
+The price is one pass over the entries, or over ``READ`` of them, and a copy.
+
+**Numbering.** A model that outgrows the cache trains two to three times as fast if its features are numbered by
+popularity: the weights of popular ones share cache lines, and whatever passes over all weights (a copy, a mean, the
+penalty) visits those only that can differ from zero. Rare features are numbered in packs of equal degree, which is all
+that the rate of their penalty depends on: a pack shares one. Features that no training row holds share the last number,
+whose weight stays zero. The entries of a row keep their order, so sums over them are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.parallel import map_pieces
+from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.counts_kernel import column_sums, look_up, scale_entries
+from hogwild.data.rows.degrees import by_degree, degrees
+from hogwild.kernels.tiers import PACK
+from hogwild.problems.linear.rows import READ, all_ones, like_text
+
+ODD = 4  # powers of two
+FILLED = 64  # most columns that are centred although some rows lack them, and then hold their means
+LARGEST = 60  # power of two
+PIECE = 1 << 20  # entries renumbered at a time
+HIGHEST = 1 << 12  # degrees from which features are popular in any case
+
+Solution = tuple[np.ndarray, np.ndarray]  # weights (width,) or (K, width), and intercepts (1,) or (K,)
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Columns on one scale: ``v = (x - means) * inverse``.
+
+    Attributes
+    ----------
+    inverse : array of float64, shape (width,)
+        Powers of two.
+    means : array of float64, shape (width,)
+        Zero for columns that are not centred.
+    centred : array of int64
+        Numbers of those that are.
+    """
+
+    inverse: np.ndarray
+    means: np.ndarray
+    centred: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Rows, intercept: bool) -> Scaling | None:
+        """How to scale the columns of these rows; None if they are to be left as they are.
+
+        Columns are centred only where an ``intercept`` takes up their means.
+        """
+        if all_ones(rows.values) or not len(rows) or not rows.width or like_text(rows):
+            return None
+        rows = rows if rows.nnz <= READ else rows.select(rows.spread(READ))
+        count, sums = np.zeros(rows.width, dtype=np.int64), np.zeros((3, rows.width))
+        column_sums(rows.begin, rows.end, rows.indices, rows.values, count, *sums)
+        first, total, squares = sums
+        occurring = np.maximum(count, 1)
+        offset = total / occurring  # mean of the entries, from the first
+        entries, spread = first + offset, np.maximum(squares / occurring - np.square(offset), 0.0)
+        square = np.square(entries) + spread  # of the entries
+        share = count / len(rows)
+        means = (share * entries).astype(np.float32).astype(np.float64)
+        deviation = np.sqrt(share * (spread + (1 - share) * np.square(entries)))
+        distant = np.abs(means) > deviation
+        centred = distant & (share == 1)
+        others = np.flatnonzero(distant & (share > 0.5) & (share < 1))
+        if len(others):
+            order = np.argsort(deviation[others] / np.abs(means[others]), kind="stable")
+            centred[others[order[:FILLED]]] = True
+        centred &= intercept
+        powers = _nearest_powers(np.where(centred, deviation, np.sqrt(square)))
+        sparse = ~centred & (share < 0.5)
+        if not (np.abs(powers[sparse & (count > 1)]) >= ODD).any():
+            powers[sparse] = 0
+        if not (powers.any() or centred.any()):
+            return None
+        means = np.where(centred, means, 0.0)
+        return cls(np.ldexp(1.0, -powers), means, np.flatnonzero(means))
+
+    def rows(self, rows: Rows) -> Rows:
+        """A scaled copy of the rows in memory."""
+        room = rows.nnz + len(rows) * len(self.centred)
+        if room > rows.nnz:  # less, if most rows hold those columns
+            held = np.zeros(rows.width, dtype=np.int64)
+            held[self.centred] = 1
+            room -= sum(int(held[rows.indices[first:last]].sum()) for first, last in _spans(rows))
+        indptr = np.empty(len(rows) + 1, dtype=np.int64)
+        entries = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.float32)
+        scale_entries(
+            rows.begin, rows.end, rows.indices, rows.values, self.centred, self.means, self.inverse, indptr, *entries
+        )
+        scaled = Rows(
+            indptr,
+            *entries,
+            rows.targets,
+            rows.width,
+            rows.weights,
+            check=False,
+            hash_bits=rows.hash_bits,
+            table=rows.table,
+        )
+        scaled.inverse = readonly(self.inverse)
+        return scaled
+
+    def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
+        """The weights of scaled columns that predict what the user's do, float32."""
+        moved = intercept + self._shift(coef, len(intercept))
+        return (coef / self.inverse).astype(np.float32), moved.astype(np.float32)
+
+    def outward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
+        """The user's weights, of those of the scaled columns, float32."""
+        coef = (coef * self.inverse).astype(np.float32)
+        moved = intercept - self._shift(coef, len(intercept))  # of rounded weights: no error adds up
+        return coef, moved.astype(np.float32)
+
+    def _shift(self, coef: np.ndarray, classes: int) -> np.ndarray:
+        return np.asarray(coef.reshape(classes, -1)[:, self.centred] @ self.means[self.centred])
+
+
+def _spans(rows: Rows) -> list[tuple[int, int]]:
+    """Parts of the flat arrays that the rows are made of."""
+    if rows.contiguous:
+        return [(int(rows.begin[0]), int(rows.end[-1]))] if len(rows) else []
+    return list(zip(rows.begin.tolist(), rows.end.tolist()))
+
+
+def _nearest_powers(sizes: np.ndarray) -> np.ndarray:
+    """Exponents of the nearest powers of two, int32; 0 for a size of zero."""
+    fraction, power = np.frexp(sizes)
+    power = np.where(fraction < np.sqrt(0.5), power - 1, power)
+    return np.where(sizes > 0, power.clip(-LARGEST, LARGEST), 0).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbering:
+    """Some of the user's features, in another order; the others have the weight zero.
+
+    Attributes
+    ----------
+    features : array of int32, shape (k,)
+        The user's number of each.
+    width : int
+        Number of the user's features.
+    popular : int
+        By popularity: how many come first; each ``PACK`` of the others have the same degree.
+    """
+
+    features: np.ndarray
+    width: int
+    popular: int = 0
+    _renumbered: dict[tuple[int, int], tuple[np.ndarray, ...]] = field(default_factory=dict)  # by address and length
+
+    @classmethod
+    def by_popularity(cls, rows: Rows) -> Numbering:
+        """The features of training rows, from the one in most rows on; last one that is in no row, if there is any."""
+        degree = degrees(rows)
+        occurring = np.flatnonzero(degree)
+        features = occurring[by_degree(degree[occurring])]
+        features, popular = packed(features, degree[features])
+        if len(occurring) < rows.width:
+            features = np.append(features, np.argmin(degree))
+        return cls(readonly(features.astype(np.int32)), rows.width, popular)
+
+    def rows(self, rows: Rows) -> Rows:
+        """The rows with a copy of their indices in these numbers; the entries of a row keep their order.
+
+        So the indices of a row do not ascend, except that features beyond the user's width are its last entries, and
+        beyond these features.
+        """
+        key = rows.indices.__array_interface__["data"][0], len(rows.indices)
+        if key not in self._renumbered:  # training rows and those held out of them share their entries
+            last = len(self.features)
+            place = np.full(max(rows.width, self.width), last - 1, dtype=np.int32)
+            place[self.width :] = last
+            place[self.features] = np.arange(last, dtype=np.int32)
+            self._renumbered[key] = rows.indices, _renumbered(rows.indices, place)
+        found = Rows(
+            (rows.begin, rows.end),
+            self._renumbered[key][1],
+            rows.values,
+            rows.targets,
+            len(self.features),
+            rows.weights,
+            rows.store,
+            check=False,
+        )
+        found.renumbered, found.inverse = True, None if rows.inverse is None else readonly(rows.inverse[self.features])
+        if rows.known_degrees is not None and rows.width == self.width:
+            found.known_degrees = readonly(rows.known_degrees[self.features])
+        return found
+
+    def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
+        """The weights of these features."""
+        return np.ascontiguousarray(coef[..., self.features]), intercept
+
+    def outward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
+        """The weights of all of the user's features."""
+        wide = np.zeros((*coef.shape[:-1], self.width), dtype=coef.dtype)
+        wide[..., self.features] = coef
+        return wide, intercept
+
+    def size(self, problem: Any) -> int:
+        """Number of parameters of all the user's features."""
+        return int(problem.widened(self.width).size)
+
+    def flat_inward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
+        """All parameters of these features, of those of the user's."""
+        wide, inner = problem.widened(self.width), np.zeros(problem.size, dtype=flat.dtype)
+        for part, theirs in zip(problem.per_feature(inner), wide.per_feature(flat)):
+            part[:] = theirs[self.features]
+        for part, theirs in zip(problem.beside(inner), wide.beside(flat)):
+            part[:] = theirs
+        return inner
+
+    def flat_outward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
+        """All parameters of the user's features, of those of these."""
+        wide = problem.widened(self.width)
+        outer = np.zeros(wide.size, dtype=flat.dtype)
+        for part, ours in zip(wide.per_feature(outer), problem.per_feature(flat)):
+            part[self.features] = ours
+        for part, ours in zip(wide.beside(outer), problem.beside(flat)):
+            part[:] = ours
+        return outer
+
+
+def _renumbered(indices: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """A copy of the indices, (nnz,) int32, with ``place[feature]`` for each feature."""
+    copy = np.empty(len(indices), dtype=np.int32)
+    deque(map_pieces(len(indices), PIECE, lambda low, high: look_up(indices[low:high], place, copy[low:high])), 0)
+    return readonly(copy)
+
+
+def packed(features: np.ndarray, degree: np.ndarray) -> tuple[np.ndarray, int]:
+    """Put rare features in packs of ``PACK`` that have the same degree, and what is left of a degree before these.
+
+    Parameters
+    ----------
+    features, degree : arrays of integers, shape (k,)
+        By falling degree.
+
+    Returns
+    -------
+    array of integers, shape (k,)
+    int
+        How many are popular, or left: as few as possible, since about half a pack is left of each degree.
+    """
+    from_degree = np.searchsorted(-degree, -np.arange(HIGHEST + 1), side="right")  # features of at least this degree
+    rare = int(np.argmin(from_degree[1:] + PACK // 2 * np.arange(HIGHEST))) + 1  # degrees below are rare
+    first, sizes = from_degree[rare], -np.diff(from_degree[: rare + 1])[:0:-1]
+    place = np.arange(len(features) - first) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # among those of its degree
+    in_pack = np.append(np.zeros(first, bool), place < np.repeat(sizes - sizes % PACK, sizes))
+    return np.concatenate([features[~in_pack], features[in_pack]]), int(len(features) - in_pack.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Those of a run: the user's columns are scaled, and then numbered; each may be left out."""
+
+    scaling: Scaling | None = None
+    numbering: Numbering | None = None
+
+    def rows(self, rows: Rows) -> Rows:
+        """The user's rows in these coordinates."""
+        for part in (self.scaling, self.numbering):
+            rows = rows if part is None else part.rows(rows)
+        return rows
+
+    def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
+        """The user's weights in these coordinates."""
+        solution = coef, intercept
+        for part in (self.scaling, self.numbering):
+            solution = solution if part is None else part.inward(*solution)
+        return solution
+
+    def outward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
+        """The user's weights, of those in these coordinates."""
+        solution = coef, intercept
+        for part in (self.numbering, self.scaling):
+            solution = solution if part is None else part.outward(*solution)
+        return solution
+
+    @property
+    def smallest_scale(self) -> float:
+        """The smallest of the columns' scales."""
+        return 1.0 if self.scaling is None else float((1.0 / self.scaling.inverse).min())
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many columns are scaled and centred, as fields of a row."""
+        scaling = self.scaling
+        return {
+            "columns_scaled": 0 if scaling is None else int(np.count_nonzero(scaling.inverse != 1.0)),
+            "columns_centred": 0 if scaling is None else len(scaling.centred),
+        }
+
+
+def scaled_for(config: TrainConfig, rows: Rows) -> tuple[Coordinates, str]:
+    """The scale for a run on these rows, and a line about it for the user."""
+    both_on_device = config.device == "cuda" and min(config.l1, config.l2) > 0  # whose kernels have one rate a feature
+    if not config.scale_columns or config.normalize != "none" or both_on_device:
+        return Coordinates(), ""
+    if rows.totals is not None:  # each machine would scale by its own rows
+        return Coordinates(), "" if like_text(rows) else "columns not scaled: every machine has rows of its own"
+    total, _ = machine.memory()
+    if total is not None and 8 * rows.nnz > total // 4:
+        note = "columns not scaled: a copy of the rows would take much memory"
+        return Coordinates(), "" if like_text(rows) else note
+    coordinates = Coordinates(Scaling.of(rows, config.intercept))
+    if coordinates.scaling is None:
+        return coordinates, ""
+    scaled, centred = coordinates.counts.values()
+    return (
+        coordinates,
+        f"columns scaled: {scaled:,} of {rows.width:,}; centred {centred:,} (--no-scale-columns: none)",
+    )
