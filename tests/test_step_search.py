@@ -15,7 +15,6 @@ import hogwild
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import TrainingError
 from hogwild.problems.linear.objective import Objective
 from hogwild.training import step_search
@@ -71,30 +70,6 @@ def test_the_loop_of_the_run_is_the_one_that_probes() -> None:
     assert (trials[0].workers.parameters() == trials[1].workers.parameters()).all()
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e12])
-@pytest.mark.parametrize("loss", ["log", "squared-error", "poisson"])
-def test_values_of_any_size(scale: float, loss: str) -> None:
-    """The step that is found trains, though at these scales nearly all of them diverge."""
-    rows = toy(classes=2 if loss == "log" else 0)
-    targets = np.abs(rows.targets).round() if loss == "poisson" else rows.targets
-    X = rows.to_scipy()[0] * np.float32(scale)
-    run = hogwild.train((X, targets), loss=loss, workers=1, epochs=10)
-    run.finish()
-    assert run.config.step is not None
-    assert 2.0**LOWEST <= run.config.step <= 2.0**HIGHEST
-    assert run.history[-1]["objective"] < run.history[0]["objective"]
-
-
-def test_a_step_that_recovers_is_not_chosen() -> None:
-    """Poisson overshoots by orders of magnitude and comes back: the run would have been stopped meanwhile."""
-    rng = np.random.default_rng(0)
-    X = sp.random_array((3000, 200), density=0.05, format="csr", dtype=np.float32, rng=rng)
-    y = rng.poisson(np.exp(0.5 * (X @ rng.standard_normal(200))))
-    run = hogwild.train((X, y), loss="poisson", workers=1, epochs=10)
-    run.finish()
-    assert run.history[-1]["objective"] < run.history[0]["objective"]
-
-
 @pytest.mark.parametrize("scale", [1e20, 1e30])
 def test_where_every_step_diverges_the_run_says_so(scale: float) -> None:
     X = toy().to_scipy()[0] * np.float32(scale)
@@ -143,18 +118,6 @@ def test_features_that_the_sample_lacks_change_nothing(options: dict[str, Any]) 
         assert narrow(power) == full(power)
 
 
-def test_weights_count() -> None:
-    """Rows of weight zero, whose values are far too large for the others, do not decide the step."""
-    rows = toy(4000)
-    X, y = rows.to_scipy()
-    X = X.copy()
-    X.data = X.data * np.where(np.repeat(np.arange(4000) < 2000, 8), 1e4, 1).astype(np.float32)
-    weights = np.where(np.arange(4000) < 2000, 0.0, 2.0)
-    small = probed(rows.block(2000, 4000), l2=0.0)
-    assert probed(Rows.from_scipy(X, y), l2=0.0) < small / 4
-    assert small / 4 <= probed(Rows.from_scipy(X, y), weights, l2=0.0) <= 4 * small
-
-
 def test_it_depends_on_nothing_that_resuming_may_change() -> None:
     rows = toy()
     steps = {probed(rows, epochs=epochs) for epochs in (1, 10, 100)}
@@ -173,12 +136,6 @@ def test_a_class_that_the_sample_missed(monkeypatch: pytest.MonkeyPatch) -> None
     probe = Probe(TrainConfig(workers=1), rare)
     assert probe.trials.workers.order.n_rows == 51
     assert 2.0**LOWEST <= probe.search() <= 2.0**HIGHEST
-
-
-def test_part_of_a_store_is_the_same_as_its_copy(tmp_path: Any) -> None:
-    part, _ = open_store(save_store(toy(3000), tmp_path / "a.store")).split(0.4)
-    assert probed(part) == probed(part.compact())
-    assert Probe(TrainConfig(), part)._first == Probe(TrainConfig(), part.compact())._first
 
 
 def searched(

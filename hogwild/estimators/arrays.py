@@ -174,5 +174,5 @@ def rates_of(problem: LinearProblem, rows: Rows, workers: int) -> np.ndarray:
 def about_rates(rows: Rows) -> np.ndarray:
     """``N / d_u`` for each feature, (width,) float32, from a sample that suffices to rank features."""
     ids = rows.spread(RANKED, len(rows))
-    found = degrees(rows.select(ids), 1)
-    return (len(ids) / np.maximum(found, len(ids) / len(rows))).astype(np.float32)
+    counts = degrees(rows.select(ids), 1)
+    return (len(ids) / np.maximum(counts, len(ids) / len(rows))).astype(np.float32)

@@ -73,7 +73,7 @@ def settle_alpha(
     ``labels`` are the classes, empty for real targets; ``start`` makes initial parameters, of which lanes take the
     intercept of a regression.
     """
-    given, cv, scoring = estimator._choosing()
+    alphas, cv, scoring = estimator._choosing()
     if not options.l1 + options.l2 > 0:
         raise UsageError("alpha='auto' is the strength of a penalty, and penalty is None: give one")
     if options.learning_rate in PASSIVE:
@@ -83,7 +83,7 @@ def settle_alpha(
     rows, classes = rows_of(X, targets, weights), len(labels)
     # The objective's loss is the mean of weight times loss, that of a config is weighted.
     unit = min(max(mean_weight(rows) or 1.0, 10.0**-FARTHEST), 10.0**FARTHEST)
-    path = path_of("auto" if given is None else [each / unit for each in path_of(given, "alphas")], "alphas")
+    path = path_of("auto" if alphas is None else [each / unit for each in path_of(alphas, "alphas")], "alphas")
     codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
     y = labels[codes] if classes else targets
     loss = loss_here(options, classes)
@@ -105,7 +105,7 @@ def settle_alpha(
         flat = start(problem)
         intercept = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
     meant = options.learning_rate == "auto" and options.max_iter >= FEW_EPOCHS and options.tol <= LOOSE
-    found = choose_l2(
+    choice = choose_l2(
         config,
         rows,
         divisions=folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1)),
@@ -114,16 +114,12 @@ def settle_alpha(
         exact=meant and not options.average,
         intercept=intercept,
     )
-    alphas = np.array([each["l2"] * unit for each in found.path])
-    estimator.alpha_, estimator.alphas_ = found.l2 * unit, alphas
-    estimator.path_ = np.where(np.isfinite(found.scores), found.scores, -np.inf)
-    chosen = [each["l2"] for each in found.path].index(found.l2)
-    estimator.best_score_ = float(mean_scores(found.scores)[chosen])
-    return at(options, estimator.alpha_)
-
-
-def at(options: Options, alpha: float) -> Options:
-    """The options with another alpha, for options with alpha 1."""
+    strengths = [each["l2"] for each in choice.path]
+    alpha = choice.l2 * unit
+    estimator.alpha_ = alpha
+    estimator.alphas_ = np.array([l2 * unit for l2 in strengths])
+    estimator.path_ = np.where(np.isfinite(choice.scores), choice.scores, -np.inf)
+    estimator.best_score_ = float(mean_scores(choice.scores)[strengths.index(choice.l2)])
     return dataclasses.replace(options, alpha=alpha, l1=options.l1 * alpha, l2=options.l2 * alpha)
 
 
@@ -175,8 +171,9 @@ def _scored(
 
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         return -math.inf
-    own = copy.copy(estimator)
-    own.coef_, own.intercept_ = np.atleast_2d(coef) if len(labels) else coef, intercept
-    own.classes_ = labels
-    vars(own).pop("feature_names_in_", None)
-    return float((get_scorer(scoring) if isinstance(scoring, str) else scoring)(own, X[ids], y[ids]))
+    model = copy.copy(estimator)
+    model.coef_ = np.atleast_2d(coef) if len(labels) else coef
+    model.intercept_ = intercept
+    model.classes_ = labels
+    vars(model).pop("feature_names_in_", None)
+    return float((get_scorer(scoring) if isinstance(scoring, str) else scoring)(model, X[ids], y[ids]))

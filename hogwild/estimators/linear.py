@@ -332,13 +332,14 @@ class LinearEstimator(Fitted):
         workers = self._workers(rows, classes)
         if stream.seed is None:
             stream.seed = drawn_seed(self.random_state)
-        own = not fresh and self._shows(stream)
-        shared = own and stream.flat is not None  # the batch will move these very weights
+        shown = not fresh and self._shows(stream)
+        shared = shown and stream.flat is not None  # the batch will move these very weights
         if stream.seen < ENOUGH <= stream.seen + len(rows):
-            if said := far_larger(stream.known_with(rows), getattr(self, "feature_names_in_", None)):
-                warnings.warn(said, HogwildWarning, stacklevel=4)  # the line that calls partial_fit
+            warning = far_larger(stream.first_with(rows), getattr(self, "feature_names_in_", None))
+            if warning:
+                warnings.warn(warning, HogwildWarning, stacklevel=4)  # the line that calls partial_fit
         problem = stream.take(options, rows)
-        if not own:
+        if not shown:
             stream.begin(first(problem) if fresh else self._ours(problem))
         elif not shared:
             stream.restore(self._ours(problem))
@@ -379,16 +380,16 @@ def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
     parts, k = problem.parameters(flat), problem.classes
     for name, value, shape in (("coef", coef, (k, problem.width)), ("intercept", intercept, (k,))):
         with np.errstate(over="ignore"):
-            given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
-        if given.shape != shape and not (k == 1 and given.size == math.prod(shape)):  # one margin: also (width,), ()
+            array = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
+        if array.shape != shape and not (k == 1 and array.size == math.prod(shape)):  # one margin: also (width,), ()
             raise InputError(
-                f"Provided {name}_init does not match dataset: it has shape {given.shape}, and the data make it "
+                f"Provided {name}_init does not match dataset: it has shape {array.shape}, and the data make it "
                 f"{shape}; warm_start and partial_fit too go on with the same classes and features"
             )
-        if not np.isfinite(given).all():
+        if not np.isfinite(array).all():
             raise InputError(f"{name} to start from is not finite in float32")
         if name == "coef":
-            parts.coef.reshape(problem.width, problem.stride)[:, :k] = given.reshape(shape).T
+            parts.coef.reshape(problem.width, problem.stride)[:, :k] = array.reshape(shape).T
         else:
-            parts.intercept[:k] = given.ravel()
+            parts.intercept[:k] = array.ravel()
     return flat

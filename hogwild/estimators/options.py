@@ -32,7 +32,7 @@ from hogwild.problems.linear.options import LinearConfig
 from hogwild.training.schedule import Optimal
 
 #: scikit-learn's loss names, and ours.
-LOSSES = {theirs: ours for ours, theirs in SGD_LOSSES.items()}
+LOSSES = {name: loss for loss, name in SGD_LOSSES.items()}
 OWN_LOSSES = {"classifier": ("softmax",), "regressor": COUNT_LOSSES}
 EPSILON = 0.1
 PENALTIES = ("l2", "l1", "elasticnet", None)
@@ -99,10 +99,10 @@ class Options:
 
 def parameter(default: Any, help: str = "", like: str = "", **more: Any) -> Any:
     """Return a field of an estimator; what is not given is that of the option ``like`` of ``TrainConfig``."""
-    known = fields_of(CompletionConfig) | fields_of(LinearConfig)
-    about = known[like].metadata["option"] if like else Option("")
-    about = dataclasses.replace(about, help=help or about.help, **({"choices": ()} | more))
-    return dataclasses.field(default=default, metadata={"option": about})
+    fields = fields_of(CompletionConfig) | fields_of(LinearConfig)
+    option = fields[like].metadata["option"] if like else Option("")
+    option = dataclasses.replace(option, help=help or option.help, **({"choices": ()} | more))
+    return dataclasses.field(default=default, metadata={"option": option})
 
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -112,9 +112,11 @@ def documented(cls: Estimator) -> Estimator:
     """Describe the parameters of an estimator in its docstring, before the attributes."""
     entries = []
     for field in dataclasses.fields(cls):
-        about: Option = field.metadata["option"]
-        kind = f"{{{', '.join(map(repr, about.choices))}}}" if about.choices else str(field.type).replace(" | ", " or ")
-        entries.append(entry(field.name, kind.replace("'", '"'), repr(getattr(cls, field.name)), about.help))
+        option: Option = field.metadata["option"]
+        kind = str(field.type).replace(" | ", " or ")
+        if option.choices:
+            kind = f"{{{', '.join(map(repr, option.choices))}}}"
+        entries.append(entry(field.name, kind.replace("'", '"'), repr(getattr(cls, field.name)), option.help))
     before, _, after = inspect.cleandoc(cls.__doc__ or "").partition("Attributes\n----------\n")
     cls.__doc__ = "\n".join([f"{before}Parameters\n----------", *entries, "\nAttributes\n----------", after])
     return cls
@@ -145,8 +147,11 @@ def check_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
 
 def loss_functions(kind: str) -> dict[str, tuple[Any, ...]]:
     """scikit-learn's losses by name: our name, and the default epsilon of those that have one."""
-    known = {theirs: ours for theirs, ours in LOSSES.items() if kind == "classifier" or ours not in LABEL_LOSSES}
-    return {theirs: (ours, EPSILON) if ours in DEFAULT_PARAM else (ours,) for theirs, ours in known.items()}
+    return {
+        name: (loss, EPSILON) if loss in DEFAULT_PARAM else (loss,)
+        for name, loss in LOSSES.items()
+        if kind == "classifier" or loss not in LABEL_LOSSES
+    }
 
 
 def read_options(estimator: Any, batch: bool = False) -> Options:
@@ -163,8 +168,8 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
     number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] not in ("auto", "optimal"))
     number("power_t", p["power_t"], -math.inf)
     if p["power_t"] < 0:
-        said = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
-        warnings.warn(said, FutureWarning, stacklevel=4)  # the line that calls fit
+        warning = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
+        warnings.warn(warning, FutureWarning, stacklevel=4)  # the line that calls fit
     number("validation_fraction", p["validation_fraction"], 0, strict=True, below=1)
     if p["penalty"] == "elasticnet":
         if p["l1_ratio"] is None:
@@ -275,12 +280,12 @@ def drawn_seed(random_state: Any) -> int:
 
 def loss_of(name: Any, kind: str) -> str:
     """Our name of a loss, given by either name; ``kind`` is "classifier" or "regressor"."""
-    known = LOSSES | {own: own for own in (*LOSSES.values(), *OWN_LOSSES[kind])}
+    losses = LOSSES | {loss: loss for loss in (*LOSSES.values(), *OWN_LOSSES[kind])}
     if kind == "regressor":
-        known = {theirs: ours for theirs, ours in known.items() if ours not in LABEL_LOSSES}
-    if not isinstance(name, str) or name not in known:
-        raise UsageError(f"loss={name!r}: {expected_one_of(known, name)}")
-    return known[name]
+        losses = {key: loss for key, loss in losses.items() if loss not in LABEL_LOSSES}
+    if not isinstance(name, str) or name not in losses:
+        raise UsageError(f"loss={name!r}: {expected_one_of(losses, name)}")
+    return losses[name]
 
 
 def plain(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -138,8 +138,8 @@ def resumable(directory: Path | None) -> Iterator[None]:
     except HogwildError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {what}") from error
+        reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {reason}") from error
 
 
 def check_header(header: dict[str, Any]) -> None:

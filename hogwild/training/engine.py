@@ -153,16 +153,23 @@ class Engine:
         self._own = pool is None
         self.pool = pool or start_pool(host, workers, delay)
         self.pool = self.pool if around is None else around(self.pool)
-        self._stopwatch, self._laid_out = stopwatch or Stopwatch("set-up"), False
-        self.clock, self._began, self.sent = Clock(), 0.0, Counts()
-        self.epoch = self.chunk = self.lost = self._in_hand = 0
-        self.updates, self.nonzeros, self.seconds = 0, 0, 0.0
+        self._stopwatch = stopwatch or Stopwatch("set-up")
+        self._laid_out = False
+        self.clock = Clock()
+        self._began = 0.0
+        self.sent = Counts()
+        self.epoch = 0
+        self.chunk = 0
+        self.lost = 0
+        self._in_hand = 0
         self.stopping = False
+        self.next_epoch()
         self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
         self._turning = threading.RLock()  # held while counts and task change; a signal's handler may look meanwhile
         try:
             self.job = lay_out(self.pool.shared)
-            self._laid_out, self._n = True, examples or self.job.order.n_rows
+            self._laid_out = True
+            self._n = examples or self.job.order.n_rows
             self.job.wire = wire or self.job.wire
             before = self.pool.lost
             with self._stopwatch("compiling"):
@@ -179,11 +186,14 @@ class Engine:
 
     def advance(self, step: Step) -> bool:
         """Do the current epoch, or what is left of it. Returns whether it is complete: it is not if one stops it."""
-        pool, job, lost = self.pool, self.job, self.pool.lost
+        pool = self.pool
+        job = self.job
+        lost = pool.lost
         if pool.job is not job:  # another run has used it in between
             pool.open(job)
         task = Task(self.epoch, self.chunk, step)
-        before, share = self.clock.seconds, pool.share(task)
+        before = self.clock.seconds
+        share = pool.share(task)
         with self._turning:
             job.begin_epoch(task.epoch, task.start, share)
             self._task, self._began = task, before
@@ -221,17 +231,21 @@ class Engine:
 
     def _done(self) -> tuple[int, int]:
         """Rows and nonzeros done of the latest task, on all machines."""
-        mine, elsewhere = self.job.done(), self.pool.elsewhere()
-        return mine[0] + elsewhere[0], mine[1] + elsewhere[1]
+        rows, nonzeros = self.job.done()
+        more_rows, more_nonzeros = self.pool.elsewhere()
+        return rows + more_rows, nonzeros + more_nonzeros
 
-    def go_to(self, epoch: int) -> None:
-        """Go on at the beginning of an epoch, whatever was done before."""
-        self.epoch, self.chunk = epoch, 0
+    def go_to(self, epoch: int, chunk: int = 0) -> None:
+        """Go on at a chunk of an epoch, and count its work anew."""
+        self.epoch = epoch
+        self.chunk = chunk
         self.next_epoch()
 
     def next_epoch(self) -> None:
         """Begin to count the work of another epoch."""
-        self.updates, self.nonzeros, self.seconds = 0, 0, 0.0
+        self.updates = 0
+        self.nonzeros = 0
+        self.seconds = 0.0
 
     def stop(self) -> None:
         """Ask the workers to end at the next chunk. Safe in a signal handler."""
@@ -261,12 +275,14 @@ class Engine:
 
     def restore(self, header: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave."""
-        self.epoch, self.chunk, self.lost = header["epoch"], header["chunk"], header["workers_lost"]
-        self.updates, self.nonzeros, self.seconds = (
-            header[f"epoch_{name}"] for name in ("updates", "nonzeros", "seconds")
-        )
+        self.go_to(header["epoch"], header["chunk"])
+        self.lost = header["workers_lost"]
+        self.updates = header["epoch_updates"]
+        self.nonzeros = header["epoch_nonzeros"]
+        self.seconds = header["epoch_seconds"]
         self.sent = Counts(*header.get("sent", ()))
-        self.clock, self._began = Clock(header["train_seconds"]), header["train_seconds"]
+        self._began = header["train_seconds"]
+        self.clock = Clock(self._began)
         self._task = Task(self.epoch, self.chunk, self._task.step)
         self.pool.restore(header)
 

@@ -90,7 +90,8 @@ class RoundBackoff(Schedule):
         self.decay = float(decay)
 
     def plan(self, epoch: int) -> Step:
-        rounds, length, end = 0, 1.0, 1.0
+        rounds = 0
+        length = end = 1.0
         while end - 1e-9 <= epoch:  # that is, ceil(end) <= epoch, up to rounding
             length /= self.decay
             end += length

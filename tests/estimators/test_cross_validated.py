@@ -97,13 +97,6 @@ def test_alpha_of_few_rows_is_walked_to_as_the_command_does(loss: str) -> None:
         assert one.alpha_ == choose_l2(TrainConfig(loss=loss, l2="auto"), rows).l2
 
 
-def test_early_stopping_holds_its_rows_out_of_the_folds() -> None:
-    X, y = data()
-    found = HogwildClassifierCV(loss="log_loss", alphas=ALPHAS, early_stopping=True, cv=3, random_state=0).fit(X, y)
-    assert found.path_.shape == (3, 3)
-    assert found.validation_scores_
-
-
 @pytest.mark.parametrize(
     ("options", "what"),
     [
@@ -131,12 +124,6 @@ def test_more_refusals() -> None:
     with pytest.raises(UsageError, match="chosen by fit"):
         HogwildRegressor(alpha="auto").partial_fit(X, y)
     assert not hasattr(HogwildClassifierCV(), "partial_fit")
-
-
-def test_softmax_with_l1_is_chosen_by_models_of_each_class() -> None:
-    X, y = data(classes=3)
-    found = HogwildClassifierCV(loss="softmax", penalty="l1", alphas=[1e-3, 10.0], random_state=0).fit(X, y)
-    assert found.alpha_ == 1e-3  # the other one lets nothing be learned
 
 
 def test_a_number_forgets_what_was_chosen_before() -> None:

@@ -15,7 +15,7 @@ from hogwild import HogwildClassifier
 from hogwild.data.order import Order
 from hogwild.data.rows.container import readonly
 from hogwild.estimators import options as estimator_options
-from hogwild.estimators.arrays import about_rates, as_targets, converted, problem_of, rates_of, rows_of
+from hogwild.estimators.arrays import as_targets, converted, problem_of, rates_of, rows_of
 from hogwild.estimators.fit import SampleObjective, racing
 from hogwild.estimators.options import read_options
 from hogwild.problems.linear.objective_kernel import sum_of_squares
@@ -82,14 +82,6 @@ def test_racing_workers_lower_the_objective() -> None:
         team.run(epoch, (0.5, 1.0, 0.0))
     assert objective(team.parameters()) < 0.9 * before
     team.close()
-
-
-def test_rates_from_a_sample_rank_features_as_all_rows_do() -> None:
-    rows, problem, _ = posed()
-    exact = rates_of(dataclasses.replace(problem, scaled=False), rows, 1)
-    assert np.array_equal(about_rates(rows), exact)  # few enough that all are looked at
-    wide = rows_of(scipy.sparse.csr_array((90, 7), dtype=np.float32), np.ones(90, np.float32), None)
-    assert np.array_equal(about_rates(wide), np.full(7, 90, np.float32))  # in no row: as if in one
 
 
 @pytest.mark.parametrize(
@@ -181,10 +173,3 @@ def test_steps_are_tried_without_the_columns_that_are_empty(classes: int) -> Non
             given = {name: np.full(shape[: 2 if "coef" in name else 1], value) for name, value in init.items()}
             models.append(HogwildClassifier("log_loss", random_state=0, max_iter=3, tol=None).fit(matrix, y, **given))
         assert np.allclose(models[0].coef_, models[1].coef_[:, ::1000], rtol=1e-3, atol=1e-5)
-
-
-def test_weights_whose_squares_are_beyond_float32_have_an_objective() -> None:
-    rows, problem, _ = posed(classes=2)
-    flat = np.zeros(problem.size, np.float32)
-    problem.parameters(flat).coef[:] = 2e19
-    assert np.isfinite(SampleObjective(problem, rows)(flat))

@@ -210,7 +210,7 @@ def test_the_step_of_several_is_probed_for_with_the_exchange() -> None:
     found = Probe(TrainConfig(workers=8, exchange=AVERAGING, host="threads"), rows)
     step = found.search()
     assert step >= 2 * alone.search()
-    assert found._run(0) == found._run(0)
+    assert found.trials(0) == found.trials(0)
     run = hogwild.train(rows, **options)
     assert run.config.step == step
     run.finish()
