@@ -43,6 +43,7 @@ from hogwild.methods import (
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
+SHORT_RUN = 1e9  # entries a worker, about ten seconds: below it the workers of host "auto" are threads
 RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every", "renumber")
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
@@ -186,6 +187,7 @@ class TrainConfig:
     #: Disciplines of the problem's kernels on a GPU, the usual one first.
     on_gpu: ClassVar[tuple[str, ...]] = ()
     distributed: ClassVar[bool] = False  # whether several machines can train it
+    compiled: ClassVar[bool] = True  # whether steps are kernels, which threads run side by side
     simulated: ClassVar[bool] = False  # whether the simulator can
     rotates: ClassVar[bool] = False  # whether machines can pass blocks of items round
     sums: ClassVar[bool] = True  # whether parameters may leave the hull of all replicas
@@ -281,9 +283,10 @@ class TrainConfig:
         "Who runs the workers",
         PARALLEL,
         choices=CPU_HOSTS,
-        usual="processes; one worker works in the program itself",
-        more="``auto`` is processes, but one worker runs in this process, which needs no torch; ``simulator``: all "
-        "workers are virtual and run one after another in this thread.",
+        usual="threads for a short run, else processes",
+        more="``auto`` is threads where a worker has fewer than 1e9 entries in all epochs (some ten seconds), else "
+        "processes, which take a second to start; ``simulator``: all workers are virtual and run one after another "
+        "in this thread.",
     )
     device: str = option(
         "cpu",
@@ -486,11 +489,14 @@ def fields_of(kind: Any) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(kind)}
 
 
-def usual_host(host: str, workers: int) -> str:
-    """Return the host, resolving "auto"."""
+def usual_host(host: str, workers: int, entries: float = math.inf) -> str:
+    """Return the host, resolving "auto": threads for a short run, since processes take a second to start.
+
+    ``entries`` are those of all epochs. The rule counts and reads no clock, so that it is the same on any day.
+    """
     if host != "auto":
         return host
-    return "threads" if workers == 1 else "processes"
+    return "threads" if workers == 1 or entries < SHORT_RUN * workers else "processes"
 
 
 # ---- which options cannot be combined, a sentence each; what depends on the data is refused by the problem's case

@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from hogwild.compare.report.results import ComparisonResult, load
-from hogwild.compare.report.summary import Group, groups, of_rule
-from hogwild.compare.report.tables import traded
-from hogwild.compare.report.verdict import duration, percent, target, verdict
+from hogwild.compare.report.cells import duration, percent
+from hogwild.compare.report.results import ComparisonResult, Group, load
+from hogwild.compare.report.tables import tables
+from hogwild.compare.report.verdict import target, verdict
 from hogwild.machine import physical_cores
 from hogwild.methods import DISCIPLINES
 
@@ -335,13 +335,13 @@ def comparison_table(sources: list[ComparisonResult]) -> str:
     keys: dict[tuple[str, int], None] = {}
     tables, heads = [], []
     for source in sources:
-        table = {group.key: group for group in of_rule(groups(source), "tuned")}
+        table = {group.key: group for group in source.at("tuned")}
         most = max((workers for _, workers in table), default=1)
         table = {key: group for key, group in table.items() if key[1] == most or group.kind in ("serial", "outside")}
         eps = target(source, table.get(("serial", 1))) or max(source.eps)
-        cache = source.about.get("cache_megabytes") or math.inf
-        where = "in the cache" if source.about["megabytes"] <= cache else "beyond it"
-        heads.append(f"{source.label}: {source.about['nnz'] / 1e6:.3g} M nonzeros, {where}; to {percent(eps)}")
+        cache = source.head.get("cache_megabytes") or math.inf
+        where = "in the cache" if source.head["megabytes"] <= cache else "beyond it"
+        heads.append(f"{source.label}: {source.head['nnz'] / 1e6:.3g} M nonzeros, {where}; to {percent(eps)}")
         tables.append((table, eps))
         keys |= dict.fromkeys(table)
     lines = [f"| | {' | '.join(heads)} |", "|---|" + "--:|" * len(sources)]
@@ -412,7 +412,7 @@ def simulate(work: Work) -> dict[str, str]:
     for title, (data, more) in SIMULATED.items():
         tuned = work.compare("tuned", title, data, None, "--methods", "serial", "--seeds", "1", *short, *more)
         if tuned is not None:
-            step = next(group.step for group in groups(tuned) if group.step)
+            step = next(group.step for group in tuned.groups if group.step)
             options = [
                 "--host",
                 "simulator",
@@ -435,7 +435,7 @@ def simulate(work: Work) -> dict[str, str]:
 
 def simulated_cells(source: ComparisonResult) -> Iterator[str]:
     """The spread of one worker's seeds, then the ratio of medians for each number of workers."""
-    found = {group.key: group for group in of_rule(groups(source), "given")}
+    found = {group.key: group for group in source.at("given")}
     alone = [run.rows[-1]["objective"] for run in found["serial", 1].runs]
     median = statistics.median(alone)
     yield f"({min(alone) / median:.2f}–{max(alone) / median:.2f})"
@@ -494,7 +494,7 @@ def paper(work: Work) -> dict[str, str]:
         if source is None:
             continue
         lines.append(paper_line(name, "paper", *stand_in.figures))
-        found = {group.method: group for group in groups(source)}
+        found = {group.method: group for group in source.groups}
         ours = (paper_outcome(stand_in, source, found.get(method)) for method in ("hogwild", "round-robin"))
         lines.append(paper_line(name, "here", *ours))
     errors = "; ".join(f"{name}: {ERRORS[stand_in.problem]}" for name, stand_in in PAPER.items())
@@ -511,7 +511,7 @@ def largest_that_converges(source: ComparisonResult) -> float:
     """The largest step whose trial ended well and within a twentieth of the way of the best one."""
     ends = {run.step: run.final["objective"] for run in source.tuning if run.step is not None and run.final}
     if not ends:
-        return min(source.about["step_grid"])
+        return min(source.head["step_grid"])
     best = min(ends.values())
     return max(step for step, end in ends.items() if end - best <= 0.05 * max(source.scale.start - best, 0.0))
 
@@ -527,7 +527,7 @@ def paper_outcome(stand_in: StandIn, source: ComparisonResult, group: Group | No
         if last is None or (part, stand_in.problem) == ("test", "cuts"):
             return None
         if stand_in.problem == "cuts":
-            return last.median / source.about["edges"]
+            return last.median / source.head["edges"]
         return math.sqrt(last.median) if stand_in.problem == "linear" else last.median
 
     epoch = group.epoch_seconds
@@ -554,7 +554,7 @@ def exchanges(work: Work) -> dict[str, str]:
         source = work.compare("exchanges", name, data, None, *options)
         if source is not None:
             sources.append(source)
-    for table in traded(sources):
+    for table in tables(sources)[:1]:
         print("\n".join(" | ".join(row) for row in (table.columns, *table.rows)))
     return {}
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hogwild import methods as module
-from hogwild.config import RESUMABLE, TrainConfig, options_of
+from hogwild.config import RESUMABLE, SHORT_RUN, TrainConfig, options_of, usual_host
 from hogwild.errors import UsageError
 from hogwild.methods import BETWEEN_WORKERS, DISCIPLINES, PROBLEMS
 from hogwild.problems.linear import kernel as linear
@@ -233,3 +233,10 @@ def test_options_of_another_problem_are_unknown(options: dict[str, Any]) -> None
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         TrainConfig(**options)
     assert "\n" not in str(caught.value)
+
+
+def test_workers_of_a_short_run_are_threads() -> None:
+    assert usual_host("auto", 2, 2 * SHORT_RUN - 1) == usual_host("auto", 1) == "threads"
+    assert usual_host("auto", 2, 2 * SHORT_RUN) == usual_host("auto", 2) == "processes"
+    assert usual_host("processes", 2, 0) == "processes"
+    assert usual_host("threads", 2) == "threads"

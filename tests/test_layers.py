@@ -46,7 +46,6 @@ NAMING = {
     "__init__.py",
     "training/run.py",
     "data/public/fetch.py",
-    "data/public/convert.py",
     "data/public/catalogue.py",
 }
 #: Files that look at objects of a user or of another library, which may lack an attribute.

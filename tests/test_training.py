@@ -24,7 +24,7 @@ import pytest
 
 import hogwild
 from hogwild import machine
-from hogwild.config import RESUMABLE, TrainConfig
+from hogwild.config import RESUMABLE, SHORT_RUN, TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.rows.totals import Totals, facts_of
@@ -243,10 +243,11 @@ def test_what_may_be_given_as_rows(rows: Rows) -> None:
         hogwild.train(rows, epoch=3)
 
 
-def test_one_worker_works_in_the_process_itself(rows: Rows) -> None:
-    """Unless a host is named; one that names it, as the configs of old checkpoints do, is taken at its word."""
-    for workers, host in ((1, "threads"), (2, "processes")):
-        with hogwild.train(rows, config=TrainConfig(workers=workers, step=0.1)) as run:
+def test_the_host_is_chosen_by_the_length_of_the_run(rows: Rows) -> None:
+    """Unless it is named; one that names it, as the configs of old checkpoints do, is taken at its word."""
+    long_run = 2 * int(SHORT_RUN) // rows.nnz + 1
+    for workers, epochs, host in ((1, long_run, "threads"), (2, 20, "threads"), (2, long_run, "processes")):
+        with hogwild.train(rows, config=TrainConfig(workers=workers, epochs=epochs, step=0.1)) as run:
             assert (run.config.host, run.history) == (host, [])
     asked = TrainConfig(workers=1)
     old = TrainConfig.from_json(asked.to_json() | {"host": "processes"})

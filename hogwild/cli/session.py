@@ -22,7 +22,7 @@ from hogwild.cli.choosing import tell_choice, unasked
 from hogwild.cli.data.sources import CONTAINERS, HOLDOUTS, Sources, check_outputs, check_readable, check_writable
 from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.summary import describe_run, summary
-from hogwild.config import TrainConfig, usual_host
+from hogwild.config import TrainConfig
 from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
 from hogwild.kernels.directory import announce
@@ -178,7 +178,9 @@ def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, 
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
 
-    return carry_out(request, config, start, lambda run: describe_run(run.config, run.reason, run.note))
+    return carry_out(
+        request, config, start, lambda run: describe_run(run.config, run.reason, run.note, run.requested.host)
+    )
 
 
 def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe: Callable[[Run], str]) -> int:
@@ -277,10 +279,8 @@ def announced(display: Display) -> Iterator[None]:
 
 
 def needs_processes(config: TrainConfig) -> bool:
-    """Whether workers will be processes, as far as is known before the data are read."""
-    alone = config.discipline == "serial" and config.between_workers == "none"
-    workers = config.workers or (1 if alone else machine.physical_cores())
-    return usual_host(config.host, workers) == "processes"
+    """Whether workers will be processes for certain, which is known before the data are read."""
+    return config.host == "processes"
 
 
 def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:

@@ -11,11 +11,12 @@ from hogwild.methods import parse_exchange
 EXACT, RACE = "reproducible to the last bit", "they race, so two runs differ"
 
 
-def workers_of(config: TrainConfig) -> str:
-    """Describe the workers, with defaults filled in."""
+def workers_of(config: TrainConfig, chosen: bool = False) -> str:
+    """Describe the workers, with defaults filled in; ``chosen``: host "auto" has settled on one."""
     workers = config.workers or 1
     if config.device != "cuda":
-        return "1 worker" if workers == 1 else f"{workers} workers ({config.host})"
+        why = {"threads": ": a short run", "processes": ": a long run"} if chosen and config.compiled else {}
+        return "1 worker" if workers == 1 else f"{workers} workers ({config.host}{why.get(config.host, '')})"
     streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
     if config.problem == "module":
         return streams
@@ -23,8 +24,8 @@ def workers_of(config: TrainConfig) -> str:
     return f"{streams}, examples in flight: {many}"
 
 
-def describe_run(config: TrainConfig, reason: str = "", note: str = "") -> str:
-    """Describe the run that is about to start, with defaults filled in."""
+def describe_run(config: TrainConfig, reason: str = "", note: str = "", host: str = "") -> str:
+    """Describe the run that is about to start, with defaults filled in; ``host`` is what was asked for."""
     step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
     alone = (config.workers or 1) == 1 and config.device == "cpu"
     exact = alone or config.discipline == "round-robin" or config.host == "simulator"
@@ -48,7 +49,7 @@ def describe_run(config: TrainConfig, reason: str = "", note: str = "") -> str:
         goal = "smallest cut, relaxed to the simplex"
     return (
         f"{goal}; {step}{config.schedule} schedule, "
-        f"{config.order} order, seed {config.seed}\n{name} on {workers_of(config)}: {repeat}"
+        f"{config.order} order, seed {config.seed}\n{name} on {workers_of(config, host == 'auto')}: {repeat}"
         + (f"\n{config.discipline} because {reason}" if reason else "")
         + (f"\n{note}" if note else "")
     )

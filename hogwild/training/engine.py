@@ -8,6 +8,7 @@ judged between epochs is the affair of ``run.py``.
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -76,8 +77,10 @@ def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
     return pool
 
 
-def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> TrainConfig:
+def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None, entries: float = math.inf) -> TrainConfig:
     """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
+
+    ``entries`` are those of one epoch; unless they are few, workers are processes.
 
     Raises
     ------
@@ -98,7 +101,7 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None) -> Train
         discipline = "serial"
     delay = config.delay
     if pool is None:
-        host = usual_host(config.host, workers)
+        host = usual_host(config.host, workers, entries * config.epochs)
     else:
         host = pool.host
         if workers != pool.workers:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import signal
 import threading
 import time
@@ -109,8 +110,9 @@ class Run(Generic[M]):
         self.stopwatch = Stopwatch("set-up")
         self.chosen = chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
-        self._requested = config
-        self.config = as_before(resolve(config, len(examples), pool), checkpoint if resume else None)
+        self.requested = config
+        entries = examples.nnz if config.compiled else math.inf
+        self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._fresh = True
@@ -310,7 +312,7 @@ class Run(Generic[M]):
             return
         header = {
             "problem": self.config.problem,
-            "config": self._requested.to_json(),
+            "config": self.requested.to_json(),
             "step": self.config.step,
             "run": self._identity["run"],
             "fingerprint": self._case.fingerprint,

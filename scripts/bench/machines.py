@@ -30,7 +30,7 @@ from typing import Any
 
 import hogwild
 from hogwild.cli.data.commands import machines_facts
-from hogwild.compare.run.reached import crossing, lowest
+from hogwild.compare.report.results import crossing, lowest
 from hogwild.data.ratings.store import save_ratings
 from hogwild.data.rows.store import save_store
 

@@ -178,7 +178,7 @@ def test_one_of_several_fails(hogwild: Callable, web: Site, tmp_path: Path) -> N
     del web.pages["/films"]
     result = hogwild("data", "fetch", "films", "net")
     assert result.status == 1
-    assert result.err.startswith(f"hogwild: error: {web / 'films'}: 404 Not Found")
+    assert result.err.startswith(f"hogwild: error: {web / 'films'}: the server answers 404 Not Found")
     assert result.err.count("\n") == 1
     assert (tmp_path / "data" / "net" / "graph.max").exists()
 
@@ -201,7 +201,7 @@ def test_ctrl_c_keeps_what_has_come(web: Site, tmp_path: Path) -> None:
     page.stalls = [100]
     command = [sys.executable, "-c", PROGRAM, tmp_path / "cards", "data", "fetch", "tiny:train"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    part = tmp_path / "data" / ".downloads" / "tiny" / "tiny.bz2.part"
+    part = tmp_path / "data" / "tiny" / ".downloads" / "tiny.bz2.part"
     try:
         assert web.sent.wait(30)
         while not part.exists() or part.stat().st_size < 100:

@@ -78,13 +78,13 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
     first, last = found[0], found[-1]
     assert last["objective"] < first["objective"]
     assert {"cpu", "cores", "load", "version_numba", "command"} <= set(first)
-    assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("processes", 2, "hogwild", SMALL)
+    assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("threads", 2, "hogwild", SMALL)
     assert last["status"] == "ok"
 
     lines = result.out.splitlines()
     assert lines[0].endswith("600 rows x 500 features, " + lines[0].split(", ")[-1])
     assert lines[1] == "held out 150 rows to test on, training on 450"
-    assert "hogwild on 2 workers (processes)" in result.out
+    assert "hogwild on 2 workers (threads: a short run)" in result.out
     header = next(k for k, line in enumerate(lines) if line.startswith(" epoch"))
     table = [line.split() for line in lines[header + 1 : header + 5]]
     assert [int(line[0]) for line in table] == [0, 1, 2, 3]
@@ -228,13 +228,15 @@ for words in json.loads(sys.argv[1]):
 """
 
 
-def test_mistakes_show_before_torch_is_imported(tmp_path: Path) -> None:
+def test_mistakes_show_before_torch_is_imported_and_short_runs_do_without(tmp_path: Path) -> None:
     (tmp_path / "bad.svm").write_text("1 1:1\n2 1:x\n")
     (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
     before = sorted(tmp_path.iterdir())
-    command = [sys.executable, "-c", MAKE_THEM, json.dumps([words for words, _ in MISTAKES])]
+    short = [SMALL, "--workers", "2", "--epochs", "1", "--step", "1"]
+    command = [sys.executable, "-c", MAKE_THEM, json.dumps([*(words for words, _ in MISTAKES), short])]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    said = result.stderr.splitlines()
+    *said, after_short_run = result.stderr.splitlines()
+    assert after_short_run == "0 False"
     assert len(said) == 2 * len(MISTAKES), result.stderr
     for (words, text), error, after in zip(MISTAKES, said[::2], said[1::2], strict=True):
         assert re.fullmatch(r"hogwild: error: .+", error), words

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from hogwild.compare.report.summary import KINDS
+from hogwild.compare.report.results import KINDS
 from hogwild.compare.run.methods import METHODS, chosen
 from hogwild.compare.run.plan import DELAY_REPEATS, ComparisonPlan, Prices, delay_rows, fit
 from hogwild.errors import UsageError

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
 import matplotlib
+import pandas
 import pytest
 
 from hogwild.compare.report.page import inline, write_report
-from hogwild.errors import InputError, OutputError
+from hogwild.errors import HogwildWarning, InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, run, write
 
-ALL = [
+FILES = ["summary.json", "evaluations.csv", "tables.tex", "report.html"]
+FILES += [
     f"{name}.{kind}"
     for name in ("gap-seconds", "gap-epochs", "target", "speedup", "staleness", "delay")
     for kind in ("svg", "png")
@@ -51,7 +54,7 @@ class Page(HTMLParser):
 
 
 def test_files(made: Path) -> None:
-    assert {path.name for path in made.iterdir()} == {"rows.jsonl", "summary.json", "report.html", *ALL}
+    assert {path.name for path in made.iterdir()} == {"rows.jsonl", *FILES}
 
 
 def test_the_same_bytes_twice(made: Path, tmp_path: Path) -> None:
@@ -60,7 +63,7 @@ def test_the_same_bytes_twice(made: Path, tmp_path: Path) -> None:
     shutil.copy(made / "rows.jsonl", again)
     with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None, "lines.linewidth": 9}):  # the user's own
         report = write_report([again], again)
-    assert len(report.files) == len(ALL) + 2
+    assert len(report.files) == len(FILES)
     for path in report.files:
         assert path.read_bytes() == (made / path.name).read_bytes(), path.name
 
@@ -91,18 +94,27 @@ def test_a_wide_table_wraps_its_headings_and_takes_the_window(made: Path) -> Non
     assert "max-content" not in rules["table"][-1]
 
 
-def test_summary(made: Path) -> None:
+def test_numbers_for_other_programs(made: Path) -> None:
     summary = json.loads((made / "summary.json").read_text())
     [comparison] = summary["comparisons"]
     assert summary["verdict"] == comparison["verdict"]
     assert comparison["about"]["cpu"] == "AMD EPYC 7B13"
-    tiered = next(each for each in comparison["methods"] if (each["method"], each["workers"]) == ("tiered", 2))
-    assert tiered["rule"] == "tuned"
-    assert tiered["seeds"] == [0, 1, 2, 3, 4]
-    assert [each["share"] for each in tiered["targets"]] == [1, 1, 1]
-    assert tiered["speedup"]["total"] == pytest.approx(tiered["speedup"]["statistical"] * tiered["speedup"]["hardware"])
-    assert {each["status"] for each in comparison["not_ok"]} >= {"diverged", "timed out after 3 s"}
-    assert {each["method"] for each in comparison["delays"]} == {"hogwild", "tiered", "aig", "locked", "round-robin"}
+    assert [table["title"] for table in summary["tables"]][-1] == "What was compared, and where"
+    evaluations = pandas.read_csv(made / "evaluations.csv", low_memory=False)
+    tiered = evaluations[(evaluations.rule == "tuned") & (evaluations.method == "tiered") & (evaluations.workers == 2)]
+    assert tiered.groupby("seed").size().tolist() == [11] * 5
+    assert (tiered.gap[tiered.epoch == 0] == 1).all()
+    assert (made / "tables.tex").read_text().count(r"\begin{tabular}") == len(summary["tables"])
+
+
+def test_without_pandas_there_are_verdict_and_tables(comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.warns(HogwildWarning, match=r"pip install 'hogwild\[report\]'"):
+        report = write_report([comparison], comparison / "nowhere")
+    assert report.verdict
+    assert report.tables
+    assert report.files == []
+    assert not (comparison / "nowhere").exists()
 
 
 @pytest.mark.usefixtures("sketched")

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.compare.report.results import load, read_rows
-from hogwild.compare.report.summary import (
+from hogwild.compare.report.results import (
     delay_points,
-    groups,
+    load,
     lock_caught_up,
-    not_ok,
-    of_rule,
-    own_rule,
     paired_ratio,
+    read_rows,
     serial,
     speedup,
     spread,
@@ -40,7 +37,7 @@ ROW = json.dumps(run("serial", [1.0])[0]) + "\n"
     ("text", "message"),
     [
         ("nonsense\n" + ROW, "line 2: is no JSON"),
-        ("[1, 2]\n", "line 2: is JSON but no object"),
+        ("[1, 2]\n", "line 2: has the phase None"),
         ('{"phase": "other"}\n', "line 2: has the phase 'other', not one of optimum, tuning, reported, delay"),
         (json.dumps(run("serial", [1.0])[0] | {"workers": "two"}) + "\n", "line 2: has workers 'two'"),
         (json.dumps(run("serial", [1.0])[0] | {"workers": 0}) + "\n", "line 2: has workers 0"),
@@ -71,8 +68,8 @@ def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "no rows: expected what hogwild compare writes"),
-        (ROW + ABOUT, "line 1: a row of phase reported: expected the row of phase optimum"),
-        (ABOUT + ROW + ABOUT, "two rows of phase optimum"),
+        (ROW + ABOUT, "needs one row of phase optimum, in line 1"),
+        (ABOUT + ROW + ABOUT, "needs one row of phase optimum, in line 1"),
         (json.dumps(about(eps=[])) + "\n", "line 1: has eps []: expected numbers between 0 and 1"),
         (json.dumps(about(eps=[2.0])) + "\n", r"line 1: has eps [2.0]: expected numbers"),
         (json.dumps(about(start_objective=math.nan)) + "\n", "is no finite number"),
@@ -96,7 +93,7 @@ def test_missing_directories(tmp_path: Path) -> None:
 
 def test_unknown_fields_are_no_matter(tmp_path: Path) -> None:
     [source] = load([write(tmp_path, about(new=1), run("serial", halving(), new={"a": [1]}))])
-    assert len(groups(source)) == 1
+    assert len(source.groups) == 1
     assert tables([source])
 
 
@@ -105,7 +102,7 @@ def test_time_to_target(tmp_path: Path) -> None:
     eps = [10**-0.5, 0.1, 10**-1.25, 1e-9]
     rows = run("serial", [1.0, 0.1, 0.01], seconds=2.0)
     [source] = load([write(tmp_path, about(eps=eps), rows)])
-    [group] = groups(source)
+    [group] = source.groups
     [one] = group.runs
     assert [one.reached(each) for each in eps[:3]] == pytest.approx([1.0, 2.0, 2.5])
     assert [one.reached(each, "epoch") for each in eps[:3]] == pytest.approx([0.5, 1.0, 1.25])
@@ -120,8 +117,8 @@ def test_time_to_target(tmp_path: Path) -> None:
 def test_the_scale_is_that_of_start_and_optimum(tmp_path: Path) -> None:
     rows = run("serial", [5.0, 3.2, 3.02])
     [source] = load([write(tmp_path, about(objective=3.0, start_objective=5.0), rows)])
-    assert groups(source)[0].runs[0].gaps == pytest.approx([1.0, 0.1, 0.01])
-    assert groups(source)[0].runs[0].reached(0.1) == pytest.approx(1.0)
+    assert source.groups[0].runs[0].gaps == pytest.approx([1.0, 0.1, 0.01])
+    assert source.groups[0].runs[0].reached(0.1) == pytest.approx(1.0)
 
 
 def test_a_run_below_the_optimum_is_the_optimum(tmp_path: Path) -> None:
@@ -159,14 +156,14 @@ def test_who_counts(tmp_path: Path) -> None:
         refused("locked", 9, "too many"),
     ]
     [source] = load([write(tmp_path, about(), *parts)])
-    [group] = groups(source)
+    [group] = source.groups
     assert (len(group.runs), group.ended_well) == (4, 2)
     assert group.share(0.1) == 0.75
     assert group.share(0.01) == 0.5
     reached = group.reached(0.01, "train_seconds")
     assert reached is not None
     assert (reached.median, reached.q25, reached.q75, reached.n) == pytest.approx((4.0, 3.0, 5.0, 2))
-    listed = [(row["method"], row["seed"], row["status"]) for row in not_ok(source)]
+    listed = [(row["method"], row["seed"], row["status"]) for row in source.not_ok]
     assert listed == [
         ("hogwild", 2, "diverged"),
         ("hogwild", 3, "timed out after 9 s"),
@@ -198,14 +195,14 @@ def test_speedup_is_two_factors(tmp_path: Path) -> None:
         *(run("hogwild", halving(10**-0.5, 4 + 2 * (seed == 0)), 1.0, 2, seed) for seed in range(3)),
     ]
     [source] = load([write(tmp_path, about(), *parts)])
-    found = groups(source)
-    assert own_rule(found) == "tuned"
+    found = source.groups
+    assert source.rule == "tuned"
     assert [(group.rule, group.method) for group in found] == [
         ("tuned", "serial"),
         ("tuned", "hogwild"),
         ("serial", "serial"),
     ]
-    over = serial(of_rule(found, "tuned"))
+    over = serial(source.at("tuned"))
     gain = speedup(found[1], over, source)
     assert gain is not None
     assert (gain.eps, gain.statistical, gain.hardware, gain.total) == pytest.approx((0.01, 0.5, 2.0, 1.0))
@@ -220,7 +217,7 @@ def test_paired_ratio(tmp_path: Path) -> None:
         run("locked", [1.0, 0.9], 1.0, 2, 3),
     ]
     [source] = load([write(tmp_path, about(), *parts)])
-    free, locked = groups(source)
+    free, locked = source.groups
     ratio = paired_ratio(locked, free, 0.1, "train_seconds")
     half = 4.302652729749464 * math.log(2) / math.sqrt(3)
     assert (ratio.value, ratio.pairs) == (pytest.approx(2.0), 3)
@@ -267,13 +264,13 @@ def test_delays(tmp_path: Path) -> None:
     assert caught is not None
     assert (caught.method, caught.delay) == ("aig", 1e-3)
     assert lock_caught_up([point for point in points if point.method != "aig"], 2) is None
-    assert [row["status"] for row in not_ok(source)] == ["refused: it cannot"]
+    assert [row["status"] for row in source.not_ok] == ["refused: it cannot"]
 
 
 def test_step_of_a_cell_is_the_one_asked_for(tmp_path: Path) -> None:
     rows = run("serial", [1.0, 0.5], step=0.25, cell_step=0.5)
     [source] = load([write(tmp_path, about(), rows)])
-    assert groups(source)[0].step == 0.5
+    assert source.groups[0].step == 0.5
 
 
 def test_a_program_without_a_step_joins_the_rules_of_the_others(tmp_path: Path) -> None:
@@ -281,7 +278,7 @@ def test_a_program_without_a_step_joins_the_rules_of_the_others(tmp_path: Path) 
     for rules in (["given"], ["tuned", "serial"]):
         parts = [run("serial", halving(), rules=rules), run("liblinear", halving(), step=None, rules=every)]
         [source] = load([write(tmp_path, about(), *parts)])
-        assert {group.rule for group in groups(source)} == set(rules)
+        assert {group.rule for group in source.groups} == set(rules)
 
 
 def test_memory() -> None:

@@ -17,14 +17,12 @@ from hogwild.compare.reference import outside
 from hogwild.compare.reference.factorisers import CornacMF, refuse_cornac
 from hogwild.compare.reference.minimum_cut import minimum_cut
 from hogwild.compare.report.page import write_report
-from hogwild.compare.report.results import load
-from hogwild.compare.report.summary import metric
+from hogwild.compare.report.results import load, lowest
 from hogwild.compare.report.tables import facts_of
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.methods import METHODS, usual
 from hogwild.compare.run.plan import Cell, ComparisonPlan
 from hogwild.compare.run.problems import SUBJECTS, start_of
-from hogwild.compare.run.reached import lowest
 from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
@@ -190,13 +188,13 @@ def test_a_comparison_of_cuts_is_measured_against_the_exact_minimum(sets: dict, 
     graph, _ = sets["cuts"]
     Comparison(graph, None, plan_of(grid=(1.0,), epochs=40, delays=(0.0, 1e-6)), BASES["cuts"]).run(tmp_path)
     [source] = load([tmp_path])
-    assert (source.problem, source.goal, source.notes) == ("cuts", "the optimum", [])
-    assert source.about["optimum_how"] == "the minimum cut, by maximum flow"
+    assert (source.goal, source.notes) == ("the optimum", [])
+    assert source.head["optimum_how"] == "the minimum cut, by maximum flow"
     assert source.scale.optimum == minimum_cut(graph).objective
-    assert metric(source) == ("cut_value", "cut value", False)
+    assert source.metric == ("cut_value", "cut value", False)
     report = write_report([tmp_path], tmp_path)
     assert "of the optimum" in report.verdict[0]
-    facts = facts_of(source.about)
+    facts = facts_of(source.head)
     assert "2 labels" in facts["data"]
     assert "Ω = 2" in facts["sparsity"]
     assert {row["status"] for row in source.delays} == {"ok"}
@@ -221,13 +219,13 @@ def test_a_comparison_of_completion_is_measured_against_the_best_seen(sets: dict
     assert rows[0]["optimum_seen"] is True
     best = min(row["objective"] for row in rows[1:])
     [source] = load([tmp_path])
-    assert source.scale.optimum == source.about["objective"] == best
+    assert source.scale.optimum == source.head["objective"] == best
     assert source.goal == "the best seen"
     assert "not convex" in source.notes[0]
-    assert metric(source) == ("test_rmse", "test RMSE", False)
+    assert source.metric == ("test_rmse", "test RMSE", False)
     report = write_report([tmp_path], tmp_path)
     assert "of the best seen" in report.verdict[0]
-    assert "rank = 8" in facts_of(source.about)["minimised"]
+    assert "rank = 8" in facts_of(source.head)["minimised"]
     before = (tmp_path / "rows.jsonl").read_bytes()
     again = Comparison(train, test, plan, BASES["completion"], data="ratings")
     again.run(tmp_path)  # the winners, and so the cells, are those of the rows

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from hogwild.compare.run.reached import best_step, crossing
+from hogwild.compare.report.results import best_step, crossing
 
 
 def run_of(*objectives: float | None, status: str = "ok") -> list[dict]:

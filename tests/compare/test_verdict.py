@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from hogwild.compare.report.cells import aim, duration, percent
 from hogwild.compare.report.results import load
-from hogwild.compare.report.verdict import aim, duration, percent, verdict
+from hogwild.compare.report.verdict import verdict
 from tests.compare.rows import about, delay, halving, refused, run, write
 
 NOISE = (1.0, 1.02, 0.98, 1.01, 0.99)

@@ -92,5 +92,6 @@ def show_report(display: Display, report: Report) -> None:
     for sentence in report.verdict:
         display.say(sentence)
     display.say("")
-    pages = [path for path in report.files if path.name == "report.html"]
-    display.say(f"report: {', '.join(map(str, pages))}")
+    for path in report.files:
+        if path.name == "report.html":
+            display.say(f"report: {path}")

@@ -102,8 +102,6 @@ def lines(card: Card) -> Iterator[str]:
         path = place(card, part.role)
         state = f"in {path}" if is_fetched(path) else f"not here (hogwild data fetch {card.title_of(part.role)})"
         known[part.role] = [*counts, state]
-    if card.labels:
-        known["labels"] = f"1 for documents of {card.topic}, -1 for others"
     numbers = ("features", "classes", "users", "items", "vertices", "arcs")
     for name in (*numbers, "format", "licence", "note", "homepage", "source"):
         if value := getattr(card, name):
@@ -114,7 +112,7 @@ def lines(card: Card) -> Iterator[str]:
         about = [f"{file.bytes:,} bytes"] if file.bytes is not None else []
         about += [f"{name} {value}" for name in ("sha256", "md5") if (value := getattr(file, name))]
         about += [f"of it {file.member}"] if file.member else []
-        for text in (file.url or f"{file.name}, by hand", *file.mirrors, *about):
+        for text in (file.url, *file.mirrors, *about):
             yield f"    {text}"
     yield "citation"
     for line in card.citation.strip().splitlines():
@@ -186,12 +184,10 @@ def fetch_one(card: Card, role: str | None, source: list[str], force: bool, disp
     with display.live(reading.line):
         for done in parts(card, [role] if role else None, sources=source, force=force, progress=reading.step):
             title = card.title_of(done.role)
-            if not done.found:
+            if not done.counts:
                 display.say(f"{title}: is here, in {done.path} (--force fetches it again)")
                 continue
-            counts = ", ".join(f"{count:,} {name}" for name, count in done.found.items())
+            counts = ", ".join(f"{count:,} {name}" for name, count in done.counts.items())
             display.say(f"{title}: {counts}, in {done.path}")
-            for name in done.unchecked:
-                display.say(f"{title}: the checksum is of the packed {name}: only counts were compared")
     test = f" --test {card.name}:test" if "test" in card.roles and is_fetched(place(card, "test")) else ""
     display.say(f"cite it (hogwild data info {card.name}); train on it: hogwild train {card.name}{test}")

@@ -1,39 +1,35 @@
-"""Numbers as the cells of tables show them."""
+"""Numbers as tables, figures and sentences show them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from hogwild.compare.report.results import Row, number
-from hogwild.compare.report.summary import Spread
+from hogwild.compare.report.results import Spread
 
 NONE = "–"
 
 
-def spread(found: Spread | None, form: str | Callable[[float], str], unit: str = "") -> str:
+def quartiles(values: Spread | None, show: Callable[[float], str]) -> str:
     """``2.1 [2.0–2.3]``; quartiles that show no other figure than the median are left out."""
-    if found is None:
+    if values is None:
         return NONE
-    show = form if callable(form) else lambda value: f"{value:{form}}"
-    middle, low, high = show(found.median), show(found.q25), show(found.q75)
-    if low == high == middle:
-        return middle + unit
-    shared = middle.rpartition(" ")[2] if " " in middle else ""  # a unit is said once
-    if shared and low.endswith(f" {shared}") and high.endswith(f" {shared}"):
-        low, middle = low.removesuffix(f" {shared}"), middle.removesuffix(f" {shared}")
-        return f"{middle} [{low}–{high.removesuffix(f' {shared}')}] {shared}"
-    return f"{middle}{unit} [{low}–{high}]"
-
-
-def millions(value: float) -> str:
-    return digits(1e-6 * value)
+    texts = [show(value) for value in (values.median, values.q25, values.q75)]
+    if len(set(texts)) == 1:
+        return texts[0]
+    units = {text.lstrip("0123456789.,e+-") for text in texts}
+    unit = units.pop() if len(units) == 1 else ""  # said once
+    middle, low, high = (text.removesuffix(unit) for text in texts)
+    return f"{middle} [{low}–{high}]{unit}"
 
 
 def digits(value: float) -> str:
     """Three of them, and no powers of ten for what is large."""
     return f"{value:,.0f}" if value >= 99.95 else f"{value:#.3g}"
+
+
+def millions(value: float) -> str:
+    return digits(1e-6 * value) if value else "0"
 
 
 def times(value: float) -> str:
@@ -44,27 +40,32 @@ def step_text(step: float | None) -> str:
     return NONE if step is None else f"{step:.4g}"
 
 
-def grid_text(steps: Iterable[float]) -> str:
-    return " ".join(f"{step:.4g}" for step in steps)
-
-
-def counted(about: Row, name: str, words: str = "") -> str | None:
-    value = number(about, name)
-    return f"{value:,.0f} {words or name}" if math.isfinite(value) else None
-
-
-def valued(about: Row, name: str, sign: str) -> str | None:
-    value = number(about, name)
-    return f"{sign} = {value:.4g}" if math.isfinite(value) else None
-
-
-def joined(*parts: Any) -> str:
-    return ", ".join(str(part) for part in parts if part)
-
-
 def listed(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(names))
 
 
-def megabytes(size: float) -> str:
-    return digits(1e-6 * size) if size else "0"
+def plural(count: float, noun: str) -> str:
+    return f"{count:g} {noun}{'s' * (count != 1)}"
+
+
+def crew(workers: int, timed: bool = True) -> str:
+    return plural(workers, "worker" if timed else "simulated worker")
+
+
+def aim(eps: float) -> str:
+    """Return a target as it was given: ``12.5 %``."""
+    return f"{100 * eps:.6g} %"
+
+
+def percent(share: float) -> str:
+    """Return ``3 %`` or ``0.35 %``, with no more digits than show how near a run came."""
+    value = 100 * share
+    return f"{value:.0f} %" if value >= 99.5 else f"{value:.2g} %"
+
+
+def duration(seconds: float) -> str:
+    """Return three digits with a unit that needs no powers of ten."""
+    sizes = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+    unit = next((unit for unit, size in sizes.items() if seconds >= 0.9995 * size), "ns")
+    value = seconds / sizes[unit]
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}".replace(". ", " ")

@@ -3,70 +3,74 @@
 Lines are medians over the seeds, of seconds and of sub-optimality at the same epoch, because runs of different seeds
 are never at the same second; bands reach from quartile to quartile.
 
-Each method has one colour, marker and line everywhere, at the width of an A4 page. Colours are those of Okabe and Ito,
-which the colour-blind can distinguish; the line shows the kind (solid: lock-free, dashed: locks, dash-dotted: exchanges
-and methods in step, dotted: other programs and single replicas), which also works in greyscale. What could differ
-between two renderings is fixed: matplotlib's settings, the salt of SVG names, dates.
+Each method has one colour and marker everywhere, at the width of an A4 page. Colours are those of Okabe and Ito, which
+the colour-blind can distinguish; the line shows the kind (solid: lock-free, dashed: locks and blocks, dash-dotted:
+exchanges and methods in step, dotted: other programs), which also works in greyscale. What could differ between two
+renderings is fixed: matplotlib's settings, the salt of SVG names, dates.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
-import math
 import warnings
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hogwild.compare.report.cells import digits
-from hogwild.compare.report.results import ComparisonResult
-from hogwild.compare.report.summary import (
+from hogwild.compare.report.cells import aim, crew, digits, duration
+from hogwild.compare.report.results import (
     REFERENCES,
-    DelayPoint,
+    ComparisonResult,
     Group,
     Spread,
-    beside,
-    counts,
     delay_points,
-    is_fixed,
+    frame,
     lock_caught_up,
-    own,
     serial,
     speedup,
+    spread,
 )
-from hogwild.compare.report.tables import clock_scale, lost_share
-from hogwild.compare.report.verdict import aim, crew, duration, unit_of
+from hogwild.compare.report.tables import clock_scale
+
+if TYPE_CHECKING:
+    import pandas
 
 WIDTH = 7.1  # inches: A4 without its margins, so that 8 pt are 8 pt in print
 DPI = 200
-FULL, DASHED, DASH_DOT, DOTTED = "-", (0, (4, 1.5)), (0, (5, 1.2, 1, 1.2)), (0, (1, 1.2))
-STYLES: dict[str, tuple[str, str, Any]] = {  # colour, marker, line
-    "serial": ("#000000", "s", FULL),
-    "hogwild": ("#0072B2", "o", FULL),
-    "tiered": ("#D55E00", "^", FULL),
-    "atomic": ("#009E73", "D", FULL),
-    "aig": ("#CC79A7", "v", DASHED),
-    "locked": ("#E69F00", "P", DASHED),
-    "round-robin": ("#56B4E9", ">", DASHED),
-    "blocks": ("#117733", "<", (0, (3, 1))),
-    "averaging": ("#8C510A", "p", DASH_DOT),
-    "one-shot-averaging": ("#A89000", "h", DASH_DOT),
-    "gossip": ("#44AA99", "*", DASH_DOT),
-    "server": ("#AA4499", "s", DASH_DOT),
-    "consensus": ("#332288", "d", DASH_DOT),
-    "sklearn-sgd": ("#6A6A6A", "X", DOTTED),
-    "liblinear": ("#9C9C9C", "d", DOTTED),
-    "cornac": ("#6A6A6A", "X", DOTTED),
-    "cuda-atomic": ("#009E73", "*", FULL),
-    "cuda-hogwild": ("#0072B2", "*", FULL),
-    "cuda-locked": ("#E69F00", "*", DASHED),
-    "cuda-synchronous": ("#882255", "p", DASH_DOT),
-    "cuda-one-stream": ("#117733", "X", DOTTED),
+LINES: dict[str, Any] = {  # of kinds; others have a solid line
+    "locks": (0, (4, 1.5)),
+    "blocks": (0, (3, 1)),
+    "exchange": (0, (5, 1.2, 1, 1.2)),
+    "in step": (0, (5, 1.2, 1, 1.2)),
+    "outside": (0, (1, 1.2)),
+}
+STYLES = {  # colour and marker
+    "serial": "#000000 s",
+    "hogwild": "#0072B2 o",
+    "tiered": "#D55E00 ^",
+    "atomic": "#009E73 D",
+    "aig": "#CC79A7 v",
+    "locked": "#E69F00 P",
+    "round-robin": "#56B4E9 >",
+    "blocks": "#117733 <",
+    "averaging": "#8C510A p",
+    "one-shot-averaging": "#A89000 h",
+    "gossip": "#44AA99 *",
+    "server": "#AA4499 s",
+    "consensus": "#332288 d",
+    "sklearn-sgd": "#6A6A6A X",
+    "liblinear": "#9C9C9C d",
+    "cornac": "#6A6A6A X",
+    "cuda-atomic": "#009E73 *",
+    "cuda-hogwild": "#0072B2 *",
+    "cuda-locked": "#E69F00 *",
+    "cuda-synchronous": "#882255 p",
+    "cuda-one-stream": "#117733 X",
 }
 GUIDE: dict[str, Any] = {"color": "0.35", "linewidth": 0.9, "linestyle": (0, (2, 2)), "zorder": 1}  # of ideals, targets
 MARKERS = "o^v<>PXD8"  # of an exchange with parameters, which has its colour
@@ -91,105 +95,17 @@ SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "hogwild",
     "svg.fonttype": "path",
 }
-
-
-def style(method: str) -> dict[str, Any]:
-    """Return the keyword arguments of a line."""
-    number = zlib.crc32(method.encode())
-    fallback = OTHERS[number % len(OTHERS)], "*", FULL
-    if (base := STYLES.get(method.partition(":")[0])) is not None:  # an exchange with parameters
-        fallback = base[0], MARKERS[number % len(MARKERS)], base[2]
-    colour, marker, line = STYLES.get(method, fallback)
-    return {"color": colour, "marker": marker, "linestyle": line, "label": method}
-
-
-@contextlib.contextmanager
-def settings() -> Iterator[None]:
-    """Use matplotlib's defaults with our settings, ignoring the user's; missing glyphs draw boxes without a warning."""
-    import matplotlib
-
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        matplotlib.rcdefaults()
-        for name, value in SETTINGS.items():
-            matplotlib.rcParams[name] = value  # type: ignore[index]
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield
-
-
-def grid(rows: int, columns: int, height: float, extra: float = 0.75, **shared: Any) -> tuple[Any, Any]:
-    """Return a figure and its panels, (rows, columns); ``height`` is the inches of a row."""
-    from matplotlib.figure import Figure  # without pyplot: no window, no state, and always Agg
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    width = WIDTH if columns <= 3 else WIDTH / 3 * columns
-    layout = ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06)
-    figure = Figure(figsize=(width, height * rows + extra), layout=layout)
-    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
-
-
-def legend(figure: Any, panels: Any) -> None:
-    """Draw one legend for all panels, below them."""
-    handles = {handle.get_label(): handle for panel in panels.flat for handle in panel.get_legend_handles_labels()[0]}
-    order = {name: place for place, name in enumerate(STYLES)}
-    names = sorted(handles, key=lambda name: order.get(name, len(order)))
-    if names:
-        most = max(int(WIDTH / (0.5 + 0.065 * max(map(len, names)))), 1)  # inches of a handle and of a character
-        lines = -(-len(names) // min(most, 5))
-        columns = -(-len(names) // lines)
-        figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=columns)
-
-
-def workers_axis(panel: Any, counts: Sequence[int]) -> None:
-    """Label the axis with numbers of workers, on a doubling scale."""
-    panel.set_xscale("log", base=2)
-    panel.set_xticks(counts, [str(count) for count in counts])
-    panel.set_xticks([], minor=True)
-    margin = 2**0.25
-    panel.set_xlim(min(counts) / margin, max(counts) * margin)
-    panel.set_xlabel("workers")
-
-
-def with_quartiles(panel: Any, points: Sequence[tuple[float, Spread]], look: dict[str, Any]) -> None:
-    """Draw a line of medians with a band from quartile to quartile."""
-    at = [place for place, _ in points]
-    panel.plot(at, [found.median for _, found in points], markeredgewidth=0, **look)
-    panel.fill_between(
-        at,
-        [found.q25 for _, found in points],
-        [found.q75 for _, found in points],
-        color=look["color"],
-        alpha=0.15,
-        linewidth=0,
-    )
-
-
-def short(text: str, most: int = 34) -> str:
-    """Shorten text to one line for a title, leaving out its middle."""
-    text = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"
-
-
-def heading(source: ComparisonResult, sources: Sequence[ComparisonResult], text: str) -> str:
-    """Return a panel's title, with the comparison's name if there are several."""
-    return f"{short(source.label)}: {text}" if len(sources) > 1 else text
-
-
-def save(figure: Any, kind: str) -> bytes:
-    """Return the figure's file, "svg" or "png"; the same figure gives the same bytes."""
-    if figure.get_layout_engine() is not None:  # once, and not once for each file and once more to draw it
-        figure.draw_without_rendering()
-        figure.set_layout_engine(None)
-    target = io.BytesIO()
-    nothing = {"svg": dict.fromkeys(("Date", "Creator", "Format", "Type")), "png": {"Software": None}}
-    figure.savefig(target, format=kind, dpi=DPI, metadata=nothing[kind])
-    return target.getvalue()
-
-
-# ---- all figures
-
-
 LOG_FROM = 12.0  # slowest over fastest run from which seconds are drawn on a logarithmic scale
+DODGE = 1.03  # offset between methods that would hide each other
+#: Fields against which sub-optimality is drawn: the axis' label, and how many of its units are one of the field's.
+CLOCKS = {
+    "train_seconds": ("seconds", 1.0),
+    "epoch": ("epochs", 1.0),
+    "virtual_seconds": ("virtual milliseconds", 1e3),
+    "bytes_sent": ("megabytes sent by all replicas", 1e-6),
+}
 APART = "Each point of liblinear's curve is a run of its own from the start, timed by itself, for it cannot go on."
+Sources = Sequence[ComparisonResult]
 
 
 @dataclass(frozen=True)
@@ -202,199 +118,233 @@ class Drawing:
     figure: Any
 
 
-def draw(sources: Sequence[ComparisonResult]) -> list[Drawing]:
-    """Draw all figures that have data. Call within :func:`hogwild.compare.report.styles.settings`."""
-    found = [(name, title, caption, make(sources)) for name, title, caption, make in FIGURES]
-    where = "; ".join(dict.fromkeys(machine(source, len(sources) > 1) for source in sources))
-    methods = {run.key[0] for source in sources for run in source.reported if run.ran}
-    more = dict.fromkeys(("gap-seconds", "gap-epochs"), f" {APART}" if "liblinear" in methods else "")
+def draw(sources: Sources) -> list[Drawing]:
+    """Draw all figures that have data. Call within :func:`settings`."""
+    figures = [(name, title, caption, make(sources)) for name, title, caption, make in FIGURES]
+    where = "; ".join(dict.fromkeys(_machine(source, len(sources) > 1) for source in sources))
+    apart = any(run.key[0] == "liblinear" and run.ran for source in sources for run in source.reported)
+    more = dict.fromkeys(("gap-seconds", "gap-epochs"), f" {APART}") if apart else {}
     return [
         Drawing(name, title, f"{caption}{more.get(name, '')} {where}.", figure)
-        for name, title, caption, figure in found
+        for name, title, caption, figure in figures
         if figure
     ]
 
 
-def machine(source: ComparisonResult, named: bool) -> str:
+def _machine(source: ComparisonResult, named: bool) -> str:
     """Describe data and machine in a few words."""
-    about = source.about
-    parts = [str(about.get("data") or "data"), str(about.get("cpu") or "unknown processor")]
-    if source.cores:
-        parts.append(f"{source.cores} cores")
-    if source.gpu:
-        parts.append(source.gpu)
-    return (f"{source.label}: " if named else "") + ", ".join(parts)
+    head = source.head
+    cores = f"{source.cores} cores" if source.cores else ""
+    parts = [head.get("data") or "data", head.get("cpu") or "unknown processor", cores, source.gpu]
+    return (f"{source.label}: " if named else "") + ", ".join(str(part) for part in parts if part)
+
+
+# ---- matplotlib
+
+
+@contextlib.contextmanager
+def settings() -> Iterator[None]:
+    """Use matplotlib's defaults with our settings, ignoring the user's; missing glyphs draw boxes without a warning."""
+    import matplotlib
+
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(SETTINGS)  # type: ignore[arg-type]
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        yield
+
+
+def save(figure: Any, kind: str) -> bytes:
+    """Return the figure's file, "svg" or "png"; the same figure gives the same bytes."""
+    if figure.get_layout_engine() is not None:  # once, and not once for each file and once more to draw it
+        figure.draw_without_rendering()
+        figure.set_layout_engine(None)
+    target = io.BytesIO()
+    undated = {"svg": dict.fromkeys(("Date", "Creator", "Format", "Type")), "png": {"Software": None}}
+    figure.savefig(target, format=kind, dpi=DPI, metadata=undated[kind])
+    return target.getvalue()
+
+
+def style(method: str, kind: str) -> dict[str, Any]:
+    """Return the keyword arguments of a line."""
+    number = zlib.crc32(method.encode())
+    base = STYLES.get(method.partition(":")[0], f"{OTHERS[number % len(OTHERS)]} *")  # of an exchange with parameters
+    colour, marker = STYLES.get(method, base).split()
+    if ":" in method:
+        marker = MARKERS[number % len(MARKERS)]
+    return {"color": colour, "marker": marker, "linestyle": LINES.get(kind, "-"), "label": method, "markeredgewidth": 0}
+
+
+def grid(rows: int, columns: int, height: float, extra: float = 0.75, **shared: Any) -> tuple[Any, Any]:
+    """Return a figure and its panels, (rows, columns); ``height`` is the inches of a row."""
+    from matplotlib.figure import Figure  # without pyplot: no window, no state, and always Agg
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    size = (WIDTH * max(columns / 3, 1), height * rows + extra)
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.06, h_pad=0.06))
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def legend(figure: Any, panels: Any) -> Any:
+    """Draw one legend for all panels, below them; return the figure."""
+    handles = {handle.get_label(): handle for panel in panels.flat for handle in panel.get_legend_handles_labels()[0]}
+    order = list(STYLES)
+    names = sorted(handles, key=lambda name: order.index(name) if name in order else len(order))
+    if names:
+        most = min(max(int(WIDTH / (0.5 + 0.065 * max(map(len, names)))), 1), 5)  # inches of a handle, a character
+        columns = -(-len(names) // -(-len(names) // most))
+        figure.legend([handles[name] for name in names], names, loc="outside lower center", ncols=columns)
+    return figure
+
+
+def heading(source: ComparisonResult, sources: Sources, text: str) -> str:
+    """Return a panel's title, with the comparison's name, shortened, if there are several."""
+    name = "".join(char if char.isprintable() else " " for char in source.label)
+    name = name if len(name) <= 34 else f"{name[:16]}…{name[-17:]}"
+    return f"{name}: {text}" if len(sources) > 1 else text
+
+
+def with_quartiles(panel: Any, points: Sequence[tuple[float, Spread]], look: dict[str, Any]) -> None:
+    """Draw a line of medians with a band from quartile to quartile."""
+    at = [place for place, _ in points]
+    panel.plot(at, [each.median for _, each in points], **look)
+    low = [each.q25 for _, each in points]
+    panel.fill_between(at, low, [each.q75 for _, each in points], color=look["color"], alpha=0.15, linewidth=0)
 
 
 # ---- sub-optimality
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Medians and quartiles of a group by epoch, (n,) each; ``at``: values of the field below."""
-
-    at: np.ndarray
-    gap: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+def is_fixed(group: Group, groups: Sequence[Group]) -> bool:
+    """Whether a method runs on one worker while others run on several."""
+    alone = group.kind in (*REFERENCES, "in step")
+    return alone and all(each.workers == 1 for each in groups if each.method == group.method)
 
 
-def curve(group: Group, field: str = "train_seconds") -> Curve:
-    """Return the curve against a field, from the epochs for which at least half of the runs have a figure."""
-    by_epoch: dict[float, list[tuple[float, float]]] = {}
-    for run in group.runs:
-        for epoch, seconds, gap in zip(run.epochs, run.over(field), run.gaps):
-            if math.isfinite(gap) and math.isfinite(seconds):
-                by_epoch.setdefault(float(epoch), []).append((float(seconds), float(gap)))
-    enough = sorted(epoch for epoch, pairs in by_epoch.items() if 2 * len(pairs) >= len(group.runs))
-    kept = {epoch: np.array(by_epoch[epoch]) for epoch in enough}
-    if not kept:
-        return Curve(*(np.empty(0) for _ in range(4)))
-    quartiles = [np.quantile(pairs[:, 1], (0.25, 0.5, 0.75)) for pairs in kept.values()]
-    low, gap, high = np.array(quartiles).T
-    return Curve(np.array([np.median(pairs[:, 0]) for pairs in kept.values()]), gap, low, high)
+def counts(source: ComparisonResult) -> set[int]:
+    """Numbers of workers of the methods that run with several."""
+    groups = source.best
+    return {group.workers for group in groups if group.kind not in REFERENCES and not is_fixed(group, groups)}
 
 
-UNITS = {
-    "train_seconds": "seconds",
-    "epoch": "epochs",
-    "virtual_seconds": "virtual milliseconds",
-    "bytes_sent": "megabytes sent by all replicas",
-}
-SCALES = {"virtual_seconds": 1e3, "bytes_sent": 1e-6}
+def beside(source: ComparisonResult, count: int) -> list[Group]:
+    """Groups on ``count`` workers, and those that always run on one."""
+    return [group for group in source.best if group.workers == count or is_fixed(group, source.best)]
 
 
-def curves(sources: Sequence[ComparisonResult], all_sources: Sequence[ComparisonResult], clock: str) -> Any:
+def curve(group: Group, clock: str) -> pandas.DataFrame:
+    """Return quartiles of the sub-optimality (0.25, 0.5, 0.75) and the median of the clock (``at``), a row an epoch.
+
+    Epochs count for which at least half of the runs have a figure.
+    """
+    points = frame([group]).assign(at=lambda rows: rows.get(clock))  # epochs may be the clock
+    epochs = points[["epoch", "at", "gap"]].astype(float).dropna().groupby("epoch")
+    lines = epochs["gap"].quantile([0.25, 0.5, 0.75]).unstack().assign(at=epochs["at"].median())
+    return lines[2 * epochs.size() >= len(group.runs)]
+
+
+def curves(sources: Sources, everyone: Sources, clock: str) -> Any:
     """Plot a panel for each number of workers and each comparison; serial and other programs are in all of them.
 
-    ``clock`` is the field below: seconds, epochs, virtual seconds or bytes; a method that has none of it is left out.
+    ``clock`` is the field below, a key of ``CLOCKS``; a method that has none of it is left out.
     """
     cells = [(source, count) for count in sorted(set().union(*map(counts, sources))) or [1] for source in sources]
-    drawn = [[(group, curve(group, clock)) for group in beside(source, count)] for source, count in cells]
-    drawn = [[(group, line) for group, line in lines if line.at.any()] for lines in drawn]
-    if not any(drawn):
+    lines = [[(group, curve(group, clock)) for group in beside(source, count)] for source, count in cells]
+    lines = [[(group, line) for group, line in panel if line["at"].any()] for panel in lines]
+    if not any(lines):
         return None
     columns = len(sources) if len(sources) > 1 else min(len(cells), 2)
-    rows = -(-len(cells) // columns)
-    figure, panels = grid(
-        rows, columns, 3.0 if columns < 3 else 2.7, sharex="col" if len(sources) > 1 else True, sharey=True
-    )
-    seconds = clock == "train_seconds"
-    scale = clock_scale(sources) if seconds else SCALES.get(clock, 1.0)
-    unit = "milliseconds" if seconds and scale > 1 else UNITS[clock]
-    is_log = clock == "bytes_sent" or (seconds and any(map(_differ_much, sources)))
+    shared: dict[str, Any] = {"sharex": "col" if len(sources) > 1 else True, "sharey": True}
+    figure, panels = grid(-(-len(cells) // columns), columns, 3.0 if columns < 3 else 2.7, **shared)
+    unit, scale = CLOCKS[clock]
+    if clock == "train_seconds" and clock_scale(sources) > 1:
+        unit, scale = "milliseconds", 1000.0
+    logarithmic = clock == "bytes_sent" or (clock == "train_seconds" and any(map(_differ_much, sources)))
     targets = sorted({eps for source in sources for eps in source.eps})
-    lowest = [value for lines in drawn for _, line in lines for value in line.gap[line.gap > 0]]
-    for panel, (source, count), lines in zip(panels.flat, cells, drawn):
-        for group, line in lines:
-            _curve(panel, group, scale * line.at, line, is_log)
+    least = min((line[0.5][line[0.5] > 0].min() for panel in lines for _, line in panel), default=1.0)
+    for panel, (source, count), drawn in zip(panels.flat, cells, lines):
+        for group, line in drawn:
+            look = style(group.method, group.kind)
+            seen = line[line["at"] > 0] if logarithmic else line
+            at = scale * seen["at"]
+            panel.plot(at, seen[0.5], markevery=max(1, len(at) // 8), zorder=3 - (group.kind in REFERENCES), **look)
+            if len(group.runs) > 1:
+                panel.fill_between(at, seen[0.25], seen[0.75], color=look["color"], alpha=0.15, linewidth=0, zorder=2)
         for eps in targets:
             panel.axhline(eps, label="target", **GUIDE)
-        panel.set_yscale("log")
-        if is_log:
+        panel.set(yscale="log", ylim=(max(np.fmin(least, targets[0]) * 0.7, targets[0] / 30), 1.6))
+        if logarithmic:
             panel.set_xscale("log")
             panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        panel.set_ylim(max(min([*lowest, targets[0]]) * 0.7, targets[0] / 30), 1.6)
         panel.yaxis.set_major_formatter(lambda value, _: aim(value))
         panel.tick_params(labelbottom=True)
-        panel.set_title(heading(source, all_sources, crew(count, source.timed)), loc="left")
-        panel.set_xlabel(f"{unit}{' (logarithmic)' if is_log else ''}")
-    for panel in list(panels.flat)[len(cells) :]:
+        panel.set_title(heading(source, everyone, crew(count, source.timed)), loc="left")
+        panel.set_xlabel(f"{unit}{' (logarithmic)' * logarithmic}")
+    for panel in panels.flat[len(cells) :]:
         panel.remove()
     for panel in panels[:, 0]:
         panel.set_ylabel("sub-optimality (f − f*) / (f₀ − f*)")
-    legend(figure, panels)
-    return figure
+    return legend(figure, panels)
 
 
 def _differ_much(source: ComparisonResult) -> bool:
     """Whether the fastest runs would be a spike at the left of the slowest."""
-    ends = [group.runs[0].seconds[-1] for group in own(source) if group.runs[0].final]
+    ends = [group.runs[0].final["train_seconds"] for group in source.best if group.runs[0].final]
     return bool(ends) and max(ends) > LOG_FROM * min(ends) > 0
-
-
-def _curve(panel: Any, group: Group, at: np.ndarray, line: Curve, is_log: bool) -> None:
-    shown = at > 0 if is_log else at >= 0
-    at, gap, low, high = (values[shown] for values in (at, line.gap, line.low, line.high))
-    look = style(group.method)
-    below = 1 if group.kind in REFERENCES else 0
-    panel.plot(at, gap, markevery=max(1, len(at) // 8), zorder=3 - below, markeredgewidth=0, **look)
-    if len(group.runs) > 1:
-        panel.fill_between(at, low, high, color=look["color"], alpha=0.15, linewidth=0, zorder=2)
 
 
 # ---- time to target
 
 
-def bars(sources: Sequence[ComparisonResult]) -> Any:
+def bars(sources: Sources) -> Any:
     """Plot bars by target, for the largest number of workers of each comparison, beside serial and other programs."""
-    chosen = [(source, _largest(source)) for source in sources]
-    chosen = [(source, found) for source, found in chosen if found]
+    chosen = [(source, beside(source, max(counts(source), default=1))) for source in sources]
+    chosen = [(source, groups) for source, groups in chosen if groups]
     if not chosen:
         return None
     targets = sorted({eps for source in sources for eps in source.eps}, reverse=True)
-    heights = [0.23 * len(found) + 0.75 for _, found in chosen]
+    heights = [0.23 * len(groups) + 0.75 for _, groups in chosen]
     figure, panels = grid(
         len(chosen), len(targets), sum(heights) / len(heights), 0.2, gridspec_kw={"height_ratios": heights}
     )
-    for line, (source, found) in zip(panels, chosen):
+    for line, (source, groups) in zip(panels, chosen):
         for panel, eps in zip(line, targets):
-            _bars(panel, source, found, eps, clock_scale(sources) if source.timed else SCALES.get(source.clock, 1.0))
-            panel.set_title(f"to {aim(eps)} of {source.goal}", loc="left")
-        line[0].set_yticks(range(len(found)), [group.method for group in found])
-        count = max((group.workers for group in found), default=1)
-        line[0].set_ylabel(heading(source, sources, crew(count, source.timed)))
+            _bars(panel, source, groups, eps, clock_scale(sources))
+        line[0].set_yticks(range(len(groups)), [group.method for group in groups])
+        line[0].set_ylabel(heading(source, sources, crew(max(group.workers for group in groups), source.timed)))
     return figure
 
 
-def _largest(source: ComparisonResult) -> list[Group]:
-    return beside(source, max(counts(source), default=1))
-
-
-def _bars(panel: Any, source: ComparisonResult, found: list[Group], eps: float, scale: float) -> None:
-    reached = [group.reached(eps, source.clock) for group in found]
-    unit = UNITS[source.clock] if scale == 1 or source.linked else "milliseconds"
-    longest = scale * max((each.q75 for each in reached if each), default=0.0) or 1.0
-    for place, (group, each) in enumerate(zip(found, reached)):
-        count = f"{round(group.share(eps) * len(group.runs))}/{len(group.runs)}"
-        if each is None:
-            panel.text(0.015 * longest, place, f"not reached  {count}", va="center", fontsize=8, color="#B00020")
-            continue
+def _bars(panel: Any, source: ComparisonResult, groups: list[Group], eps: float, milliseconds: float) -> None:
+    unit, scale = CLOCKS[source.clock]
+    if source.timed and milliseconds > 1:
+        unit, scale = "milliseconds", milliseconds
+    arrivals = [group.reached(eps, source.clock) for group in groups]
+    longest = scale * max((each.q75 for each in arrivals if each), default=0.0) or 1.0
+    for place, (group, each) in enumerate(zip(groups, arrivals)):
+        count = f"{group.arrivals(eps)}/{len(group.runs)}"
         failing = group.share(eps) < 1
-        median, low, high = (scale * value for value in (each.median, each.q25, each.q75))
-        panel.barh(
-            place,
-            median,
-            height=0.68,
-            color=style(group.method)["color"],
-            alpha=0.45 if failing else 0.85,
-            hatch="////" if failing else None,
-            edgecolor="white",
-            linewidth=0,
-            zorder=2,
-        )
-        panel.plot([low, high], [place, place], color="0.2", linewidth=1.0, zorder=3)
-        panel.text(
-            high + 0.025 * longest,
-            place,
-            f"{digits(median)}  {count}",
-            va="center",
-            fontsize=8,
-            color="#B00020" if failing else "black",
-        )
-    panel.set_xlim(0, 1.62 * longest)
+        end, text = 0.015 * longest, f"not reached  {count}"
+        if each is not None:
+            end, text = scale * each.q75 + 0.025 * longest, f"{digits(scale * each.median)}  {count}"
+            look = {"alpha": 0.45, "hatch": "////"} if failing else {"alpha": 0.85}
+            colour = style(group.method, group.kind)["color"]
+            width = scale * each.median
+            panel.barh(place, width, height=0.68, color=colour, edgecolor="white", linewidth=0, zorder=2, **look)
+            panel.plot([scale * each.q25, scale * each.q75], [place, place], color="0.2", linewidth=1.0, zorder=3)
+        panel.text(end, place, text, va="center", fontsize=8, color="#B00020" if failing else "black")
+    panel.set(xlim=(0, 1.62 * longest), ylim=(len(groups) - 0.5, -0.5), xlabel=unit)
     panel.locator_params(axis="x", nbins=4)
-    panel.set_ylim(len(found) - 0.5, -0.5)
-    panel.set_yticks(range(len(found)), [""] * len(found))
+    panel.set_yticks(range(len(groups)), [""] * len(groups))
     panel.tick_params(axis="y", length=0)
     panel.grid(visible=False, axis="y")
-    panel.set_xlabel(unit)
+    panel.set_title(f"to {aim(eps)} of {source.goal}", loc="left")
 
 
 # ---- expensive gradients
 
 
-def delays(sources: Sequence[ComparisonResult]) -> Any:
+def delays(sources: Sources) -> Any:
     """Plot speed-up against the cost of a gradient, for the largest number of workers."""
     chosen = [(source, points) for source in sources if (points := delay_points(source))]
     if not chosen:
@@ -405,160 +355,144 @@ def delays(sources: Sequence[ComparisonResult]) -> Any:
         shown = [point for point in points if point.workers == most]
         panel.axhline(most, label="ideal", **GUIDE)
         panel.axhline(1, color="0.7", linewidth=0.8, zorder=1)
-        for method in dict.fromkeys(point.method for point in shown):
-            found = sorted((point.cost, point.delay, point.speedup) for point in shown if point.method == method)
-            with_quartiles(panel, [(cost, gain) for cost, _, gain in found], style(method))
-        panel.set_xscale("log")
+        for method, kind in dict.fromkeys((point.method, point.kind) for point in shown):
+            line = [(point.cost, point.speedup) for point in shown if point.method == method]
+            with_quartiles(panel, line, style(method, kind))
+        if (caught := lock_caught_up(shown, most)) is not None:
+            panel.axvline(caught.cost, color="0.35", linewidth=0.9)
+            text = f"from here on {caught.method}\nis within 10 % of lock-free"
+            panel.annotate(text, (caught.cost, 1), (4, -2), ("data", "axes fraction"), "offset points", va="top")
+        panel.set(xscale="log", ylim=(0, most * 1.3), xlabel=f"cost of a {source.unit} (serial)")
         panel.xaxis.set_major_formatter(lambda value, _: duration(value).replace(".00", "").replace(".0", ""))
-        panel.set_ylim(0, most * (1.22 if len(chosen) == 1 else 1.32))
         panel.yaxis.set_major_formatter("{x:g}x")
-        panel.set_xlabel(f"cost of a {unit_of(source)} (serial)")
         panel.set_title(heading(source, sources, f"{crew(most)}, over serial"), loc="left")
-        _say_where_locks_catch_up(panel, shown, most, "\n" if len(chosen) > 1 else " ")
     panels[0][0].set_ylabel("speed-up")
-    legend(figure, panels)
-    return figure
-
-
-def _say_where_locks_catch_up(panel: Any, points: Sequence[DelayPoint], workers: int, gap: str) -> None:
-    if not {"lock-free", "locks"} <= {point.kind for point in points}:
-        return
-    caught = lock_caught_up(points, workers)
-    if caught is None:
-        text = f"even at the right no locks{gap}come within 10 % of lock-free"
-    else:
-        panel.axvline(caught.cost, color="0.35", linewidth=0.9)
-        text = f"from {duration(caught.cost)} on\n{short(caught.method)} is within{gap}10 % of lock-free"
-    paper = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5}
-    panel.text(0.02, 0.98, text, transform=panel.transAxes, va="top", fontsize=8, bbox=paper)
+    return legend(figure, panels)
 
 
 # ---- what more workers do; only the simulator counts stale gradients and lost updates
 
-DODGE = 1.03  # offset between methods that would hide each other
-Measure = Callable[[Group, Group | None, ComparisonResult], Spread | None]  # of a group, beside serial
 
-
-def _factor(name: str) -> Measure:
+def _factor(name: str) -> Callable[[Group, ComparisonResult], Spread | None]:
     """Return the measure of a part of the speed-up."""
 
-    def measure(group: Group, over: Group | None, source: ComparisonResult) -> Spread | None:
-        gain = speedup(group, over, source)
-        value = getattr(gain, name) if gain else math.nan
-        return Spread(value, value, value, 1) if math.isfinite(value) else None
+    def measure(group: Group, source: ComparisonResult) -> Spread | None:
+        gain = speedup(group, serial(source.best), source)
+        return spread([getattr(gain, name)]) if gain else None
 
     return measure
 
 
-#: Titles, measures, and the ideal for so many workers.
-Measures = tuple[tuple[str, Measure, Callable[[int], float] | None], ...]
-FACTORS: Measures = (
-    ("speed-up", _factor("total"), float),
-    ("statistical factor", _factor("statistical"), lambda workers: 1.0),
-    ("hardware factor", _factor("hardware"), float),
-)
-INTERLEAVING: Measures = (
-    ("staleness: updates of others in between", lambda group, *_: group.over_epochs("staleness_mean"), None),
-    ("lost updates of weights, for each update", lambda group, *_: lost_share(group), None),
-)
+#: Titles and measures, and the ideal for so many workers.
+Measures = dict[str, tuple[Callable[[Group, ComparisonResult], Spread | None], Callable[[int], float] | None]]
+FACTORS: Measures = {
+    "speed-up": (_factor("total"), float),
+    "statistical factor": (_factor("statistical"), lambda workers: 1.0),
+    "hardware factor": (_factor("hardware"), float),
+}
+INTERLEAVING: Measures = {
+    "staleness: updates of others in between": (lambda group, _: group.over_epochs("staleness_mean"), None),
+    "lost updates of weights, for each update": (lambda group, _: group.lost_share, None),
+}
 
 
-def by_workers(sources: Sequence[ComparisonResult], measures: Measures) -> Any:
+def by_workers(sources: Sources, measures: Measures) -> Any:
     """Plot a panel for each measure, a line of them for each comparison, against workers."""
-    chosen = [(source, [_lines(source, measure) for _, measure, _ in measures]) for source in sources]
+    chosen = [(source, [_lines(source, measure) for measure, _ in measures.values()]) for source in sources]
     chosen = [(source, lines) for source, lines in chosen if any(lines)]
     if not chosen:
         return None
     figure, panels = grid(len(chosen), len(measures), 2.7)
-    for line, (source, found) in zip(panels, chosen):
-        numbers = sorted({1, *(count for lines in found for points in lines.values() for count, _ in points)})
-        for panel, (title, _, ideal), lines in zip(line, measures, found):
+    for row, (source, of_measures) in zip(panels, chosen):
+        workers = sorted({1, *(count for lines in of_measures for points in lines.values() for count, _ in points)})
+        for panel, (title, (_, ideal)), lines in zip(row, measures.items(), of_measures):
             if ideal is not None:
-                panel.plot(numbers, [ideal(count) for count in numbers], label="ideal", **GUIDE)
+                panel.plot(workers, [ideal(count) for count in workers], label="ideal", **GUIDE)
                 panel.yaxis.set_major_formatter("{x:g}x")
-            for place, (method, points) in enumerate(lines.items()):
+            for place, ((method, kind), points) in enumerate(lines.items()):
                 apart = 1.0 if ideal is not None else DODGE ** (place - (len(lines) - 1) / 2)
-                with_quartiles(panel, [(count * apart, found) for count, found in points], style(method))
-            workers_axis(panel, numbers)
-            panel.set_ylim(0, 1.06 * panel.get_ylim()[1])
-            panel.set_title(heading(source, sources, title) if panel is line[0] else title, loc="left")
+                with_quartiles(panel, [(count * apart, each) for count, each in points], style(method, kind))
+            panel.set_xscale("log", base=2)
+            panel.set_xticks(workers, [str(count) for count in workers])
+            panel.set_xticks([], minor=True)
+            panel.set(xlabel="workers", xlim=(2**-0.25, max(workers) * 2**0.25), ylim=(0, 1.06 * panel.get_ylim()[1]))
+            panel.set_title(heading(source, sources, title) if panel is row[0] else title, loc="left")
             if not lines:
                 panel.axis("off")
-    legend(figure, panels)
-    return figure
+    return legend(figure, panels)
 
 
-def _lines(source: ComparisonResult, measure: Measure) -> dict[str, list[tuple[int, Spread]]]:
-    found, lines = own(source), dict[str, list[tuple[int, Spread]]]()
-    for group in found:
-        value = None if group.kind in REFERENCES or is_fixed(group, found) else measure(group, serial(found), source)
-        if value is not None:
-            lines.setdefault(group.method, []).append((group.workers, value))
-    return {method: sorted(points, key=lambda point: point[0]) for method, points in lines.items()}
+def _lines(source: ComparisonResult, measure: Any) -> dict[tuple[str, str], list[tuple[int, Spread]]]:
+    """Return the points of each method, by its name and kind."""
+    lines: dict[tuple[str, str], list[tuple[int, Spread]]] = {}
+    for group in sorted(source.best, key=lambda group: group.workers):
+        fixed = group.kind in REFERENCES or is_fixed(group, source.best)
+        if not fixed and (value := measure(group, source)) is not None:
+            lines.setdefault((group.method, group.kind), []).append((group.workers, value))
+    return lines
 
 
-def stale_counts(group: Group) -> Counter[int]:
-    """Count updates by their staleness, over all runs."""
-    total: Counter[int] = Counter()
-    for run in group.runs:
-        counts = run.rows[-1].get("staleness")
-        if isinstance(counts, dict):
-            total.update({int(stale): count for stale, count in counts.items()})
-    return total
-
-
-def histogram(sources: Sequence[ComparisonResult]) -> Any:
+def histogram(sources: Sources) -> Any:
     """Plot the share of updates with at least a given staleness, one panel per comparison (cumulative: no bins)."""
-    measured = [
-        (source, [(group, counts) for group in own(source) if (counts := stale_counts(group))]) for source in sources
-    ]
-    chosen = [(source, found, max(group.workers for group, _ in found)) for source, found in measured if found]
+    chosen = []
+    for source in sources:
+        totals = [(group, _staleness(group)) for group in source.best]
+        most = max((group.workers for group, total in totals if total), default=0)
+        shown = [(group, total) for group, total in totals if total and group.workers == most]
+        chosen += [(source, shown)] if shown else []
     if not chosen:
         return None
     figure, panels = grid(1, len(chosen), 3.0, sharey=True)
-    for panel, (source, found, most) in zip(panels[0], chosen):
-        shown = [(group.method, counts) for group, counts in found if group.workers == most]
-        for place, (method, counts) in enumerate(shown):
-            stale = np.array(sorted(counts))
-            share = np.cumsum([counts[value] for value in stale[::-1]])[::-1] / counts.total()
-            look = style(method) | {"marker": "", "linewidth": 1.4 + 1.2 * (len(shown) - 1 - place)}  # some coincide
+    for panel, (source, shown) in zip(panels[0], chosen):
+        for place, (group, total) in enumerate(shown):
+            stale = np.array(sorted(total))
+            share = np.cumsum([total[value] for value in stale[::-1]])[::-1] / total.total()
+            width = 1.4 + 1.2 * (len(shown) - 1 - place)  # some coincide
+            look = style(group.method, group.kind) | {"marker": "", "linewidth": width}
             panel.step(np.append(stale, stale[-1]) + 1, np.append(share, share[-1] / 10), where="pre", **look)
         panel.set(xscale="log", yscale="log", xlabel="staleness + 1")
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.xaxis.set_minor_formatter("")
         panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-        panel.set_title(heading(source, sources, crew(most, source.timed)), loc="left")
+        panel.set_title(heading(source, sources, crew(shown[0][0].workers, source.timed)), loc="left")
     panels[0][0].set_ylabel("updates at least so stale")
-    legend(figure, panels)
-    return figure
+    return legend(figure, panels)
+
+
+def _staleness(group: Group) -> Counter[int]:
+    """Count updates by their staleness, over all runs."""
+    total: Counter[int] = Counter()
+    for run in group.runs:
+        total.update({int(stale): count for stale, count in (run.rows[-1].get("staleness") or {}).items()})
+    return total
 
 
 # Name of the files, title, caption and drawing function, which returns None without data.
-FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]], ...] = (
+FIGURES: tuple[tuple[str, str, str, Callable[[Sources], Any]], ...] = (
     (
         "gap-seconds",
         "How near to the optimum, and when",
         "Sub-optimality (what is left of the way from the start to the optimum) against seconds of training; lower "
         "left is better.",
-        lambda given: curves([source for source in given if source.timed], given, "train_seconds"),
+        lambda sources: curves([source for source in sources if source.timed], sources, "train_seconds"),
     ),
     (
         "gap-epochs",
         "How near to the optimum, by passes over the data",
         "The same against epochs: what parallel updates cost in progress, whatever the speed.",
-        lambda given: curves(given, given, "epoch"),
+        lambda sources: curves(sources, sources, "epoch"),
     ),
     (
         "gap-virtual",
         "How near to the optimum, by the simulator's time",
         "The same against virtual seconds: rows, and messages over the simulated link, take their time.",
-        lambda given: curves([source for source in given if source.linked], given, "virtual_seconds"),
+        lambda sources: curves([source for source in sources if source.linked], sources, "virtual_seconds"),
     ),
     (
         "gap-bytes",
         "How near to the optimum, by what was sent",
         "The same against the bytes that all replicas have sent, headers included, on a logarithmic scale.",
-        lambda given: curves([source for source in given if source.linked], given, "bytes_sent"),
+        lambda sources: curves([source for source in sources if source.linked], sources, "bytes_sent"),
     ),
     (
         "target",
@@ -572,14 +506,14 @@ FIGURES: tuple[tuple[str, str, str, Callable[[Sequence[ComparisonResult]], Any]]
         "Speed-up and its two factors",
         "Speed-up over serial is the statistical factor (fewer epochs) times the hardware factor (shorter epochs), at "
         "the hardest target that at least half of the runs of both reached.",
-        lambda given: by_workers(given, FACTORS),
+        lambda sources: by_workers(sources, FACTORS),
     ),
     (
         "staleness",
         "Staleness and lost updates",
         "How many updates of others fall between reading and writing, and how many weights' updates are overwritten, "
         "for each update of a row.",
-        lambda given: by_workers(given, INTERLEAVING),
+        lambda sources: by_workers(sources, INTERLEAVING),
     ),
     (
         "staleness-histogram",

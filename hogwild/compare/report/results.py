@@ -1,8 +1,12 @@
-"""Reads rows of a comparison back as runs: what each did, and when it reached a target.
+"""Reads rows of a comparison back as runs, and computes their statistics: medians, speed-ups, confidence intervals.
 
 The rows file is the only input, so a report can be made anywhere and repeated, without the programs that trained. Rows
 that are missing cannot be computed again, so a line that is not a row is an error that names it; only an incomplete
 last line, which a killed run leaves, is skipped.
+
+Seconds and epochs to a target are medians over the runs that reached it, always shown with the share that did: a median
+over all runs would not exist if half of them fail, and one without the share would flatter. The verdict needs nothing
+but NumPy; :func:`frame` gives the same runs to pandas.
 """
 
 from __future__ import annotations
@@ -10,16 +14,18 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hogwild.compare.run.reached import crossing, lowest
 from hogwild.errors import HogwildWarning, InputError
+
+if TYPE_CHECKING:
+    import pandas
 
 ROWS = "rows.jsonl"
 Row = dict[str, Any]
@@ -31,6 +37,28 @@ FIELDS: dict[str, dict[str, Any]] = {  # required fields of a row, by its phase
     "reported": RUN_FIELDS,
     "delay": {"method": str, "kind": str, "workers": int, "seed": int, "gradient_delay": NUMBER, "status": str},
 }
+#: Fields that two comparisons must have in common to have the same optimum.
+PROBLEM = (
+    "data fingerprint rows width nnz loss loss_param l1 l2 normalize class_weight intercept rank penalty nonnegative "
+    "biases negatives examples parameters"
+).split()
+#: The order in which methods are listed; "in step": on a GPU, with one replica or several that do not race.
+KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "in step", "outside")
+REFERENCES = ("serial", "outside")
+FEWEST_PAIRS = 3
+CONFIDENCE = 0.95
+WIDE = 0.25  # ratio of the quartile distance to the median above which a time is doubtful
+AS_GOOD = 0.9  # share of the best lock-free speed from which locks count as equal
+METRICS = (  # (field, name, whether it is a share); the first one measured is shown
+    ("test_accuracy", "test accuracy", True),
+    ("test_rmse", "test RMSE", False),
+    ("test_ndcg_at_10", "test NDCG at 10", False),
+    ("cut_value", "cut value", False),
+    ("test_loss", "test loss", False),
+)
+
+
+# ---- rows
 
 
 def read_rows(path: str | Path) -> list[Row]:
@@ -46,48 +74,123 @@ def read_rows(path: str | Path) -> list[Row]:
     except OSError as error:
         raise InputError(f"{path}: cannot read the rows of a comparison: {error.strerror or error}") from None
     rows = []
-    for number, line in enumerate(lines, 1):
+    for place, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        reason = "is no JSON"
         try:
-            rows.append(_row(line))
-        except ValueError as error:  # this includes a wrong encoding
-            if number == len(lines) and not isinstance(error, InputError):
-                text = f"{path}, line {number}: the last line is torn (a run was killed there?) and is passed over"
+            rows.append(json.loads(line))
+            reason = _fault(rows[-1])
+        except ValueError:  # this includes a wrong encoding
+            if place == len(lines):
+                text = f"{path}, line {place}: the last line is torn (a run was killed there?) and is passed over"
                 warnings.warn(text, HogwildWarning, stacklevel=2)
                 break
-            reason = str(error) if isinstance(error, InputError) else "is no JSON"
-            raise InputError(
-                f"{path}, line {number}: {reason}: expected a row as hogwild compare writes them"
-            ) from None
+        if reason:
+            raise InputError(f"{path}, line {place}: {reason}: expected a row as hogwild compare writes them")
     return rows
 
 
-def _row(line: bytes) -> Row:
-    row = json.loads(line)
-    if not isinstance(row, dict):
-        raise InputError("is JSON but no object")
-    phase = row.get("phase")
+def _fault(row: Any) -> str:
+    """Return what is wrong with a row, or an empty text; an objective that is not finite becomes None."""
+    phase = row.get("phase") if isinstance(row, dict) else None
     if not isinstance(phase, str) or phase not in FIELDS:
-        raise InputError(f"has the phase {phase!r}, not one of {', '.join(FIELDS)}")
-    needed = dict(FIELDS[phase])
+        return f"has the phase {phase!r}, not one of {', '.join(FIELDS)}"
+    required = dict(FIELDS[phase])
     if phase == "optimum" and row.get("optimum_seen") is not True:  # otherwise it is the lowest of the rows that follow
-        needed["objective"] = NUMBER
-    for name, kind in needed.items():
-        if not isinstance(row.get(name), kind) or isinstance(row[name], bool):
-            raise InputError(f"has {name} {row.get(name)!r}")
-    if row.get("workers", 1) < 1:
-        raise InputError(f"has workers {row['workers']!r}")
+        required["objective"] = NUMBER
+    for name, kind in required.items():
+        value = row.get(name)
+        if not isinstance(value, kind) or isinstance(value, bool) or (name == "workers" and value < 1):
+            return f"has {name} {value!r}"
     for name in ("objective", "train_seconds"):  # null: it diverged, or never ran
         value = number(row, name)
         row[name] = value if math.isfinite(value) else None
-    return row
+    return ""
 
 
-def number(row: Row, name: str) -> float:
-    """Return a field as a float; NaN if it is absent, null or not a number."""
-    value = row.get(name)
+def number(row: Row | None, name: str) -> float:
+    """Return a field as a float; NaN if there is no row, or the field is absent, null or not a number."""
+    value = row.get(name) if row else None
     return float(value) if isinstance(value, NUMBER) and not isinstance(value, bool) else math.nan
+
+
+def lowest(rows: Iterable[Row], start: float) -> float:
+    """Lowest objective of any row, at most that of the start: it replaces the optimum if that is unknown."""
+    return min([start, *(value for row in rows if math.isfinite(value := number(row, "objective")))])
+
+
+def crossing(rows: Sequence[Row], target: float, optimum: float, clock: str) -> float | None:
+    """Value of the field ``clock`` ("epoch" or "train_seconds") when the objective first reached ``target``, or None.
+
+    Between two evaluations the logarithm of the sub-optimality is interpolated linearly.
+    """
+    before: tuple[float, float] | None = None
+    for row in rows:
+        if row["objective"] is None or row.get(clock) is None:
+            break
+        at, gap = float(row[clock]), float(row["objective"]) - optimum
+        if gap <= target - optimum:
+            if before is None:
+                return at
+            high = math.log(before[1])
+            low = math.log(max(gap, 1e-3 * (target - optimum)))
+            share = (high - math.log(target - optimum)) / (high - low) if high > low else 1.0
+            return before[0] + min(max(share, 0.0), 1.0) * (at - before[0])
+        before = at, gap
+    return None
+
+
+def best_step(trials: Mapping[float, Sequence[Row]], optimum: float, start: float, eps: Sequence[float]) -> float:
+    """Return the step with the best trial.
+
+    It reaches the hardest target in the fewest epochs; among steps that never reach it, the next target decides, and if
+    none is reached, the lowest objective. Epochs count rather than seconds, since one trial's seconds are noisy, and a
+    step does not change the cost of an epoch.
+
+    Parameters
+    ----------
+    trials : mapping
+        Rows of each step's trial, from epoch 0 on.
+    optimum, start : float
+        The optimum f*, and the objective at the start.
+    eps : sequence of float
+        Targets, as shares of ``start - optimum``.
+    """
+
+    def rank(step: float) -> tuple[float, ...]:
+        rows = trials[step]
+        epochs = [crossing(rows, optimum + share * (start - optimum), optimum, "epoch") for share in sorted(eps)]
+        last = rows[-1]["objective"] if rows[-1]["status"] == "ok" else None
+        return (*(math.inf if value is None else value for value in (*epochs, last)), step)
+
+    return min(trials, key=rank)
+
+
+# ---- runs
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles of ``n`` values."""
+
+    median: float
+    q25: float
+    q75: float
+    n: int
+
+    @property
+    def wide(self) -> bool:
+        return self.median > 0 and (self.q75 - self.q25) / self.median > WIDE
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """Return the spread of the values that are numbers; None if there are none."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return None
+    q25, median, q75 = (float(value) for value in np.quantile(finite, (0.25, 0.5, 0.75)))
+    return Spread(median, q25, q75, len(finite))
 
 
 @dataclass(frozen=True)
@@ -120,26 +223,13 @@ class ReportedRun:
         return self.first["method"], self.first["workers"]
 
     @property
-    def kind(self) -> str:
-        return self.first["kind"]
-
-    @property
     def device(self) -> str:
         return self.first.get("device") or "cpu"
-
-    @property
-    def seed(self) -> int:
-        return self.first["seed"]
 
     @cached_property
     def step(self) -> float | None:
         """The step asked for; None for a program that has none."""
-        value = number(self.first, "cell_step" if "cell_step" in self.first else "step")
-        return None if math.isnan(value) else value
-
-    @property
-    def rules(self) -> list[str]:
-        return self.first.get("step_rule") or []
+        return step_of(self.first)
 
     @property
     def status(self) -> str:
@@ -150,14 +240,6 @@ class ReportedRun:
         """Whether the run counts: it was not refused, left out or interrupted by the user."""
         return math.isfinite(number(self.first, "objective")) and self.status != "interrupted"
 
-    @cached_property
-    def epochs(self) -> np.ndarray:  # (n,) float64
-        return np.array([number(row, "epoch") for row in self.rows])
-
-    @cached_property
-    def seconds(self) -> np.ndarray:  # (n,) float64
-        return self.over("train_seconds")
-
     def over(self, name: str) -> np.ndarray:
         """Values of a field, (n,) float64; NaN where it is not a number."""
         return np.array([number(row, name) for row in self.rows])
@@ -165,7 +247,7 @@ class ReportedRun:
     @cached_property
     def gaps(self) -> np.ndarray:
         """(n,) float64: sub-optimality; NaN where the objective is not a number."""
-        return self.scale.gap(np.array([number(row, "objective") for row in self.rows]))
+        return self.scale.gap(self.over("objective"))
 
     @property
     def final(self) -> Row | None:
@@ -173,21 +255,106 @@ class ReportedRun:
         return self.rows[-1] if self.status == "ok" and math.isfinite(number(self.rows[-1], "objective")) else None
 
     @property
-    def best_gap(self) -> float:
-        finite = self.gaps[np.isfinite(self.gaps)]
-        return float(finite.min()) if finite.size else math.nan
-
-    @property
     def epoch_seconds(self) -> float:
         """Clock seconds for one pass over the data; NaN for a run without one."""
-        passes = self.epochs[-1] - self.epochs[0]
-        return float((self.seconds[-1] - self.seconds[0]) / passes) if passes > 0 else math.nan
+        epochs = self.over("epoch")
+        seconds = self.over("train_seconds")
+        passes = epochs[-1] - epochs[0]
+        return float((seconds[-1] - seconds[0]) / passes) if passes > 0 else math.nan
 
-    def reached(self, eps: float, name: str = "train_seconds") -> float:
+    @property
+    def lost_share(self) -> float:
+        """Lost updates of single weights for each update of a row; NaN if they were not counted."""
+        lost = self.over("lost_updates")
+        updates = self.over("updates")
+        counted = np.isfinite(lost) & (updates > 0)
+        return float(lost[counted].sum() / updates[counted].sum()) if counted.any() else math.nan
+
+    def reached(self, eps: float, clock: str = "train_seconds") -> float:
         """Value of a field, such as ``train_seconds``, when the sub-optimality first was ``eps``; NaN: never."""
         target = self.scale.optimum + eps * (self.scale.start - self.scale.optimum)
-        found = crossing(self.rows, target, self.scale.optimum, name)
-        return math.nan if found is None else found
+        at = crossing(self.rows, target, self.scale.optimum, clock)
+        return math.nan if at is None else at
+
+
+def step_of(row: Row) -> float | None:
+    """Return the step that a cell was given; None for a program that has none."""
+    step = number(row, "cell_step" if "cell_step" in row else "step")
+    return None if math.isnan(step) else step
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one method with one number of workers, at steps chosen by one rule: one run per seed."""
+
+    method: str
+    kind: str
+    workers: int
+    rule: str
+    runs: tuple[ReportedRun, ...]  # those that ran
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.method, self.workers
+
+    @property
+    def replicas(self) -> int:
+        """Number of replicas that trade; without an exchange, of workers."""
+        count = number(self.runs[0].first, "replicas")
+        return self.workers if math.isnan(count) else int(count)
+
+    @property
+    def step(self) -> float | None:
+        return self.runs[0].step
+
+    @property
+    def device(self) -> str:
+        return self.runs[0].device
+
+    @property
+    def ended_well(self) -> int:
+        return sum(run.status == "ok" for run in self.runs)
+
+    @cached_property
+    def epoch_seconds(self) -> Spread | None:
+        return spread(run.epoch_seconds for run in self.runs)
+
+    @cached_property
+    def final_gap(self) -> Spread | None:
+        return spread(float(run.gaps[-1]) for run in self.runs if run.final)
+
+    @cached_property
+    def lost_share(self) -> Spread | None:
+        return spread(run.lost_share for run in self.runs)
+
+    def last(self, name: str) -> Spread | None:
+        """Spread of a field of the last row, over the runs that ended normally."""
+        return spread(number(run.final, name) for run in self.runs)
+
+    def over_epochs(self, name: str) -> Spread | None:
+        """Spread of a field's mean over a run's epochs."""
+        values = [run.over(name) for run in self.runs]
+        return spread(float(np.nanmean(each)) for each in values if np.isfinite(each).any())
+
+    def reached(self, eps: float, clock: str) -> Spread | None:
+        """Spread of ``train_seconds`` or ``epoch`` to the target, over the runs that reached it."""
+        return spread(run.reached(eps, clock) for run in self.runs)
+
+    def arrivals(self, eps: float) -> int:
+        """Number of runs that reached the target."""
+        return sum(math.isfinite(run.reached(eps, "epoch")) for run in self.runs)
+
+    def share(self, eps: float) -> float:
+        """Share of the runs that reached the target."""
+        return self.arrivals(eps) / len(self.runs)
+
+    @property
+    def best_gap(self) -> float:
+        return min((float(gap) for run in self.runs for gap in run.gaps if math.isfinite(gap)), default=math.nan)
+
+    @property
+    def most_epochs(self) -> float:
+        return max(number(run.rows[-1], "epoch") for run in self.runs)
 
 
 @dataclass
@@ -195,7 +362,7 @@ class ComparisonResult:
     """One comparison: a directory's rows."""
 
     label: str
-    about: Row  # the row of phase "optimum"
+    head: Row  # the row of phase "optimum": data, machine and plan
     tuning: list[ReportedRun]
     reported: list[ReportedRun]
     delays: list[Row]
@@ -205,12 +372,17 @@ class ComparisonResult:
     @property
     def eps(self) -> list[float]:
         """Targets, the easiest first."""
-        return sorted((float(value) for value in self.about["eps"]), reverse=True)
+        return sorted((float(value) for value in self.head["eps"]), reverse=True)
 
     @property
     def timed(self) -> bool:
         """Whether seconds are meaningful."""
-        return self.about.get("host") != "simulator"
+        return self.head.get("host") != "simulator"
+
+    @property
+    def linked(self) -> bool:
+        """Whether replicas traded over a simulated link, so that virtual seconds are meaningful."""
+        return bool(self.head.get("link"))
 
     @property
     def in_seconds(self) -> bool:
@@ -218,32 +390,28 @@ class ComparisonResult:
         return self.timed or self.linked
 
     @property
-    def linked(self) -> bool:
-        """Whether replicas traded over a simulated link, so that virtual seconds are meaningful."""
-        return bool(self.about.get("link"))
-
-    @property
     def clock(self) -> str:
         """The field by which methods are compared."""
         return "train_seconds" if self.timed else "virtual_seconds" if self.linked else "epoch"
 
     @property
-    def problem(self) -> str:
-        return self.about.get("problem") or "linear"
-
-    @property
     def goal(self) -> str:
         """What targets are measured against, in words."""
-        return "the best seen" if self.about.get("optimum_seen") is True else "the optimum"
+        return "the best seen" if self.head.get("optimum_seen") is True else "the optimum"
+
+    @property
+    def unit(self) -> str:
+        """What a gradient is computed for."""
+        return "minibatch" if self.head.get("problem") == "module" else "row"
 
     @property
     def cores(self) -> int | None:
-        return self.about.get("cores")
+        return self.head.get("cores")
 
     @property
     def gpu(self) -> str:
         """Name of the GPU that some methods ran on; empty if none did."""
-        return str(self.about.get("gpu") or "")
+        return str(self.head.get("gpu") or "")
 
     @property
     def crowd(self) -> str:
@@ -251,6 +419,220 @@ class ComparisonResult:
         most = max((run.first["workers"] for run in self.reported if run.ran and run.device == "cpu"), default=0)
         crowded = self.timed and self.cores and most > self.cores
         return f"MORE WORKERS THAN CORES ({most} on {self.cores})" if crowded else ""
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """All groups: those at each method's own best step first, then by kind and by the order of the rows."""
+        runs: dict[tuple[str, str, int], list[ReportedRun]] = {}
+        stepped = {rule for run in self.reported if run.step is not None for rule in run.first.get("step_rule") or []}
+        for run in self.reported:
+            for rule in run.first.get("step_rule") or []:
+                runs.setdefault((rule, *run.key), []).extend([run] * run.ran)
+        groups = [
+            Group(method, members[0].first["kind"], workers, rule, tuple(members))
+            for (rule, method, workers), members in runs.items()
+            if members and (rule in stepped or not stepped)
+        ]
+        places = {kind: place for place, kind in enumerate(KINDS)}
+        return sorted(groups, key=lambda group: (group.rule != "tuned", group.rule, places.get(group.kind, len(KINDS))))
+
+    @property
+    def rule(self) -> str:
+        """The rule of methods' own best steps: "tuned", or "given" if nothing was tuned."""
+        rules = [group.rule for group in self.groups]
+        return next((rule for rule in ("tuned", "given") if rule in rules), rules[0] if rules else "tuned")
+
+    def at(self, rule: str) -> list[Group]:
+        """Groups at the steps that a rule chose."""
+        return [group for group in self.groups if group.rule == rule]
+
+    @property
+    def best(self) -> list[Group]:
+        """Groups at their own best step."""
+        return self.at(self.rule)
+
+    @cached_property
+    def metric(self) -> tuple[str, str, bool] | None:
+        """The metric on test data to show, a row of ``METRICS``."""
+        ends = [run.final for run in self.reported]
+        return next((each for each in METRICS if any(math.isfinite(number(row, each[0])) for row in ends)), None)
+
+    @property
+    def not_ok(self) -> list[Row]:
+        """First rows of all cells that did not end ok, with the status of their last."""
+        runs = [run for run in self.tuning + self.reported if run.status != "ok"]
+        return [run.first | {"status": run.status, "epoch": run.rows[-1]["epoch"]} for run in runs] + [
+            row for row in self.delays if row["status"] != "ok"
+        ]
+
+
+def serial(groups: Iterable[Group]) -> Group | None:
+    """Return the group that speed-ups refer to, of groups at steps chosen by one rule."""
+    return next((group for group in groups if group.kind == "serial"), None)
+
+
+# ---- statistics of two groups
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """Speed-up over serial to the same target: more workers gain time per epoch, but may need more epochs."""
+
+    eps: float
+    statistical: float
+    hardware: float  # NaN if seconds are meaningless
+
+    @property
+    def total(self) -> float:
+        return self.statistical * self.hardware
+
+
+def speedup(group: Group, over: Group | None, source: ComparisonResult) -> Speedup | None:
+    """Return the speed-up at the hardest target that at least half of both sides reached; None if there is none."""
+    for eps in reversed(source.eps if over is not None else []):
+        assert over is not None
+        epochs = group.reached(eps, "epoch")
+        base = over.reached(eps, "epoch")
+        if min(group.share(eps), over.share(eps)) < 0.5 or epochs is None or base is None or not epochs.median:
+            continue
+        hardware = math.nan
+        if source.timed and group.epoch_seconds and over.epoch_seconds and group.epoch_seconds.median:
+            hardware = over.epoch_seconds.median / group.epoch_seconds.median
+        return Speedup(eps, base.median / epochs.median, hardware)
+    return None
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times more the other side took, over the pairs of runs of one seed that both reached the target."""
+
+    value: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def sure(self) -> bool:
+        """Whether there are enough pairs for an interval."""
+        return self.pairs >= FEWEST_PAIRS
+
+
+def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
+    """Ratio of ``other`` to ``group``: Student's interval of the mean logarithm, with runs of one seed as pairs."""
+    by_seed = {run.first["seed"]: run.reached(eps, clock) for run in other.runs}
+    pairs = [(by_seed.get(run.first["seed"], math.nan), run.reached(eps, clock)) for run in group.runs]
+    logs = [math.log(a / b) for a, b in pairs if math.isfinite(a) and math.isfinite(b) and a > 0 and b > 0]
+    mean = float(np.mean(logs)) if logs else math.nan
+    half = math.nan
+    if len(logs) >= FEWEST_PAIRS:
+        from scipy.special import stdtrit  # the quantile of scipy.stats.t, without half a second of importing it
+
+        half = float(stdtrit(len(logs) - 1, (1 + CONFIDENCE) / 2) * np.std(logs, ddof=1)) / math.sqrt(len(logs))
+    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
+
+
+# ---- trials, and expensive gradients
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Trials by which one method's step was chosen."""
+
+    method: str
+    workers: int
+    steps: tuple[float, ...]
+    failed: int
+    winner: float | None
+
+    @property
+    def edge(self) -> str:
+        """ "smallest" or "largest" if the winner is at an end of what was tried."""
+        ends = {self.steps[0]: "smallest", self.steps[-1]: "largest"} if len(self.steps) > 1 else {}
+        return ends.get(self.winner, "")  # type: ignore[arg-type]
+
+
+def trials(source: ComparisonResult) -> list[Trials]:
+    """Return the trials of every tuned method and number of workers, in the order of the rows."""
+    runs: dict[tuple[str, int], list[ReportedRun]] = {}
+    for run in source.tuning:
+        if run.ran:
+            runs.setdefault(run.key, []).append(run)
+    winners = {run.key: run.step for run in source.reported if "tuned" in (run.first.get("step_rule") or [])}
+    return [
+        Trials(
+            *key,
+            tuple(sorted({run.step for run in members if run.step is not None})),
+            sum(run.status != "ok" for run in members),
+            winners.get(key),
+        )
+        for key, members in runs.items()
+    ]
+
+
+@dataclass(frozen=True)
+class DelayPoint:
+    """Speed of one method with more expensive gradients."""
+
+    method: str
+    kind: str
+    workers: int
+    delay: float  # seconds, as requested
+    cost: float  # seconds per row that serial takes with it
+    speedup: Spread  # over serial, by repeat
+
+
+def delay_points(source: ComparisonResult) -> list[DelayPoint]:
+    """Return points in the order of methods, then of delays; none without serial to compare with."""
+    times: dict[tuple[str, str, int, float], dict[int, float]] = {}
+    for row in source.delays:
+        seconds = number(row, "epoch_seconds") / number(row, "delay_rows") if row.get("delay_rows") else math.nan
+        if seconds > 0:
+            key = row["method"], row["kind"], row["workers"], float(row["gradient_delay"])
+            times.setdefault(key, {})[row["seed"]] = seconds
+    base = {delay: by_seed for (_, kind, _, delay), by_seed in times.items() if kind == "serial"}
+    points = []
+    for (method, kind, workers, delay), by_seed in times.items():
+        alone = base.get(delay, {})
+        ratios = spread(alone.get(seed, math.nan) / seconds for seed, seconds in by_seed.items())
+        cost = spread(alone.values())
+        if kind != "serial" and ratios and cost:
+            points.append(DelayPoint(method, kind, workers, delay, cost.median, ratios))
+    order = list(dict.fromkeys(point.method for point in points))
+    return sorted(points, key=lambda point: (order.index(point.method), point.workers, point.delay))
+
+
+def lock_caught_up(points: Sequence[DelayPoint], workers: int) -> DelayPoint | None:
+    """Best locks at the cheapest gradient from which on they stay within 10 % of the best lock-free method."""
+    caught = None
+    for delay in sorted({point.delay for point in points if point.workers == workers}, reverse=True):
+        here = [point for point in points if (point.workers, point.delay) == (workers, delay)]
+        free, locks = (
+            max((point for point in here if point.kind == kind), key=lambda point: point.speedup.median, default=None)
+            for kind in ("lock-free", "locks")
+        )
+        if free is None or locks is None:
+            continue
+        if locks.speedup.median < AS_GOOD * free.speedup.median:
+            break
+        caught = locks
+    return caught
+
+
+def frame(groups: Iterable[Group]) -> pandas.DataFrame:
+    """Return every evaluation of the groups' runs as a frame of pandas: the rows' fields, ``rule`` and ``gap``."""
+    import pandas
+
+    return pandas.DataFrame(
+        [
+            row | {"rule": group.rule, "gap": gap}
+            for group in groups
+            for run in group.runs
+            for row, gap in zip(run.rows, run.gaps, strict=True)
+        ]
+    )
+
+
+# ---- directories
 
 
 def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
@@ -261,80 +643,49 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
     InputError
         If a directory holds no rows of a comparison.
     """
-    paths = [_rows_file(folder) for directory in directories for folder in _folders(Path(directory))]
-    found = [(path, read_rows(path)) for path in paths]
-    bests: dict[tuple[Any, ...], float] = {}
-    for path, rows in found:
-        problem = _problem(_about(path, rows))
-        whole = [row for row in rows if row["phase"] != "delay"]  # the others have fewer rows
-        best = min(lowest(whole, math.inf), rows[0]["start_objective"] if rows[0].get("optimum_seen") else math.inf)
-        bests[problem] = min(best, bests.get(problem, math.inf))
+    paths = [path for directory in directories for path in _rows_files(Path(directory))]
+    comparisons = [_checked(path, read_rows(path)) for path in paths]
+    optima: dict[tuple[Any, ...], float] = {}
+    for rows in comparisons:
+        start = rows[0]["start_objective"] if rows[0].get("optimum_seen") else math.inf
+        seen = lowest((row for row in rows if row["phase"] != "delay"), math.inf)  # the others have fewer rows
+        optima[_problem(rows[0])] = min(start, seen, optima.get(_problem(rows[0]), math.inf))
     labels = _labels(paths)
-    return [_source(label, rows, bests[_problem(rows[0])]) for label, (_, rows) in zip(labels, found)]
+    return [_comparison(label, rows, optima[_problem(rows[0])]) for label, rows in zip(labels, comparisons)]
 
 
-def _folders(directory: Path) -> list[Path]:
-    """Return a directory of rows, or the folders in it that hold rows."""
-    if (directory / ROWS).is_file():
-        return [directory]
-    return sorted(path.parent for path in directory.glob(f"*/{ROWS}")) or [directory]
-
-
-def _rows_file(directory: Path) -> Path:
-    if not directory.is_dir():
-        reason = "is a file" if directory.exists() else "no such directory"
+def _rows_files(directory: Path) -> list[Path]:
+    """Return the rows of a directory, or of the folders in it."""
+    paths = [directory / ROWS] if (directory / ROWS).is_file() else sorted(directory.glob(f"*/{ROWS}"))
+    if not paths:
+        reason = (
+            f"no {ROWS} in it" if directory.is_dir() else "is a file" if directory.exists() else "no such directory"
+        )
         raise InputError(f"{directory}: {reason}: expected a directory that hogwild compare --out wrote")
-    if not (directory / ROWS).is_file():
-        raise InputError(f"{directory}: no {ROWS} in it: expected a directory that hogwild compare --out wrote")
-    return directory / ROWS
+    return paths
 
 
-def _about(path: Path, rows: list[Row]) -> Row:
+def _checked(path: Path, rows: list[Row]) -> list[Row]:
+    """Return the rows of one comparison, which begin with the row of phase optimum."""
     if not rows:
         raise InputError(f"{path}: no rows: expected what hogwild compare writes; run it again with the same --out")
-    if rows[0]["phase"] != "optimum":
-        raise InputError(
-            f"{path}, line 1: a row of phase {rows[0]['phase']}: expected the row of phase optimum, which opens every "
-            "comparison"
-        )
-    eps = rows[0]["eps"]
+    head = rows[0]
+    if [row["phase"] for row in rows].count("optimum") != 1 or head["phase"] != "optimum":
+        raise InputError(f"{path}: needs one row of phase optimum, in line 1: expected one comparison to a file")
+    eps = head["eps"]
     if not eps or any(isinstance(value, bool) or not isinstance(value, NUMBER) or not 0 < value < 1 for value in eps):
         raise InputError(f"{path}, line 1: has eps {eps!r}: expected numbers between 0 and 1")
-    known = rows[0]["objective"] is not None or rows[0].get("optimum_seen") is True
-    if not known or not math.isfinite(rows[0]["start_objective"]):
+    unknown = head["objective"] is None and head.get("optimum_seen") is not True
+    if unknown or not math.isfinite(head["start_objective"]):
         raise InputError(f"{path}, line 1: the objective of the optimum or of the start is no finite number")
-    for row in rows[1:]:
-        if row["phase"] == "optimum":
-            raise InputError(f"{path}: two rows of phase optimum: expected one comparison to a file")
-    return rows[0]
+    return rows
 
 
-def _problem(about: Row) -> tuple[Any, ...]:
+def _problem(head: Row) -> tuple[Any, ...]:
     """Return what two comparisons must have in common to have the same optimum."""
-    names = (
-        "data",
-        "fingerprint",
-        "rows",
-        "width",
-        "nnz",
-        "loss",
-        "loss_param",
-        "l1",
-        "l2",
-        "normalize",
-        "class_weight",
-        "intercept",
-        "rank",
-        "penalty",
-        "nonnegative",
-        "biases",
-        "negatives",
-        "examples",
-        "parameters",
-    )
-    seeded = about.get("problem") in ("completion", "module")  # the start of a run depends on the seed
-    start = () if seeded else (str(about.get("start_objective")),)
-    return (about.get("problem") or "linear", *start, *(str(about.get(name)) for name in names))
+    seeded = head.get("problem") in ("completion", "module")  # the start of a run depends on the seed
+    start = () if seeded else (str(head.get("start_objective")),)
+    return (head.get("problem") or "linear", *start, *(str(head.get(name)) for name in PROBLEM))
 
 
 def _labels(paths: list[Path]) -> list[str]:
@@ -344,39 +695,35 @@ def _labels(paths: list[Path]) -> list[str]:
         labels = ["/".join(part[-depth:]) for part in parts]
         if len(set(labels)) == len(labels):
             return labels
-    return [f"{label} ({index})" for index, label in enumerate(labels, 1)]
+    return [f"{label} ({place})" for place, label in enumerate(labels, 1)]
 
 
-def _source(label: str, rows: list[Row], best: float) -> ComparisonResult:
-    about, cells = rows[0], {}  # type: ignore[var-annotated]
-    scale = Scale(float(about["start_objective"]), best)
+def _comparison(label: str, rows: list[Row], best: float) -> ComparisonResult:
+    head = dict(rows[0])
+    scale = Scale(float(head["start_objective"]), best)
+    cells: dict[tuple[str, str], list[Row]] = {}
     for row in rows[1:]:
         if row["phase"] != "delay":
-            if row["epoch"] == 0:  # if a cell was begun twice, the last beginning counts
-                cells[row["phase"], row["cell"]] = []
-            cells.setdefault((row["phase"], row["cell"]), []).append(row)
-    runs = {
-        name: [ReportedRun(found, scale) for (phase, _), found in cells.items() if phase == name]
+            key = row["phase"], row["cell"]
+            cells[key] = [*(cells.get(key, []) if row["epoch"] else []), row]  # of a cell begun twice the last counts
+    tuning, reported = (
+        [ReportedRun(members, scale) for (phase, _), members in cells.items() if phase == name]
         for name in ("tuning", "reported")
-    }
-    seen = about.get("optimum_seen") is True
-    about = about | {"objective": best} if seen else about
-    source = ComparisonResult(
-        label, about, runs["tuning"], runs["reported"], [r for r in rows if r["phase"] == "delay"], scale
     )
-    lower = float(about["objective"]) - best
-    if seen:
-        source.notes.append(
-            f"The optimum is not known ({about.get('optimum_how')}). Targets are measured against the best objective "
+    notes = []
+    if head.get("optimum_seen") is True:
+        head["objective"] = best
+        notes.append(
+            f"The optimum is not known ({head.get('optimum_how')}). Targets are measured against the best objective "
             f"that any run of this comparison reached, {best:.9g}, so that run ends at 0 % by definition."
         )
-    if lower > 0:
-        source.notes.append(
-            f"A run got below the optimum that was looked for ({about['objective']:.9g}), by "
-            f"{scale.gap(best + lower):.1e} of the way from the start: its {best:.9g} is taken for the optimum."
+    if head["objective"] > best:
+        notes.append(
+            f"A run got below the optimum that was looked for ({head['objective']:.9g}), by "
+            f"{scale.gap(head['objective']):.1e} of the way from the start: its {best:.9g} is taken for the optimum."
         )
     if scale.start <= best:
-        source.notes.append(
-            f"No run got below the objective of the start ({scale.start:.6g}), so no target has a meaning."
-        )
-    return source
+        notes.append(f"No run got below the objective of the start ({scale.start:.6g}), so no target has a meaning.")
+    return ComparisonResult(
+        label, head, tuning, reported, [row for row in rows if row["phase"] == "delay"], scale, notes
+    )

@@ -1,28 +1,26 @@
 """The verdict in words: whether leaving out locks paid off, on these data and this machine, and what it cost.
 
-Every sentence is computed and may say the opposite. "Sooner" is only used when the whole confidence interval of the
-ratio, over pairs of runs with the same seed, is on that side of 1. The best of each side is picked by its median, which
-favours the side with more methods to pick from: here the lock-free and the locked side have three each.
+Every sentence is computed and may say the opposite; ``RULES`` lists what may be said, in order. "Sooner" is only used
+when the whole confidence interval of the ratio, over pairs of runs with the same seed, is on that side of 1. The best
+of each side is picked by its median, which favours the side with more methods to pick from: here the lock-free and the
+locked side have three each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
-from hogwild.compare.report.cells import megabytes
-from hogwild.compare.report.results import ComparisonResult
-from hogwild.compare.report.summary import (
+from hogwild.compare.report.cells import aim, crew, duration, listed, millions, percent, plural
+from hogwild.compare.report.results import (
     FEWEST_PAIRS,
+    ComparisonResult,
     Group,
-    Ratio,
     delay_points,
-    groups,
     lock_caught_up,
-    metric,
-    of_rule,
-    own,
+    number,
     paired_ratio,
     serial,
 )
@@ -31,6 +29,7 @@ NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
 CLOSE_POINTS, CLOSE_SHARE = 0.5, 0.01  # differences of a metric that one figure can represent: points, or relative
 MOST_SAID = 3  # methods, beside serial, that the sentences about exchanges name
 MEETING = 0.1  # share of an epoch above which the synchronisation at its end is mentioned
+BUSY = 0.5  # load over cores at the start above which the machine was not idle
 #: What is said of one side against another, where seconds are compared and where epochs are; first the phrases.
 OUTCOMES = {
     "sooner": ("{times} sooner than {other}", "{times} fewer epochs than {other}"),
@@ -58,92 +57,17 @@ MORALS = {
     ("serial", "later"): "It was not worth it: one serial worker is there first.",
     ("serial", "same"): "It was not worth it: one serial worker is there as soon.",
 }
-BUSY = 0.5  # load over cores at the start above which the machine was not idle
 
 
 def verdict(source: ComparisonResult) -> list[str]:
     """Return sentences, the most important first."""
-    return [*trading(source), *_races(source), *_delay(source), *conditions(source)]
-
-
-def _races(source: ComparisonResult) -> list[str]:
-    best = own(source)
-    free = [group for group in best if group.kind == "lock-free"]
-    if not free and source.linked:
-        return []
-    if not free:
-        return ["No lock-free method has results, so there is no verdict."]
-    device = "cuda" if any(group.device == "cuda" for group in free) else "cpu"  # the verdict's device
-    here, free = _of_device(best, device), _of_device(free, device)
-    most = max(group.workers for group in free)
-    both = {group.workers for group in free} & {group.workers for group in here if group.kind == "locks"} - {1}
-    workers = max(both, default=most)
-    over = serial(best)
-    locks = [group for group in here if (group.kind, group.workers) == ("locks", workers)]
-    eps = target(source, over or fastest(locks, source.eps[0], source.clock))
-    if eps is None:
-        return [_no_target(source, over)]
-    race = Race(source, eps)
-    mine, lock = race.best([group for group in free if group.workers == workers]), race.best(locks)
-    assert mine is not None  # there is one with that many workers
-    sentences = race.main(mine, lock, over, f"On {staff(source, workers, device)}")
-    if workers < most:
-        rest = f"On {staff(source, most, device)} no method with locks has results, so this is about {workers}."
-        sentences.append(rest)
-    exchange = race.best([group for group in here if (group.kind, group.workers) == ("exchange", workers)])
-    blocks = race.best([group for group in here if (group.kind, group.workers) == ("blocks", workers)])
-    in_step = [group for group in here if group.kind == "in step"]
-    beside = (
-        ("Outside solvers", race.best([group for group in best if group.kind == "outside"])),
-        ("Exchange of whole models", exchange),
-        ("Blocks nobody shares", blocks),
-        ("On the same GPU without a race", race.best([group for group in in_step if group.workers in (1, workers)])),
-        ("On the processor's cores", race.best(_rivals_on_cores(best)) if device == "cuda" else None),
-    )
-    for topic, other in beside:
-        if other is not None:
-            sentences.append(f"{topic}: {race.beside(mine, other)}.")
-    if best[0].rule == "tuned":
-        same = _of_device(of_rule(groups(source), "serial"), device)
-        sentences += race.at_serials_step(same, mine, lock, workers)
-    return sentences
-
-
-def _of_device(found: Iterable[Group], device: str) -> list[Group]:
-    """Return groups on one device, and serial, the reference for all."""
-    return [group for group in found if group.device == device or group.kind == "serial"]
-
-
-def _rivals_on_cores(found: Iterable[Group]) -> list[Group]:
-    """Return our own parallel methods that do not use a GPU."""
-    kinds = ("lock-free", "locks", "blocks", "exchange")
-    return [group for group in found if group.device == "cpu" and group.kind in kinds]
-
-
-def target(source: ComparisonResult, reference: Group | None) -> float | None:
-    """Return the hardest target that the reference reaches in all its runs."""
-    reached = [eps for eps in source.eps if reference is not None and reference.share(eps) == 1]
-    return min(reached, default=None)
-
-
-def fastest(found: Iterable[Group], eps: float, clock: str) -> Group | None:
-    """Return the group with the lowest median if half its runs get there; else the most frequent or nearest."""
-
-    def rank(group: Group) -> tuple[float, ...]:
-        share, reached = group.share(eps), group.reached(eps, clock)
-        if reached is not None and share >= 0.5:
-            return 0, reached.median
-        return 1, -share, group.best_gap if math.isfinite(group.best_gap) else math.inf
-
-    return min(found, key=rank, default=None)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """Result of one side against another, in words."""
-
-    kind: str  # a key of OUTCOMES
-    text: str
+    race = Race.of(source)
+    sentences = _trading(source)
+    if isinstance(race, Race):
+        sentences += [text for rule in RULES for text in rule(race)]
+    elif race:
+        sentences.append(race)
+    return [*sentences, *(text for rule in CONDITIONS if (text := rule(source)))]
 
 
 @dataclass(frozen=True)
@@ -152,13 +76,51 @@ class Race:
 
     source: ComparisonResult
     eps: float
+    workers: int  # number at which lock-free methods and locks are compared
+    device: str
+
+    @classmethod
+    def of(cls, source: ComparisonResult) -> Race | str:
+        """Return the race of lock-free methods at the hardest target; a sentence if there is none."""
+        free = [group for group in source.best if group.kind == "lock-free"]
+        if not free:
+            return "" if source.linked else "No lock-free method has results, so there is no verdict."
+        device = "cuda" if any(group.device == "cuda" for group in free) else "cpu"
+        free = [group for group in free if group.device == device]
+        locks = [group for group in source.best if (group.kind, group.device) == ("locks", device)]
+        both = {group.workers for group in free} & {group.workers for group in locks} - {1}
+        workers = max(both, default=max(group.workers for group in free))
+        alone = serial(source.best)
+        rivals = [group for group in locks if group.workers == workers]
+        eps = target(source, alone or fastest(rivals, source.eps[0], source.clock))
+        return _no_target(source, alone) if eps is None else cls(source, eps, workers, device)
+
+    def best(self, groups: Iterable[Group], *kinds: str, anywhere: bool = False) -> Group | None:
+        """Return the fastest of these kinds, by default with the race's number of workers on its device."""
+        here = (self.device, self.workers)
+        chosen = [
+            group for group in groups if group.kind in kinds and (anywhere or (group.device, group.workers) == here)
+        ]
+        return fastest(chosen, self.eps, self.source.clock)
+
+    @cached_property
+    def free(self) -> Group:
+        group = self.best(self.source.best, "lock-free")
+        assert group is not None  # there is one with that many workers
+        return group
+
+    @cached_property
+    def rivals(self) -> list[Group]:
+        """The best locks, and serial, if they have results."""
+        return [group for group in (self.best(self.source.best, "locks"), serial(self.source.best)) if group]
 
     @property
     def aim(self) -> str:
         return f"{aim(self.eps)} of {self.source.goal}"
 
-    def best(self, found: list[Group]) -> Group | None:
-        return fastest(found, self.eps, self.source.clock)
+    @property
+    def where(self) -> str:
+        return f"On {staff(self.source, self.workers, self.device)}"
 
     def reaches(self, group: Group) -> bool:
         return group.share(self.eps) > 0
@@ -170,260 +132,276 @@ class Race:
             return "never"
         return duration(reached.median) if self.source.in_seconds else f"{reached.median:.3g} epochs"
 
-    def against(self, mine: Group, other: Group) -> Outcome:
-        """Return which of two sides was ahead, in words."""
-        ratio, seeds = paired_ratio(other, mine, self.eps, self.source.clock), max(len(mine.runs), len(other.runs))
+    def against(self, group: Group, other: Group) -> tuple[str, str]:
+        """Return which of two sides was ahead: a key of ``OUTCOMES``, and the words."""
+        ratio = paired_ratio(other, group, self.eps, self.source.clock)
         if not self.reaches(other) or not ratio.sure:
             kind = "few" if self.reaches(other) else "never"
         elif ratio.low > 1 or ratio.high < 1:
             kind = "sooner" if ratio.low > 1 else "later"
         else:
             kind = "same" if NARROW[0] <= ratio.low and ratio.high <= NARROW[1] else "unclear"
+        seeds = max(len(group.runs), len(other.runs))
         some = f", on the {ratio.pairs} of {seeds} seeds where both got there" if ratio.pairs < seeds else ""
-        text = OUTCOMES[kind][not self.source.in_seconds].format(
+        value, low, high = ratio.value, ratio.low, ratio.high
+        if high < 1:
+            value, low, high = 1 / value, 1 / high, 1 / low
+        decimals = 1 if low >= 1.05 else 2 if low >= 1.005 else 3  # as many as show that the interval excludes 1
+        return kind, OUTCOMES[kind][not self.source.in_seconds].format(
             other=other.method,
             never=never(other, self.eps),
             pairs=ratio.pairs,
-            times=_times(ratio, some),
-            medians=f"{self.time(mine)} and {self.time(other)}",
+            times=f"{value:.{decimals}f}x (95 % CI {low:.{decimals}f}–{high:.{decimals}f}{some})",
+            medians=f"{self.time(group)} and {self.time(other)}",
             ratio=f"ratio {ratio.value:.2f}, 95 % CI {ratio.low:.2f}–{ratio.high:.2f}{some}",
         )
-        return Outcome(kind, text)
 
-    def main(self, mine: Group, lock: Group | None, over: Group | None, where: str) -> list[str]:
-        """Return the main sentence, and its consequences."""
-        rivals = [group for group in (lock, over) if group is not None]
-        asked = mine.device == "cpu" or any(run.kind == "locks" for run in self.source.reported)
-        missing = [f"{where} no method with locks has results."] if lock is None and asked else []
-        if not self.reaches(mine):
-            others = "; ".join(f"{group.method} {self._fate(group)}" for group in rivals)
-            text = f"{where} no lock-free method gets to {self.aim}: {never(mine, self.eps)}" + (
-                f"; {others}" if others else ""
-            )
-            moral = ["Locks were not the problem."] if lock is not None and self.reaches(lock) else []
-            return [text + ".", *missing, *moral]
-        outcomes = [self.against(mine, rival) for rival in rivals]
-        if outcomes:
-            text = self._sentence(where, mine, outcomes)
+    def sentence(self, where: str, group: Group, rivals: list[Group]) -> str:
+        outcomes = [self.against(group, rival) for rival in rivals]
+        how = " and ".join(text for kind, text in outcomes if kind in PHRASES)
+        if how and not self.source.in_seconds:
+            text = f"{where} {group.method} needs {how} to reach {self.aim}"
         else:
-            text = f"{where} {mine.method} reaches {self.aim} in {self.time(mine)} (median); there is nothing beside it"
-        if difference := self._metric([mine, *rivals]):
-            text += f"; {difference}"
-        follows = [MORALS.get((rival.kind, outcome.kind)) for rival, outcome in zip(rivals, outcomes)]
-        return [text + ".", *missing, *(moral for moral in follows if moral and self.source.timed)]
-
-    def _fate(self, group: Group) -> str:
-        return f"does, after {self.time(group)} (median)" if self.reaches(group) else "does not either"
-
-    def _sentence(self, where: str, mine: Group, outcomes: list[Outcome]) -> str:
-        phrases = [outcome.text for outcome in outcomes if outcome.kind in PHRASES]
-        clauses = [outcome.text for outcome in outcomes if outcome.kind not in PHRASES]
-        how = " and ".join(phrases)
-        if phrases and not self.source.in_seconds:
-            text = f"{where} {mine.method} needs {how} to reach {self.aim}"
-        else:
-            text = f"{where} {mine.method} reaches {self.aim} {how or f'in {self.time(mine)} (median)'}"
-        return "; ".join([text, *clauses])
-
-    def _metric(self, found: list[Group]) -> str:
-        chosen = metric(self.source)
-        if chosen is None:
-            return ""
-        name, words, share = chosen
-        values = {group.method: last.median for group in found if (last := group.last(name)) is not None}
-        if len(values) < 2:
-            return ""
-        gap = max(values.values()) - min(values.values())
-        if share and 100 * gap <= CLOSE_POINTS:
-            return f"final {words} differs by {_at_most(100 * gap)} points"
-        if not share and 0 < max(values.values()) >= gap / CLOSE_SHARE:
-            return f"final {words} differs by {_at_most(100 * gap / max(values.values()))} %"
-        shown = [
-            f"{method} {100 * value:.1f} %" if share else f"{method} {value:.4g}" for method, value in values.items()
-        ]
-        return f"final {words}: {', '.join(shown)}"
-
-    def beside(self, mine: Group, other: Group) -> str:
-        """Return a sentence on the best of another kind."""
-        if not self.reaches(other):
-            return f"{never(other, self.eps)}, and none of them does"
-        if not self.reaches(mine):
-            return f"{other.method} reaches {self.aim} in {self.time(other)} (median)"
-        outcome = self.against(mine, other)
-        if outcome.kind not in PHRASES:
-            return outcome.text
-        return f"{mine.method} {'gets there' if self.source.in_seconds else 'needs'} {outcome.text}, the best of them"
-
-    def at_serials_step(self, found: list[Group], mine: Group, lock: Group | None, workers: int) -> list[str]:
-        """Return the results with every method at the step that serial was tuned to."""
-        here = [group for group in found if group.workers == workers]
-        free = self.best([group for group in here if group.kind == "lock-free"])
-        locks = self.best([group for group in here if group.kind == "locks"])
-        over = serial(found)
-        if free is None or over is None:
-            return []
-        where = f"With all at the step tuned for serial ({over.step:g})" if over.step else "With all at serial's step"
-        same = (free.key, free.step) == (mine.key, mine.step)
-        if same and (locks is None or (lock is not None and (locks.key, locks.step) == (lock.key, lock.step))):
-            return [f"{where} it is the same: their own best steps are no others."]
-        rivals = [group for group in (locks, over) if group is not None]
-        if not self.reaches(free):
-            return [f"{where} {never(free, self.eps)}."]
-        return [self._sentence(where + ",", free, [self.against(free, rival) for rival in rivals]) + "."]
+            text = f"{where} {group.method} reaches {self.aim} {how or f'in {self.time(group)} (median)'}"
+        return "; ".join([text, *(text for kind, text in outcomes if kind not in PHRASES)])
 
 
-def trading(source: ComparisonResult) -> list[str]:
-    """Return which exchanges reached the hardest target that half of serial's runs reach, and when; else nothing."""
-    found = own(source) if source.linked else []
-    over = serial(found)
-    eps = min((each for each in source.eps if over is not None and over.share(each) >= 0.5), default=None)
-    exchanges = [group for group in found if group.kind == "exchange" and group.replicas > 1]
-    if over is None or eps is None or not exchanges:
+# ---- rules of a race
+
+
+def _main(race: Race) -> list[str]:
+    """Say which side was ahead, and how their models differ."""
+    if not race.reaches(race.free):
+        text = f"{race.where} no lock-free method gets to {race.aim}: {never(race.free, race.eps)}"
+        for group in race.rivals:
+            fate = f"does, after {race.time(group)} (median)" if race.reaches(group) else "does not either"
+            text += f"; {group.method} {fate}"
+        return [text + "."]
+    text = race.sentence(race.where, race.free, race.rivals) + "; there is nothing beside it" * (not race.rivals)
+    return ["; ".join(filter(None, (text, _difference(race)))) + "."]
+
+
+def _difference(race: Race) -> str:
+    if race.source.metric is None:
+        return ""
+    name, words, share = race.source.metric
+    values = {group.method: last.median for group in (race.free, *race.rivals) if (last := group.last(name))}
+    if len(values) < 2:
+        return ""
+    most = max(values.values())
+    gap = most - min(values.values())
+    if share and 100 * gap <= CLOSE_POINTS:
+        return f"final {words} differs by {_at_most(100 * gap)} points"
+    if not share and 0 < most >= gap / CLOSE_SHARE:
+        return f"final {words} differs by {_at_most(100 * gap / most)} %"
+    shown = [f"{method} {100 * value:.1f} %" if share else f"{method} {value:.4g}" for method, value in values.items()]
+    return f"final {words}: {', '.join(shown)}"
+
+
+def _no_locks(race: Race) -> list[str]:
+    wanted = race.device == "cpu" or any(run.first["kind"] == "locks" for run in race.source.reported)
+    missing = wanted and not any(group.kind == "locks" for group in race.rivals)
+    return [f"{race.where} no method with locks has results."] if missing else []
+
+
+def _moral(race: Race) -> list[str]:
+    if not race.reaches(race.free):
+        locks = [group for group in race.rivals if group.kind == "locks" and race.reaches(group)]
+        return ["Locks were not the problem."] if locks else []
+    outcomes = [(rival.kind, race.against(race.free, rival)[0]) for rival in race.rivals if race.source.timed]
+    return [MORALS[outcome] for outcome in outcomes if outcome in MORALS]
+
+
+def _fewer_workers(race: Race) -> list[str]:
+    free = [group for group in race.source.best if (group.kind, group.device) == ("lock-free", race.device)]
+    most = max(group.workers for group in free)
+    if race.workers == most:
         return []
-    race = Race(source, eps)
-    there = [
-        (reached.median, group)
-        for group in exchanges
-        if group.share(eps) >= 0.5 and (reached := group.reached(eps, source.clock))
-    ]
-    said = [f"By the simulator's clock serial reaches {race.aim} in {race.time(over)} (median)."]
-    for _, group in sorted(there, key=lambda pair: pair[0])[:MOST_SAID]:
+    crowd = staff(race.source, most, race.device)
+    return [f"On {crowd} no method with locks has results, so this is about {race.workers}."]
+
+
+def _others(race: Race) -> list[str]:
+    """Say how the best of every other kind did."""
+    groups = race.source.best
+    cores = [group for group in groups if group.device == "cpu" and race.device == "cuda"]
+    in_step = [group for group in groups if group.device == race.device and group.workers in (1, race.workers)]
+    others = (
+        ("Outside solvers", race.best(groups, "outside", anywhere=True)),
+        ("Exchange of whole models", race.best(groups, "exchange")),
+        ("Blocks nobody shares", race.best(groups, "blocks")),
+        ("On the same GPU without a race", race.best(in_step, "in step", anywhere=True)),
+        ("On the processor's cores", race.best(cores, "lock-free", "locks", "blocks", "exchange", anywhere=True)),
+    )
+    return [f"{topic}: {_beside(race, other)}." for topic, other in others if other is not None]
+
+
+def _beside(race: Race, other: Group) -> str:
+    if not race.reaches(other):
+        return f"{never(other, race.eps)}, and none of them does"
+    if not race.reaches(race.free):
+        return f"{other.method} reaches {race.aim} in {race.time(other)} (median)"
+    kind, text = race.against(race.free, other)
+    if kind not in PHRASES:
+        return text
+    return f"{race.free.method} {'gets there' if race.source.in_seconds else 'needs'} {text}, the best of them"
+
+
+def _at_serials_step(race: Race) -> list[str]:
+    """Say how it is with every method at the step that serial was tuned to."""
+    groups = race.source.at("serial") if race.source.rule == "tuned" else []
+    free = race.best(groups, "lock-free")
+    alone = serial(groups)
+    if free is None or alone is None:
+        return []
+    where = f"With all at the step tuned for serial ({alone.step:g})" if alone.step else "With all at serial's step"
+    locks = race.best(groups, "locks")
+    tuned = {(group.key, group.step) for group in (race.free, *race.rivals)}
+    if {(group.key, group.step) for group in (free, locks) if group} <= tuned:
+        return [f"{where} it is the same: their own best steps are no others."]
+    if not race.reaches(free):
+        return [f"{where} {never(free, race.eps)}."]
+    return [race.sentence(where + ",", free, [group for group in (locks, alone) if group]) + "."]
+
+
+RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _no_locks, _moral, _fewer_workers, _others, _at_serials_step)
+
+
+# ---- rules of a comparison
+
+
+def _trading(source: ComparisonResult) -> list[str]:
+    """Say which exchanges reached the hardest target that half of serial's runs reach, and when."""
+    groups = source.best if source.linked else []
+    alone = serial(groups)
+    eps = min((each for each in source.eps if alone is not None and alone.share(each) >= 0.5), default=None)
+    exchanges = [group for group in groups if group.kind == "exchange" and group.replicas > 1]
+    if alone is None or eps is None or not exchanges:
+        return []
+    race = Race(source, eps, 1, "cpu")
+    there = [group for group in exchanges if group.share(eps) >= 0.5 and group.reached(eps, source.clock)]
+    there.sort(key=lambda group: group.reached(eps, source.clock).median)  # type: ignore[union-attr]
+    sentences = [f"By the simulator's clock serial reaches {race.aim} in {race.time(alone)} (median)."]
+    for group in there[:MOST_SAID]:
         sent = group.reached(eps, "bytes_sent")
-        size = f", after sending {megabytes(sent.median)} MB" if sent else ""
-        outcome = race.against(group, over)
-        said.append(
-            f"{group.replicas} replicas with {group.method} get there in {race.time(group)}{size}: {outcome.text}."
+        size = f", after sending {millions(sent.median)} MB" if sent else ""
+        outcome = race.against(group, alone)[1]
+        sentences.append(
+            f"{group.replicas} replicas with {group.method} get there in {race.time(group)}{size}: {outcome}."
         )
     if missing := [f"{group.method} ({group.replicas})" for group in exchanges if group.share(eps) < 0.5]:
-        said.append(f"Most runs of these do not get there: {', '.join(missing)}.")
-    return said
+        sentences.append(f"Most runs of these do not get there: {', '.join(missing)}.")
+    return sentences
 
 
-def _no_target(source: ComparisonResult, over: Group | None) -> str:
-    aims = ", ".join(aim(eps) for eps in source.eps)
-    if over is None:
+def _no_target(source: ComparisonResult, alone: Group | None) -> str:
+    aims = listed(map(aim, source.eps))
+    if alone is None:
         return f"Neither serial nor a method with locks reaches a target ({aims}) in all its runs: there is no verdict."
-    epochs = f"{over.most_epochs:g} epoch{'s' * (over.most_epochs != 1)}"
     return (
         f"Serial does not reach any target ({aims} of {source.goal}) in all its runs (best: "
-        f"{percent(over.best_gap)}, in {epochs}), so there is no verdict: give it more epochs or other steps."
+        f"{percent(alone.best_gap)}, in {plural(alone.most_epochs, 'epoch')}), so there is no verdict: give it more "
+        "epochs or other steps."
     )
 
 
-def _delay(source: ComparisonResult) -> list[str]:
+def _delay(source: ComparisonResult) -> str:
     points = delay_points(source)
     workers = max((point.workers for point in points), default=0)
-    kinds = {point.kind for point in points if point.workers == workers}
-    if not {"lock-free", "locks"} <= kinds:
-        return []
-    caught, unit = lock_caught_up(points, workers), unit_of(source)
+    if not {"lock-free", "locks"} <= {point.kind for point in points if point.workers == workers}:
+        return ""
+    caught = lock_caught_up(points, workers)
     if caught is None:
         most = duration(max(point.cost for point in points))
-        return [f"Even with the most expensive gradient ({most} a {unit}) no locks come within 10 % of lock-free."]
-    return [
-        f"Once a {unit} costs {duration(caught.cost)} of gradient or more, the best locks ({caught.method}) on "
+        return f"Even with the most expensive gradient ({most} a {source.unit}) no locks come within 10 % of lock-free."
+    return (
+        f"Once a {source.unit} costs {duration(caught.cost)} of gradient or more, the best locks ({caught.method}) on "
         f"{crew(workers)} are within 10 % of the best lock-free method: from there on locks need not hurt."
-    ]
+    )
 
 
-def unit_of(source: ComparisonResult) -> str:
-    """Return what a gradient is computed for."""
-    return "minibatch" if source.problem == "module" else "row"
-
-
-def conditions(source: ComparisonResult) -> list[str]:
-    """Return conditions of the machine that make the figures doubtful."""
-    about, cores = source.about, source.cores
-    found = []
+def _no_seconds(source: ComparisonResult) -> str:
     if source.linked:
-        return ["Seconds are the simulator's: rows and messages take the time that the link says."]
-    if not source.timed:
-        found.append("The workers were simulated on one core, so seconds mean nothing: only epochs are compared.")
-        return found
-    if source.crowd:
-        found.append(f"{source.crowd}: the scheduler decided who worked, not the method.")
-    if sentence := _meetings(source):
-        found.append(sentence)
-    load = about.get("load")
-    if cores and isinstance(load, (int, float)) and load > BUSY * cores:
-        found.append(f"The machine was not quiet: a load of {load:g} on {cores} cores when the comparison began.")
-    return found
+        return "Seconds are the simulator's: rows and messages take the time that the link says."
+    simulated = "The workers were simulated on one core, so seconds mean nothing: only epochs are compared."
+    return "" if source.timed else simulated
+
+
+def _crowd(source: ComparisonResult) -> str:
+    return f"{source.crowd}: the scheduler decided who worked, not the method." if source.crowd else ""
 
 
 def _meetings(source: ComparisonResult) -> str:
     """Say that epochs are so short that starting and ending them is a large part of what was measured."""
-    costs = source.about.get("meeting_seconds") or {}
-    shares: list[tuple[float, str]] = []
-    for group in own(source):
-        cost, epoch = costs.get(str(group.workers)), group.epoch_seconds
+    costs = source.head.get("meeting_seconds") or {}
+    worst: tuple[float, Group, float, float] | None = None
+    for group in source.best if source.timed and not source.linked else []:
+        cost = number(costs, str(group.workers))
+        epoch = group.epoch_seconds.median if group.epoch_seconds else 0.0
         on_cores = group.kind in ("serial", "lock-free") and group.device == "cpu"
-        if on_cores and isinstance(cost, (int, float)) and epoch and epoch.median > 0:
-            one, whole = f"of {group.method} on {crew(group.workers)}", duration(epoch.median)
-            what = f"of the {whole} of one {one}, {duration(cost)}"
-            if cost >= epoch.median:
-                what = f"one {one} took {whole}, and the workers' meeting alone, when it was measured, {duration(cost)}"
-            shares.append((cost / epoch.median, what))
-    share, what = max(shares, default=(0.0, ""))
-    if share < MEETING:
+        if on_cores and epoch > 0 and cost / epoch >= max(MEETING, worst[0] if worst else 0.0):
+            worst = cost / epoch, group, cost, epoch
+    if worst is None:
         return ""
+    share, group, cost, epoch = worst
+    one = f"one of {group.method} on {crew(group.workers)}"
     if share >= 1:  # measured separately, at another time
-        return f"Epochs are short, no longer than beginning and ending them takes: {what}. Larger data would show more."
-    return f"Epochs are short: {what} are the workers' meeting at its end, which larger data would not show."
+        return (
+            f"Epochs are short, no longer than beginning and ending them takes: {one} took "
+            f"{duration(epoch)}, and the workers' meeting alone, when it was measured, {duration(cost)}. Larger data "
+            "would show more."
+        )
+    return (
+        f"Epochs are short: of the {duration(epoch)} of {one}, {duration(cost)} are the workers' meeting at its end, "
+        "which larger data would not show."
+    )
+
+
+def _load(source: ComparisonResult) -> str:
+    load = number(source.head, "load")
+    busy = source.timed and not source.linked and source.cores and load > BUSY * source.cores
+    text = f"The machine was not quiet: a load of {load:g} on {source.cores} cores when the comparison began."
+    return text if busy else ""
+
+
+CONDITIONS: tuple[Callable[[ComparisonResult], str], ...] = (_delay, _no_seconds, _crowd, _meetings, _load)
+
+
+# ---- words
+
+
+def target(source: ComparisonResult, reference: Group | None) -> float | None:
+    """Return the hardest target that the reference reaches in all its runs."""
+    return min((eps for eps in source.eps if reference is not None and reference.share(eps) == 1), default=None)
+
+
+def fastest(groups: Iterable[Group], eps: float, clock: str) -> Group | None:
+    """Return the group with the lowest median if half its runs get there; else the most frequent or nearest."""
+
+    def rank(group: Group) -> tuple[float, ...]:
+        share = group.share(eps)
+        reached = group.reached(eps, clock)
+        if reached is not None and share >= 0.5:
+            return 0, reached.median
+        return 1, -share, group.best_gap if math.isfinite(group.best_gap) else math.inf
+
+    return min(groups, key=rank, default=None)
 
 
 def never(group: Group, eps: float) -> str:
     """Say that the group did not reach the target, and how near it came."""
-    best = f"best: {_nearest(group.best_gap, eps)}" if math.isfinite(group.best_gap) else "it diverged"
-    return (
-        f"{group.method} never gets there in its {group.most_epochs:g} epoch{'s' * (group.most_epochs != 1)} ({best})"
-    )
-
-
-def _nearest(gap: float, eps: float) -> str:
-    """Return the gap with as many digits as distinguish it from the target."""
-    texts = (f"{100 * gap:.{digits}g} %" for digits in range(3, 9))
-    return percent(gap) if percent(gap) != aim(eps) else next((text for text in texts if text != aim(eps)), aim(eps))
-
-
-def crew(workers: int, timed: bool = True) -> str:
-    simulated = "" if timed else "simulated "
-    return f"{workers} {simulated}worker{'s' * (workers != 1)}"
+    near = group.best_gap
+    texts = [percent(near), *(f"{100 * near:.{digits}g} %" for digits in range(3, 9)), aim(eps)]
+    nearest = next((text for text in texts if text != aim(eps)), aim(eps))  # with digits that tell it from the target
+    best = f"best: {nearest}" if math.isfinite(near) else "it diverged"
+    return f"{group.method} never gets there in its {plural(group.most_epochs, 'epoch')} ({best})"
 
 
 def staff(source: ComparisonResult, workers: int, device: str) -> str:
     """Describe who did the work: workers, or replicas on a named GPU."""
     if device == "cpu":
         return crew(workers, source.timed)
-    return f"{workers} replica{'s' * (workers != 1)} ({source.gpu or 'a GPU'})"
-
-
-def aim(eps: float) -> str:
-    """Return a target as it was given: ``12.5 %``."""
-    return f"{100 * eps:.6g} %"
-
-
-def percent(share: float) -> str:
-    """Return ``3 %`` or ``0.35 %``, with no more digits than show how near a run came."""
-    value = 100 * share
-    return f"{value:.0f} %" if value >= 99.5 else f"{value:.2g} %"
-
-
-def duration(seconds: float) -> str:
-    """Return three digits with a unit that needs no powers of ten."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9)):
-        if seconds >= 0.9995 * size or unit == "ns":
-            value = seconds / size
-            return f"{value:,.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}".replace(". ", " ")
-    return ""
-
-
-def _times(ratio: Ratio, some: str) -> str:
-    """Return the ratio, or its inverse below 1, with as many decimals as show that the interval excludes 1."""
-    value, low, high = ratio.value, ratio.low, ratio.high
-    if high < 1:
-        value, low, high = 1 / value, 1 / high, 1 / low
-    decimals = 1 if low >= 1.05 else 2 if low >= 1.005 else 3
-    return f"{value:.{decimals}f}x (95 % CI {low:.{decimals}f}–{high:.{decimals}f}{some})"
+    return f"{plural(workers, 'replica')} ({source.gpu or 'a GPU'})"
 
 
 def _at_most(value: float) -> str:

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import hogwild.machine as machine
+from hogwild.compare.report.results import best_step, lowest
 from hogwild.compare.run.ledger import Ledger
 from hogwild.compare.run.methods import Method, find, gpu
 from hogwild.compare.run.plan import FACTORS, FEWEST_SEEDS, Cell, ComparisonPlan, Prices, delay_rows, fit
 from hogwild.compare.run.problems import SUBJECTS
-from hogwild.compare.run.reached import best_step, lowest
 from hogwild.compare.run.runner import ComparedData, Judge, Pools, Row, refused, run_cell
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError

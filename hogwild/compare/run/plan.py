@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hogwild.compare.report.summary import FEWEST_PAIRS
+from hogwild.compare.report.results import FEWEST_PAIRS
 from hogwild.compare.run.methods import Method, find
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.data.order import BLOCKS_PER_CHUNK

@@ -105,6 +105,11 @@ class Graph:
         """Number of edges."""
         return len(self.u)
 
+    @property
+    def nnz(self) -> int:
+        """Number of edges."""
+        return len(self)
+
     def __repr__(self) -> str:
         grid = "" if self.shape is None else f", grid {' x '.join(map(str, self.shape))}"
         kind = "" if self.undirected else ", directed"

@@ -2,7 +2,7 @@
 
 A card is a small TOML file that states only what its publisher states (``source`` says where), so an unknown number is
 left out, and a checksum computed here is never presented as the publisher's. What a card does state is compared with
-the data after conversion (``convert.py``).
+the data after conversion (``fetch.py``).
 
 A set has one or more parts, named by the set and a colon, ``rcv1:test``; the set's name alone means the first. A part
 is fetched if its store (for a graph: its file) is in the user's data directory, which the environment variable
@@ -34,12 +34,6 @@ PROBLEMS = {
     "ratings": "completion",
     "graph": "cuts",
 }
-FORMATS = {
-    "svmlight": "linear",
-    "lyrl2004": "linear",
-    "ratings": "completion",
-    "dimacs": "cuts",
-}
 PARTS = ("train", "test", "validation", "ratings", "graph")
 
 
@@ -50,7 +44,9 @@ class File:
     Attributes
     ----------
     url : str
-        Its address; empty if it cannot be downloaded. ``name`` then is its file name.
+        Its address.
+    name : str
+        Its file name; by default the last part of the address.
     mirrors : tuple of str
         Other addresses of the same file, tried in order.
     bytes : int, optional
@@ -60,8 +56,8 @@ class File:
         Pattern of the file meant inside an archive (``*/u.data``); empty if the file is not an archive.
     """
 
-    url: str = ""
-    name: str = ""
+    url: str
+    name: str
     mirrors: tuple[str, ...] = ()
     bytes: int | None = None
     sha256: str | None = None
@@ -88,7 +84,7 @@ class Card:
     task : str
         One of ``PROBLEMS``.
     format : str
-        One of ``FORMATS``.
+        ``svmlight``, ``ratings`` or ``dimacs``.
     parts : tuple of CardPart
         The first is meant if only the set is named.
     source : str
@@ -101,10 +97,6 @@ class Card:
         For ratings, where the file's name does not tell it.
     vertices, arcs : int, optional
         For a graph, as in the problem line of its file.
-    topic : str
-        Topic whose documents are labelled 1, all others -1 (format ``lyrl2004``) ...
-    labels : tuple of File
-        ... and the file with the topics.
     """
 
     name: str
@@ -125,8 +117,6 @@ class Card:
     layout: TextLayout | None = None
     vertices: int | None = None
     arcs: int | None = None
-    topic: str = ""
-    labels: tuple[File, ...] = ()
 
     @property
     def problem(self) -> str:
@@ -146,8 +136,8 @@ class Card:
 
     def files(self, roles: Iterable[str] | None = None) -> list[File]:
         """Return all files of some parts, or of all, each URL once."""
-        found = [file for role in roles or self.roles for file in self.part(role).files] + list(self.labels)
-        return list({file.url or file.name: file for file in found}.values())
+        files = [file for role in roles or self.roles for file in self.part(role).files]
+        return list({file.url: file for file in files}.values())
 
 
 # -- reading cards ----------------------------------------------------------------------------------------------------
@@ -163,24 +153,21 @@ def read_card(path: str | Path) -> Card:
     """
     path = Path(path)
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
+        facts = tomllib.loads(path.read_text(encoding="utf-8"))
         parts = tuple(
             CardPart(role, **part | {"files": tuple(map(_file, part["files"]))})
             for role in PARTS
-            if (part := given.pop(role, None)) is not None
+            if (part := facts.pop(role, None)) is not None
         )
-        labels = tuple(map(_file, given.pop("labels", [])))
-        layout = TextLayout(**given.pop("layout", {}))
-        return Card(
-            layout=layout, **given | {"parts": parts, "labels": labels, "aliases": tuple(given.get("aliases", ()))}
-        )
+        layout = TextLayout(**facts.pop("layout", {}))
+        return Card(**facts | {"parts": parts, "layout": layout, "aliases": tuple(facts.get("aliases", ()))})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
 
 
-def _file(given: dict[str, Any]) -> File:
-    name = given.get("name") or given["url"].rpartition("/")[2]
-    return File(**given | {"mirrors": tuple(given.get("mirrors", ())), "name": name})
+def _file(facts: dict[str, Any]) -> File:
+    name = facts["url"].rpartition("/")[2]
+    return File(**{"name": name} | facts | {"mirrors": tuple(facts.get("mirrors", ()))})
 
 
 def cards() -> dict[str, Card]:
@@ -238,11 +225,10 @@ def located(name: str) -> str:
     InputError
         If it has not been fetched.
     """
-    found = find(name)
-    if found is None:
+    card_and_role = find(name)
+    if card_and_role is None:
         return name
-    card, role = found
-    path = place(card, role)
+    path = place(*card_and_role)
     if not is_fetched(path):
         where, hint = path.parent.parent, beside("", name)
         raise InputError(
@@ -254,8 +240,8 @@ def located(name: str) -> str:
 
 def data_folder() -> Path:
     """Return the user's data directory: ``$HOGWILD_DATA``, by default the platform's for ``hogwild``."""
-    if given := os.environ.get(VARIABLE):
-        return Path(os.path.abspath(os.path.expanduser(given)))
+    if folder := os.environ.get(VARIABLE):
+        return Path(os.path.abspath(os.path.expanduser(folder)))
     import platformdirs
 
     return Path(platformdirs.user_data_dir("hogwild"))

@@ -20,6 +20,7 @@ class ModuleConfig(TrainConfig):
 
     on_gpu: ClassVar[tuple[str, ...]] = ("hogwild", "locked", "serial")
     distributed: ClassVar[bool] = True
+    compiled: ClassVar[bool] = False
 
     loss: str = inherited("loss", "custom", choices=LOSSES)
     step: float | None = inherited(
