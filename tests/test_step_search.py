@@ -18,7 +18,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import TrainingError
 from hogwild.problems.linear.objective import Objective
 from hogwild.training import step_search
-from hogwild.training.step_search import HIGHEST, LITTLE, LOWEST, Probe, StepTrials, best_power
+from hogwild.training.step_search import HIGHEST, LOWEST, Probe, StepTrials, best_power
 from hogwild.training.workers import InlineWorker
 from tests.runs import toy
 
@@ -138,43 +138,28 @@ def test_a_class_that_the_sample_missed(monkeypatch: pytest.MonkeyPatch) -> None
     assert 2.0**LOWEST <= probe.search() <= 2.0**HIGHEST
 
 
-def searched(
-    monkeypatch: pytest.MonkeyPatch, first: int, value: Callable[[int], float], schedule: str = "epoch"
-) -> tuple[int, list[int]]:
+def searched(first: int, value: Callable[[int], float]) -> tuple[int, list[int]]:
     """The power found for an objective ``value``, and the powers that were tried."""
-    tried: list[int] = []
-    probe = Probe.__new__(Probe)
-    probe._first, probe._fine, probe._little, probe.schedule = first, True, LITTLE, schedule
-
-    class Trial:
-        before = 1e6
-
-        def __call__(self, power: int) -> float:
-            tried.append(power)
-            return value(power)
-
-    monkeypatch.setattr(probe, "trials", Trial(), raising=False)
-    return round(math.log2(probe.search())), tried
+    powers: list[int] = []
+    return best_power(lambda power: powers.append(power) or value(power), 1e6, first)[0], powers
 
 
 @pytest.mark.parametrize("first", [-13, -2, 0, 7, 16])
 @pytest.mark.parametrize("best", [-9, -4, 0, 3, 6])
-def test_the_search_finds_the_minimum(monkeypatch: pytest.MonkeyPatch, first: int, best: int) -> None:
-    found, tried = searched(monkeypatch, first, lambda power: 3e4 * abs(power - best - 0.1))
-    assert found == best
-    assert len(tried) == len(set(tried)) <= abs(first - best) // 2 + 5
-    found, tried = searched(monkeypatch, first, lambda power: math.inf if power > best else -3e4 * power)
-    assert found == best
+def test_the_search_finds_the_minimum(first: int, best: int) -> None:
+    power, powers = searched(first, lambda power: 3e4 * abs(power - best - 0.1))
+    assert power == best
+    assert len(powers) == len(set(powers)) <= abs(first - best) // 2 + 5
+    assert searched(first, lambda power: math.inf if power > best else -3e4 * power)[0] == best
 
 
-def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, tried = searched(monkeypatch, 0, lambda power: math.inf)
-    assert found == LOWEST
-    assert len(tried) < 80
-    found, tried = searched(monkeypatch, 0, lambda power: 1e7 - power)  # worse than nothing, whatever is tried
-    assert len(tried) < 40
-    assert searched(monkeypatch, 0, lambda power: 1.0)[0] == -1  # nothing matters: the smallest that was tried
-    assert searched(monkeypatch, 0, lambda power: -3e4 * power)[0] == HIGHEST
+def test_the_search_ends() -> None:
+    power, powers = searched(0, lambda power: math.inf)
+    assert power == LOWEST
+    assert len(powers) < 80
+    assert len(searched(0, lambda power: 1e7 - power)[1]) < 40  # worse than nothing, whatever is tried
+    assert searched(0, lambda power: 1.0)[0] == -1  # nothing matters: the smallest that was tried
+    assert searched(0, lambda power: -3e4 * power)[0] == HIGHEST
 
 
 @pytest.mark.parametrize("fine", [False, True])
@@ -200,9 +185,12 @@ def test_perceptron_is_not_probed_down_to_nothing():
 
 def test_round_backoff_takes_the_longest_step_of_those_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its steps soon fall a hundredfold: of steps that gain alike in ten epochs, a short one would come to a halt."""
-    flat = lambda power: 1.0 + abs(power) if -1 <= power <= 1 else 1e5 * abs(power)  # noqa: E731
-    assert searched(monkeypatch, 0, flat)[0] == 0
-    assert searched(monkeypatch, 0, flat, "round")[0] == 1
+    alike = {-1: 1.0, 0: 0.999, 1: 1.0, 2: 1e5}
+    monkeypatch.setattr(step_search, "best_power", lambda *_: (0, alike))
+    for schedule, step in (("epoch", 1.0), ("round", 2.0)):
+        probe = Probe(TrainConfig(schedule=schedule), toy(200))
+        probe.trials.before = 1e6
+        assert probe.search() == step
 
 
 def test_the_first_row_has_what_was_tried() -> None:

@@ -25,6 +25,7 @@ from hogwild.problems.linear.optimum.walk import FARTHEST
 from hogwild.problems.linear.options import path_of
 from hogwild.training.l2_choice import choose_l2, mean_scores
 
+FOLDS = "expected folds of row numbers that hold each row out at most once and train on all others"
 EPOCHS = 20  # of a candidate that is trained beside others, at most
 CHOSEN = ("alpha_", "alphas_", "path_", "best_score_")  # attributes that say how alpha was chosen
 
@@ -132,7 +133,7 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
     Raises
     ------
     UsageError
-        If folds overlap, are empty, or do not train on all rows that they do not hold out.
+        If folds hold no rows out, or some twice, or do not train on all others.
     """
     from sklearn.model_selection import check_cv
 
@@ -144,15 +145,12 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
         return divisions(codes, classifier and not alone, entries)
     fold_of = np.full(len(y), NONE, np.int32)
     for fold, (rest, held) in enumerate(check_cv(cv, y, classifier=classifier).split(X, y)):
-        if not all(np.asarray(part).dtype.kind in "iu" and len(part) for part in (rest, held)):
-            raise UsageError("cv: expected folds as two arrays of row numbers, of which none is empty")
-        if not np.array_equal(np.sort(np.append(rest, held)), np.arange(len(y))):
-            raise UsageError(f"cv: expected folds that hold some of the {len(y)} rows out and train on all others")
-        if (fold_of[held] != NONE).any():
-            raise UsageError("cv: expected folds that hold each row out at most once")
+        numbers = np.sort(np.append(rest, held))
+        if not len(held) or not np.array_equal(numbers, np.arange(len(y))) or (fold_of[held] != NONE).any():
+            raise UsageError(f"cv: {FOLDS}; got another fold {fold}")
         fold_of[held] = fold
     if fold_of.max() == NONE:
-        raise UsageError("cv: expected one fold or more, got none")
+        raise UsageError(f"cv: {FOLDS}; got no folds")
     return [fold_of]
 
 
