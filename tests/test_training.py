@@ -6,7 +6,6 @@ import _thread
 import contextlib
 import errno
 import gc
-import itertools
 import json
 import math
 import os
@@ -16,6 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -126,20 +126,6 @@ def test_rows_every_few_epochs(rows: Rows, schedule: str) -> None:
         assert [row["objective"] for row in some] == [every[row["epoch"]]["objective"] for row in some]
     for row in some[1:]:
         assert row["step"] == every[row["epoch"]]["step"] or schedule == "adaptive"
-
-
-def test_a_run_with_few_rows_stops_and_goes_on(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = hogwild.train(rows, epochs=6, evaluate_every=4, **QUIET).finish()
-    run = hogwild.train(rows, epochs=6, evaluate_every=4, checkpoint=tmp_path, **QUIET)
-    next(run)
-    follow = run._keeper.follow
-    monkeypatch.setattr(run._keeper, "follow", lambda *about: (follow(*about), run.stop()))  # after the first epoch
-    stopped = list(run)
-    assert [(row["epoch"], row["status"]) for row in stopped] == [(1, "interrupted")]
-    rest = hogwild.train(rows, epochs=6, evaluate_every=4, checkpoint=tmp_path, resume=True, **QUIET)
-    model = rest.finish()
-    assert [row["epoch"] for row in rest.history][-2:] == [4, 6]
-    assert (model.coef_ == whole.coef_).all()
 
 
 def test_objective_is_that_of_the_model(rows: Rows) -> None:
@@ -256,23 +242,14 @@ def test_the_host_is_chosen_by_the_length_of_the_run(rows: Rows) -> None:
 
 
 def test_one_after_another_and_two_at_once(rows: Rows) -> None:
-    one = [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)]
-    assert [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)] == one
+    def objectives(_: Any = None) -> list[float]:
+        return [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)]
+
+    one = objectives()
     a, b = (hogwild.train(rows, epochs=3, **QUIET) for _ in range(2))
-    for x, y in itertools.zip_longest(a, b):
-        assert x["objective"] == y["objective"]
-
-    found: dict[int, list[float]] = {}
-
-    def work(k: int) -> None:
-        found[k] = [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)]
-
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == dict.fromkeys(range(3), one)
+    assert [row["objective"] for row in a] == [row["objective"] for row in b] == one
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(objectives, range(3))) == [one] * 3
 
 
 def test_progress_can_be_watched(tmp_path: Path) -> None:
@@ -414,14 +391,6 @@ def test_a_gradient_delay_reaches_the_workers(pools: Callable, host: str, exchan
     plain = hogwild.train(rows, epochs=2, workers=1, exchange=exchange)
     assert run.config.step == plain.config.step
     plain.close()
-    one = hogwild.train(rows, epochs=1, gradient_delay=0.5, **QUIET)
-    next(one)
-    when(lambda: one.progress().seconds > 0.1, one.stop)
-    row = next(one)
-    assert (row["status"], row["updates"]) == (
-        "interrupted",
-        one.engine.job.order.chunk,
-    )  # finished without further delays
     assert time.monotonic() - before < 600  # a probe would take hours
 
 
