@@ -237,10 +237,3 @@ def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -
     assert (found.folds, found.rows + found.held_out) == (5, 300)
     assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=0.1)  # 2^-20 is 1e-6 within 5 %
     assert other.value(other.l2) == pytest.approx(found.value(found.l2), rel=0.02)
-
-
-def test_the_path_is_drawn(tmp_path: Path) -> None:
-    from hogwild.cli.choosing import draw
-
-    draw(choose_l2(TrainConfig(l2=(0.0, 1e-5, 1e-2), epochs=1), noisy(300)), str(tmp_path / "path.png"))
-    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
