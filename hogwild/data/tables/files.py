@@ -160,8 +160,8 @@ class TextSource(TableSource):
             for _ in self.batches(dict.fromkeys(self.names, "text")):
                 pass
         for name in [name for name, kind in types.items() if kind == "empty"]:
-            said = f"{self.name}: column {name} is empty in its first {len(batch):,} rows: taken as categorical"
-            warnings.warn(said, HogwildWarning, stacklevel=2)
+            message = f"{self.name}: column {name} is empty in its first {len(batch):,} rows: taken as categorical"
+            warnings.warn(message, HogwildWarning, stacklevel=2)
             types[name] = "text"
         return types, batch
 
