@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hogwild
-from hogwild.cli.data.sources import check_readable, check_writable
+from hogwild.cli.sources import check_readable, check_writable
 from hogwild.errors import HogwildError, InputError, OutputError
 
 RATINGS = "it looks like ratings: --problem completion$"
