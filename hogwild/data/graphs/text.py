@@ -18,7 +18,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.ids import IdCollector, Ids
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.text.delimited import Delimited, TextLayout
-from hogwild.data.text.tokens import shown_word
+from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError
 
 WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,17}")

@@ -16,7 +16,7 @@ from hogwild.data.hints import of_columns
 from hogwild.data.parallel import BytesRead
 from hogwild.data.tables.columns import kind_of
 from hogwild.data.text.delimited import Delimited
-from hogwild.data.text.tokens import shown_word
+from hogwild.data.text.lines import shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 
 ROWS = 1 << 16  # of a batch

@@ -201,7 +201,7 @@ def draft(
         Name of the table, for messages.
     kinds : mapping
         Kind of each column, one of ``KINDS``.
-    asked : AskedColumns
+    options : AskedColumns
     hints : mapping
         Roles that the first values suggest for some columns, rather than their type.
     unlabelled : str
