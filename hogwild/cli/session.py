@@ -33,7 +33,7 @@ from hogwild.cli.sources import (
 from hogwild.config import TrainConfig
 from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
-from hogwild.kernels.directory import announce
+from hogwild.kernels import announce
 from hogwild.methods import parse_exchange
 from hogwild.model_file import has_checkpoint
 from hogwild.rows_file import RowsFile, Screen
