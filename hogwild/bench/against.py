@@ -104,7 +104,8 @@ class VowpalWabbit:
     seconds_replace, untimed = False, 0.0
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
-        self._width, self._bits = rows.width, max(18, rows.width.bit_length())
+        self._width = rows.width
+        self._bits = max(18, rows.width.bit_length())
         loss = {"log": "logistic", "hinge": "hinge"}[config.loss]
         path = vw_text(rows)
         self._options = (
@@ -152,7 +153,9 @@ class Fits:
     """Trainings of one program on the same rows, each from scratch."""
 
     def __init__(self, program: Outside, rows: Rows, config: TrainConfig) -> None:
-        self.config, self._program, self._rows = config, program, rows
+        self.config = config
+        self._program = program
+        self._rows = rows
         self._reusable: Any = None  # a solver whose every call trains from scratch
 
     def __call__(self, effort: int, step: float | None) -> Fit:
