@@ -40,7 +40,7 @@ from hogwild.problems.linear.rows import check_classes, intercept_share, labels_
 from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
 from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
-from hogwild.training.probe import Probe
+from hogwild.training.step_search import Probe
 
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
@@ -117,7 +117,7 @@ class LinearCase:
             self._tiers, self.reason = choose(*posed, price, group, c.step)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
-            self.config = dataclasses.replace(c, discipline=discipline)
+            self.config = c.settled(discipline=discipline)
         return rows
 
     def cut(self) -> dict[str, Any]:
@@ -175,8 +175,7 @@ class LinearCase:
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        probe = Probe(quick, alone(self._scaled), self._weights)
+        probe = Probe(self.config, alone(self._scaled), self._weights)
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:

@@ -26,7 +26,15 @@ from hogwild.data.rows.normalize import row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.coordinates import Numbering
-from hogwild.problems.linear.objective_kernel import PASSES, PLACES, area, tally, tally_classes, tally_log
+from hogwild.problems.linear.objective_kernel import (
+    PASSES,
+    PLACES,
+    area,
+    losses_of_classes,
+    tally,
+    tally_classes,
+    tally_log,
+)
 from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
 from hogwild.problems.protocol import Sums, in_all
@@ -40,16 +48,17 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     Parameters
     ----------
     loss : str
-        A key of ``LOSSES`` other than "softmax".
-    margins, targets : arrays, shape (n,)
-        The targets are -1 and +1, real numbers or counts.
+        A key of ``LOSSES``.
+    margins : array, shape (n,) or (n, K)
+    targets : array, shape (n,)
+        For one margin -1 and +1, real numbers or counts; for K margins the classes from 0 on.
     param : float
         Huber's delta, or epsilon.
     """
-    found = np.empty(len(margins))
+    losses = np.empty(len(margins))
     p, y = (readonly(np.ascontiguousarray(array, dtype=np.float64)) for array in (margins, targets))
-    values_of(LOSSES[loss].code, p, y, float(param), found)
-    return found
+    (values_of if p.ndim == 1 else losses_of_classes)(LOSSES[loss].code, p, y, float(param), losses)
+    return losses
 
 
 def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0) -> np.ndarray:

@@ -102,19 +102,32 @@ def is_first_of_largest(margins, label):
 
 
 @njit(**JIT)
+def loss_of_classes(code, margins, label, param):
+    """Loss of one row's margins (K,): the cross-entropy, or the sum over the classes of one-versus-rest."""
+    if code == SOFTMAX:
+        return cross_entropy(margins, label)
+    total = 0.0
+    for k in range(len(margins)):
+        total += loss(code, margins[k], 1.0 if k == label else -1.0, param)
+    return total
+
+
+@njit(**JIT)
+def losses_of_classes(code, margins, targets, param, out):
+    """Do :func:`loss_values` for several classes: ``margins`` (n, K), ``targets`` the classes from 0 on."""
+    for i in range(len(margins)):
+        out[i] = loss_of_classes(code, margins[i], np.int64(targets[i]), param)
+
+
+@njit(**JIT)
 def tally_classes(code, margins, targets, weights, param, sums):
     """Do :func:`tally` for several classes: ``margins`` (n, K), ``targets`` the classes from 0 on."""
     total, lost, right = 0.0, 0.0, 0.0
     for i in range(len(margins)):
-        label, row_loss = np.int64(targets[i]), 0.0
-        if code == SOFTMAX:
-            row_loss = cross_entropy(margins[i], label)
-        else:
-            for k in range(margins.shape[1]):
-                row_loss += loss(code, margins[i, k], 1.0 if k == label else -1.0, param)
+        label = np.int64(targets[i])
         weight = np.float64(weights[i]) if len(weights) else 1.0
         total += weight
-        lost += weight * row_loss
+        lost += weight * loss_of_classes(code, margins[i], label, param)
         right += 1.0 if is_first_of_largest(margins[i], label) else 0.0
     sums[0] += total
     sums[1] += lost
