@@ -105,7 +105,7 @@ def test_few_terminals_without_bundles_are_cut_as_by_trying_all():
         weight = rng.integers(0, 4, size=len(u))
         u, v = np.concatenate((u, np.arange(labels))), np.concatenate((v, n + np.arange(labels)))
         weight = np.append(weight, rng.integers(4, 9, size=labels))
-        graph = Graph.of(u, v, weight, weight, n + labels, n + np.arange(labels), np.arange(labels), labels)
+        graph = Graph(u, v, weight, weight, n + labels, n + np.arange(labels), np.arange(labels), labels)
         facts = CutEvaluator(graph)(train(graph, 200))
         assert facts["cut_value"] <= 1.1 * best_of_all(graph, n)
 
@@ -116,7 +116,7 @@ def random_graph(seed, labels=2, directed=True, n=30, m=100):
     v = np.where(u == v, (v + 1) % n, v)
     forward = rng.random(m)
     backward = rng.random(m) if directed else forward
-    return Graph.of(u, v, forward, backward, n, np.arange(labels), np.arange(labels), labels)
+    return Graph(u, v, forward, backward, n, np.arange(labels), np.arange(labels), labels)
 
 
 @settings(max_examples=40, deadline=None)
