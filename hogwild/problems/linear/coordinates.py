@@ -196,7 +196,7 @@ class Numbering:
             place[self.width :] = last
             place[self.features] = np.arange(last, dtype=np.int32)
             self._renumbered[key] = rows.indices, _renumbered(rows.indices, place)
-        found = Rows(
+        numbered = Rows(
             (rows.begin, rows.end),
             self._renumbered[key][1],
             rows.values,
@@ -206,10 +206,11 @@ class Numbering:
             rows.store,
             check=False,
         )
-        found.renumbered, found.inverse = True, None if rows.inverse is None else readonly(rows.inverse[self.features])
+        numbered.renumbered = True
+        numbered.inverse = None if rows.inverse is None else readonly(rows.inverse[self.features])
         if rows.known_degrees is not None and rows.width == self.width:
-            found.known_degrees = readonly(rows.known_degrees[self.features])
-        return found
+            numbered.known_degrees = readonly(rows.known_degrees[self.features])
+        return numbered
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The weights of these features."""
@@ -228,10 +229,10 @@ class Numbering:
     def flat_inward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
         """All parameters of these features, of those of the user's."""
         wide, inner = problem.widened(self.width), np.zeros(problem.size, dtype=flat.dtype)
-        for part, theirs in zip(problem.per_feature(inner), wide.per_feature(flat)):
-            part[:] = theirs[self.features]
-        for part, theirs in zip(problem.beside(inner), wide.beside(flat)):
-            part[:] = theirs
+        for part, outer in zip(problem.per_feature(inner), wide.per_feature(flat)):
+            part[:] = outer[self.features]
+        for part, outer in zip(problem.beside(inner), wide.beside(flat)):
+            part[:] = outer
         return inner
 
     def flat_outward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
