@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.order import Order
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.copies import narrowed
+from hogwild.data.rows.container import Rows, narrowed
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import about_rates, converted, problem_of, rates_of
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options

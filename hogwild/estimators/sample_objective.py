@@ -13,8 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from hogwild.data.rows.container import EMPTY, Rows, readonly
-from hogwild.data.rows.copies import drawn
+from hogwild.data.rows.container import EMPTY, Rows, drawn, readonly
 from hogwild.data.rows.margins_kernel import margins
 from hogwild.kernels.losses import LABELS, LOSSES
 from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log

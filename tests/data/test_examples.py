@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data.rows.container import Rows, shortest
-from hogwild.data.rows.copies import joined, narrowed
+from hogwild.data.rows.container import Rows, joined, narrowed, shortest
 from hogwild.data.rows.statistics import describe
 from hogwild.errors import InputError
 

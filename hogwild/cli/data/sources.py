@@ -160,7 +160,7 @@ class Sources:
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
         """Yield the rows in order, in blocks of bounded size. Text, or standard input for "-", is not kept."""
         from hogwild.data.public.catalogue import located
-        from hogwild.data.rows.chunks import chunks
+        from hogwild.data.rows.container import chunks
         from hogwild.data.rows.source import is_text
 
         if self._is_table(name) and (self.plan is not None or name != "-"):

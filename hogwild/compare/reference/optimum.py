@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.copies import narrowed
+from hogwild.data.rows.container import Rows, narrowed
 from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
 from hogwild.problems.linear.objective import Objective

@@ -31,7 +31,7 @@ import numpy as np
 from hogwild.compare.reference.factorisers import CornacMF, refuse_cornac
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.normalize import scaled
+from hogwild.data.rows.margins import scaled
 from hogwild.errors import UsageError
 from hogwild.machine import worker_counts
 from hogwild.methods import SGD_LOSSES

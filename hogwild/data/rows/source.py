@@ -23,8 +23,7 @@ from hogwild.data.bits import check_bits
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
-from hogwild.data.rows.chunks import fit_width
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, fit_width
 from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.data.rows.synthetic import recipe as synthetic_recipe
@@ -309,7 +308,7 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
 def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
     memory = MemoryWriter()
     facts = _parse(stream, memory, options)
-    return memory.close(facts.pop("width"), facts.get("hash_bits")), {"source": title, **facts}
+    return memory.close(**facts), {"source": title, **facts}
 
 
 def _copy(source: str, rows: Rows) -> Recipe:
