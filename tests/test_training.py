@@ -24,7 +24,7 @@ import pytest
 
 import hogwild
 from hogwild import machine
-from hogwild.config import RESUMABLE, TrainConfig
+from hogwild.config import RESUMABLE, SHORT_RUN, TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.degrees import Totals, facts_of
 from hogwild.data.rows.store import open_store, save_store

@@ -54,7 +54,7 @@ def opened(table: Any, **more: Any) -> hogwild.Rows:
 
 
 def test_rows_stores_and_models_have_the_names_of_the_twin(table: pa.Table, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("hogwild.data.tables.files.PIECE", 60)
+    monkeypatch.setattr("hogwild.data.tables.files.ROWS", 60)
     path = tmp_path / "t.csv"
     pyarrow.csv.write_csv(table, path)
     kept = opened(path, cache=Cache(tmp_path / "cache"))
@@ -95,7 +95,7 @@ def test_how_much_is_kept_is_bounded(monkeypatch: Any) -> None:
     assert KEPT < len(model.names) <= 2 * KEPT
     assert max(len(name) for names in model.names.values() for name in names) <= table_names.LONGEST + len("x=")
     monkeypatch.setattr(table_names, "MOST", 100)
-    monkeypatch.setattr("hogwild.data.tables.files.PIECE", 50)
+    monkeypatch.setattr("hogwild.data.tables.files.ROWS", 50)
     rows = hogwild.open_table(frame, "y", hash_bits=18)
     assert rows.names is not None
     assert 100 <= len(rows.names.buckets) <= 150

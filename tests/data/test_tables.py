@@ -16,7 +16,6 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.store import open_store
-from hogwild.data.tables import csv
 from hogwild.data.tables.source import stream_table
 from hogwild.errors import InputError
 from tests.data.table_twin import features, hashed
@@ -108,10 +107,11 @@ FILES = [
 @pytest.mark.parametrize("name", FILES)
 def test_files_become_the_rows_of_the_twin(name: str, table: pa.Table, tmp_path: Path) -> None:
     path = write(table, tmp_path / name)
-    rows = hogwild.open_table(path, "click", text="title", categorical=["id"], hash_bits=BITS)
+    separator = ";" if "semicolon" in name else None
+    rows = hogwild.open_table(path, "click", text="title", categorical=["id"], hash_bits=BITS, separator=separator)
     check(rows, table)
     assert {column["name"]: column["role"] for column in rows.table["columns"]} == ROLES
-    streamed = list(stream_table(path, rows.table))
+    streamed = list(stream_table(path, rows.table, separator=separator))
     assert [row for block in streamed for row in entries(block)] == entries(rows)
 
 
@@ -150,8 +150,8 @@ def test_frames_become_the_rows_of_the_twin(kind: str, table: pa.Table) -> None:
 
 def test_a_large_file_is_cut_into_pieces_at_rows(table: pa.Table, tmp_path: Path, monkeypatch: Any) -> None:
     path = write(table, tmp_path / "a.csv")
-    monkeypatch.setattr("hogwild.data.tables.csv.CHUNK", 200)
-    monkeypatch.setattr("hogwild.data.tables.files.PIECE", 7)
+    monkeypatch.setattr("hogwild.data.text.delimited.BLOCK", 200)
+    monkeypatch.setattr("hogwild.data.tables.files.ROWS", 7)
     check(hogwild.open_table(path, "click", text="title", categorical="id", hash_bits=BITS), table)
     check(hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS), table)
 
@@ -164,7 +164,7 @@ def test_a_model_predicts_tables_of_every_kind(table: pa.Table, tmp_path: Path) 
     first = model.predict(rows)
     assert set(first) <= {"no", "yes"}
     assert list(model.classes_) == ["no", "yes"]
-    for name in FILES:
+    for name in sorted({*FILES} - {"semicolon.csv"}):
         assert (model.predict(write(table, tmp_path / name)) == first).all(), name
     for kind, frame in frames(table).items():
         assert (model.predict(frame) == first).all(), kind
@@ -229,30 +229,3 @@ def test_features_get_their_names_back(kind: str, table: pa.Table, tmp_path: Pat
     assert {bucket: sorted(names) for bucket, names in found.items()} == {
         bucket: [name] for bucket, name in zip(buckets, names)
     }
-
-
-def whole_rows(text: bytes) -> tuple[int, int]:
-    """Slow twin: from byte to byte."""
-    end = lines = seen = i = 0
-    fresh, quoted = True, False
-    while i < len(text):
-        byte = text[i : i + 1]
-        seen += byte == b"\n"
-        if quoted:
-            pair = text[i : i + 2] == b'""'
-            quoted, i = pair or byte != b'"', i + pair
-        elif byte == b"\n":
-            end, lines, fresh = i + 1, seen, True
-        else:
-            quoted = fresh and byte == b'"'
-            fresh = byte == b","
-        i += 1
-    return end, lines
-
-
-def test_where_whole_rows_end() -> None:
-    random = np.random.default_rng(0)
-    for _ in range(3000):
-        kinds = np.frombuffer(b'",\na', np.uint8)
-        text = random.choice(kinds, random.integers(0, 12), p=[0.35, 0.25, 0.2, 0.2])
-        assert csv.whole_rows(text, ",") == whole_rows(bytes(text)), bytes(text)

@@ -155,6 +155,7 @@ class Sources:
             "targets": self.targets,
             "hash_bits": self.hash_bits,
             "columns": columns,
+            "separator": self.separator,
         }
 
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
@@ -169,7 +170,7 @@ class Sources:
             if self.plan is None:
                 raise InputError(f"{name}: a table, but the model's features are none of its columns")
             table: Any = sys.stdin.buffer if name == "-" else located(name)
-            yield from stream_table(table, self.plan, labels == "required", self.format)
+            yield from stream_table(table, self.plan, labels == "required", self.format, self.separator)
             return
         if name == "-" or is_text(name, self.format):
             yield from self._stream_text(name, labels)

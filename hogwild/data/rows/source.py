@@ -58,6 +58,7 @@ def open_data(
     hash_bits: int | None = None,
     columns: AskedColumns | None = None,
     plan: dict[str, Any] | None = None,
+    separator: str | None = None,
     cache: Cache | None = None,
     workers: int | None = None,
     progress: BytesRead | None = None,
@@ -89,6 +90,8 @@ def open_data(
         Options for reading a table's columns.
     plan : dict, optional
         The plan of other rows or of a model (their ``table``) by which a table is read; other data are refused.
+    separator : str, optional
+        Of the columns of a table in text.
     cache : Cache, optional
         Where stores are made from text, tables and synthetic sets; without one they are made in memory.
     workers : int, optional
@@ -124,7 +127,7 @@ def open_data(
         if targets is not None and kind != "npz":
             raise UsageError(f"{title}: targets= goes with .npz; in {kind} data they are part of the rows")
         if kind in TABLES:
-            options |= {"columns": columns, "plan": plan}
+            options |= {"columns": columns, "plan": plan, "separator": separator}
         elif columns:
             raise UsageError(f"{title}: --label and the options of columns are for tables ({', '.join(TABLES)})")
         if kind == "store":
@@ -169,6 +172,7 @@ def convert(
     targets: str | Path | None = None,
     hash_bits: int | None = None,
     columns: AskedColumns | None = None,
+    separator: str | None = None,
     overwrite: bool = False,
     workers: int | None = None,
     progress: BytesRead | None = None,
@@ -188,7 +192,7 @@ def convert(
     if kind in ("svmlight", "synthetic", *TABLES):
         options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
         if kind in TABLES:
-            options |= {"columns": columns, "plan": None}
+            options |= {"columns": columns, "plan": None, "separator": separator}
         recipe = _recipe(title, kind, options | {"hash_bits": hash_bits})
     else:
         rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets, columns=columns)
@@ -263,7 +267,9 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
         from hogwild.data.tables.source import table_recipe
 
         asked, labels = options["columns"] or AskedColumns(), options.get("labels", "required") == "required"
-        about = {"format": kind, "labels": labels, "workers": options["workers"], "progress": options["progress"]}
+        about = {"format": kind, "labels": labels} | {
+            name: options[name] for name in ("separator", "workers", "progress")
+        }
         return table_recipe(name, asked, bits, options["plan"], **about)
     recipe = synthetic_recipe(SyntheticSpec.parse(name), options["progress"])
     return recipe if bits is None else hashed_recipe(recipe, bits)

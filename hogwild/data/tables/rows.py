@@ -49,7 +49,7 @@ def plan_table(
     plan = dataclasses.replace(plan, hash_bits=0 if hash_bits is None else check_bits(hash_bits))
     numeric = plan.of_role("numeric")
     if hash_bits is None or numeric or plan.label_kind != "number":
-        plan = _Survey(plan).of(source, workers)
+        plan = _Survey(plan, source).of(workers)
     if len(plan.label_names) == 1:
         only = plan.label_names[0]
         raise InputError(f"{source.name}: column {plan.label}: every label is {only!r}, expected two or more")
@@ -62,8 +62,7 @@ def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
 
     found = {}
     for name, kind in kinds.items():
-        if kind == "text":
-            values = batch.column(name)
+        if kind == "text" and (values := batch.column(name)).null_count < len(values):
             words = pc.mean(pc.add(pc.count_substring(pc.utf8_trim_whitespace(values), " "), 1)).as_py()
             if words is not None and words >= WORDY:
                 found[name] = "text"
@@ -93,8 +92,7 @@ class Reader:
     Parameters
     ----------
     plan : TablePlan
-    name : str
-        Name of the table, for messages.
+    source : TableSource
     labels : bool
         Whether labels and weights are read; if not, targets are 0.
     weighted : bool
@@ -104,9 +102,14 @@ class Reader:
     """
 
     def __init__(
-        self, plan: TablePlan, name: str, labels: bool = True, weighted: bool = True, gathering: Gathering | None = None
+        self,
+        plan: TablePlan,
+        source: TableSource,
+        labels: bool = True,
+        weighted: bool = True,
+        gathering: Gathering | None = None,
     ) -> None:
-        self.plan, self.name, self.labels, self.gathering = plan, name, labels, gathering
+        self.plan, self.source, self.labels, self.gathering = plan, source, labels, gathering
         self.weight = plan.weight if labels and weighted else None
         bits = plan.hash_bits
         self.fine, self.shift = (bits, 0) if gathering is None else (gathering.bits, gathering.shift())
@@ -124,18 +127,23 @@ class Reader:
             types[self.weight] = "number"
         return types
 
-    def block(self, piece: Piece) -> TableBlock | None:
-        """Return the rows of a piece, or None if it has none."""
-        return self._named(piece, self._block)
+    def each(self, make: Callable[[Any], Result], workers: int | None) -> Iterator[Result]:
+        """Yield ``make(batch)`` of the table's batches in order, made on several threads."""
 
-    def _named(self, piece: Piece, make: Callable[[Any], Result]) -> Result | None:
+        def load(piece: Piece) -> Result:
+            try:
+                return make(self.source.load(piece))
+            except CellError as error:
+                raise CellError(piece[1] + error.row, str(error)) from None
+
+        pieces = self.source.pieces(self.types())
         try:
-            batch = piece.load()
-            return None if batch is None else make(batch)
+            yield from in_order(pieces, load, workers)
         except CellError as error:
-            raise InputError(f"{self.name}: {piece.place(error.row)}: {error}") from None
+            self.source.close()  # a text is read again for the line
+            raise InputError(f"{self.source.place(error.row)}: {error}") from None
 
-    def _block(self, batch: Any) -> TableBlock:
+    def block(self, batch: Any) -> TableBlock:
         n, bits = batch.num_rows, self.plan.hash_bits
         targets = self.targets(batch)
         names: list[Found] = []
@@ -228,9 +236,9 @@ def written_labels(values: Any) -> Any:
 class _Survey(Reader):
     """The first pass, which finds what a plan must know about all rows."""
 
-    def __init__(self, plan: TablePlan) -> None:
+    def __init__(self, plan: TablePlan, source: TableSource) -> None:
         self.asked = plan
-        super().__init__(dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS), "")
+        super().__init__(dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS), source)
         self.weight = None
         self.counting = plan.hash_bits == 0
 
@@ -241,19 +249,15 @@ class _Survey(Reader):
             types = {name: kind for name, kind in types.items() if name in needed}
         return types
 
-    def of(self, source: TableSource, workers: int | None) -> TablePlan:
+    def of(self, workers: int | None) -> TablePlan:
         """Return the complete plan."""
         from hogwild.data.text.hashing import mark_buckets
 
-        self.name = source.name
+        source = self.source
         seen, used = np.zeros(2**COUNTED_BITS >> 3, np.uint8), 0
         moments = [(0, 0.0, 0.0)] * len(self.numeric)
         names: set[str] = set()
-        tasks = in_order(source.pieces(self.types()), lambda piece: self._named(piece, self._facts), workers)
-        for facts in tasks:
-            if facts is None:
-                continue
-            found, buckets, labels = facts
+        for found, buckets, labels in self.each(self._facts, workers):
             moments = [_merged(*pair) for pair in zip(moments, found)]
             used += mark_buckets(seen, buckets)
             names |= labels
@@ -294,13 +298,13 @@ class _Survey(Reader):
     def _deviation(self, column: str, count: int, mean: float, spread: float) -> float:
         deviation = float(np.sqrt(spread / count)) if count else 0.0
         if not np.isfinite(deviation):
-            raise InputError(f"{self.name}: column {column}: the squares of its numbers are beyond float64")
+            raise InputError(f"{self.source.name}: column {column}: the squares of its numbers are beyond float64")
         if deviation <= 1e-12 * abs(mean):  # constant up to rounding
             return abs(mean) or 1.0
         if abs(mean) > FAR * deviation:
             warnings.warn(
-                f"{self.name}: column {column}: numbers about {mean:.6g} that differ by {deviation:.3g} make training "
-                "slow: take a constant off them, or make them categories",
+                f"{self.source.name}: column {column}: numbers about {mean:.6g} that differ by {deviation:.3g} "
+                "make training slow: take a constant off them, or make them categories",
                 HogwildWarning,
                 stacklevel=2,
             )
@@ -339,12 +343,11 @@ def read_blocks(
     InputError
         One line that names the table and the column, and the line if known.
     """
-    reader = Reader(plan, source.name, labels, weighted, gathering)
-    for block in in_order(source.pieces(reader.types()), reader.block, workers):
-        if block is not None:
-            if gathering is not None:
-                gathering.add(block.names)
-            yield block
+    reader = Reader(plan, source, labels, weighted, gathering)
+    for block in reader.each(reader.block, workers):
+        if gathering is not None:
+            gathering.add(block.names)
+        yield block
 
 
 def as_rows(block: TableBlock, plan: TablePlan, facts: dict[str, Any]) -> Rows:

@@ -38,6 +38,7 @@ def open_table(
     hash_bits: int | None = None,
     like: Any = None,
     format: str | None = None,
+    separator: str | None = None,
     cache: Cache | None = None,
     workers: int | None = None,
     progress: BytesRead | None = None,
@@ -61,6 +62,8 @@ def open_table(
         Read the table by the plan of these, for testing, rather than making a new plan.
     format : {"csv", "tsv", "parquet", "arrow"}, optional
         By default inferred from the name.
+    separator : str, optional
+        Of the columns of text: one character; by default a comma, or a tab for "tsv".
     cache, workers, progress
         As for :func:`hogwild.open_data`.
 
@@ -84,7 +87,8 @@ def open_table(
         plan = like.table
         if plan is None:
             raise UsageError(f"like={like!r}: it was not made from a table")
-    recipe = table_recipe(table, asked, hash_bits, plan, format=format, workers=workers, progress=progress)
+    reading: dict[str, Any] = {"format": format, "separator": separator, "workers": workers, "progress": progress}
+    recipe = table_recipe(table, asked, hash_bits, plan, **reading)
     rows, meta = build(None if is_frame(table) else cache, recipe)
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
@@ -99,6 +103,7 @@ def table_recipe(
     plan: dict[str, Any] | None = None,
     *,
     format: str | None = None,
+    separator: str | None = None,
     labels: bool = True,
     workers: int | None = None,
     progress: BytesRead | None = None,
@@ -110,7 +115,7 @@ def table_recipe(
         before = identity(name)
 
     def fill(sink: Sink) -> dict[str, Any]:
-        with closing(open_source(table, format, progress)) as source:
+        with closing(open_source(table, format, progress, separator)) as source:
             made = plan_table(source, asked, hash_bits, workers) if plan is None else TablePlan.from_json(plan)
             if plan is not None:
                 check_columns(source, made, labels)
@@ -126,18 +131,20 @@ def table_recipe(
 
     uses = {word: list(names) for word, names in asked.uses().items()}
     key = {"format": f"table {format}", "file": before, "asked": uses, "bits": hash_bits, "plan": plan}
-    key |= {"labels": labels, "tables": VERSION}
+    key |= {"labels": labels, "tables": VERSION} | ({} if separator is None else {"separator": separator})
     meta = {"source": os.path.abspath(name) if before else name, "parser": f"tables {VERSION}"}
     return Recipe(os.path.basename(name), key, meta, fill)
 
 
-def stream_table(table: Any, facts: dict[str, Any], labels: bool = True, format: str | None = None) -> Iterator[Rows]:
+def stream_table(
+    table: Any, facts: dict[str, Any], labels: bool = True, format: str | None = None, separator: str | None = None
+) -> Iterator[Rows]:
     """Yield a table's rows by the plan ``facts``, in blocks of bounded size, in order; nothing is stored.
 
     Without ``labels`` the label column may be absent, and targets are 0.
     """
     plan = TablePlan.from_json(facts)
-    with closing(open_source(table, format)) as source:
+    with closing(open_source(table, format, separator=separator)) as source:
         check_columns(source, plan, labels)
         for block in read_blocks(source, plan, labels, weighted=False):
             yield as_rows(block, plan, facts)

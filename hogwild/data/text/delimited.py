@@ -103,6 +103,8 @@ class Delimited:
         self.hint = ""
         self.first = 1  # line of the first row
         self._source: Source | None = None
+        self._file: _File | None = None
+        self._quotes = 0  # so far
         self._rest = b""
         self._pieces = self._read()
         self._begin(lead or (lambda number, line: line.startswith(COMMENTS)))
@@ -117,6 +119,9 @@ class Delimited:
         return self.start is not None or (isinstance(self.what, str | os.PathLike) and os.path.isfile(self.what))
 
     def close(self) -> None:
+        """Stop reading."""
+        if self._file is not None:
+            self._file.close()
         if self._source is not None:
             self._source.close()
 
@@ -124,11 +129,10 @@ class Delimited:
 
     def _read(self) -> Iterator[bytes]:
         """Yield the text from its beginning in blocks of whole lines."""
-        self.close()
         if self.start is not None:
             self.what.seek(self.start)  # type: ignore[union-attr]
         source = self._source = Source(self.what)
-        lines = 0
+        lines = self._quotes = 0
         try:
             for buffer, size in chunks(source, BLOCK, deque()):
                 text = bytes(memoryview(buffer)[:size])
@@ -141,7 +145,10 @@ class Delimited:
                 if (zero := text.find(0)) >= 0:
                     lines += text.count(b"\n", 0, zero)
                     raise ReadError("binary data (a zero byte), expected text")
-                lines += int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
+                codes = np.frombuffer(text, np.uint8)
+                lines += int(np.count_nonzero(codes == ord("\n")))
+                if self.newlines:
+                    self._quotes += int(np.count_nonzero(codes == ord('"')))
                 yield text
                 if self.progress is not None:
                     self.progress(source.done, source.total)
@@ -173,7 +180,11 @@ class Delimited:
         self.rows = self.rows[1:]
 
     def _again(self) -> Iterator[bytes]:
-        """Yield the rows' text once more."""
+        """Return the rows' text once more, after the reader before has stopped."""
+        self.close()
+        return self._read_rows()
+
+    def _read_rows(self) -> Iterator[bytes]:
         skip = self.first - 1
         for text in self._read():
             at = 0
@@ -197,7 +208,7 @@ class Delimited:
         self._rest = b""
         if not self.rows:
             return
-        file = _File(pieces)
+        file = self._file = _File(pieces)
         try:
             yield from reader.open_csv(
                 pa.PythonFile(file, "r"),
@@ -211,6 +222,8 @@ class Delimited:
                     null_values=self.null_values,
                 ),
             )
+            if self._quotes % 2 and self.again and (line := self._unclosed()) is not None:
+                raise InputError(f"{self.label}:{line}: a quote in this row is never closed")
         except pa.ArrowInvalid as error:
             if threads and self.again:
                 file.close()
@@ -243,6 +256,19 @@ class Delimited:
         finally:
             csv.field_size_limit(limit)
 
+    def _unclosed(self) -> int | None:
+        """Return the line of a row with a quote that nothing closes, which pyarrow takes for text to the end."""
+        reader = csv.reader(
+            itertools.chain.from_iterable(map(_lines, self._again())), delimiter=self.separator[0], strict=True
+        )
+        line = self.first
+        try:
+            for _ in reader:
+                line = self.first + reader.line_num
+        except csv.Error as error:
+            return line if "end of data" in str(error) or "limit" in str(error) else None
+        return None
+
     def row(self, number: int) -> tuple[int, list[str]]:
         """Return the line that a row, counted from 0, begins at, and its fields."""
         rows = self._parse(itertools.chain.from_iterable(map(_lines, self._again())))
@@ -262,6 +288,8 @@ class Delimited:
         """Return the error that pyarrow means, by the row and column it names."""
         row, column = re.search(r"Row #(\d+)", reason), re.search(r"column #(\d+)", reason)
         if "straddl" in reason:
+            if self.again and (line_of_quote := self._unclosed()) is not None:
+                return InputError(f"{self.label}:{line_of_quote}: a quote in this row is never closed")
             return InputError(f"{self.label}: a row longer than {BLOCK >> 20} MiB: a quote in it may be never closed")
         if row is None or not self.again:
             return InputError(f"{self.label}: {' '.join(reason.split())}")
@@ -269,7 +297,8 @@ class Delimited:
             name = self._all_names()[int(column[1])]
             return self.fault(int(row[1]) - 1, name, f"expected {EXPECTED.get(str(types.get(name)), 'text')}")
         line, fields = self.row(int(row[1]) - 1)
-        return InputError(f"{self.label}:{line}: {self._miscounted(fields, ','.join(self.names))}")
+        expected = ",".join(self.names) if len(self.names) <= 8 else f"{len(self.names)}"
+        return InputError(f"{self.label}:{line}: {self._miscounted(fields, expected)}")
 
     def _miscounted(self, fields: list[str], expected: str) -> str:
         if self.separator == " " and "" in fields:
