@@ -37,6 +37,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
 FORMATS = ("svmlight", "npz", "store", "synthetic", *TABLES)
 ROW_BYTES = 28  # most memory that a row of a matrix takes without entries: offsets here and in scipy, and a target
+OTHERS = "; svmlight text was expected: tables need --label COLUMN, ratings and graphs --problem"
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
 REPAIRS = {
@@ -301,9 +302,7 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
     try:
         summary = parse_svmlight(source, hashed or sink, **options)
     except InputError as error:
-        from hogwild.data.hints import looks_like
-
-        raise InputError(f"{error}{looks_like(source, ['svmlight'])}") from None
+        raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
     queries = {"query_rows": int(summary.query_rows)} if summary.query_rows else {}
     if hashed is not None:
         return hashed.facts() | ({"warnings": queries} if queries else {})
