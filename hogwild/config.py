@@ -41,8 +41,8 @@ from hogwild.methods import (
 )
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
-#: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
 SHORT_RUN = 1e9  # entries a worker, about ten seconds: below it the workers of host "auto" are threads
+#: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
 RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every", "renumber")
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
@@ -520,7 +520,7 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
     label = f"exchange={config.exchange!r}"
     name, numbers = parse_exchange(config.exchange, config.sums)
     if config.machines == 1 and name not in BETWEEN_WORKERS:
-        yield f"{label} passes blocks of items between machines: give machines, or order='blocks', which keeps to one"
+        yield f"{label} passes blocks of items between machines: give machines; on one machine order='blocks'"
         return
     beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
     if not config.sums and (beyond or numbers.get("mean", "rows") != "rows"):

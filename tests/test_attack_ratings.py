@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 
 from hogwild import train
-from hogwild.cli.models.recommend import _asked
+from hogwild.cli.models import named
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.data.ratings.text import parse_ratings
 from hogwild.errors import InputError, TrainingError, UsageError
@@ -82,14 +82,14 @@ def test_remedies_are_those_of_the_problem():
 def test_names_that_are_no_numbers(name):
     for ids in (None, Ids([7, 10])):
         with pytest.raises(UsageError, match="the model's names are whole numbers"):
-            _asked([name], ids, 2)
-    assert _asked(["7", "-3", str(2**63 - 1)], None, 2).tolist() == [7, -3, 2**63 - 1]
+            named([name], ids, 2)
+    assert named(["7", "-3", str(2**63 - 1)], None, 2).tolist() == [7, -3, 2**63 - 1]
 
 
 def test_names_from_a_pipe(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("a\u2028b\n\n c \n"))
-    assert _asked(["-"], Ids(["c", "x"]), 2).tolist() == ["a\u2028b", "c"]
+    assert named(["-"], Ids(["c", "x"]), 2).tolist() == ["a\u2028b", "c"]
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert len(_asked(["-"], Ids(["c", "x"]), 2)) == 0  # nobody, not everybody
+    assert len(named(["-"], Ids(["c", "x"]), 2)) == 0  # nobody, not everybody
     with pytest.raises(UsageError, match="expected a name in UTF-8"):
-        _asked(["\udcff"], Ids(["c", "x"]), 2)
+        named(["\udcff"], Ids(["c", "x"]), 2)

@@ -258,17 +258,6 @@ def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -
     assert other.value(other.l2) == pytest.approx(found.value(found.l2), rel=0.02)
 
 
-def test_the_path_is_drawn(tmp_path: Path) -> None:
-    from hogwild.cli.choosing import draw
-    from hogwild.cli.session import TrainRequest
-
-    draw(choose_l2(TrainConfig(l2=(0.0, 1e-5, 1e-2), epochs=1), noisy(300)), str(tmp_path / "path.png"))
-    assert (tmp_path / "path.png").read_bytes().startswith(b"\x89PNG")
-    for name, chooses, what in (("a.png", False, "there is none: give --l2 auto"), ("a.jpg", True, "ends in .png")):
-        with pytest.raises(UsageError, match=what):
-            TrainRequest("synthetic:rcv1", plot_path=name).check(chooses=chooses)
-
-
 def test_losses_of_counts_may_be_negative() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(300, 4))

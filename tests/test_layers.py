@@ -60,7 +60,6 @@ FOREIGN = {
     "data/rows/source.py",
     "data/ratings/container.py",
     "data/ratings/source.py",
-    "cli/user_file.py",
     "kernels/cache.py",
 }
 

@@ -18,7 +18,7 @@ import typer
 
 import hogwild
 from hogwild.cli import app as program
-from hogwild.cli.data.sources import CONTAINERS
+from hogwild.cli.sources import KINDS
 
 #: Public functions that are reached by the name of their module, and are used in the guide.
 BEYOND = (
@@ -56,7 +56,7 @@ def write(app: Any, _: Any = None) -> None:
 def walk(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """``(full name, command)`` of a command and of all that it holds."""
     if hasattr(command, "show"):  # the options of each problem
-        for problem in CONTAINERS:
+        for problem in KINDS:
             shown = copy.copy(command)
             shown.show(problem)
             yield name if problem == "linear" else f"{name} --problem {problem}", shown

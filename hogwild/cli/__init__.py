@@ -11,12 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, machines, simulate, train, train_module, warm_up
-from hogwild.cli.compare import command as compare
-from hogwild.cli.compare import report
-from hogwild.cli.data import catalogue
-from hogwild.cli.data import commands as data
-from hogwild.cli.models import inspect, interchange, predict, recommend
+from hogwild.cli import bench, compare, data, machines, models, modules, train, warm_up
 
 app = typer.Typer(
     name="hogwild",
@@ -25,15 +20,27 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command(cls=train.TrainCommand)(train.train)
-training = train_module.train_module, simulate.simulate, predict.predict, predict.evaluate
-models = inspect.inspect, recommend.recommend, recommend.similar, recommend.labels
-for command in (*training, *models, data.convert, data.info, bench.bench, compare.compare, report.report):
+for command in (
+    modules.train_module,
+    train.simulate,
+    models.predict,
+    models.evaluate,
+    models.inspect,
+    models.recommend,
+    models.similar,
+    models.labels,
+    data.convert,
+    data.info,
+    bench.bench,
+    compare.compare,
+    compare.report,
+    models.export,
+    warm_up.warm_up,
+):
     app.command()(command)
-app.command()(interchange.export)
-app.command("import")(interchange.import_)
-app.command("warm-up")(warm_up.warm_up)
+app.command("import")(models.import_)
 app.add_typer(data.cache, name="cache")
-app.add_typer(catalogue.data, name="data")
+app.add_typer(data.data, name="data")
 app.add_typer(machines.cluster_app, name="cluster")
 
 

@@ -18,9 +18,9 @@ import typer
 
 from hogwild import machine
 from hogwild.bench.rounds import QUICK_REPEATS, REPEATS, BenchPlan, Row
-from hogwild.cli.data.sources import check_outputs, check_readable, chosen
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, config_options, parse_numbers, takes
+from hogwild.cli.sources import check_outputs, check_readable, chosen_problem
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.methods import REAL_HOSTS
 from hogwild.rows_file import RowsFile, Screen
@@ -79,7 +79,7 @@ def bench(
         str | None, typer.Option(metavar="ROWS", help="Write rows here as JSON lines ('-': standard output).")
     ] = None,
     quiet: Quiet = False,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Measure how fast this machine trains on DATA, whether more workers pay, and other programs beside it."""
     counts = parse_workers(workers)
@@ -89,8 +89,8 @@ def bench(
     from hogwild.bench.suite import GENERATED, SECTIONS, conditions, doubts, measure
     from hogwild.data.cache import Cache
 
-    asked = given.pop("problem")
-    sets = [(chosen(asked, name), name) for name in data or GENERATED[quick]]
+    problem = options.pop("problem")
+    sets = [(chosen_problem(problem, name), name) for name in data or GENERATED[quick]]
     for problem, name in sets:
         check_readable(name, problem)
     display = Display(sys.stderr if json == "-" else Screen(sys.stdout) if json else sys.stdout, quiet)
@@ -101,7 +101,7 @@ def bench(
         quick,
         against,
         host,
-        {name: value for name, value in config_options(given).items() if value is not None},
+        {name: value for name, value in config_options(options).items() if value is not None},
         lambda text: label.__setitem__(0, text),
     )
     facts = conditions()
@@ -110,7 +110,7 @@ def bench(
         warnings.warn(doubt, HogwildWarning, stacklevel=2)
     first = facts | {"command": shlex.join(["hogwild", *sys.argv[1:]])}
     with closing(RowsFile(json)) as rows_file:
-        rows = measure(plan, sets, Cache(given["cache"]))
+        rows = measure(plan, sets, Cache(options["cache"]))
         for (name, section), group in itertools.groupby(rows, lambda row: (row["data"], row["section"])):
             done: list[Row] = []
             try:

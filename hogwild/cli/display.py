@@ -31,6 +31,8 @@ COLUMNS = (
     ("p@10", "test_precision_at_10", 7, ".4f"),
     ("ndcg@10", "test_ndcg_at_10", 7, ".4f"),
     ("cut value", "cut_value", 12, ".8g"),
+    ("virtual ms", "virtual_milliseconds", 10, ",.2f"),
+    ("MB", "megabytes", 8, ",.3f"),
     ("stale mean", "staleness_mean", 10, ".2f"),
     ("stale max", "staleness_max", 9, "d"),
     ("lost", "lost_updates", 10, "d"),
@@ -39,10 +41,12 @@ COLUMNS = (
     ("Mupd/s", "updates_per_second", 7, ".1f"),
     ("seconds", "train_seconds", 8, ".2f"),
 )
+SPEEDS = ("nonzeros_per_second", "updates_per_second", "samples_per_second")  # null in the row of epoch 0
 REFRESHES = 5  # per second
 BAR = 20  # width of the bar of an epoch
 WIDE = 200  # columns of a table in a file
-LINE, NAME = 100, 21  # columns at which a fact is wrapped, and of its name
+LINE = 100  # columns at which a fact is wrapped
+NAME = 21  # columns of its name
 UNBROKEN = "\0"  # a space at which no line is broken, until lines are
 ENTRIES = 40  # most that are shown of a list; JSON has all of it
 
@@ -58,6 +62,7 @@ class Display:
         self.quiet = quiet
         self.columns: list[tuple[str, str, int, str]] = []
         self._live: Any = None
+        self._spent: dict[str, float] = {}  # virtual milliseconds and megabytes of the run so far
 
     @property
     def is_live(self) -> bool:
@@ -82,8 +87,18 @@ class Display:
 
     def row(self, row: dict[str, Any]) -> None:
         """Print the line of one epoch, and before the first the headers."""
+        simulated = row.get("host") == "simulator"
+        if simulated and row.get("replicas"):
+            now = {"milliseconds": 1e3 * (row["virtual_seconds"] or 0), "megabytes": 1e-6 * (row["bytes_sent"] or 0)}
+            spent = {name: value - self._spent.get(name, 0) for name, value in now.items()}
+            row = row | {"virtual_milliseconds": spent["milliseconds"], "megabytes": spent["megabytes"]}
+            self._spent = now
         if not self.columns:
-            always = tuple(name for name in _ALWAYS if name in row) + _SIMULATED * (row.get("host") == "simulator")
+            always = {name for name in (*SPEEDS, "train_seconds") if name in row}
+            if simulated and (row.get("replicas") or 0) < row["workers"]:  # several workers race
+                always |= {"staleness_mean", "staleness_max", "lost_updates"}
+            if simulated and row.get("replicas"):  # the simulator's own speed says nothing of theirs
+                always -= set(SPEEDS)
             self.columns = [column for column in COLUMNS if row.get(column[1]) is not None or column[1] in always]
             self.say("  ".join(f"{header:>{width}}" for header, _, width, _ in self.columns))
         line = "  ".join(_cell(row.get(field), width, form) for _, field, width, form in self.columns)
@@ -143,11 +158,6 @@ class Display:
                 yield
             finally:
                 self._live = None
-
-
-_SIMULATED = ("staleness_mean", "staleness_max", "lost_updates")
-_SPEEDS = ("nonzeros_per_second", "updates_per_second", "samples_per_second")
-_ALWAYS = (*_SPEEDS, "train_seconds")  # null in the row of epoch 0
 
 
 def _cell(value: Any, width: int, form: str) -> str:

@@ -139,8 +139,8 @@ def check(
     quiet: Quiet = False,
 ) -> None:
     """Measure latency and bandwidth between machine 0 and the others, and compare their clocks; run it on all."""
-    from hogwild.cli.data.commands import data_facts, machines_lines
-    from hogwild.cli.data.sources import Sources
+    from hogwild.cli.data import data_facts, machines_lines
+    from hogwild.cli.sources import Sources
     from hogwild.machines.cluster import Cluster
 
     def say(line: str) -> None:

@@ -1,7 +1,7 @@
 """The options that commands share, each once: those of training, from the fields of ``TrainConfig``, data and results.
 
 A command declares its own options as parameters and lists the shared ones: ``@takes("loss l2 quiet")`` puts them where
-the function has ``**given``, in which it receives them by name. typer reads the signature that is made here.
+the function has ``**options``, in which it receives them by name. typer reads the signature that is made here.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hogwild.cli.data.sources import CONTAINERS, FORMATS, HOLDOUTS
+from hogwild.cli.sources import FORMATS, HOLDOUTS, KINDS
 from hogwild.config import GOAL, MACHINES, Option, options_of
 from hogwild.errors import UsageError
 from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
 
 Command = TypeVar("Command", bound=Callable[..., None])
 REQUIRED = inspect.Parameter.empty
-KINDS: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
+TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 WITH_NUMBERS: dict[str, Iterable[str]] = {"exchange": EXCHANGES, "delay": DELAYS}  # names that numbers may follow
 DEFAULT_HOLDOUT = 0.2
-DATA, TABLE, RESULTS, CUTS = "Data", "Columns of a table", "Results", "Graph cuts"
+DATA = "Data"
+TABLE = "Columns of a table"
+RESULTS = "Results"
 
 # Lists of options that several commands take
 DELIMITED = "columns separator header"
@@ -43,22 +45,18 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 
 
-def row(
-    help: str, panel: str | None = None, *names: str, kind: Any = str, default: Any = None, **more: Any
-) -> dict[str, Any]:
+def row(help: str, panel: str | None = None, *names: str, kind: Any = str, **more: Any) -> dict[str, Any]:
     """Describe an option; ``more`` goes to typer, but for ``choices``, which the help lists and a shell completes."""
     if choices := tuple(more.pop("choices", ())):
         help, more = f"{help}: {', '.join(choices)}.", {"autocompletion": lambda: choices} | more
-    return {"help": help, "panel": panel, "names": names, "kind": kind, "default": default} | more
-
-
-def flag(help: str, panel: str | None = None, *names: str, **more: Any) -> dict[str, Any]:
-    return row(help, panel, *names, kind=bool, default=False, **more)
+    usual = False if kind is bool else None
+    return {"help": help, "panel": panel, "names": names, "kind": kind, "default": usual} | more
 
 
 BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
-OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
-    "problem": row("What is trained", GOAL, choices=CONTAINERS, show_default="what the data's name says, else linear"),
+#: Options that are no fields of ``TrainConfig``.
+OTHERS: dict[str, dict[str, Any]] = {
+    "problem": row("What is trained", GOAL, choices=KINDS, show_default="what the data's name says, else linear"),
     "test": row("Data to test on after each epoch; they choose nothing.", DATA),
     "holdout": row(
         "Fraction of DATA to hold out and test on.",
@@ -66,21 +64,16 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
         kind=float,
         show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
     ),
-    "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS, problems=("completion",)),
-    "terminals": row(
-        "Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE", problems=("cuts",)
-    ),
-    "features": row(
-        "Number of features.", DATA, kind=int, min=1, show_default="as many as the data show", problems=("linear",)
-    ),
-    "zero_based": flag("Indices of the text start at 0, not 1.", DATA, problems=("linear",), hidden=True),
+    "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS),
+    "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
+    "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
+    "zero_based": row("Indices of the text start at 0, not 1.", DATA, kind=bool, hidden=True),
     "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
     "columns": row(
         "Columns of ratings or edges in their order; '-' is not read.",
         DATA,
         metavar="user,item,rating,time",
         show_default="as many of these, or of u,v,weight, as there are",
-        problems=("completion", "cuts"),
     ),
     "separator": row("Separator of columns: a character, '::', tab or blank.", DATA, show_default="by the name"),
     "header": row(
@@ -88,10 +81,10 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
         DATA,
         "--header/--no-header",
         kind=bool,
+        default=None,
         show_default="if it holds no number",
-        problems=("completion", "cuts"),
     ),
-    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE", problems=("linear",), hidden=True),
+    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE", hidden=True),
     "hash_bits": row(
         "Hash features to 2^B weights; indices may then be any below 2^64.",
         DATA,
@@ -99,29 +92,17 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
         min=1,
         max=30,
         metavar="B",
-        problems=("linear",),
     ),
     "cache": row("Where parsed text is kept.", DATA, metavar="DIR", show_default="the user's cache directory"),
-    "no_cache": flag("Keep nothing: parse into memory.", DATA, hidden=True),
-    "label": row(
-        "Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN", problems=("linear",)
-    ),
-    "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE, problems=("linear",)),
-    "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE, problems=("linear",)),
-    "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE, problems=("linear",)),
-    "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS", problems=("linear",)),
-    "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN", problems=("linear",)),
+    "no_cache": row("Keep nothing: parse into memory.", DATA, kind=bool, hidden=True),
+    "label": row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
+    "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
+    "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE),
+    "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
+    "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),
+    "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
     "out": row("Write the model here.", RESULTS, "--out", "-o", metavar="MODEL"),
     "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
-    "segmentation": row("Write the labels of the vertices here.", CUTS, metavar="FILE.npy", problems=("cuts",)),
-    "plot": row("Draw the labels of a grid here.", CUTS, metavar="FILE.png", problems=("cuts",)),
-    "plot_path": row(
-        "Draw the held-out loss of each l2 to choose from here.",
-        RESULTS,
-        metavar="FILE.png",
-        problems=("linear",),
-        hidden=True,
-    ),
     "meet": row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
     "machine": row(
         "This machine's number from 0.",
@@ -133,16 +114,23 @@ OTHERS: dict[str, dict[str, Any]] = {  # that are no fields of TrainConfig
         show_default="as they come; 0 is the one at the address",
     ),
     "job": row("A name that keeps two runs at one address apart.", MACHINES, metavar="NAME", hidden=True),
-    "local": flag("Start all the machines on this one, to try it.", MACHINES),
+    "local": row("Start all the machines on this one, to try it.", MACHINES, kind=bool),
     "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
-    "resume": flag("Go on from the checkpoint.", RESULTS),
-    "quiet": flag("Print only warnings and errors.", RESULTS, "--quiet", "-q"),
-    "verbose": flag("Say in the end where the time went.", RESULTS, "--verbose", "-v"),
+    "resume": row("Go on from the checkpoint.", RESULTS, kind=bool),
+    "quiet": row("Print only warnings and errors.", RESULTS, "--quiet", "-q", kind=bool),
+    "verbose": row("Say in the end where the time went.", RESULTS, "--verbose", "-v", kind=bool),
+}
+#: Problems that have them, if not all.
+PROBLEMS_OF: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(f"zero_based targets features hash_bits {COLUMNS}".split(), ("linear",)),
+    **dict.fromkeys(("columns", "header"), ("completion", "cuts")),
+    "holdout_by": ("completion",),
+    "terminals": ("cuts",),
 }
 
 
-def takes(names: str, problems: Iterable[str] = CONTAINERS, **changes: Any) -> Callable[[Command], Command]:
-    """Return a decorator that gives a command the named options in place of its ``**given``.
+def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callable[[Command], Command]:
+    """Return a decorator that gives a command the named options in place of its ``**options``.
 
     ``problems`` are those that the command trains; an option reads as the first of them that has it says. ``changes``
     holds rows, or parts of rows, where an option is the command's own or reads differently there.
@@ -150,15 +138,15 @@ def takes(names: str, problems: Iterable[str] = CONTAINERS, **changes: Any) -> C
     shared = []
     for name in names.split():
         change = changes.get(name, {})
-        if "kind" in change:
-            shared.append(_parameter(name, **change))
-        elif described := _described(name, tuple(problems)):
+        if described := {} if "kind" in change else _described(name, tuple(problems)):
             shared.append(_parameter(name, **described | change))
+        elif "kind" in change:
+            shared.append(_parameter(name, **change))
 
     def give(function: Command) -> Command:
-        own = inspect.signature(function, eval_str=True).parameters.values()
-        mine = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own if one.kind is not one.VAR_KEYWORD]
-        function.__signature__ = inspect.Signature([*mine, *shared])  # type: ignore[attr-defined]
+        parameters = inspect.signature(function, eval_str=True).parameters.values()
+        declared = [each.replace(kind=each.KEYWORD_ONLY) for each in parameters if each.kind is not each.VAR_KEYWORD]
+        function.__signature__ = inspect.Signature([*declared, *shared])  # type: ignore[attr-defined]
         return function
 
     return give
@@ -167,26 +155,25 @@ def takes(names: str, problems: Iterable[str] = CONTAINERS, **changes: Any) -> C
 def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
     """Return the row of an option of the problems, from its field if it has one; empty if they have no such option."""
     if name in OTHERS:
-        of = OTHERS[name].get("problems", problems)
-        return {key: value for key, value in OTHERS[name].items() if key != "problems"} if {*of} & {*problems} else {}
-    field = next(
-        (fields[plain] for each in problems if (plain := name.removeprefix("no_")) in (fields := options_of(each))),
-        None,
-    )
-    if field is None:
+        return OTHERS[name] if {*PROBLEMS_OF.get(name, problems)} & {*problems} else {}
+    plain = name.removeprefix("no_")
+    fields = [options_of(each)[plain] for each in problems if plain in options_of(each)]
+    if not fields:
         return {}
-    about: Option = field.metadata["option"]
+    field = fields[0]
+    option: Option = field.metadata["option"]
     if name != field.name:
-        return flag(about.without, about.panel) | {"hidden": about.rare}
-    kind = str if name in ("step", "l2") else KINDS[str(field.type).partition(" | ")[0]]
-    more: dict[str, Any] = {"metavar": about.metavar, "hidden": about.rare}
-    if usual := about.usual or ("" if field.default in (None, False, "") else field.default):
+        return row(option.without, option.panel, kind=bool, hidden=option.rare)
+    kind = str if name in ("step", "l2") else TYPES[str(field.type).partition(" | ")[0]]
+    more: dict[str, Any] = {"metavar": option.metavar, "hidden": option.rare}
+    if usual := option.usual or ("" if field.default in (None, False, "") else field.default):
         more["show_default"] = f"{usual:g}" if isinstance(usual, float) else str(usual)
-    if choices := about.choices or tuple(WITH_NUMBERS.get(name, ())):
+    if choices := option.choices or tuple(WITH_NUMBERS.get(name, ())):
         more["autocompletion"] = lambda: choices
     usual_of_all = {options_of(each)[name].default if name in options_of(each) else None for each in PROBLEMS}
-    default = usual_of_all.pop() if len(usual_of_all) == 1 else False if kind is bool else None
-    return row(about.text, about.panel, *about.names, kind=kind, default=default, **more)
+    if len(usual_of_all) == 1:
+        more["default"] = usual_of_all.pop()
+    return row(option.text, option.panel, *option.names, kind=kind, **more)
 
 
 def _parameter(
@@ -199,28 +186,21 @@ def _parameter(
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def config_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of any problem from ``given``, as keywords for ``TrainConfig``; those not given are left out."""
-    known = {name for problem in PROBLEMS for name in options_of(problem)}
-    options = {name: given.pop(name) for name in known if name in given}
-    options = {name: value for name, value in options.items() if value is not None and value is not False}
-    options |= {name: False for name in known if given.pop(f"no_{name}", False)}
-    if "step" in options:
-        options["step"] = _number(options["step"])
-    if "l2" in options:
+def config_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of any problem from a command's, as keywords for ``TrainConfig``, without those nobody gave."""
+    names = {name for problem in PROBLEMS for name in options_of(problem)}
+    chosen = {name: options.pop(name) for name in names if name in options}
+    chosen = {name: value for name, value in chosen.items() if value is not None and value is not False}
+    chosen |= {name: False for name in names if options.pop(f"no_{name}", False)}
+    if chosen.get("step", "auto") != "auto":
+        try:
+            chosen["step"] = float(chosen["step"])
+        except ValueError:
+            raise UsageError(f"--step {chosen['step']}: expected a number or 'auto'") from None
+    if "l2" in chosen:
         with contextlib.suppress(ValueError):  # other texts are "auto", a list, or refused
-            options["l2"] = float(options["l2"])
-    return options
-
-
-def _number(step: str | None) -> float | None:
-    """Parse ``--step``: None for "auto", else its number (``TrainConfig`` checks the range)."""
-    if step in (None, "auto"):
-        return None
-    try:
-        return float(str(step))
-    except ValueError:
-        raise UsageError(f"--step {step}: expected a number or 'auto'") from None
+            chosen["l2"] = float(chosen["l2"])
+    return chosen
 
 
 def parse_numbers(

@@ -8,6 +8,7 @@ terminal does not end the run: its results are saved, and the exit status report
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shlex
 import signal
@@ -17,31 +18,36 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hogwild import machine
-from hogwild.cli.choosing import tell_choice, unasked
-from hogwild.cli.data.sources import CONTAINERS, HOLDOUTS, Sources, check_outputs, check_readable, check_writable
 from hogwild.cli.display import Display, Reading, training_line
-from hogwild.cli.summary import describe_run, summary
+from hogwild.cli.sources import (
+    HOLDOUTS,
+    KINDS,
+    Sources,
+    check_outputs,
+    check_readable,
+    check_writable,
+    described,
+    hold_out,
+    remarks,
+)
 from hogwild.config import TrainConfig
-from hogwild.errors import HogwildError, InputError, OutputError, TrainingError, UsageError, expected_one_of
+from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
-from hogwild.kernels.directory import announce
-from hogwild.machines.meeting import tell_failure
+from hogwild.kernels import announce
+from hogwild.methods import parse_exchange
 from hogwild.model_file import has_checkpoint
 from hogwild.rows_file import RowsFile, Screen
 from hogwild.training.stopwatch import Stopwatch, process_start
 
 if TYPE_CHECKING:
-    from hogwild.machines.cluster import Cluster
-    from hogwild.machines.meeting import Meeting
     from hogwild.training.run import Run
 
     #: Reads the data and starts a run, which takes over the stopwatch's seconds; True: on from the checkpoint.
     Start = Callable[[Display, Stopwatch, bool], Run]
 
-LABEL_FILES = (".npy", ".tsv", ".txt")  # formats that a Segmentation can write
-NOT_KEPT = "no --out: this model will not be kept"
 QUIT_SECONDS = 2  # for the workers to end after a second Ctrl-C
+EXACT = "reproducible to the last bit"
+RACE = "they race, so two runs differ"
 
 
 @dataclass(frozen=True)
@@ -59,30 +65,16 @@ class TrainRequest:
     resume: bool = False
     quiet: bool = False
     verbose: bool = False
-    l2_given: bool = True
-    l2_fixed: str = ""  # why it is not chosen although nobody gave it
-    histogram: str | None = None  # file for the staleness of a simulation
-    segmentation: str | None = None
-    plot: str | None = None
-    plot_path: str | None = None
     programs: tuple[str, ...] = ()  # further files that are read
 
-    def check(self, problem: str = "linear", chooses: bool = False) -> None:
-        """Raise an error for what cannot be read or written; ``chooses``: held-out rows choose l2."""
+    def check(self, problem: str = "linear") -> None:
+        """Raise an error for what cannot be read or written."""
         if self.test is not None and self.holdout is not None and problem != "linear":
             raise UsageError("--test and --holdout both name the rows to test on: give one of them")
         if self.holdout_by not in HOLDOUTS:
             raise UsageError(f"--holdout-by {self.holdout_by}: {expected_one_of(HOLDOUTS, self.holdout_by)}")
         if self.holdout_by != "row" and self.holdout is None:
             raise UsageError(f"--holdout-by {self.holdout_by}: nothing is held out: give --holdout FRACTION too")
-        for option, name in (("--segmentation", self.segmentation), ("--plot", self.plot)):
-            if name is not None and problem != "cuts":
-                raise UsageError(f"{option} {name}: is for --problem cuts, not for {problem}")
-        if self.segmentation is not None and not self.segmentation.endswith(LABEL_FILES):
-            endings = ", ".join(LABEL_FILES)
-            raise UsageError(f"--segmentation {self.segmentation}: expected a name that ends in {endings}")
-        if self.plot_path is not None and not chooses:
-            raise UsageError(f"--plot-path {self.plot_path}: draws the choice of l2, and there is none: give --l2 auto")
         if self.holdout is not None and not 0 < self.holdout < 1:
             raise UsageError(f"--holdout {self.holdout:g}: expected a fraction between 0 and 1")
         if self.resume and self.checkpoint is None:
@@ -90,118 +82,68 @@ class TrainRequest:
         inputs = [name for name in (self.data, self.test, *self.programs) if name is not None]
         for name in inputs:
             check_readable(name, problem)
-        outputs = {
-            "--out": self.out,
-            "--segmentation": self.segmentation,
-            "--plot": self.plot,
-            "--plot-path": self.plot_path,
-            "--json": self.json,
-            "--histogram": self.histogram,
-        }
-        check_outputs(outputs, inputs, pipes=("--json", "--histogram"))
+        check_outputs({"--out": self.out, "--json": self.json}, inputs, pipes=("--json",))
         if self.checkpoint is not None:
             check_writable("--checkpoint", self.checkpoint, directory=True)
 
+    def display(self) -> Display:
+        """Return what the run prints on: standard output, unless its rows go there."""
+        return Display(sys.stderr if self.json == "-" else Screen(sys.stdout), self.quiet)
 
-def run_training(request: TrainRequest, sources: Sources, config: TrainConfig, meeting: Meeting | None = None) -> int:
-    """Train on the rows, ratings or graph asked for, and return the exit status; errors are raised.
-
-    With a ``meeting`` it is done together with other machines.
-    """
-    try:
-        config.check_crowd(machine.physical_cores())
-        sources.check(config.problem)
-        request.check(config.problem, bool(config.l2_path))
-    except HogwildError as error:
-        if meeting is not None and not meeting.local:
-            tell_failure(meeting, str(error))
-        raise
-    if config.keep == "best" and request.holdout is None:
-        raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
-    if meeting is None:
-        return lead_or_train(request, sources, config)
-    from hogwild.cli.machines import gathered
-
-    display = Display(sys.stderr if request.json == "-" else Screen(sys.stdout), request.quiet)
-    with gathered(meeting, config, display.say) as (cluster, config):
-        if cluster.leads:
-            return lead_or_train(request, sources, config, cluster)
-        return take_part(request, sources, config, cluster)
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """Prefix the data's name to errors that the library finds in the rows (one class only, ...)."""
+        try:
+            yield
+        except InputError as error:
+            if self.checkpoint is not None and str(error).startswith(self.checkpoint):
+                raise
+            raise InputError(f"{self.data}: {error}") from error
 
 
-def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
-    """Do this machine's part of a run that machine 0 leads, and return the exit status."""
-    from hogwild.training.train import train
-
-    display = Display(Screen(sys.stdout), request.quiet)
-    with Interrupts(display) as interrupts, announced(display):
-        if needs_processes(config):
-            fork_server.ensure_running()
-        rows, test, held = read(request, sources, config, display)
-        noun = CONTAINERS[config.problem].noun
-        with display.live(lambda: "starting workers and compiling"), naming(request):
-            run = train(rows, test, config=config, cluster=cluster, data=request.data, holdout=held)
-        with run:
-            interrupts.follow(run)
-            with display.live(lambda: training_line(run.progress(), config.epochs, noun)):
-                for _ in run:
-                    pass
-        display.say(f"machine {cluster.number}: done; the results are machine 0's")
-    return interrupts.status
-
-
-def lead_or_train(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster | None = None) -> int:
-    """Train on this machine, or lead the others of a cluster, and return the exit status."""
-
-    def start(display: Display, watch: Stopwatch, going_on: bool) -> Run:
-        with watch("reading"):
-            rows, test, held = read(request, sources, config, display)
-        from hogwild.training.train import train
-
-        if request.resume and not going_on:
-            display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
-        options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": going_on, "data": request.data}
-        options |= {"cluster": cluster, "holdout": held}
-        before = watch.seconds
-
-        def begin(config: TrainConfig) -> Run:
-            doing = "choosing l2" if config.l2_path else "starting workers and compiling"
-            with display.live(lambda: doing):
-                return train(rows, test, config=config, **options)
-
-        asked = request.l2_given or going_on
-        with naming(request):
-            run = begin(config) if asked else unasked(config, request.l2_fixed, rows, held, begin, display.say)
-        run.stopwatch.add(before)
-        tell_choice(run.chosen, request.l2_given, request.plot_path, display.say)
-        if config.own_rows:
-            display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
-        return run
-
-    return carry_out(request, config, start, lambda run: describe_run(run.config, run.reason, run.note, run.asked.host))
+def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:
+    """Return the training data, the test data if there are some, and those that are held out to choose by."""
+    problem = config.problem
+    if not request.data_named:
+        display.say(f"no data named: training on {request.data}, {KINDS[problem].description}")
+    reading = Reading(request.data)
+    with display.live(reading.line):
+        examples = sources.open(problem, request.data, reading.update)
+    display.say(f"{request.data}: {described(problem, examples)}")
+    for line in remarks(request.data, examples, config):
+        display.say(line)
+    held = None
+    if request.holdout is not None:
+        examples, held = hold_out(problem, examples, request.holdout, config.seed, request.holdout_by)
+        purpose = "test on" if request.test is None else "choose by"
+        display.say(f"held out {len(held):,} {KINDS[problem].noun} to {purpose}, training on {len(examples):,}")
+    if request.test is None:
+        return examples, None, held
+    reading = Reading(request.test)
+    with display.live(reading.line):
+        test = sources.open_test(problem, request.test, examples, reading.update)
+    display.say(f"{request.test}: {described(problem, test)}")
+    return examples, test, held
 
 
 def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe: Callable[[Run], str]) -> int:
     """Start a run, follow it to its end, save what is asked for, and return the exit status."""
     watch = Stopwatch("start", process_start())
-    display = Display(sys.stderr if request.json == "-" else Screen(sys.stdout), request.quiet)
-    going_on = request.resume and has_checkpoint(request.checkpoint or "")
-    if request.out is request.segmentation is None and config.host != "simulator":  # whose measurements are the result
-        display.say(NOT_KEPT)
-    with Interrupts(display) as interrupts, announced(display):
+    display = request.display()
+    resuming = request.resume and has_checkpoint(request.checkpoint or "")
+    if request.out is None and config.host != "simulator":  # whose measurements are the result
+        display.say("no --out: this model will not be kept")
+    with Interrupts(display) as interrupts, prepared(config, display):
         if config.device == "cuda":
             from hogwild.cuda.backend import connect
 
             connect()  # before data are read, which may take minutes
-        if needs_processes(config):
-            fork_server.ensure_running()
-        run = start(display, watch, going_on)
-        histogram = RowsFile(request.histogram, going_on, "--histogram")
-        with contextlib.closing(histogram), run, contextlib.closing(RowsFile(request.json, going_on)) as rows_file:
+        run = start(display, watch, resuming)
+        with run, contextlib.closing(RowsFile(request.json, resuming)) as rows_file:
             interrupts.follow(run)
             for line in describe(run).split("\n"):
                 display.say(line)
-            saved = drive(run, display, rows_file, request, histogram)
+            saved = drive(run, display, rows_file, request)
         parts = run.stopwatch.seconds
         total = sum(parts.values())
         lines = [*summary(run.history[-1], interrupts.number, total).split("\n"), *saved]
@@ -215,97 +157,45 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
         return interrupts.status
 
 
-def save(request: TrainRequest, model: Any) -> list[str]:
-    """Write the files that are made from a model, and return a line for each."""
-    lines = []
-    if request.out is not None:
-        model.save(request.out)
-        lines.append(f"model saved to {request.out}")
-    if request.segmentation is not None:
-        model.save_labels(request.segmentation)
-        lines.append(f"labels of the vertices saved to {request.segmentation}")
-    if request.plot is not None:
-        from hogwild.problems.cuts.picture import draw
-
-        draw(model, request.plot)
-        lines.append(f"picture saved to {request.plot}")
-    return lines
-
-
-def drive(run: Run, display: Display, rows_file: RowsFile, request: TrainRequest, histogram: RowsFile) -> list[str]:
-    """Follow the run to its end and save its outputs, even if it was stopped or failed; return a line for each."""
-    noun = CONTAINERS[run.config.problem].noun if run.config.problem in CONTAINERS else "samples"
+def drive(run: Run, display: Display, rows_file: RowsFile, request: TrainRequest) -> list[str]:
+    """Follow the run to its end and save its model, even if it was stopped or failed; return the lines about that."""
+    noun = KINDS[run.config.problem].noun if run.config.problem in KINDS else "samples"
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
+    failure: Exception | None = None
     try:
         with display.live(lambda: training_line(run.progress(), run.config.epochs, noun)):
             for row in run:
-                rows_file.write(row | command)
+                rows_file.write(row | command | ({"staleness": run.staleness} if run.staleness else {}))
                 display.row(row)
                 command = {}
-                if run.staleness:
-                    about = {name: row[name] for name in ("run", "discipline", "workers", "seed", "epoch")}
-                    histogram.write(about | {"delay": run.config.delay, "staleness": run.staleness})
     except (TrainingError, OutputError, BrokenPipeError) as error:  # nobody accepts the rows, or a checkpoint
-        with run.stopwatch("saving"):
-            saved = save(request, run.model) if run.history else []
-        if not saved or isinstance(error, BrokenPipeError):
-            raise
-        raise type(error)(f"{error}; {', '.join(saved)}") from error
+        failure = error
+    saved = []
     with run.stopwatch("saving"):
-        return save(request, run.model)
+        if request.out is not None and run.history:
+            run.model.save(request.out)
+            saved = [f"model saved to {request.out}"]
+    if failure is None:
+        return saved
+    if saved and not isinstance(failure, BrokenPipeError):
+        raise type(failure)(f"{failure}; {saved[0]}") from failure
+    raise failure
 
 
 @contextlib.contextmanager
-def naming(request: TrainRequest) -> Iterator[None]:
-    """Prefix the data's name to errors that the library finds in the rows (one class only, ...)."""
-    try:
-        yield
-    except InputError as error:
-        if request.checkpoint is not None and str(error).startswith(request.checkpoint):
-            raise
-        raise InputError(f"{request.data}: {error}") from error
+def prepared(config: TrainConfig, display: Display) -> Iterator[None]:
+    """Start the fork server early if workers will be processes for certain.
 
-
-@contextlib.contextmanager
-def announced(display: Display) -> Iterator[None]:
-    """Announce when kernels must be compiled, which takes a noticeable time, on terminals and in pipes alike."""
+    Within the block it is announced when kernels must be compiled, which takes a noticeable time, on terminals and in
+    pipes alike.
+    """
+    if config.host == "processes":
+        fork_server.ensure_running()
     announce[:] = [lambda: display.say("compiling, once on this machine, which takes some seconds")]
     try:
         yield
     finally:
         announce.clear()
-
-
-def needs_processes(config: TrainConfig) -> bool:
-    """Whether workers will be processes for certain, which is known before the data are read."""
-    return config.host == "processes"
-
-
-def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:
-    """Return the training data, the test data if there are some, and those that are held out to choose by."""
-    container = CONTAINERS[config.problem]
-    if not request.data_named:
-        display.say(f"no data named: training on {request.data}, {container.what}")
-    reading = Reading(request.data)
-    with display.live(reading.line):
-        examples = container.open(sources, request.data, reading.update)
-    display.say(f"{request.data}: {container.facts(examples)}")
-    if request.plot is not None and len(examples.shape or ()) != 2:
-        raise UsageError(f"--plot {request.plot}: {request.data} is no grid of two dimensions")
-    for line in container.notes(request.data, examples, config):
-        display.say(line)
-    held = None
-    if request.holdout is not None:
-        examples, held = container.hold_out(examples, request.holdout, config.seed, request.holdout_by)
-        what = "test on" if request.test is None else "choose by"
-        display.say(f"held out {len(held):,} {container.noun} to {what}, training on {len(examples):,}")
-    if request.test is None:
-        return examples, None, held
-    reading = Reading(request.test)
-    with display.live(reading.line):
-        test = container.open_test(sources, request.test, examples, reading.update)
-    display.say(f"{request.test}: {container.facts(test)}")
-    return examples, test, held
 
 
 class Interrupts:
@@ -364,3 +254,83 @@ def tell(text: str, descriptor: int = 2, end: str = "\n") -> None:
     """Write from inside a signal handler, where ``print`` is not safe, to a terminal that may be closed."""
     with contextlib.suppress(OSError):
         os.write(descriptor, (text + end).encode())
+
+
+# ---- what a run says about itself: before it starts, and when it has ended
+
+
+def describe_workers(config: TrainConfig, chosen: bool = False) -> str:
+    """Describe the workers, with defaults filled in; ``chosen``: host "auto" has settled on one."""
+    workers = config.workers or 1
+    if config.device != "cuda":
+        reasons = {"threads": ": a short run", "processes": ": a long run"} if chosen and config.compiled else {}
+        return "1 worker" if workers == 1 else f"{workers} workers ({config.host}{reasons.get(config.host, '')})"
+    streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
+    if config.problem == "module":
+        return streams
+    in_flight = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
+    return f"{streams}, examples in flight: {in_flight}"
+
+
+def describe_run(run: Run) -> str:
+    """Describe the run that is about to start, with defaults filled in."""
+    config = run.config
+    step = f"step {config.step:.4g}, " if config.step else ""  # the optimal schedule sets its own
+    alone = (config.workers or 1) == 1 and config.device == "cpu"
+    exact = alone or config.discipline == "round-robin" or config.host == "simulator"
+    repeat = EXACT if exact else RACE
+    name = config.discipline
+    if config.machines > 1:
+        own = " with rows of their own" if config.own_rows else ""
+        name = f"{config.exchange} of {config.machines} machines{own}; here {name}"
+        numbers = parse_exchange(config.exchange)[1]
+        within = numbers.get("period", 0 if numbers else math.inf) < math.inf
+        repeat = "when machines trade varies, so two runs differ" if within else repeat if alone else RACE
+    elif config.exchange != "none":
+        name = config.exchange if config.group == 1 else f"{config.exchange}, in each group {name},"
+        repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"
+    if config.host == "simulator":
+        repeat = f"delay {config.delay}, one core plays them all; {repeat}"
+    goal = f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}"
+    if config.problem == "completion":
+        goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}"
+    elif config.problem == "cuts":
+        goal = "smallest cut, relaxed to the simplex"
+    workers = describe_workers(config, run.asked.host == "auto")
+    return (
+        f"{goal}; {step}{config.schedule} schedule, "
+        f"{config.order} order, seed {config.seed}\n{name} on {workers}: {repeat}"
+        + (f"\n{config.discipline} because {run.reason}" if run.reason else "")
+        + (f"\n{run.note}" if run.note else "")
+    )
+
+
+def summary(last: dict[str, Any], interrupted: int | None, total: float) -> str:
+    """Return the closing lines on quality and speed; ``total`` is the time in seconds since the command started."""
+    figures = {
+        "objective": ("objective", ".6g"),
+        "test_accuracy": ("test accuracy", ".4f"),
+        "test_auc": ("test AUC", ".4f"),
+        "test_rmse": ("test RMSE", ".4f"),
+        "test_ndcg_at_10": ("test NDCG at 10", ".4f"),
+        "cut_value": ("cut value", ".6g"),
+        "train_accuracy": ("train accuracy", ".4f"),
+    }
+    parts = [f"{name} {last[field]:{form}}" for field, (name, form) in figures.items() if last.get(field) is not None]
+    text = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
+    if last.get("verdict") not in (None, "settled"):
+        text += f"\nnot settled: {last['verdict']}"
+    if last.get("kept_epoch") not in (None, last["epoch"]):
+        kept = f"epoch {last['kept_epoch']}, whose held-out loss was lowest"
+        text += f"\nthe model is that of {kept} (--keep last: the last)"
+    training = "to play all workers on one core" if last["host"] == "simulator" else "training"
+    text += f"\n{last['train_seconds']:.2f} s {training}, {total:.2f} s in all"
+    for unit in ("nonzeros", "updates"):
+        if rate := last.get(f"{unit}_per_second"):
+            text += f", {rate / 1e6:.1f} million {unit} a second in the last epoch"
+            break
+    if last.get("replicas"):
+        text += f"\n{last['replicas']} replicas sent {last['messages']:,} messages, {last['bytes_sent'] / 1e6:.3g} MB"
+        if last["virtual_seconds"] is not None:
+            text += f", in {last['virtual_seconds']:.3g} virtual seconds"
+    return text

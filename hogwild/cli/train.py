@@ -1,29 +1,67 @@
-"""``hogwild train``: its options, which are the fields of ``TrainConfig`` and the sources and outputs."""
+"""``hogwild train`` and ``hogwild simulate``: their options, which are the fields of ``TrainConfig``, sources, outputs.
+
+``simulate`` has the options of ``train`` that make sense for it, with defaults that end within seconds, and those of
+the simulator, which is the host. Without ``--l2`` ``train`` chooses it as by ``--l2 auto`` where that costs seconds at
+most and rows enough can be held out. The rule goes by options and data alone, so the same command takes the same
+penalty on any machine.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from hogwild.cli.data.sources import CONTAINERS, Sources, chosen
+from hogwild import machine
+from hogwild.cli.display import Display, training_line
 from hogwild.cli.machines import meeting_of
-from hogwild.cli.options import DEFAULT_HOLDOUT, KEPT, MINIMISED, READING, STOPS, config_options, takes
+from hogwild.cli.options import (
+    CACHE,
+    COLUMNS,
+    DEFAULT_HOLDOUT,
+    KEPT,
+    LAYOUT,
+    MINIMISED,
+    READING,
+    STOPS,
+    config_options,
+    takes,
+)
+from hogwild.cli.session import Interrupts, TrainRequest, carry_out, describe_run, prepared, read
+from hogwild.cli.sources import KINDS, Sources, chosen_problem
 from hogwild.config import TrainConfig
-from hogwild.problems.linear.options import LinearConfig
+from hogwild.errors import HogwildError, NoChoice, UsageError
+from hogwild.machines.meeting import tell_failure
+from hogwild.methods import LABEL_LOSSES
+from hogwild.problems.linear.options import L2_PATH, LinearConfig
 
-DEFAULT_DATA = CONTAINERS["linear"].default
+if TYPE_CHECKING:
+    from hogwild.data.rows.container import Rows
+    from hogwild.machines.cluster import Cluster
+    from hogwild.training.l2_choice import L2Choice
+    from hogwild.training.run import Run
+    from hogwild.training.stopwatch import Stopwatch
 
-
+DEFAULT_DATA = KINDS["linear"].default
+SIMULATED_DATA = "synthetic:rcv1?rows=10000"
+SIMULATED_WORKERS = 64
+SIMULATED_EPOCHS = 5
+USUAL = LinearConfig.l2
+FEWEST = 50  # rows, below which those that are held out tell too little
+FEWEST_OF_CLASS = 5
+MOST_ENTRIES = 50_000_000  # nonzeros times classes: candidates take up to about ten seconds
+MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
+STEPS = "step schedule decay power adagrad order seed discipline exchange workers"
 NAMES = (
-    f"{READING} {MINIMISED} step schedule decay power adagrad order seed discipline exchange workers "
-    f"renumber oversubscribe host device in_flight machines meet machine job local own_rows {STOPS} {KEPT} "
-    "segmentation plot plot_path"
+    f"{READING} {MINIMISED} {STEPS} renumber oversubscribe host device in_flight machines meet machine job local "
+    f"own_rows {STOPS} {KEPT}"
 )
 READS = {
     "holdout": {"help": "Fraction of DATA to hold out: the epoch is chosen by it, and l2 unless that is given."},
-    "l2": {"show_default": f"auto where it takes seconds, else {LinearConfig.l2:g}"},
+    "l2": {"show_default": f"auto where it takes seconds, else {USUAL:g}"},
 }
 
 
@@ -34,7 +72,7 @@ class TrainCommand(TyperCommand):
         if {"-h", "--help"} & {*args}:
             words = [part for word in args for part in word.split("=", 1)]
             named = words[words.index("--problem") + 1 :][:1] if "--problem" in words else []
-            self.show(named[0] if named and named[0] in CONTAINERS else "linear")
+            self.show(named[0] if named and named[0] in KINDS else "linear")
         return super().make_context(info_name, args, parent, **extra)
 
     def show(self, problem: str) -> None:
@@ -42,12 +80,12 @@ class TrainCommand(TyperCommand):
         reads = READS if problem == "linear" else {"holdout": READS["holdout"]}
         one = typer.Typer(add_completion=False)
         one.command(context_settings=dict(self.context_settings))(
-            takes(NAMES, (problem,), **reads)(lambda **given: None)
+            takes(NAMES, (problem,), **reads)(lambda **options: None)
         )
         shown: list[Any] = typer.main.get_command(one).params
         self.params = [param for param in self.params if param.param_type_name == "argument"] + shown
         rare = " ".join(param.opts[0] for param in shown if param.hidden)
-        others = " ".join(f"--problem {each}" for each in CONTAINERS if each != problem)
+        others = " ".join(f"--problem {each}" for each in KINDS if each != problem)
         self.epilog = f"These are the options of problem {problem}; see also {others}. Rarely needed: {rare}."
 
 
@@ -62,32 +100,198 @@ def train(
             "synthetic:...; ratings or a graph for other problems.",
         ),
     ] = None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Train a sparse model on DATA with all cores: linear, or of ratings, or a cut of a graph."""
-    raise typer.Exit(begin(given | {"data": data}, chooses=True))
+    options["problem"] = chosen_problem(options["problem"], data or "", options["format"])
+    raise typer.Exit(begin(data, options, KINDS[options["problem"]].default))
 
 
-def begin(
-    given: dict[str, Any], default_data: str | None = None, histogram: str | None = None, chooses: bool = False
+@takes(
+    f"test holdout {LAYOUT} {CACHE} {COLUMNS} loss loss_param l1 l2 normalize class_weight no_intercept "
+    f"no_scale_columns {STEPS} delay link {STOPS} {KEPT}",
+    ("linear",),
+    workers={
+        "help": "Virtual workers, up to 1024.",
+        "names": ("--workers", "-w"),
+        "default": SIMULATED_WORKERS,
+        "show_default": True,
+    },
+    epochs={"default": SIMULATED_EPOCHS, "show_default": True},
+    json={"help": "Write measurements, and counts of staleness, here as JSON lines ('-': standard output)."},
+)
+def simulate(
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="DATA", help="As for train.", show_default=SIMULATED_DATA),
+    ] = None,
+    **options: Any,
+) -> None:
+    """Train with virtual workers on one core: staleness and lost updates, counted."""
+    raise typer.Exit(begin(data, options | {"host": "simulator", "problem": "linear"}, SIMULATED_DATA))
+
+
+def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
+    """Run a command with its options by name, and return the exit status."""
+    meeting = meeting_of(options)
+    may_choose = options["l2"] is None and options["problem"] == "linear" and meeting is None
+    config = TrainConfig(**config_options(options))
+    choice = None
+    if may_choose and config.host != "simulator":
+        prevented = "" if config.target is None else "--target is a value of one objective"
+        choice = PenaltyChoice(config if prevented else config.replace(l2=None, l2_path=L2_PATH), prevented)
+    sources = Sources.take(options)
+    if data is None and options["holdout"] is options["test"] is None and config.problem != "cuts":
+        options["holdout"] = DEFAULT_HOLDOUT
+    data_named = data is not None  # an empty name is an error: see check()
+    request = TrainRequest(default_data if data is None else data, data_named, **options)
+    try:
+        config.check_crowd(machine.physical_cores())
+        sources.check(config.problem)
+        request.check(config.problem)
+    except HogwildError as error:
+        if meeting is not None and not meeting.local:
+            tell_failure(meeting, str(error))
+        raise
+    if config.keep == "best" and request.holdout is None:
+        raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
+    if meeting is None:
+        return lead_or_train(request, sources, config, choice)
+    from hogwild.cli.machines import gathered
+
+    with gathered(meeting, config, request.display().say) as (cluster, config):
+        if cluster.leads:
+            return lead_or_train(request, sources, config, None, cluster)
+        return take_part(request, sources, config, cluster)
+
+
+def lead_or_train(
+    request: TrainRequest,
+    sources: Sources,
+    config: TrainConfig,
+    choice: PenaltyChoice | None,
+    cluster: Cluster | None = None,
 ) -> int:
-    """Run ``train`` or ``simulate`` with its parameters by name, and return the exit status.
+    """Train on this machine, or lead the others of a cluster, and return the exit status."""
 
-    ``chooses``: l2 is chosen where nobody gives it.
-    """
-    from hogwild.cli.choosing import chosen_unasked
-    from hogwild.cli.session import TrainRequest, run_training
+    def start(display: Display, watch: Stopwatch, resuming: bool) -> Run:
+        with watch("reading"):
+            rows, test, held = read(request, sources, config, display)
+        from hogwild.training.train import train
 
-    given["problem"] = chosen(given.get("problem"), given["data"] or "", given.get("format"))
-    meeting = meeting_of(given)
-    unasked = chooses and given["l2"] is None and meeting is None
-    config = TrainConfig(**config_options(given))
-    config, fixed = chosen_unasked(config) if unasked else (config, "")
-    sources = Sources.take(given)
-    named = given["data"] is not None
-    if not named:
-        given["data"] = default_data or CONTAINERS[config.problem].default  # an empty name is an error: see check()
-        if given["holdout"] is None and given["test"] is None and config.problem != "cuts":
-            given["holdout"] = DEFAULT_HOLDOUT
-    request = TrainRequest(data_named=named, histogram=histogram, l2_given=not unasked, l2_fixed=fixed, **given)
-    return run_training(request, sources, config, meeting)
+        if request.resume and not resuming:
+            display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
+        options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": resuming, "data": request.data}
+        options |= {"cluster": cluster, "holdout": held}
+        before = watch.seconds
+
+        def begin(config: TrainConfig) -> Run:
+            doing = "choosing l2" if config.l2_path else "starting workers and compiling"
+            with display.live(lambda: doing):
+                return train(rows, test, config=config, **options)
+
+        with request.naming():
+            run = begin(config) if choice is None else choice.begin(config, rows, held, resuming, begin, display.say)
+        run.stopwatch.add(before)
+        if run.chosen is not None:
+            for line in lines_of_choice(run.chosen, choice is None):
+                display.say(line)
+        if config.own_rows:
+            display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
+        return run
+
+    return carry_out(request, config, start, describe_run)
+
+
+def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
+    """Do this machine's part of a run that machine 0 leads, and return the exit status."""
+    from hogwild.training.train import train
+
+    display = request.display()
+    with Interrupts(display) as interrupts, prepared(config, display):
+        rows, test, held = read(request, sources, config, display)
+        with display.live(lambda: "starting workers and compiling"), request.naming():
+            run = train(rows, test, config=config, cluster=cluster, data=request.data, holdout=held)
+        with run:
+            interrupts.follow(run)
+            with display.live(lambda: training_line(run.progress(), config.epochs, KINDS[config.problem].noun)):
+                for _ in run:
+                    pass
+        display.say(f"machine {cluster.number}: done; the results are machine 0's")
+    return interrupts.status
+
+
+# ---- the penalty that is chosen
+
+
+@dataclass(frozen=True)
+class PenaltyChoice:
+    """The choice of l2 for a run for which nobody gave it."""
+
+    config: TrainConfig  # that chooses
+    prevented: str = ""  # why the options do not allow it
+
+    def begin(
+        self,
+        fixed: TrainConfig,
+        rows: Rows,
+        held: Rows | None,
+        resuming: bool,
+        begin: Callable[[TrainConfig], Run],
+        say: Callable[[str], None],
+    ) -> Run:
+        """Begin the run with a penalty that is chosen, or as ``fixed`` says if none can be."""
+        reason = self.prevented or ("" if resuming else why_fixed(fixed, rows, held))
+        if not reason:
+            try:
+                return begin(self.config)
+            except NoChoice as error:
+                reason = str(error)
+        say(f"l2 {USUAL:g}, not chosen by held-out rows: {reason}")
+        return begin(fixed)
+
+
+def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None) -> str:
+    """Why l2 is not chosen for these rows unless somebody asks for it; "" if it is."""
+    import numpy as np
+
+    many = len(rows) + (0 if held is None else len(held))
+    if many < FEWEST:
+        return f"{many} rows are too few to hold some out, below {FEWEST}"
+    classes = 1
+    if config.loss in LABEL_LOSSES and rows.nnz <= MOST_ENTRIES:
+        labels, counts = np.unique(rows.targets, return_counts=True)
+        if counts.min() < FEWEST_OF_CLASS:
+            return f"a class has fewer than {FEWEST_OF_CLASS} rows"
+        classes = 1 if len(labels) <= 2 else len(labels)
+    for count, most, noun in ((rows.nnz, MOST_ENTRIES, "nonzeros"), (rows.width, MOST_WEIGHTS, "weights")):
+        if count * classes > most:
+            times = "" if classes == 1 else f" times {classes} classes"
+            return f"it takes long for {count:,} {noun}{times}, above {most:,}"
+    return ""
+
+
+def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
+    """Yield what was chosen, and before it a line for each candidate if somebody asked for the choice."""
+    metric = chosen.metric.removeprefix("held_out_")
+    path = chosen.path
+    if all_candidates:
+        how = f"side by side, {chosen.epochs} epochs" if chosen.epochs else "each fitted to its optimum"
+        yield f"choosing l2: {len(path)} values {how}"
+        yield f"{'l2':>9}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
+        for each in path:
+            step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
+            worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
+            note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
+            yield f"{each['l2']:>9.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
+    total = chosen.rows + chosen.held_out
+    held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
+    if chosen.folds > 1:
+        again = f", {chosen.rounds} times over" if chosen.rounds > 1 else ""
+        held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
+    usual = chosen.value(USUAL)
+    against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
+    yield (
+        f"l2 {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
+        f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"
+    )

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hogwild.errors import UsageError
-from hogwild.kernels.events import END, KINDS, LOAD, READ, STORE
+from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STORE
 from hogwild.methods import parse_delay
 
 DRAWN = 4096  # random numbers drawn at a time
@@ -75,7 +75,7 @@ class Law:
 
 
 class DelaySchedule:
-    """The events of one epoch in time order, as codes of ``kernels/events.py``.
+    """The events of one epoch in time order, as codes of ``kernels/control.py``.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class DelaySchedule:
         while rows:
             now, rank, worker = heapq.heappop(self._heap)
             if rank == READS:
-                found.append(worker * KINDS + READ)
+                found.append(worker * EVENT_KINDS + READ)
                 self._begun[worker] = self._stored
                 ticks = next(self._times) * self._law.ticks[worker]
                 heapq.heappush(self._heap, (now + ticks, STORES, worker))
@@ -113,16 +113,16 @@ class DelaySchedule:
         while self._heap:
             now, rank, worker = heapq.heappop(self._heap)
             if rank == READS:
-                found.append(worker * KINDS + END)
+                found.append(worker * EVENT_KINDS + PAY)
             else:
                 self._finish(now, rank, worker, found)
         return found
 
     def _finish(self, now: float, rank: int, worker: int, found: list[int]) -> None:
         if rank == LOADS:
-            found.append(worker * KINDS + LOAD)
+            found.append(worker * EVENT_KINDS + LOAD)
             return
-        found.append(worker * KINDS + STORE)
+        found.append(worker * EVENT_KINDS + STORE)
         self.now = now
         self.staleness[self._stored - self._begun[worker]] += 1
         self._stored += 1

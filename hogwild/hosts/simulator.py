@@ -7,7 +7,7 @@ estimated, and the statistical effect of hundreds of workers can be seen without
 What counts as one indivisible event depends on where a discipline lets other workers in.
 
 * ``hogwild``, ``atomic``, ``aig``: between reading a row and storing its update; ``hogwild`` also between loading and
-  storing. Each of these is an event (``kernels/events.py``). Rows are handed out one by one in the epoch's order. The
+  storing. Each of these is an event (``kernels/control.py``). Rows are handed out one by one in the epoch's order. The
   *staleness* of an update is the number of others stored between its read and its store.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
   another, in chunks as usual. Staleness is 0; for ``tiered`` it is the number of rows of other workers that the
@@ -36,8 +36,7 @@ from hogwild.hosts.delays import DelaySchedule, Law
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.network import Replicated
 from hogwild.hosts.pool import IN_USE, Pool
-from hogwild.kernels.control import LAST, NEXT, NO_LIMIT, STOP, TURN
-from hogwild.kernels.events import CHUNK, COUNT, FIRST
+from hogwild.kernels.control import CHUNK, COUNT, FIRST, LAST, NEXT, NO_LIMIT, STOP, TURN
 from hogwild.problems.protocol import Simulated
 
 PHASED = ("hogwild", "atomic", "aig")  # disciplines that let others in within a row

@@ -6,14 +6,24 @@ second, and scipy) before it looks; here that waits until something must be comp
 disk is full, when no directory can be written, and when a power cut has truncated a file: here each costs one warning,
 or none if the file can simply be made anew. Only functions of this package are concerned: the caller's own functions
 keep numba's behaviour.
+
+Numba also notices an edit of the file that holds a kernel, but not of the files that the kernel calls into, nor a
+changed ``NUMBA_*`` flag: it would run stale machine code. So the files lie in a directory whose name hashes all files
+with kernels (``kernels/*.py`` and every ``*kernel.py``) and those flags. Hashing takes under a millisecond.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pickle
+import shutil
+import stat
+import tempfile
 import warnings
+from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +37,7 @@ from numba.core.runtime import _nrt_python
 from numba.core.serialize import dumps
 
 from hogwild.errors import HogwildWarning
-from hogwild.kernels.directory import announce, is_current, kernel_directory
+from hogwild.kernels import announce
 
 NAMES = "hogwild."  # the module names of our functions begin with this
 SETTINGS = (
@@ -37,6 +47,7 @@ SETTINGS = (
     "SLP_VECTORIZE",
     "DEBUGINFO_DEFAULT",
 )  # numba settings that change the generated code
+KEPT = 6  # directories of other versions to keep: a bisection or two checkouts should not recompile at every switch
 _warned = False
 
 
@@ -56,11 +67,80 @@ def _flags() -> str:
     return " ".join([f"numba {numba.__version__}", f"llvmlite {llvmlite.__version__}", *settings])
 
 
+@lru_cache(None)
+def kernel_directory(chosen: str, flags: str) -> Path | None:
+    """Directory for kernels that are compiled with ``flags``; None if none can be kept.
+
+    Parameters
+    ----------
+    chosen : str
+        Where the user wants numba's caches (``NUMBA_CACHE_DIR``), or empty; the directory is made in it.
+    flags : str
+        Whatever else the machine code depends on: numba's version and settings.
+    """
+    name = f"kernels-{_digest(flags)}"
+    try:
+        return next((root / name for root in _roots(chosen) if _usable(root / name)), None)
+    except OSError:  # not even a directory for temporary files
+        return None
+
+
+def is_current(directory: Path, flags: str) -> bool:
+    """Whether no file with kernels was edited since this process named the directory."""
+    return directory.name == f"kernels-{_digest(flags)}"
+
+
+def _roots(chosen: str) -> Iterator[Path]:
+    if chosen:
+        yield Path(chosen)
+    with contextlib.suppress(ImportError):  # a GPU's benchmark runs without it
+        import platformdirs
+
+        yield Path(platformdirs.user_cache_dir("hogwild"))
+    yield Path(tempfile.gettempdir(), f"hogwild-{os.getuid()}")
+
+
+def _digest(flags: str) -> str:
+    digest = hashlib.sha256(flags.encode())
+    package = Path(__file__).parents[1]
+    for path in sorted((*package.glob("kernels/*.py"), *package.glob("*/**/*kernel.py"))):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _usable(directory: Path) -> bool:
+    """Make the directory; return False if it cannot be written or another user could have put code in it."""
+    try:
+        fresh = not directory.exists()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = directory.stat()
+        # Cached kernels are pickles: whoever owns or can write to the directory (in /tmp, say) could run code as this
+        # user.
+        if facts.st_uid != os.getuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+        if not os.access(directory, os.W_OK | os.X_OK):
+            return False
+        if fresh:
+            _prune(directory)
+    except OSError:
+        return False
+    return True
+
+
+def _prune(directory: Path) -> None:
+    """Remove all but the latest caches of other versions; one still in use is made again."""
+    others = [path for path in directory.parent.glob("kernels-*") if path != directory]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 class _Locator(_CacheLocator):
     """Tells numba where the kernels lie."""
 
     def __init__(self, path: Path, py_func: Any, py_file: str) -> None:
-        self._path, self._line, self._py_file = path, py_func.__code__.co_firstlineno, py_file
+        self._path = path
+        self._line = py_func.__code__.co_firstlineno
+        self._py_file = py_file
 
     def get_cache_path(self) -> str:
         return str(self._path)
@@ -89,21 +169,21 @@ class _Files:
 
     def _file(self, key: Any) -> tuple[str, str]:
         """Path of a form's file, and the text whose hash is its name."""
-        about = repr(key)
-        return os.path.join(self._path, f"{self._name}.{hashlib.sha256(about.encode()).hexdigest()[:16]}.nbc"), about
+        text = repr(key)
+        return os.path.join(self._path, f"{self._name}.{hashlib.sha256(text.encode()).hexdigest()[:16]}.nbc"), text
 
     def load(self, key: Any) -> Any:
-        path, about = self._file(key)
+        path, text = self._file(key)
         with open(path, "rb") as file:
-            found, data = pickle.load(file)
-        return data if found == about else None
+            saved, data = pickle.load(file)
+        return data if saved == text else None
 
     def save(self, key: Any, data: Any) -> None:
-        path, about = self._file(key)
+        path, text = self._file(key)
         temporary = f"{path}.{os.getpid()}"
         try:
             with open(temporary, "wb") as file:
-                file.write(dumps((about, data)))
+                file.write(dumps((text, data)))
             os.replace(temporary, path)
         except BaseException:
             if os.path.exists(temporary):
@@ -123,12 +203,12 @@ class KernelCache(FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled form, or None if there is none that can be read."""
         try:
-            found = self._load_overload(sig, target_context)
+            overload = self._load_overload(sig, target_context)
         except Exception:  # pickle may raise nearly any exception on a truncated file
-            found = None
-        while found is None and announce:
+            overload = None
+        while overload is None and announce:
             announce.pop()()
-        return found
+        return overload
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Store the compiled form, or warn that the disk does not keep it.

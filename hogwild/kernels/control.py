@@ -1,6 +1,6 @@
-"""The cells through which workers and the parent steer a run: one shared int64 array, with a cache line for each cell.
+"""The cells through which workers and the parent steer a run, and the events by which the simulator steers a kernel.
 
-All reads and writes go through ``atomics.py``.
+The cells are one shared int64 array, with a cache line for each; all reads and writes go through ``atomics.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAST = 4 * LINE  # round robin: the position at which the epoch ends
 SKIP = 5 * LINE  # chunks after each claimed one that are for other machines
 END = 6 * LINE  # the chunk at which a task ends; 0: that of the epoch
 WORKERS = 8 * LINE  # from here on, one line per worker:
-ROWS, NONZEROS, MERGED = 0, 1, 2  # ... rows and nonzeros done in this epoch, coordinates merged (tiered)
+ROWS, NONZEROS, MERGED = range(3)  # ... rows and nonzeros done in this epoch, coordinates merged (tiered)
 
 
 @njit(forceinline=True, **JIT)  # and called from Python
@@ -35,3 +35,11 @@ def count(control, worker, rows, nonzeros):
 def cells(workers: int) -> int:
     """Length of the control array for ``workers`` workers."""
     return WORKERS + LINE * workers
+
+
+# What virtual workers do next is an int64 array of events, ``worker * EVENT_KINDS + kind``. READ: take the next row and
+# compute its gradient; LOAD: copy the row's weights; STORE: write its update; PAY: add what is still owed to the
+# shared intercept.
+READ, LOAD, STORE, PAY = range(4)
+EVENT_KINDS = 4
+CHUNK, COUNT, FIRST = range(3)  # cells: the chunk whose rows are read or -1, the number of events, the first event

@@ -65,8 +65,7 @@ def log_1_exp_series(x):
 
 def _compile(function: Callable, meaning: Callable) -> None:
     """Let kernels call a plain ``function``, as what is written in ``meaning``."""
-    # without fastmath=False it would be compiled with the flags of the kernel that happens to call it first
-    options = JIT | {"forceinline": True, "no_cpython_wrapper": True, "fastmath": False}
+    options = JIT | {"forceinline": True, "no_cpython_wrapper": True}
     overload(meaning, jit_options=options, strict=False)(lambda *arguments: function)
 
 

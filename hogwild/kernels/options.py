@@ -7,7 +7,7 @@ none are needed.
 
 Fast math is off: it turns the sparse dot product into gathers, which stall on the scatter of the row before (1.8-2.5x
 slower), deletes every NaN test, and lets two disciplines round differently. Its gains are written out by hand instead:
-four accumulators in a dot product, and ``fma.py``.
+four accumulators in a dot product, and the ``fma`` of ``vectors.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from numba.core.typing.templates import infer_global, make_intrinsic_template
 
 import hogwild.kernels.cache  # noqa: F401  # a full disk then stops no kernel
 
-JIT: dict[str, Any] = {"nogil": True, "error_model": "numpy", "cache": True, "_nrt": False, "no_cfunc_wrapper": True}
+JIT: dict[str, Any] = {
+    "nogil": True,
+    "error_model": "numpy",
+    "cache": True,
+    "fastmath": False,  # without it a helper is compiled with the flags of the kernel that happens to call it first
+    "_nrt": False,
+    "no_cfunc_wrapper": True,
+}
 
 
 class Helper(CPUDispatcher):

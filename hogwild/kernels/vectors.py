@@ -1,13 +1,19 @@
-"""Rows of factors in vector registers: dot products and steps of whole rows, written as LLVM vector instructions.
+"""Short vectors as values in a kernel: 4, 8 or 16 float32 numbers that stay in registers between load and store.
 
-A row is ``16 * len(lanes)`` float32 (a cache line for each lane) of a flat array, row ``u`` at ``u * 16 * len(lanes)``.
-The contents of the tuple ``lanes`` are never read: its length is part of its type, so every row is unrolled at compile
-time, and stays in registers between load and store. Left to the vectoriser, a loop over a row keeps a scalar remainder,
-tests whether the two rows overlap, and sums in an order of its own; it ran at half the speed.
+A loop over the classes of a nonzero keeps its sums in memory, where each waits for the store of the one before; with
+these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple of each length:
+its contents are never read, but its length is part of its type. Each lane is computed exactly as a scalar would be, to
+the last bit. The plain Python meaning, which also runs with the JIT off, works on arrays.
 
-Sums are made in one order: up to four accumulators of 16 lanes, added pairwise, then halves upon halves. So all
-disciplines agree to the last bit, and can be checked against the plain Python meaning, which also runs with the JIT
-off. Only explicit ``fma`` calls are fused. Rows need no alignment, but one that straddles cache lines is slower.
+Rows of factors are ``LANE * len(lanes)`` numbers of a flat array, a cache line for each element of the tuple ``lanes``;
+row ``u`` is at ``u * LANE * len(lanes)``. Their dot products and steps are loops over vectors that are unrolled at
+compile time. Left to the vectoriser, a loop over a row keeps a scalar remainder, tests whether the two rows overlap,
+and sums in an order of its own; it ran at half the speed. Dot products are summed in one order: up to four accumulators
+of 16 lanes, added pairwise, then halves upon halves. So all disciplines agree to the last bit. Rows need no alignment,
+but one that straddles cache lines is slower.
+
+Only explicit calls of ``fma`` are fused. Letting the compiler contract where it likes (``fastmath={"contract"}``) runs
+at the same speed, but whether it fuses depends on context, so two disciplines would round differently.
 """
 
 from __future__ import annotations
@@ -16,204 +22,301 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.extending import models, register_model
 
-from hogwild.kernels.fma import fma
-from hogwild.kernels.options import instructions
+from hogwild.kernels.options import inlined, instructions
 
 LANE = 16  # float32 in a cache line, and in the widest register
-SUMS = 4  # accumulators: as many dot products as the latency of an addition can hide
-ZERO = np.float32(0)
-
-VECTOR = ir.VectorType(ir.FloatType(), LANE)
-INT = ir.IntType(32)
-
-
-def row(array, lanes, u):
-    """Row ``u`` as a view; used only without the JIT."""
-    size = LANE * len(lanes)
-    return array[int(u) * size : (int(u) + 1) * size]
+LANES = {size: (0,) * size for size in (4, 8, LANE)}
+LINE = LANES[LANE]
+ZERO, ONE = np.float32(0), np.float32(1)
+NUMBER = ir.FloatType()
 
 
+class Lanes(types.Type):
+    """The type of a vector of ``size`` float32 numbers."""
+
+    def __init__(self, size):
+        self.size = size
+        super().__init__(name=f"Lanes({size})")
+
+
+@register_model(Lanes)
+class _Model(models.PrimitiveModel):
+    def __init__(self, manager, kind):
+        super().__init__(manager, kind, ir.VectorType(NUMBER, kind.size))
+
+
+def nothing(lanes):
+    """Return a vector of zeros."""
+    return np.zeros(len(lanes), np.float32)
+
+
+def load(lanes, array, first):
+    """Return ``array[first : first + n]``."""
+    return array[int(first) : int(first) + len(lanes)].copy()
+
+
+def store(vector, array, first):
+    """Set ``array[first : first + n] = vector``."""
+    array[int(first) : int(first) + len(vector)] = vector
+
+
+def fma(x, y, z):
+    """Return ``x * y + z`` of float32, rounded once (by way of float64 with the JIT off); numbers or vectors."""
+    return np.float32(np.float64(x) * np.float64(y) + np.float64(z))
+
+
+def filled(lanes, x):
+    """Return a vector of which every number is ``x``."""
+    return np.full(len(lanes), x, np.float32)
+
+
+def times(x, vector):
+    """Return ``x * vector``; ``x`` is a number or a vector."""
+    return np.float32(x) * vector
+
+
+def plus(vector, other):
+    """Return ``vector + other``."""
+    return vector + other
+
+
+def over(vector, x):
+    """Return ``vector / x``; ``x`` is a number or a vector."""
+    return vector / np.float32(x)
+
+
+def root(vector):
+    """Return the square roots."""
+    return np.sqrt(vector)
+
+
+def nearer_zero(vector, by):
+    """Return each number moved towards zero by that of the vector ``by``, at most to zero."""
+    moved = np.where(vector > 0, np.maximum(vector - by, ZERO), np.minimum(vector + by, ZERO))
+    return np.where((vector > 0) | (vector < 0), moved, vector)
+
+
+def at_least_zero(vector):
+    """Return zero for each negative number; NaN stays."""
+    return np.where(vector < ZERO, ZERO, vector)
+
+
+def total(vector):
+    """Return the sum, of halves upon halves."""
+    while len(vector) > 1:
+        vector = vector[: len(vector) // 2] + vector[len(vector) // 2 :]
+    return vector[0]
+
+
+@inlined
+def row_at(lanes, u):
+    """Place of row ``u`` in the flat array."""
+    return np.uint64(u) * np.uint64(LANE * len(lanes))
+
+
+@inlined
+def add_product(sums, p, first, q, second, k):
+    """Add to ``sums`` the product of the vectors number ``k`` of two rows."""
+    k = np.uint64(LANE * k)
+    return fma(load(LINE, p, first + k), load(LINE, q, second + k), sums)
+
+
+@inlined
+def product(p, first, q, second, k):
+    """Return the product of the vectors number ``k`` of two rows."""
+    k = np.uint64(LANE * k)
+    return times(load(LINE, p, first + k), load(LINE, q, second + k))
+
+
+@inlined
 def dot(lanes, p, u, q, i):
     """Return ``p_u . q_i``."""
-    a, b = row(p, lanes, u).reshape(-1, LANE), row(q, lanes, i).reshape(-1, LANE)
-    sums = [a[k] * b[k] for k in range(min(len(lanes), SUMS))]
-    for k in range(SUMS, len(lanes)):
-        sums[k % SUMS] = fma(a[k], b[k], sums[k % SUMS])
-    while len(sums) > 1:
-        sums = [sums[k] + sums[k + 1] if k + 1 < len(sums) else sums[k] for k in range(0, len(sums), 2)]
-    total = sums[0]
-    while len(total) > 1:
-        total = total[: len(total) // 2] + total[len(total) // 2 :]
-    return total[0]
+    n, first, second = len(lanes), row_at(lanes, u), row_at(lanes, i)
+    s0 = product(p, first, q, second, 0)
+    if n == 1:
+        return total(s0)
+    s1 = product(p, first, q, second, 1)
+    if n == 2:
+        return total(plus(s0, s1))
+    s2 = product(p, first, q, second, 2)
+    if n == 3:
+        return total(plus(plus(s0, s1), s2))
+    s3 = product(p, first, q, second, 3)
+    for k in range(4, n, 4):
+        s0 = add_product(s0, p, first, q, second, k)
+        if k + 1 < n:
+            s1 = add_product(s1, p, first, q, second, k + 1)
+        if k + 2 < n:
+            s2 = add_product(s2, p, first, q, second, k + 2)
+        if k + 3 < n:
+            s3 = add_product(s3, p, first, q, second, k + 3)
+    return total(plus(plus(s0, s1), plus(s2, s3)))
 
 
+@inlined
+def moved(nonnegative, vector, step, other, shrink):
+    """Return ``shrink * (vector + step * other)``, at least 0 if ``nonnegative``."""
+    new = times(shrink, fma(step, other, vector))
+    return at_least_zero(new) if nonnegative else new
+
+
+@inlined
 def move(lanes, nonnegative, p, u, q, i, step, shrink):
     """Set ``p_u <- shrink * (p_u - step * q_i)``, at least 0 if ``nonnegative``."""
-    row(p, lanes, u)[:] = _moved(nonnegative, row(p, lanes, u), row(q, lanes, i), step, shrink)
+    first, second = row_at(lanes, u), row_at(lanes, i)
+    for k in range(len(lanes)):
+        a, b = first + np.uint64(LANE * k), second + np.uint64(LANE * k)
+        store(moved(nonnegative, load(LINE, p, a), -step, load(LINE, q, b), shrink), p, a)
 
 
+@inlined
 def move_both(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
     """Do ``move`` for each of two rows along the other, both as they were before."""
-    a, b = row(p, lanes, u), row(q, lanes, i)
-    new = _moved(nonnegative, a, b, step, shrink_p)
-    b[:] = _moved(nonnegative, b, a, step, shrink_q)
-    a[:] = new
+    first, second = row_at(lanes, u), row_at(lanes, i)
+    for k in range(len(lanes)):
+        a, b = first + np.uint64(LANE * k), second + np.uint64(LANE * k)
+        x, y = load(LINE, p, a), load(LINE, q, b)
+        store(moved(nonnegative, x, -step, y, shrink_p), p, a)
+        store(moved(nonnegative, y, -step, x, shrink_q), q, b)
 
 
+@inlined
 def move_three(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j):
     """Move ``p_u`` along ``q_i - q_j``, ``q_i`` along ``p_u``, ``q_j`` against it, from old values; i is not j."""
-    a, b, c = row(p, lanes, u), row(q, lanes, i), row(q, lanes, j)
-    new = _moved(nonnegative, fma(step, c, a), b, step, shrink_p)
-    b[:] = _moved(nonnegative, b, a, step, shrink_i)
-    c[:] = _moved(nonnegative, c, a, -step, shrink_j)
-    a[:] = new
+    first, second, third = row_at(lanes, u), row_at(lanes, i), row_at(lanes, j)
+    for k in range(len(lanes)):
+        line = np.uint64(LANE * k)
+        a, b, c = first + line, second + line, third + line
+        x, y, z = load(LINE, p, a), load(LINE, q, b), load(LINE, q, c)
+        store(moved(nonnegative, fma(step, z, x), -step, y, shrink_p), p, a)
+        store(moved(nonnegative, y, -step, x, shrink_i), q, b)
+        store(moved(nonnegative, z, step, x, shrink_j), q, c)
 
 
+@inlined
 def copy_row(lanes, p, u, q, i):
     """Set ``p_u <- q_i``."""
-    row(p, lanes, u)[:] = row(q, lanes, i)
+    first, second = row_at(lanes, u), row_at(lanes, i)
+    for k in range(len(lanes)):
+        store(load(LINE, q, second + np.uint64(LANE * k)), p, first + np.uint64(LANE * k))
 
 
+@inlined
 def merge_row(lanes, p, u, q, r, j):
     """Set ``p_u``, ``q_j`` and ``r_j`` all to ``q_j + (p_u - r_j)``: exactly ``q_j`` where the other two are equal."""
-    new = row(q, lanes, j) + (row(p, lanes, u) - row(r, lanes, j))
-    for array, k in ((p, u), (q, j), (r, j)):
-        row(array, lanes, k)[:] = new
+    first, second = row_at(lanes, u), row_at(lanes, j)
+    for k in range(len(lanes)):
+        a, b = first + np.uint64(LANE * k), second + np.uint64(LANE * k)
+        new = plus(load(LINE, q, b), fma(-ONE, load(LINE, r, b), load(LINE, p, a)))
+        store(new, p, a)
+        store(new, q, b)
+        store(new, r, b)
 
 
-def _moved(nonnegative, a, b, step, shrink):
-    new = fma(-step, b, a) * shrink
-    return np.where(new < ZERO, ZERO, new) if nonnegative else new  # this comparison keeps NaN
+def _spread(context, builder, value, kind, vector):
+    """Copy a number into every lane; leave a vector as it is."""
+    if isinstance(kind, Lanes):
+        return value
+    number = context.cast(builder, value, kind, types.float32)
+    if not isinstance(vector, ir.VectorType):
+        return number
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+    order = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), order)
 
 
-class _Rows:
-    """Shared parts of the code generators below: the arrays' rows as vectors, and the arithmetic of ``_moved``."""
+def _pointer(context, builder, array, kind, first, first_kind, vector):
+    struct = context.make_array(kind)(context, builder, array)
+    number = context.cast(builder, first, first_kind, types.uint64)
+    return builder.bitcast(builder.gep(struct.data, [number]), vector.as_pointer())
 
-    def __init__(self, context, builder, signature, args):
-        self.context, self.builder, self.types, self.args = context, builder, signature.args, args
-        self.count = self.types[0].count
-        self.fma = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(VECTOR, [VECTOR] * 3), f"llvm.fma.v{LANE}f32"
-        )
 
-    def pointers(self, array, index):
-        """Pointers to each lane of the row that two arguments name."""
-        struct = self.context.make_array(self.types[array])(self.context, self.builder, self.args[array])
-        number = self.context.cast(self.builder, self.args[index], self.types[index], types.uint64)
-        first = self.builder.mul(number, ir.Constant(number.type, LANE * self.count))
-        start = self.builder.bitcast(self.builder.gep(struct.data, [first]), VECTOR.as_pointer())
-        return [self.builder.gep(start, [ir.Constant(INT, k)]) for k in range(self.count)]
+@instructions(load)
+def _load(typingctx, lanes, array, first):
+    def codegen(context, builder, signature, args):
+        vector, kinds = context.get_value_type(signature.return_type), signature.args
+        return builder.load(_pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector), align=4)
 
-    def load(self, pointers):
-        return [self.builder.load(pointer, align=4) for pointer in pointers]
+    return Lanes(lanes.count)(lanes, array, first), codegen
 
-    def store(self, vectors, pointers):
-        for vector, pointer in zip(vectors, pointers):
-            self.builder.store(vector, pointer, align=4)
 
-    def spread(self, argument):
-        """Copy a float32 argument into every lane."""
-        number = self.context.cast(self.builder, self.args[argument], self.types[argument], types.float32)
-        one = self.builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, ir.Constant(INT, 0))
-        return self.builder.shuffle_vector(
-            one, ir.Constant(VECTOR, ir.Undefined), ir.Constant(ir.VectorType(INT, LANE), [0] * LANE)
-        )
+@instructions(store)
+def _store(typingctx, vector, array, first):
+    def codegen(context, builder, signature, args):
+        kinds = signature.args
+        builder.store(args[0], _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], args[0].type), align=4)
+        return context.get_dummy_value()
 
-    def moved(self, flag, a, b, step, shrink):
-        """Return ``shrink * (a + step * b)`` and its projection, which is folded away if the flag is a constant."""
-        zero = ir.Constant(VECTOR, [0.0] * LANE)
-        wanted = self.context.cast(self.builder, self.args[flag], self.types[flag], types.boolean)
-        out = []
-        for x, y in zip(a, b):
-            new = self.builder.fmul(self.builder.call(self.fma, [step, y, x]), shrink)
-            cut = self.builder.select(self.builder.fcmp_ordered("<", new, zero), zero, new)
-            out.append(self.builder.select(wanted, cut, new))
-        return out
+    return types.void(vector, array, first), codegen
 
-    def total(self, vectors):
-        """Return the sum of all lanes, added pairwise."""
-        builder = self.builder
-        while len(vectors) > 1:
-            pairs = zip(vectors[::2], vectors[1::2])
-            vectors = [builder.fadd(a, b) for a, b in pairs] + vectors[len(vectors) // 2 * 2 :]
-        total, size = vectors[0], LANE
+
+@instructions(total)
+def _total(typingctx, vector):
+    def codegen(context, builder, signature, args):
+        sums, size = args[0], vector.size
         while size > 1:
             size //= 2
-            nothing = ir.Constant(total.type, ir.Undefined)
-            halves = [
-                builder.shuffle_vector(total, nothing, ir.Constant(ir.VectorType(INT, size), list(range(k, k + size))))
-                for k in (0, size)
-            ]
-            total = builder.fadd(*halves)
-        return builder.extract_element(total, ir.Constant(INT, 0))
+            nothing = ir.Constant(sums.type, ir.Undefined)
+            orders = (ir.Constant(ir.VectorType(ir.IntType(32), size), list(range(k, k + size))) for k in (0, size))
+            sums = builder.fadd(*(builder.shuffle_vector(sums, nothing, order) for order in orders))
+        return builder.extract_element(sums, ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(vector), codegen
 
 
-def _generate(function, emit, result=types.void):
-    """Generate the code of ``function``: ``emit`` gets its arguments as rows."""
+def _arithmetic(function, emit):
+    """Generate the code of ``function``: ``emit`` gets the type of its vectors and the arguments, each as a vector.
+
+    If all arguments are numbers, so are what it gets and what it returns.
+    """
 
     @instructions(function)
     def define(typingctx, *kinds):
+        tuples = [Lanes(kind.count) for kind in kinds if isinstance(kind, types.BaseTuple)]
+        result = next((kind for kind in (*kinds, *tuples) if isinstance(kind, Lanes)), types.float32)
+
         def codegen(context, builder, signature, args):
-            found = emit(builder, _Rows(context, builder, signature, args))
-            return context.get_dummy_value() if found is None else found
+            vector = context.get_value_type(result)
+            numbers = [pair for pair in zip(args, signature.args) if not isinstance(pair[1], types.BaseTuple)]
+            return emit(builder, vector, *(_spread(context, builder, *number, vector) for number in numbers))
 
         return result(*kinds), codegen
 
 
-def _dot(builder, rows):
-    a, b = rows.load(rows.pointers(1, 2)), rows.load(rows.pointers(3, 4))
-    sums = [builder.fmul(x, y) for x, y in zip(a[:SUMS], b[:SUMS])]
-    for k in range(SUMS, len(a)):
-        sums[k % SUMS] = builder.call(rows.fma, [a[k], b[k], sums[k % SUMS]])
-    return rows.total(sums)
+def _call(name):
+    """LLVM's own function ``name`` of vectors, or of numbers."""
+
+    def emit(builder, vector, *values):
+        kind = ir.FunctionType(vector, [vector] * len(values))
+        width = f"v{vector.count}" if isinstance(vector, ir.VectorType) else ""
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.{width}f32"), values)
+
+    return emit
 
 
-def _move(builder, rows):
-    target = rows.pointers(2, 3)
-    a, b = rows.load(target), rows.load(rows.pointers(4, 5))
-    rows.store(rows.moved(1, a, b, builder.fneg(rows.spread(6)), rows.spread(7)), target)
+def _nearer_zero(builder, vector, value, by):
+    zero = ir.Constant(vector, [0.0] * vector.count)
+    nearer = value
+    for above, sign in ((">", builder.fsub), ("<", builder.fadd)):
+        moved = sign(value, by)
+        moved = builder.select(builder.fcmp_ordered(above, moved, zero), moved, zero)
+        nearer = builder.select(builder.fcmp_ordered(above, value, zero), moved, nearer)
+    return nearer
 
 
-def _move_both(builder, rows):
-    first, second = rows.pointers(2, 3), rows.pointers(4, 5)
-    a, b = rows.load(first), rows.load(second)
-    back = builder.fneg(rows.spread(6))
-    new = rows.moved(1, a, b, back, rows.spread(7)), rows.moved(1, b, a, back, rows.spread(8))
-    rows.store(new[0], first)
-    rows.store(new[1], second)
+def _at_least_zero(builder, vector, value):
+    zero = ir.Constant(vector, [0.0] * vector.count)
+    return builder.select(builder.fcmp_ordered("<", value, zero), zero, value)
 
 
-def _move_three(builder, rows):
-    pointers = rows.pointers(2, 3), rows.pointers(4, 5), rows.pointers(4, 6)
-    a, b, c = (rows.load(row) for row in pointers)
-    ahead = rows.spread(7)
-    back = builder.fneg(ahead)
-    towards = [builder.call(rows.fma, [ahead, z, x]) for x, z in zip(a, c)]
-    new = (
-        rows.moved(1, towards, b, back, rows.spread(8)),
-        rows.moved(1, b, a, back, rows.spread(9)),
-        rows.moved(1, c, a, ahead, rows.spread(10)),
-    )
-    for vectors, row in zip(new, pointers):
-        rows.store(vectors, row)
-
-
-def _copy_row(builder, rows):
-    rows.store(rows.load(rows.pointers(3, 4)), rows.pointers(1, 2))
-
-
-def _merge_row(builder, rows):
-    pointers = rows.pointers(1, 2), rows.pointers(3, 5), rows.pointers(4, 5)
-    now, mine, old = (rows.load(row) for row in pointers)
-    new = [builder.fadd(y, builder.fsub(x, z)) for x, y, z in zip(now, mine, old)]
-    for row in pointers:
-        rows.store(new, row)
-
-
-_generate(dot, _dot, types.float32)
-_generate(move, _move)
-_generate(move_both, _move_both)
-_generate(move_three, _move_three)
-_generate(copy_row, _copy_row)
-_generate(merge_row, _merge_row)
+_arithmetic(nothing, lambda builder, vector: ir.Constant(vector, [0.0] * vector.count))
+_arithmetic(filled, lambda builder, vector, x: x)
+_arithmetic(fma, _call("fma"))
+_arithmetic(root, _call("sqrt"))
+_arithmetic(times, lambda builder, vector, x, y: builder.fmul(x, y))
+_arithmetic(plus, lambda builder, vector, x, y: builder.fadd(x, y))
+_arithmetic(over, lambda builder, vector, x, y: builder.fdiv(x, y))
+_arithmetic(nearer_zero, _nearer_zero)
+_arithmetic(at_least_zero, _at_least_zero)

@@ -132,7 +132,7 @@ class Simulated(Problem, Protocol):
         """What :meth:`scratch` returns, for each of several virtual workers."""
 
     def crew(self, workers: int, order: Any, loads: bool) -> Any:
-        """The memory of virtual workers whose rows are in several events (``kernels/events.py``), with arrays
+        """The memory of virtual workers whose rows are in several events (``kernels/control.py``), with arrays
         ``events`` and ``lost``; ``loads``: some of them are ``LOAD``.
         """
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import hogwild
-from hogwild.cli.data.commands import machines_facts
+from hogwild.cli.data import machines_facts
 from hogwild.compare.report.results import crossing, lowest
 from hogwild.data.ratings.store import save_ratings
 from hogwild.data.rows.store import save_store

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hogwild.__main__ import main
-from hogwild.cli.data.sources import problem_of
+from hogwild.cli.sources import implied_problem
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def with_penalty(arguments: Sequence[object]) -> list[str]:
     words = [str(argument) for argument in arguments]
     if words[:1] != ["train"] or "--l2" in words:
         return words
-    named = words[words.index("--problem") + 1] if "--problem" in words[:-1] else problem_of([*words, ""][1])
+    named = words[words.index("--problem") + 1] if "--problem" in words[:-1] else implied_problem([*words, ""][1])
     return [*words, "--l2", "1e-5"] if named == "linear" else words
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.cli.data.commands import size
+from hogwild.cli.data import size
 from hogwild.data.public import catalogue
 from hogwild.data.public import download as fetch_download
 from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, site, write_card

@@ -16,38 +16,24 @@ MAX = "c a source, a sink and two ways between\np max 4 5\nn 1 s\nn 4 t\na 1 2 3
 
 
 def test_a_cut_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
-    names = {name: tmp_path / f"cut.{name}" for name in ("model", "npy", "png", "jsonl")}
-    result = hogwild(
-        "train",
-        GRID,
-        *QUICK,
-        "--out",
-        names["model"],
-        "--segmentation",
-        names["npy"],
-        "--plot",
-        names["png"],
-        "--json",
-        names["jsonl"],
-    )
+    model, npy, png, jsonl = (tmp_path / f"cut.{name}" for name in ("model", "npy", "png", "jsonl"))
+    result = hogwild("train", GRID, *QUICK, "--out", model, "--json", jsonl)
     assert result.status == 0
     assert "578 vertices, 2 of them terminals of 2 labels" in result.out
     assert "a grid of 24 x 24" in result.out
     assert "cut value" in result.out
-    rows = [json.loads(line) for line in names["jsonl"].read_text().splitlines()]
+    rows = [json.loads(line) for line in jsonl.read_text().splitlines()]
     assert {row["problem"] for row in rows} == {"cuts"}
     assert rows[-1]["cut_value"] < rows[0]["cut_value"]
-    labels = np.load(names["npy"])
+    assert hogwild("labels", model, "--out", npy, "--plot", png).status == 0
+    labels = np.load(npy)
     assert labels.shape == (24, 24)
     assert set(np.unique(labels)) == {0, 1}
-    assert names["png"].read_bytes().startswith(b"\x89PNG")
-    again = hogwild("labels", names["model"], "--out", tmp_path / "again.npy", "--plot", tmp_path / "again.png")
-    assert again.status == 0
-    assert (tmp_path / "again.npy").read_bytes() == names["npy"].read_bytes()
-    printed = hogwild("labels", names["model"]).out.splitlines()
+    assert png.read_bytes().startswith(b"\x89PNG")
+    printed = hogwild("labels", model).out.splitlines()
     assert len(printed) == 578
     assert [line.split("\t") for line in printed[:576]] == [[str(v), str(x)] for v, x in enumerate(labels.ravel())]
-    about = hogwild("info", names["model"])
+    about = hogwild("info", model)
     assert "cuts" in about.out
     assert "option rank" not in about.out
 
@@ -87,12 +73,8 @@ def mistakes(folder: Path) -> list[tuple[tuple[object, ...], str]]:
         (("train", folder / "bad.max"), "bad.max:7: "),
         ((*cut, "--holdout", 0.1), "--holdout 0.1: a cut is of one graph"),
         ((*cut, "--test", GRID), "nothing to test on"),
-        ((*cut, "--segmentation", folder / "x.csv"), "expected a name that ends in .npy"),
-        ((*cut, "--plot", folder / "x.gif"), ".png"),
+        (("labels", folder / "model", "--plot", folder / "x.gif"), ".png"),
         ((*cut, "--features", 3), "--features is for rows"),
-        ((*cut, "--out", folder / "same.npy", "--segmentation", folder / "same.npy"), "would overwrite"),
-        (("train", "synthetic:clusters", "--plot", folder / "x.png", *QUICK), "is no grid"),
-        (("train", "synthetic:rcv1", "--segmentation", folder / "x.npy"), "is for --problem cuts"),
         (("convert", folder / "bad.max", folder / "store"), "graphs are not kept in stores"),
         (("labels", folder / "model"), "not a hogwild model"),
         (("train", GRID, "--problem", "cut"), "expected one of linear, completion, cuts"),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.cli.data.commands import size
+from hogwild.cli.data import size
 from hogwild.data.rows.source import open_data
 from hogwild.problems.linear.model import LinearModel
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hogwild.__main__ import main
-from hogwild.cli import choosing
+from hogwild.cli import train as command
 from hogwild.model_file import load_model
 from hogwild.problems.linear.options import L2_PATH
 from tests.cli.conftest import Result
@@ -41,7 +41,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def test_it_is_chosen_and_the_model_is_that_of_the_penalty(train: Train, tmp_path: Path) -> None:
     rows = tmp_path / "rows"
-    out = train(DATA, "--json", rows, "--out", tmp_path / "chosen", "--plot-path", tmp_path / "path.png").out
+    out = train(DATA, "--json", rows, "--out", tmp_path / "chosen").out
     first = lines(rows)[0]
     losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
     assert tuple(losses) == L2_PATH
@@ -49,7 +49,6 @@ def test_it_is_chosen_and_the_model_is_that_of_the_penalty(train: Train, tmp_pat
     worth = f"loss {losses[first['l2']]:.5g} on 5 parts of 600 rows, each held out once"
     against = "" if first["l2"] == 1e-5 else f", {losses[1e-5]:.5g} with 1e-05"
     assert f"\nl2 {first['l2']:g} of 16 from 1e-08 to 0.32: {worth}{against} (" in out
-    assert (tmp_path / "path.png").exists()
     assert "not chosen" not in train(DATA, "--l2", first["l2"], "--out", tmp_path / "given").out
     chosen, given = (load_model(tmp_path / name) for name in ("chosen", "given"))
     np.testing.assert_array_equal(chosen.coef_, given.coef_)
@@ -82,9 +81,9 @@ def test_where_it_is_the_default(train: Train, data: str, more: tuple[str, ...],
 
 
 def test_large_data_and_rare_classes(train: Train, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(choosing, "MOST_WEIGHTS", 499)
+    monkeypatch.setattr(command, "MOST_WEIGHTS", 499)
     assert "it takes long for 500 weights, above 499\n" in train(DATA).out
-    monkeypatch.setattr(choosing, "MOST_ENTRIES", 1000)
+    monkeypatch.setattr(command, "MOST_ENTRIES", 1000)
     assert re.search(r"it takes long for [\d,]+ nonzeros, above 1,000\n", train(DATA).out)
     rare = tmp_path / "rare.svm"
     rare.write_text("".join(f"{int(k == 7)} {1 + k % 9}:1\n" for k in range(300)))

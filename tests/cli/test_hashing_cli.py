@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 
 import hogwild as package
-from hogwild.cli.data import sources
+from hogwild.cli import sources
 from hogwild.data.rows.source import open_data
 from hogwild.data.rows.store import read_meta, save_store
 

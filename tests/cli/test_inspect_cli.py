@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -142,27 +141,6 @@ def test_other_kinds_of_models(hogwild: Callable, refused: Callable, tmp_path: P
         assert "is for linear models" in refused("inspect", model, "--names", model)
 
 
-def test_the_picture(
-    hogwild: Callable, spawn: Callable, linear: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from matplotlib.figure import Figure
-
-    drawn: list[Figure] = []
-    save = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: drawn.append(self) or save(self, *a, **k))
-    picture = tmp_path / "curve.png"
-    assert hogwild("inspect", linear, "--plot", picture).status == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    left, right = drawn[0].axes
-    assert [line.get_label() for line in left.get_lines()] == ["objective", "test loss"]
-    assert left.get_lines()[0].get_xydata()[3].tolist() == [3, 0.25]
-    assert right.get_lines()[1].get_xydata()[3].tolist() == [0.375, 0.5]
-    picture.unlink()
-    with open(os.devnull) as nothing:  # standard output that cannot be written to costs no picture
-        assert spawn("inspect", linear, "--plot", picture, stdout=nothing).wait() != 0
-    assert picture.exists()
-
-
 def test_bad_input_is_one_line(refused: Callable, linear: Path, svm: Path, tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"PAR1\0\0")
     (tmp_path / "blank").write_text("\n\n\n")
@@ -173,10 +151,7 @@ def test_bad_input_is_one_line(refused: Callable, linear: Path, svm: Path, tmp_p
         ((linear, "--names", tmp_path), "Is a directory"),
         ((linear, "--names", tmp_path / "binary"), "expected text with one name a line"),
         ((linear, "--names", tmp_path / "blank"), "has no name for any"),
-        ((linear, "--plot", tmp_path / "curve.pdf"), "ends in .png"),
-        ((linear, "--plot", tmp_path / "no" / "curve.png"), "cannot write there"),
         ((linear, "-n", 0), "--count"),
-        ((kept(LinearModel(np.ones(3), [0.0], "log"), tmp_path / "new"), "--plot", tmp_path / "c.png"), "no measure"),
     ]
     for arguments, said in cases:
         assert said in refused("inspect", *arguments), arguments

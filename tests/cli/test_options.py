@@ -10,11 +10,10 @@ import pytest
 import typer
 
 from hogwild.cli import app
-from hogwild.cli.compare.command import compare
+from hogwild.cli.compare import compare
+from hogwild.cli.modules import train_module
 from hogwild.cli.options import config_options
-from hogwild.cli.simulate import simulate
-from hogwild.cli.train import train
-from hogwild.cli.train_module import train_module
+from hogwild.cli.train import simulate, train
 from hogwild.config import TrainConfig, config_class, options_of
 from hogwild.methods import PROBLEMS
 
@@ -28,8 +27,8 @@ def parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
 def test_every_field_is_an_option_of_a_command() -> None:
     offered = {name.removeprefix("no_") for command in (train, simulate, train_module) for name in parameters(command)}
     assert {name for problem in PROBLEMS for name in options_of(problem)} - offered == PYTHON_ONLY
-    assert {"delay", "link", "histogram"} <= set(parameters(simulate))
-    assert not {"host", "rank", "device", "segmentation"} & set(parameters(simulate))
+    assert {"delay", "link"} <= set(parameters(simulate))
+    assert not {"host", "rank", "device", "terminals"} & set(parameters(simulate))
 
 
 @pytest.mark.parametrize("command", [train, train_module, compare], ids=lambda command: command.__name__)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.cli.models.predict import number_lines
+from hogwild.cli.models import number_lines
 from hogwild.data.rows.source import open_data
 from hogwild.problems.linear.model import LinearModel
 

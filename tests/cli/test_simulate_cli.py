@@ -19,7 +19,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
-    model, rows, histogram = tmp_path / "model", tmp_path / "rows", tmp_path / "histogram"
+    model, rows = tmp_path / "model", tmp_path / "rows"
     result = hogwild(
         "simulate",
         SMALL,
@@ -33,8 +33,6 @@ def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path
         "straggler:alpha=1.3",
         "--json",
         rows,
-        "--histogram",
-        histogram,
         "--out",
         model,
     )
@@ -44,15 +42,13 @@ def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path
     assert {(row["host"], row["workers"], row["discipline"]) for row in found} == {("simulator", 64, "hogwild")}
     assert found[0]["staleness_mean"] is found[0]["staleness_max"] is found[0]["lost_updates"] is None
     assert found[3]["objective"] < found[0]["objective"]
-    counted = lines_of(histogram)
-    assert [line["epoch"] for line in counted] == [1, 2, 3]
-    for row, line in zip(found[1:], counted):
-        counts = {int(stale): count for stale, count in line["staleness"].items()}
+    assert "staleness" not in found[0]
+    for row in found[1:]:
+        counts = {int(stale): count for stale, count in row["staleness"].items()}
         assert sum(counts.values()) == row["updates"] == 450
         assert max(counts) == row["staleness_max"]
         assert sum(k * n for k, n in counts.items()) / 450 == pytest.approx(row["staleness_mean"])
         assert row["lost_updates"] > 0
-        assert line["delay"] == "straggler:alpha=1.3"
     assert "hogwild on 64 workers (simulator): delay straggler:alpha=1.3, one core" in result.out
     header = next(line for line in result.out.splitlines() if line.startswith(" epoch"))
     assert "stale mean  stale max        lost" in header
@@ -78,16 +74,16 @@ def test_two_runs_are_one(hogwild: Callable) -> None:
 
 
 def test_default_data(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    import hogwild.cli.simulate as command
+    import hogwild.cli.train as command
 
-    monkeypatch.setattr(command, "DEFAULT_DATA", SMALL)
+    monkeypatch.setattr(command, "SIMULATED_DATA", SMALL)
     result = hogwild("simulate", "--epochs", 1, "-w", 5)
     assert result.out.startswith(f"no data named: training on {SMALL}, a generated stand-in")
     assert "held out 120 rows" in result.out
 
 
 def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
-    histogram = tmp_path / "histogram"
+    rows = tmp_path / "rows"
     more = (
         SMALL,
         "-w",
@@ -96,13 +92,14 @@ def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
         "locked",
         "--checkpoint",
         tmp_path / "state",
-        "--histogram",
-        histogram,
+        "--json",
+        rows,
         "-q",
     )
     assert hogwild("simulate", *more, "--epochs", 1).status == 0
     assert hogwild("simulate", *more, "--epochs", 2, "--resume").status == 0
-    assert [(line["epoch"], line["staleness"]) for line in lines_of(histogram)] == [(1, {"0": 600}), (2, {"0": 600})]
+    counts = [(row["epoch"], row["staleness"]) for row in lines_of(rows) if row["epoch"]]
+    assert counts == [(1, {"0": 600}), (2, {"0": 600})]
     result = hogwild("simulate", *more, "--epochs", 3, "--resume", "--delay", "random")
     assert result.status == 1
     assert "delay was 'round-robin'" in result.err
@@ -113,20 +110,10 @@ def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
     [
         (("--delay", "poisson"), "expected one of round-robin, constant, random, straggler"),
         (("--host", "threads"), "No such option"),
-        (("--histogram", "-"), "expected the name of a file"),
     ],
 )
 def test_wrong_usage(refused: Callable, options: tuple[object, ...], message: str) -> None:
     assert message in refused("simulate", "no-such-file", *options)
-
-
-def test_outputs_are_apart(hogwild: Callable, tmp_path: Path) -> None:
-    result = hogwild("simulate", SMALL, "--json", tmp_path / "x", "--histogram", tmp_path / "x")
-    assert result.status == 2
-    assert "--histogram" in result.err
-    result = hogwild("simulate", SMALL, "--histogram", tmp_path / "no" / "x")
-    assert result.status == 1
-    assert "--histogram" in result.err
 
 
 def test_more_workers_than_rows(hogwild: Callable, svm: Path) -> None:

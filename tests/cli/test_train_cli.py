@@ -102,7 +102,7 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
 def test_default_data_are_named_and_tested_on(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     import hogwild.cli.train as command
 
-    monkeypatch.setattr(command.CONTAINERS["linear"], "default", SMALL)
+    monkeypatch.setitem(command.KINDS, "linear", command.KINDS["linear"]._replace(default=SMALL))
     result = hogwild("train", "--epochs", 1, *QUICK)
     opening = f"no --out: this model will not be kept\nno data named: training on {SMALL}, a generated stand-in"
     assert result.out.startswith(opening)

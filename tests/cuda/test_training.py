@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import hogwild
-from hogwild.cli.train_module import _describe
+from hogwild.cli.modules import describe_module_run
 from hogwild.cuda import backend, streams
 from hogwild.cuda.streams import Streams
 from hogwild.data.ratings.container import Ratings
@@ -363,5 +363,5 @@ def test_a_module_goes_on_with_the_workers_it_had(tmp_path):
 
 def test_what_is_said_of_a_module_on_a_gpu():
     with begin("module", device="cuda", workers=3) as run:
-        said = _describe(run.config, "cross-entropy", run.problem.layout)
+        said = describe_module_run(run, "cross-entropy")
         assert said.endswith("\nhogwild on 3 CUDA streams: they race, so two runs differ")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hogwild
-from hogwild.cli.data.sources import check_readable, check_writable
+from hogwild.cli.sources import check_readable, check_writable
 from hogwild.errors import HogwildError, InputError, OutputError
 
 

@@ -19,7 +19,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.hosts.delays import DelaySchedule, Law
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import Simulator, _Copies
-from hogwild.kernels.events import END, KINDS, LOAD, READ, STORE
+from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STORE
 from hogwild.methods import DELAYS, DISCIPLINES, parse_delay
 from hogwild.training.engine import start_pool
 from tests.kernels.harness import (
@@ -375,9 +375,9 @@ def test_every_worker_reads_loads_and_stores_in_this_order(delay: str) -> None:
     schedule = DelaySchedule(law, (0, 0, 0), law.window)
     events = [event for rows in (64, 1, 35) for event in schedule.read(rows)] + schedule.end()
     for worker in range(6):
-        kinds = [event % KINDS for event in events if event // KINDS == worker]
-        assert kinds == [READ, LOAD, STORE] * (len(kinds) // 3) + [END]
-    assert sum(event % KINDS == READ for event in events) == sum(schedule.staleness.values()) == 100
+        kinds = [event % EVENT_KINDS for event in events if event // EVENT_KINDS == worker]
+        assert kinds == [READ, LOAD, STORE] * (len(kinds) // 3) + [PAY]
+    assert sum(event % EVENT_KINDS == READ for event in events) == sum(schedule.staleness.values()) == 100
 
 
 @pytest.mark.parametrize("delay", LAWS)

@@ -75,7 +75,7 @@ def test_no_directory_for_it(disk: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_nothing_is_kept_once_a_file_with_kernels_was_edited(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edited = kernel()
-    monkeypatch.setattr("hogwild.kernels.directory._digest", lambda flags: "other")
+    monkeypatch.setattr("hogwild.kernels.cache._digest", lambda flags: "other")
     assert edited(1) == 2
     assert not [*disk.rglob("*.nbc")]
     monkeypatch.undo()

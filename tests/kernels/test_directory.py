@@ -10,8 +10,8 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from hogwild.kernels import directory as place
-from hogwild.kernels.directory import kernel_directory
+from hogwild.kernels import cache as place
+from hogwild.kernels.cache import kernel_directory
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_flags_and_edits_change_it(places: Path, monkeypatch: pytest.MonkeyPatch
 
     kernels = places / "package" / "kernels"
     kernels.mkdir(parents=True)
-    monkeypatch.setattr(place, "__file__", str(places / "package" / "kernels" / "directory.py"))
+    monkeypatch.setattr(place, "__file__", str(places / "package" / "kernels" / "cache.py"))
     moved = places / "package" / "problems" / "linear" / "simulated_kernel.py"
     moved.parent.mkdir(parents=True)
     found = [kernel_directory("", "")]

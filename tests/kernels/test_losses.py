@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 import pytest
 from numba import njit
 
 from hogwild.kernels import loss_kernel, losses
 from hogwild.kernels.losses import COUNTS, LABELS, LOSSES
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 from hogwild.problems.linear import objective
 from tests import reference
 
@@ -169,6 +170,32 @@ def test_equal_to_scikit_learn(name, y):
             label = np.array([(y + 1) / 2 if name == "log" else y])
             expected = twin.loss(label, np.array([p]))[0], twin.gradient(label, np.array([p]))[0]
         assert functions(name, p, y)[:2, 0] == pytest.approx(np.array(expected), rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="flags are those of the compiler")
+@pytest.mark.parametrize("kind", ["loss", "helper"])
+def test_what_a_fast_kernel_has_called_first_stays_strict_in_others(kind, monkeypatch):
+    """Numba compiles a function once for all callers: with their flags, unless it has its own."""
+
+    monkeypatch.setitem(JIT, "cache", False)  # or they would be those of an earlier run
+
+    def marked(p):  # with fast math no number is NaN, and terms may be taken in another order
+        return -1.0 if p != p else (p + 1e20) - 1e20
+
+    if kind == "loss":
+        loss_kernel._compile(marked, marked)
+        called = marked
+    else:
+        called = inlined(marked)
+
+    def run(p, out):
+        for i in range(len(p)):
+            out[i] = called(p[i])
+
+    p, fast, strict = np.array([math.nan, 3.0]), np.empty(2), np.empty(2)
+    njit(**JIT | {"fastmath": True})(run)(p, fast)
+    njit(**JIT)(run)(p, strict)
+    assert strict.tolist() == [-1.0, 0.0]
 
 
 def test_every_loss_has_a_code_and_a_twin():

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     f"tests/kernels/test_{name}.py"
     for name in (
-        "atomics locks fma cycles losses order linear multiclass disciplines simulated tiers parse hashing "
-        "cuts lanes candidates scaled vectors deltas completion completion_disciplines".split()
+        "atomics locks cycles losses order linear multiclass disciplines simulated tiers parse hashing "
+        "cuts candidates scaled vectors deltas completion completion_disciplines".split()
     )
 ]
 

@@ -7,7 +7,7 @@ import pytest
 
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.kernels.events import CHUNK, COUNT, END, FIRST, KINDS, LOAD, READ, STORE
+from hogwild.kernels.control import CHUNK, COUNT, EVENT_KINDS, FIRST, LOAD, PAY, READ, STORE
 from hogwild.problems.protocol import OrderSlice
 from tests.kernels.harness import (
     CONSTANT,
@@ -36,7 +36,7 @@ COMBINATIONS = {
 def play(job, events, crew, chunk=0, epoch=0, step=STEP):
     """Do these events, pairs of a kind and a worker, in an epoch that has begun."""
     crew.events[CHUNK], crew.events[COUNT] = chunk, len(events)
-    crew.events[FIRST : FIRST + len(events)] = [worker * KINDS + kind for kind, worker in events]
+    crew.events[FIRST : FIRST + len(events)] = [worker * EVENT_KINDS + kind for kind, worker in events]
     part = OrderSlice(job.order, job.state["blocks"], job.seed, epoch, 0, 0, job.workers, crew=crew)
     job.problem.prepare(job.shared(), job.scratch(), job.data(), part, step)()
 
@@ -59,7 +59,7 @@ def turn_by_turn(job, delay, loads, epochs=2, step=FALLING):
         play(job, [(LOAD, worker) for worker in waiting[:1]] * loads + [(STORE, waiting[0])], crew, -1, epoch, step)
         for worker in waiting[1:]:
             play(job, [(LOAD, worker)] * loads + [(STORE, worker)], crew, -1, epoch, step)
-        play(job, [(END, worker) for worker in range(job.workers)], crew, -1, epoch, step)
+        play(job, [(PAY, worker) for worker in range(job.workers)], crew, -1, epoch, step)
     return crew
 
 
@@ -120,9 +120,9 @@ def test_a_debt_to_the_intercept_is_paid_at_the_end():
     gradients = crew.vectors[:, 0, 0]
     assert gradients[1] == -100  # worker 1 knows nothing of worker 0's debt
     assert gradients[0] == pytest.approx(-100 + share * 100)
-    play(job, [(END, 0)], crew, chunk=-1)
+    play(job, [(PAY, 0)], crew, chunk=-1)
     assert intercept[0] == pytest.approx(share * 100 + share * (100 - share * 100))
-    play(job, [(STORE, 1), (END, 1), (END, 0)], crew, chunk=-1)
+    play(job, [(STORE, 1), (PAY, 1), (PAY, 0)], crew, chunk=-1)
     assert intercept[0] == pytest.approx(share * 100 + share * (100 - share * 100) + share * 100)
 
 

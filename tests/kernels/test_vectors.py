@@ -1,6 +1,8 @@
-"""Rows as vector registers against their plain Python meaning, to the last bit."""
+"""Vectors of 4, 8 and 16 numbers, and rows of them, against NumPy, to the last bit."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,35 +10,127 @@ from numba import njit
 
 from hogwild.kernels import vectors
 from hogwild.kernels.options import JIT
+from hogwild.kernels.vectors import LANE, LANES, fma
 
 ROWS = 6
-STEP, SHRINK = np.float32(0.3), [np.float32(x) for x in (0.9, 0.8, 0.7)]
+STEP = np.float32(0.3)
+SHRINK = [np.float32(x) for x in (0.9, 0.8, 0.7)]
 
 
-def plain_for(count):
-    """What every operation means, for rows of so many lanes."""
-    lanes = (0,) * count
-
-    def dot(p, u, q, i):
-        return vectors.dot(lanes, p, u, q, i)
-
-    def move(flag, p, q):
-        vectors.move(lanes, flag, p, 1, q, 2, STEP, SHRINK[0])
-
-    def move_both(flag, p, q):
-        vectors.move_both(lanes, flag, p, 3, q, 5, STEP, *SHRINK[:2])
-
-    def move_three(flag, p, q):
-        vectors.move_three(lanes, flag, p, 0, q, 4, 1, STEP, *SHRINK)
-
-    def copy_and_merge(flag, p, q):
-        vectors.copy_row(lanes, p, 2, q, 0)
-        vectors.merge_row(lanes, p, 3, q, p, 5)
-
-    return dot, (move, move_both, move_three, copy_and_merge)
+@njit(**JIT)
+def each_fma(a, b, c, out):
+    for i in range(len(out)):
+        out[i] = fma(a[i], b[i], c[i])
 
 
-def compile_for(count):
+def test_fma_of_numbers_is_rounded_once():
+    a, b, c = np.random.default_rng(0).normal(size=(3, 500)).astype(np.float32)
+    c[::2] = (-a * b)[::2]  # the product's own rounding error: exact only if nothing is rounded twice
+    exact = [Fraction(float(x) * float(y)) + Fraction(float(z)) for x, y, z in zip(a, b, c)]
+    expected = np.array([float(x) for x in exact], dtype=np.float32)
+    computed = np.empty(500, np.float32)
+    each_fma(a, b, c, computed)
+    np.testing.assert_array_equal(computed, expected)
+    assert np.any(computed != a * b + c)
+    assert [fma(x, y, z) for x, y, z in zip(a, b, c)] == list(expected)
+
+
+def every_operation(size):
+    """A kernel with every operation in it."""
+    lanes = LANES[size]
+
+    def run(x, array, first, out):
+        total = vectors.nothing(lanes)
+        for k in range(3):  # variables that change in a loop
+            total = vectors.fma(x[k], vectors.load(lanes, array, first + k), total)
+        vectors.store(total, out, 0)
+        vectors.store(vectors.times(x[0], total), out, size)
+        vectors.store(vectors.over(total, x[1]), out, 2 * size + 1)  # at any address
+        vectors.store(vectors.plus(total, vectors.load(lanes, array, first)), out, 3 * size + 2)
+        vectors.store(vectors.root(vectors.times(total, total)), out, 4 * size + 4)
+        vectors.store(vectors.nearer_zero(total, vectors.filled(lanes, x[2])), out, 5 * size + 4)
+        vectors.store(vectors.at_least_zero(total), out, 6 * size + 4)
+        out[7 * size + 4] = vectors.total(total)
+
+    return run
+
+
+@pytest.mark.parametrize("size", LANES)
+def test_every_operation(size):
+    rng = np.random.default_rng(size)
+    x, array = np.abs(rng.normal(size=3)).astype(np.float32), rng.normal(size=40).astype(np.float32)
+    computed, plain = np.full(7 * size + 5, 7, np.float32), np.full(7 * size + 5, 7, np.float32)
+    njit(**JIT)(every_operation(size))(x, array, 5, computed)
+    every_operation(size)(x, array, 5, plain)
+    np.testing.assert_array_equal(computed, plain)
+    first = computed[:size]
+    sums = sum(np.float64(x[k]) * np.float64(array[5 + k : 5 + k + size]) for k in range(3))
+    np.testing.assert_allclose(first, sums, rtol=1e-4, atol=1e-6)
+    nearer = np.sign(first) * np.maximum(np.abs(first) - x[2], np.float32(0))
+    expected = [
+        (size, x[0] * first),
+        (2 * size + 1, first / x[1]),
+        (3 * size + 2, first + array[5 : 5 + size]),
+        (4 * size + 4, np.sqrt(first * first)),
+        (5 * size + 4, nearer),
+        (6 * size + 4, np.maximum(first, 0)),
+    ]
+    for place, value in expected:
+        np.testing.assert_array_equal(computed[place : place + size], value)
+    gaps = [2 * size, 3 * size + 1, 4 * size + 2, 4 * size + 3]
+    assert (computed[gaps] == 7).all()  # what lies beside is left alone
+
+
+# ---- rows
+
+
+class Twin:
+    """What every operation on rows of ``count`` vectors means."""
+
+    def __init__(self, count, flag):
+        self.count, self.flag = count, flag
+
+    def row(self, array, u):
+        return array[u * LANE * self.count : (u + 1) * LANE * self.count]
+
+    def moved(self, a, step, b, shrink):
+        new = fma(step, b, a) * shrink
+        return np.where(new < 0, np.float32(0), new) if self.flag else new
+
+    def dot(self, p, u, q, i):
+        a, b = self.row(p, u).reshape(-1, LANE), self.row(q, i).reshape(-1, LANE)
+        sums = [a[k] * b[k] for k in range(min(self.count, 4))]
+        for k in range(4, self.count):
+            sums[k % 4] = fma(a[k], b[k], sums[k % 4])
+        while len(sums) > 1:
+            sums = [sums[k] + sums[k + 1] if k + 1 < len(sums) else sums[k] for k in range(0, len(sums), 2)]
+        return vectors.total(sums[0])
+
+    def move(self, p, q):
+        a, b = self.row(p, 1), self.row(q, 2)
+        a[:] = self.moved(a, -STEP, b, SHRINK[0])
+
+    def move_both(self, p, q):
+        a, b = self.row(p, 3), self.row(q, 5)
+        a[:], b[:] = self.moved(a, -STEP, b, SHRINK[0]), self.moved(b, -STEP, a, SHRINK[1])
+
+    def move_three(self, p, q):
+        a, b, c = self.row(p, 0), self.row(q, 4), self.row(q, 1)
+        new = (
+            self.moved(fma(STEP, c, a), -STEP, b, SHRINK[0]),
+            self.moved(b, -STEP, a, SHRINK[1]),
+            self.moved(c, STEP, a, SHRINK[2]),
+        )
+        a[:], b[:], c[:] = new
+
+    def copy_and_merge(self, p, q):
+        self.row(p, 2)[:] = self.row(q, 0)
+        new = self.row(q, 5) + (self.row(p, 3) - self.row(p, 5))
+        for row in (self.row(p, 3), self.row(q, 5), self.row(p, 5)):
+            row[:] = new
+
+
+def compiled(count):
     """The same, each in a kernel of its own."""
     lanes, a, (b, c, d) = (0,) * count, STEP, SHRINK
 
@@ -61,56 +155,38 @@ def compile_for(count):
         vectors.copy_row(lanes, p, 2, q, 0)
         vectors.merge_row(lanes, p, 3, q, p, 5)
 
-    return dot, (move, move_both, move_three, copy_and_merge)
+    return dot, {"move": move, "move_both": move_both, "move_three": move_three, "copy_and_merge": copy_and_merge}
 
 
 def matrices(count, seed=0):
     rng = np.random.default_rng(seed)
-    return [rng.normal(size=ROWS * vectors.LANE * count).astype(np.float32) for _ in range(2)]
+    return [rng.normal(size=ROWS * LANE * count).astype(np.float32) for _ in range(2)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])
-def test_compiled_is_what_python_says(count):
-    (dot, moves), (plain_dot, plain_moves) = compile_for(count), plain_for(count)
+def test_rows_against_the_twin(count):
+    dot, moves = compiled(count)
     p, q = matrices(count)
     for u in range(ROWS):
         for i in range(ROWS):
-            found = dot(p, u, q, i)
-            assert found == plain_dot(p, u, q, i)
-            size = vectors.LANE * count
+            product = dot(p, u, q, i)
+            assert product == Twin(count, 0).dot(p, u, q, i)
+            size = LANE * count
             exact = p[u * size : (u + 1) * size].astype(float) @ q[i * size : (i + 1) * size]
-            assert found == pytest.approx(exact, abs=1e-5 * size)
+            assert product == pytest.approx(exact, abs=1e-5 * size)
     for flag in (0, 1):
-        for move, plain in zip(moves, plain_moves):
+        for name, move in moves.items():
             (p1, q1), (p2, q2) = matrices(count, 1), matrices(count, 1)
             move(flag, p1, q1)
-            plain(flag, p2, q2)
-            assert p1.tobytes() == p2.tobytes(), plain.__name__
-            assert q1.tobytes() == q2.tobytes(), plain.__name__
-
-
-def test_the_old_row_moves_the_other():
-    _, (_, move_both, move_three, merge) = compile_for(1)
-    for flag in (0, 1):
-        p, q = np.zeros(96, np.float32), np.ones(96, np.float32)
-        move_both(flag, p, q)
-        assert q[80] == SHRINK[1]  # along the zero that p was
-        assert p[48] == (0 if flag else -STEP * SHRINK[0])
-        p, q = np.zeros(96, np.float32), np.ones(96, np.float32)
-        q[16:32] = 3
-        move_three(flag, p, q)
-        assert p[0] == pytest.approx(0.3 * 2 * 0.9)
-        assert (q[64], q[16]) == (SHRINK[1], pytest.approx(3 * SHRINK[2]))
-    p, q = np.full(96, 5, np.float32), np.full(96, 7, np.float32)
-    merge(0, p, q)
-    assert p[48] == p[80] == q[80] == 7  # nobody else moved it
+            getattr(Twin(count, flag), name)(p2, q2)
+            assert p1.tobytes() == p2.tobytes(), name
+            assert q1.tobytes() == q2.tobytes(), name
 
 
 def test_projection_leaves_nan():
-    _, (move, *_) = compile_for(1)
     p, q = np.full(96, -1, np.float32), np.zeros(96, np.float32)
     p[20] = np.nan
-    move(1, p, q)
+    compiled(1)[1]["move"](1, p, q)
     assert np.isnan(p[20])
     assert np.count_nonzero(p[16:32]) == 1
     assert (p[:16] == -1).all()

@@ -222,7 +222,7 @@ def test_an_epoch_that_was_begun_otherwise_is_completed_otherwise(ratings: Ratin
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"machines": 1}, "passes blocks of items between machines: give machines, or order='blocks', which keeps"),
+        ({"machines": 1}, "passes blocks of items between machines: give machines"),
         ({"problem": "linear"}, "passes blocks of items round, of which problem 'linear' has none: choose averaging"),
         ({"loss": "bpr"}, "loss 'bpr' draws items that other machines hold: choose averaging"),
         ({"order": "file"}, "has an order of its own, in which blocks meet: leave order='file' out"),

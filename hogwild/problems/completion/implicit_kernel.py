@@ -18,14 +18,13 @@ from numba import njit
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
 from hogwild.kernels.control import ABORT, count
 from hogwild.kernels.cycles import spin
-from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
-from hogwild.kernels.vectors import LANE, dot, move_three
+from hogwild.kernels.vectors import LANE, dot, fma, move_three
 from hogwild.problems.completion.kernel import (
     DONE,
     FAR,

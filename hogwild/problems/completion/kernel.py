@@ -31,12 +31,11 @@ from numba import njit
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
 from hogwild.kernels.cycles import spin
-from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
-from hogwild.kernels.vectors import LANE, copy_row, dot, merge_row, move_both
+from hogwild.kernels.vectors import LANE, copy_row, dot, fma, merge_row, move_both
 from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, TIERED, ZERO
 
 BITS = 4

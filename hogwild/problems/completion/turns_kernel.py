@@ -18,11 +18,10 @@ from numba import njit
 from hogwild.kernels.atomics import load, store
 from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN, count
 from hogwild.kernels.cycles import spin
-from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import wait_for
 from hogwild.kernels.options import JIT, called
 from hogwild.kernels.steps import step_at
-from hogwild.kernels.vectors import LANE, copy_row, dot, move
+from hogwild.kernels.vectors import LANE, copy_row, dot, fma, move
 from hogwild.problems.completion.kernel import LENGTH, SIDE, STATE, VISITED, line_at, open_tile, shrinkage
 from hogwild.problems.linear.kernel import ONE, ZERO
 

@@ -36,11 +36,11 @@ from numba import njit
 from hogwild.kernels.atomics import compare_exchange, load, prefetch, store
 from hogwild.kernels.control import ABORT, TURN
 from hogwild.kernels.cycles import spin
-from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
+from hogwild.kernels.vectors import fma
 from hogwild.problems.linear.kernel import (
     AIG,
     ATOMIC,

@@ -42,12 +42,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hogwild.kernels import lanes as vectors
+from hogwild.kernels import vectors
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch, store
 from hogwild.kernels.control import ABORT, LAST, NEXT, SKIP, STOP, TURN, count
 from hogwild.kernels.cycles import spin
-from hogwild.kernels.fma import fma
-from hogwild.kernels.lanes import LANES
 from hogwild.kernels.locks import acquire, release, wait_for
 from hogwild.kernels.loss_kernel import bend, dloss, ease
 from hogwild.kernels.losses import SOFTMAX
@@ -55,6 +53,7 @@ from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due, place_of_rate
+from hogwild.kernels.vectors import LANES, fma
 
 DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
 SERIAL, HOGWILD, ATOMIC, AIG, LOCKED, ROUND_ROBIN, TIERED = DISCIPLINES.values()

@@ -14,11 +14,11 @@ import numpy as np
 from numba import njit
 
 from hogwild.data.rows.margins_kernel import REASSOCIATE
-from hogwild.kernels import lanes as vectors
-from hogwild.kernels.lanes import LANES
+from hogwild.kernels import vectors
 from hogwild.kernels.loss_kernel import loss
 from hogwild.kernels.losses import COUNTS, LABELS, LOG, SOFTMAX
 from hogwild.kernels.options import JIT, called, inlined
+from hogwild.kernels.vectors import LANES
 
 LARGEST_EXPONENT = 709.0
 

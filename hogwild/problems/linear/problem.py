@@ -26,9 +26,8 @@ from hogwild.data.rows.degrees import frequencies
 from hogwild.data.rows.margins import row_scales
 from hogwild.errors import InputError
 from hogwild.hosts.memory import overlaid
-from hogwild.kernels.control import cells
+from hogwild.kernels.control import FIRST, cells
 from hogwild.kernels.cycles import ticks_in
-from hogwild.kernels.events import FIRST
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area

@@ -26,14 +26,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.control import count
-from hogwild.kernels.events import CHUNK, COUNT, FIRST, KINDS, LOAD, READ, STORE
-from hogwild.kernels.fma import fma
-from hogwild.kernels.lanes import LANES
+from hogwild.kernels.control import CHUNK, COUNT, EVENT_KINDS, FIRST, LOAD, READ, STORE, count
 from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
+from hogwild.kernels.vectors import LANES, fma
 from hogwild.problems.linear.kernel import (
     NO_PENALTY,
     SERIAL,
@@ -164,7 +162,7 @@ def events(loss, vector, penalty, adagrad):
             chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
             visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
         for e in range(FIRST, FIRST + crew.events[COUNT]):
-            worker, kind = crew.events[e] // KINDS, crew.events[e] % KINDS
+            worker, kind = crew.events[e] // EVENT_KINDS, crew.events[e] % EVENT_KINDS
             if kind == READ:
                 crew.numbers[worker, ROW] = rows[taken]
                 crew.steps[worker] = step_at(plan.step, visited + taken - taken % STEP_EVERY)

@@ -27,10 +27,9 @@ from numba import njit
 
 from hogwild.kernels.atomics import fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
-from hogwild.kernels.fma import fma
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, inlined
-from hogwild.kernels.vectors import LANE, move
+from hogwild.kernels.vectors import LANE, fma, move
 
 RULES = {"sgd": 0, "momentum": 1, "adagrad": 2, "adam": 3}
 SGD, MOMENTUM, ADAGRAD, ADAM = RULES.values()

@@ -16,14 +16,13 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hogwild.kernels import lanes as vectors
+from hogwild.kernels import vectors
 from hogwild.kernels.atomics import prefetch
-from hogwild.kernels.fma import fma
-from hogwild.kernels.lanes import LANES
 from hogwild.kernels.loss_kernel import dloss, ease
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
+from hogwild.kernels.vectors import LANES, fma
 from hogwild.problems.linear.kernel import (
     APART,
     ELASTIC,

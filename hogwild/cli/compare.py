@@ -1,0 +1,362 @@
+"""``hogwild compare``: methods on the same data, with the same objective and clock; a report and a verdict in words.
+
+The rows go to disk cell by cell, so after Ctrl-C the same command continues. The report is then made from them alone,
+as ``hogwild report`` does it on any machine, without training again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hogwild import machine
+from hogwild.cli.bench import parse_workers
+from hogwild.cli.display import Display, bar, clock
+from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, read_module, request_of
+from hogwild.cli.options import (
+    CACHE,
+    COLUMNS,
+    DEFAULT_HOLDOUT,
+    LAYOUT,
+    MINIMISED,
+    RESULTS,
+    Quiet,
+    config_options,
+    parse_numbers,
+    row,
+    takes,
+)
+from hogwild.cli.session import TrainRequest, read
+from hogwild.cli.sources import KINDS, Sources, check_writable, chosen_problem
+from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
+from hogwild.errors import UsageError
+from hogwild.methods import PROBLEMS, REAL_HOSTS
+from hogwild.rows_file import Screen
+
+if TYPE_CHECKING:
+    from hogwild.compare.run.harness import Comparison, ComparisonProgress
+    from hogwild.compare.run.plan import ComparisonPlan
+
+EPOCHS = {"linear": 10, "completion": 10, "cuts": 50, "module": 10}
+#: The best objective seen, which stands in for the optimum, is the end of a run, so the last digits are its noise.
+EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3", "module": "2e-1,1e-1,5e-2"}
+REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; one for other problems, which runs as many programs as fit
+SEEDS = 5
+TIMEOUT = 600.0
+WHAT = "What is compared"
+OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout oversubscribe dry_run"
+
+
+@takes(
+    f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer "
+    "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
+    PROBLEMS,
+    methods=row(
+        "Methods, such as hogwild,locked.",
+        WHAT,
+        metavar="LIST",
+        show_default="all that the problem has",
+    ),
+    workers=row(
+        "Numbers of workers, such as 1,2,4.",
+        WHAT,
+        "--workers",
+        "-w",
+        metavar="LIST",
+        show_default="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
+    ),
+    seeds=row(
+        "Repeats of everything, each with its own order of the rows.",
+        WHAT,
+        kind=int,
+        show_default=f"{SEEDS}",
+    ),
+    epochs={
+        "panel": WHAT,
+        "help": "Passes over the data.",
+        "show_default": f"{EPOCHS['linear']}; for cuts {EPOCHS['cuts']}",
+    },
+    eps=row(
+        "Targets: shares of the way to the optimum, or to the best seen, that may be left.",
+        WHAT,
+        metavar="LIST",
+        show_default=f"{EPS['linear']}; for completion and modules {EPS['module']}",
+    ),
+    steps=row(
+        "Steps that every method is tuned over; one: no tuning; 'auto': around the step that is probed for.",
+        WHAT,
+        metavar="LIST",
+        default="auto",
+    ),
+    gradient_delay=row(
+        "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, or 'paper'.", WHAT, metavar="LIST"
+    ),
+    budget=row(
+        "Leave out seeds, workers, steps, epochs, in this order and but for what is named, until this should do.",
+        WHAT,
+        kind=float,
+        metavar="SECONDS",
+        min=1,
+        show_default="no limit",
+    ),
+    timeout=row(
+        "Time of training after which a run is stopped.",
+        WHAT,
+        kind=float,
+        metavar="SECONDS",
+        min=0.1,
+        show_default=f"{TIMEOUT:g}",
+    ),
+    oversubscribe=row(
+        f"Also more than {MOST_A_CORE} workers a core, and methods with locks on more workers than cores.",
+        WHAT,
+        kind=bool,
+    ),
+    dry_run=row("List what would be run and about how long, and end.", WHAT, kind=bool),
+    test={"help": "Data to test on."},
+    holdout={
+        "help": "Fraction of DATA to hold out and test on; 0: none.",
+        "show_default": f"{DEFAULT_HOLDOUT} without --test",
+    },
+    model=row(
+        f"A function of no arguments that makes the nn.Module; then --loss is {', '.join(NAMED_LOSSES)} or {FUNCTION}.",
+        MODULE,
+        metavar=FUNCTION,
+    ),
+    seed={"help": "First seed, and that of the hold-out."},
+    host={"default": REAL_HOSTS[0], "show_default": True},
+    delay={"help": "The simulator's delay law: see hogwild simulate."},
+    link={"help": "The link between virtual replicas: see hogwild simulate."},
+    out=row(
+        "Directory of the results; a comparison begun there goes on.",
+        RESULTS,
+        "--out",
+        "-o",
+        metavar="DIR",
+        default="comparison",
+    ),
+)
+def compare(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            show_default=KINDS["linear"].default,
+            help=f"As for train; with --model also {FUNCTION}.",
+        ),
+    ] = None,
+    **options: Any,
+) -> None:
+    """Compare lock-free training with locks, turns, averaging and other programs, or a GPU's ways, on DATA."""
+    problem = problem_of(data, options)
+    options["problem"] = problem
+    base = base_config(options)
+    plan = make_plan(options)
+    sources = Sources.take(options)
+    holdout = options["holdout"]
+    dry_run = options["dry_run"]
+    if options["device"] != "cpu":
+        from hogwild.compare.run.methods import gpu
+
+        gpu()  # before reading data, which may take minutes
+    display = Display(sys.stdout if dry_run else Screen(sys.stdout), options["quiet"])
+    if holdout is not None and options["test"] is not None:
+        raise UsageError("--test and --holdout both name the rows to test on: give one of them")
+    if holdout is None and options["test"] is None and problem != "cuts":
+        holdout = DEFAULT_HOLDOUT
+    sources.check(problem)
+    files = {"data": data} | {name: options[name] for name in ("model", "test", "loss")}
+    if problem == "module":
+        request = request_of(files, "--model", holdout=holdout or None)
+        if data is None:
+            raise UsageError(f"a module is compared on data of its own: hogwild compare {FUNCTION} --model {FUNCTION}")
+        for option, is_set in {"--format": sources.format, "--holdout-by": options["holdout_by"] != "row"}.items():
+            if is_set:
+                raise UsageError(f"{option} does not go with --model")
+    else:
+        name = KINDS[problem].default if data is None else data
+        request = TrainRequest(name, data is not None, options["test"], holdout or None, options["holdout_by"])
+    request.check(problem)
+    if not dry_run:
+        check_writable("--out", options["out"], directory=True)
+        if base.host == "processes":
+            from hogwild.hosts import fork_server
+
+            fork_server.ensure_running()
+    if problem == "module":
+        examples, test = read_module(files, holdout, plan.first_seed, display)
+    else:
+        examples, test, held = read(request, sources, base.replace(seed=plan.first_seed), display)
+        test = held if test is None else test
+    from hogwild.compare.run.harness import Comparison
+
+    cache = sources.cache()
+    fields = {"seeds": "seeds", "workers": "workers", "steps": "grid", "epochs": "epochs"}
+    with request.naming() if problem != "module" else contextlib.nullcontext():
+        comparison = Comparison(
+            examples,
+            test,
+            plan,
+            base,
+            data=data or request.data,
+            cache=None if cache is None else Path(cache.directory),
+            budget=options["budget"],
+            timeout=options["timeout"] or TIMEOUT,
+            in_flight=options["in_flight"],
+            command=shlex.join(["hogwild", *sys.argv[1:]]),
+            named=[field for option, field in fields.items() if options[option] not in (None, "auto")],
+        )
+    if dry_run:
+        show_plan(comparison, display)
+    else:
+        raise typer.Exit(follow(comparison, options["out"], display))
+
+
+def problem_of(data: str | None, options: dict[str, Any]) -> str:
+    """Return the problem that was asked for, or the one that the data's name implies."""
+    model = options["model"]
+    problem: str | None = options["problem"]
+    if model is None and problem == "module":
+        raise UsageError(f"--problem module: give the module too: --model {FUNCTION}")
+    if model is None:
+        return chosen_problem(problem, data or "", options["format"])
+    if problem not in (None, "module"):
+        raise UsageError(f"--model {model}: is for --problem module, not for {problem}")
+    return "module"
+
+
+def base_config(options: dict[str, Any]) -> TrainConfig:
+    """Return the options that all methods share; methods themselves say whether they run on a GPU."""
+    of_plan = ("workers", "epochs", "seed", "gradient_delay")
+    keywords = config_options({name: value for name, value in options.items() if name not in of_plan})
+    if options["problem"] == "module":
+        options["loss"] = options["loss"] or NAMED_LOSSES[0]
+        keywords["loss"] = options["loss"] if options["loss"] in NAMED_LOSSES else "custom"
+    config = TrainConfig(**keywords)
+    if config.l2_path:
+        raise UsageError(f"--l2 {options['l2']}: a comparison is of one objective: give one number")
+    return config if config.device == "cpu" else TrainConfig(**keywords | {"device": "cpu", "in_flight": None})
+
+
+def make_plan(options: dict[str, Any]) -> ComparisonPlan:
+    """Make the plan from the options; wrong ones are reported before anything is read."""
+    from hogwild.compare.run.methods import chosen, listed, usual
+    from hogwild.compare.run.plan import DELAYS as PAPER
+    from hogwild.compare.run.plan import ComparisonPlan
+
+    problem = options["problem"]
+    device = options["device"]
+    names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
+    delays: tuple[float, ...] = ()
+    if options["gradient_delay"] == "paper":
+        delays = PAPER
+    elif options["gradient_delay"] is not None:
+        delays = parse_numbers("--gradient-delay", options["gradient_delay"], 0.0, 1.0)
+    workers = REPLICAS.get(problem, (1,)) if (device, options["workers"]) == ("cuda", None) else None
+    return ComparisonPlan(
+        SEEDS if options["seeds"] is None else options["seeds"],
+        workers or parse_workers(options["workers"]),
+        () if options["steps"] == "auto" else parse_numbers("--steps", options["steps"], 0.0),
+        EPOCHS[problem] if options["epochs"] is None else options["epochs"],
+        tuple(method.name for method in chosen(names)),
+        parse_numbers("--eps", EPS[problem] if options["eps"] is None else options["eps"], 0.0, 1.0)[::-1],
+        options["seed"],
+        delays,
+        () if device == "cpu" else (machine.physical_cores(),),
+    )
+
+
+def show_plan(comparison: Comparison, display: Display) -> None:
+    """Print what would be run, and roughly how long it would take."""
+    with display.live(lambda: "measuring what an epoch costs"):
+        cells, seconds, omissions = comparison.rehearsed()
+    plan = comparison.plan
+    for phase, noun in (("tuning", "trials of a step"), ("reported", "runs"), ("delay", "epochs of slow gradients")):
+        names = [(cell.method, cell.workers) for cell in cells if cell.phase == phase]
+        if not names:
+            continue
+        display.say(f"{len(names)} {noun}:")
+        for method, count in plan.pairs():
+            reason = comparison.refusal(method, count)
+            note = "" if reason is None else f"  refused: {reason}"
+            runs = names.count((method.name, count))
+            display.say(f"  {method.name:<20} {count:>4} worker{'s' * (count > 1):<1}  {runs:>4}{note}")
+    steps = ", ".join(f"{step:g}" for step in plan.grid)
+    display.say(f"{plan.epochs} epochs each, steps {steps}; targets {', '.join(f'{value:g}' for value in plan.eps)}")
+    for sentence in omissions:
+        display.say(f"left out for the budget: {sentence}")
+    display.say(f"about {clock(seconds)} in all; where a method's best step is not serial's it runs at both")
+
+
+def report(
+    directories: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="DIR", show_default=False, help="What hogwild compare --out wrote; several stand side by side."
+        ),
+    ],
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", "-o", metavar="DIR", show_default="DIR, if only one is given", help="Directory of the report."
+        ),
+    ] = None,
+    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Make the report of one or more comparisons from their rows: verdict, tables, figures, a page."""
+    if "" in (*directories, out):
+        raise UsageError("'': expected the name of a directory")
+    if out is None:
+        if len(directories) > 1:
+            raise UsageError(f"a report of {len(directories)} directories needs a place of its own: give --out DIR")
+        out = directories[0]
+    show_report(directories, out, Display(sys.stdout, quiet))
+    if browse:
+        import webbrowser
+
+        webbrowser.open((Path(out) / "report.html").resolve().as_uri())
+
+
+def follow(comparison: Comparison, out: str, display: Display) -> int:
+    """Run the comparison, show the report, and return the exit status."""
+    try:
+        with display.live(lambda: progress_line(comparison.progress)):
+            comparison.run(out)
+    except KeyboardInterrupt:
+        progress = comparison.progress
+        display.say(f"\ninterrupted: {progress.done} of {progress.total} runs are in {out}; the same command goes on")
+        return 130
+    show_report([out], out, display)
+    display.finish()
+    return 0
+
+
+def progress_line(progress: ComparisonProgress) -> str:
+    """Return the live line of a comparison."""
+    if not progress.total:
+        return progress.label
+    rest = "" if progress.left is None else f"  about {clock(progress.left)} left"
+    return f"{bar(progress.done / progress.total)} {progress.done}/{progress.total} runs{rest}  {progress.label}"
+
+
+def show_report(directories: list[str], out: str, display: Display) -> None:
+    """Write the report; print its tables, then the verdict, which so stays on the screen, and the page's path."""
+    from hogwild.compare.report.page import write_report
+
+    with display.live(lambda: "drawing"):
+        report = write_report([Path(directory) for directory in directories], Path(out))
+    for table in report.tables:
+        display.table(table.title, zip(table.columns, table.texts, strict=True), table.rows)
+        for line in (*table.notes, ""):
+            display.say(line)
+    for sentence in (*report.verdict, ""):
+        display.say(sentence)
+    for path in report.files:
+        if path.name == "report.html":
+            display.say(f"report: {path}")

@@ -1,0 +1,463 @@
+"""``hogwild convert``, ``info``, ``cache`` and ``data``: stores, facts about data and machine, public data sets."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hogwild.cli.display import Display, Reading, fact_lines, show
+from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
+from hogwild.cli.sources import Sources, check_readable, check_width, chosen_problem, described
+from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.methods import parse_link
+from hogwild.rows_file import Screen, printable
+
+if TYPE_CHECKING:
+    from hogwild.data.public.catalogue import Card
+    from hogwild.data.rows.container import Rows
+
+STATISTICS_BYTES = 32  # memory that ``describe`` needs per feature
+NAMES = 14  # columns of the names of facts about data
+LINE = 118  # columns of a line of them
+CARD = 80  # columns of a line about a public data set
+KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": None}
+
+
+@takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND)
+def convert(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
+    destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
+    quiet: Quiet = False,
+    **options: Any,
+) -> None:
+    """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
+    sources = Sources.take(options | {"no_cache": True})
+    problem = chosen_problem(options["problem"], source, sources.format)
+    check_readable(source, problem)
+    sources.check(problem)
+    display = Display(quiet=quiet)
+    reading = Reading(source)
+    if problem == "cuts":
+        raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
+    if problem == "completion":
+        from hogwild.data.ratings.source import convert_ratings
+
+        with display.live(reading.line):
+            reads: dict[str, Any] = {"format": sources.format, "layout": sources.layout(), "progress": reading.update}
+            meta = convert_ratings(source, destination, overwrite=overwrite, **reads)
+        display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
+        return
+    from hogwild.data.rows.source import convert as make_store
+    from hogwild.data.text.hashing import collision_line
+
+    with display.live(reading.line):
+        meta = make_store(source, destination, overwrite=overwrite, progress=reading.update, **sources.row_options())
+    display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
+    if "hashing" in meta:
+        display.say(collision_line(meta["hashing"]))
+
+
+@takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)
+def info(
+    path: Annotated[
+        str | None,
+        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine"),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
+    machines: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            max=1024,
+            help="Say whether so many machines would train on the data sooner than one.",
+            show_default=False,
+        ),
+    ] = None,
+    link: Annotated[
+        str,
+        typer.Option(
+            metavar="LINK",
+            show_default=False,
+            help="What lies between them, such as latency=0.2ms,bandwidth=1Gbit; with row=2us an epoch is not timed.",
+        ),
+    ] = "",
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Print the facts of a data file, a store (whose checksums are compared) or a model, or of this machine."""
+    from hogwild.data.public.catalogue import located
+    from hogwild.data.rows.store import is_store, verify
+
+    sources = Sources.take(options)
+    if link and machines is None:
+        raise UsageError(f"--link {link}: say how many machines it joins: --machines 2")
+    if machines is not None and parse_link(link).bandwidth == float("inf"):
+        raise UsageError(f"--machines {machines}: say what joins them: --link latency=0.2ms,bandwidth=1Gbit")
+    if path is None:
+        if machines is not None:
+            raise UsageError(f"--machines {machines}: give the data too: hogwild info DATA --machines {machines}")
+        show(machine_facts(), json)
+        return
+    problem = chosen_problem(options["problem"], path, sources.format)
+    check_readable(path, problem)
+    sources.check(problem)
+    if is_store(located(path)):
+        verify(located(path))
+    if machines is not None and (is_model(path) or problem != "linear"):
+        raise UsageError(f"--machines {machines}: is for rows of features, and {path} holds something else")
+    if is_model(path):
+        from hogwild.cli.models import inspect
+
+        inspect(path, json=json)
+    elif problem == "linear":
+        show(data_facts(path, sources, seed, json, machines, link), json, data_lines)
+    else:
+        show(other_facts(path, sources, problem, json), json)
+
+
+def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[str, Any]:
+    """Describe ratings or a graph, with the statistics that determine how often workers collide."""
+    from hogwild.data.graphs.container import graph_statistics
+    from hogwild.data.ratings.container import rating_statistics
+
+    reading = Reading(path)
+    with Display(quiet=quiet).live(reading.line):
+        examples = sources.open(problem, path, reading.update)
+    statistics = rating_statistics(examples) if problem == "completion" else graph_statistics(examples)
+    return {"data": path, "problem": problem, "what": described(problem, examples), **statistics}
+
+
+def is_model(path: str) -> bool:
+    """Whether a file begins like a safetensors file: an 8-byte length, then a JSON object."""
+    if not os.path.isfile(path):  # a directory, generated data, or a pipe, whose first bytes must not be consumed
+        return False
+    with open(path, "rb") as file:
+        start = file.read(9)
+    return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") < 1 << 28
+
+
+def data_facts(
+    path: str, sources: Sources, seed: int, quiet: bool, machines: int | None = None, link: str = ""
+) -> dict[str, Any]:
+    from hogwild.data.rows.statistics import describe
+
+    display = Display(quiet=quiet)
+    reading = Reading(path)
+    with display.live(reading.line):
+        rows = sources.open("linear", path, reading.update)
+    check_width(path, rows.width, STATISTICS_BYTES)
+    facts = {"data": path, **describe(rows, seed)}
+    if machines is not None:
+        with display.live(lambda: "timing an epoch"):
+            facts["machines"] = machines_facts(rows, "labels" in facts["targets"], machines, link)
+    return facts
+
+
+def machine_facts() -> dict[str, Any]:
+    from hogwild import machine
+
+    total, available = machine.memory()
+    shared = machine.shared_memory()
+    facts: dict[str, Any] = {
+        "cpu": machine.cpu_model(),
+        "physical_cores": machine.physical_cores(),
+        "cpus_allowed": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
+        "caches": ", ".join(f"{level} {size}" for level, size in machine.caches().items()),
+        "load": f"{os.getloadavg()[0]:.2f}",
+    }
+    if (quota := machine.cpu_quota()) is not None:
+        facts["cpu_quota"] = quota
+    if total is not None and available is not None:
+        facts["memory"] = f"{size(total)}, {size(available)} available"
+    if shared is not None:
+        facts["shared_memory"] = f"{size(shared[0])}, {size(shared[1])} free in /dev/shm"
+    return facts | {f"{name}_version": version for name, version in machine.versions().items()}
+
+
+def data_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the facts of data, each with its meaning."""
+    from hogwild.data.text.hashing import collision_line
+
+    n = max(facts["rows"], 1)
+    exact = "" if facts["rho_exact"] else f" to {facts['rho_upper']:.4g}"
+    shown = {
+        "data": facts["data"],
+        "rows": f"{facts['rows']:,}" + (f" ({facts['empty_rows']:,} empty)" if facts["empty_rows"] else ""),
+        "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
+        "nonzeros": f"{facts['nnz']:,} ({facts['nnz_mean']:.1f} a row, density {facts['density']:.3g})",
+    }
+    if "hashing" in facts:
+        shown["hashing"] = collision_line(facts["hashing"])
+    if "labels" in facts["targets"]:
+        counts = facts["targets"]["labels"].items()
+        shown["labels"] = ", ".join(f"{label}: {count:,} ({count / n:.1%})" for label, count in counts)
+        if "others" in facts["targets"]:
+            shown["labels"] += f", and {facts['targets']['others']:,} others"
+    else:
+        shown["targets"] = ", ".join(f"{name} {value:.6g}" for name, value in facts["targets"].items())
+    hottest = ", ".join(f"{feature} in {share:.1%} of rows" for feature, share in facts["hottest"])
+    shown |= {
+        "most popular": hottest + " (features counted from 0)" if hottest else "-",
+        "Omega": f"{facts['omega']:,} (most features in a row)",
+        "Delta": f"{facts['delta']:.4g} (share of rows that hold the most popular feature)",
+        "rho": f"{facts['rho']:.4g}{exact} (largest share of rows that one row meets; {facts['rho_how']})",
+        "two rows meet": f"with probability {facts['collision']:.3g} +- {facts['collision_stderr']:.1g}, "
+        f"sharing {facts['shared']:.3g} features on average",
+        "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
+    }
+    yield from fact_lines(shown | {"in parallel": facts["meaning"]}, NAMES, LINE)
+    if "machines" in facts:
+        yield from machines_lines(facts["machines"])
+
+
+def machines_facts(rows: Rows, labels: bool, machines: int, link: str) -> dict[str, Any]:
+    """Return what the exchanges send on these data, how long an epoch takes, and the verdict."""
+    from hogwild.training.traffic import DegreeCounts, SharedWork, TimedEpoch, timed_epoch, traffic, verdict
+
+    wire = parse_link(link)
+    if "row=" in link:
+        epoch = TimedEpoch(len(rows) * wire.row, rows.width, "as the link says")
+    else:
+        epoch = timed_epoch(rows, "log" if labels else "squared-error")
+    load = SharedWork(epoch.width, len(rows), rows.nnz, epoch.seconds, machines, wire)
+    exchanges = traffic(load, DegreeCounts.of(rows.degrees()))
+    return {
+        "count": machines,
+        "link": link,
+        "epoch_seconds": epoch.seconds,
+        "how": epoch.how,
+        "nonzeros_per_second": rows.nnz / epoch.seconds if epoch.seconds else None,
+        "exchanges": [dataclasses.asdict(each) for each in exchanges],
+        "verdict": verdict(load, exchanges),
+    }
+
+
+def machines_lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield a heading, a line for each exchange, and the verdict."""
+    speed = "" if facts["nonzeros_per_second"] is None else f", {facts['nonzeros_per_second']:.3g} nonzeros/s"
+    epoch = f"{facts['epoch_seconds']:.3g} s on this one{speed} ({facts['how']})"
+    yield from fact_lines({"machines": f"{facts['count']} over {facts['link']}", "an epoch": epoch}, NAMES, LINE)
+    table = [("exchange", "moved", "MB an epoch", "bytes a nonzero", "most nonzeros/s", "an epoch")]
+    for each in facts["exchanges"]:
+        moved = f"{100 * each['moved']:.3g} %"
+        sent = f"{1e-6 * each['bytes']:.3g}"
+        rate = f"{each['most']:.2g}"
+        table.append((each["exchange"], moved, sent, f"{each['per_nonzero']:.2g}", rate, f"{each['seconds']:.3g} s"))
+    for name, *cells in table:
+        yield f"{'':{NAMES}}{name:<26}" + "".join(f"{cell:>17}" for cell in cells)
+    yield from fact_lines({"": facts["verdict"]}, NAMES, LINE)
+
+
+def size(count: int) -> str:
+    """Format bytes in the unit that leaves one to three digits before the point."""
+    amount = float(count)
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+cache = typer.Typer(help="Parsed text and generated data that are kept between runs.")
+
+
+@cache.command("list")
+@takes("cache")
+def list_cache(**options: Any) -> None:
+    """List what the cache holds, the latest used first."""
+    from hogwild.data.cache import Cache
+
+    store = Cache(options["cache"])
+    entries = store.entries()
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
+        typer.echo(f"{size(entry.bytes):>10}  {used}  {printable(entry.source)}")
+    total = sum(entry.bytes for entry in entries)
+    typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
+
+
+@cache.command("clear")
+@takes("cache")
+def clear_cache(**options: Any) -> None:
+    """Remove everything the cache holds."""
+    from hogwild.data.cache import Cache
+
+    typer.echo(f"removed {Cache(options['cache']).clear()} entries")
+
+
+# ---- public data sets
+
+
+data = typer.Typer(help="Public data sets: list, describe and fetch them; their names then stand wherever data do.")
+Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="A data set, or a part of one: rcv1, rcv1:test.", show_default=False),
+]
+CardJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@data.command("list")
+def list_cards(json: CardJson = False) -> None:
+    """List all data sets, and which of them are here."""
+    from hogwild.data.public.catalogue import cards, data_folder
+
+    all_cards = cards().values()
+    show({card.name: card_facts(card) for card in all_cards}, json, lambda _: card_table(all_cards))
+    if not json:
+        typer.echo(f"{len(all_cards)} data sets; those fetched are in {data_folder()}")
+
+
+def card_table(all_cards: Iterable[Card]) -> Iterator[str]:
+    """Yield a line for each card, at most ``CARD`` columns wide."""
+    cells = [("name", "task", "rows", "width", "size", "fetched"), *map(card_row, all_cards)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    for row in cells:
+        yield " ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, "<<>>><", widths)).rstrip()
+
+
+def card_row(card: Card) -> tuple[str, ...]:
+    """Return name, task, rows, width, size and what has been fetched."""
+    rows = [part.rows for part in card.parts if part.rows is not None]
+    count = sum(rows) if len(rows) == len(card.parts) else card.arcs
+    width = card.features or card.vertices
+    sizes = [file.bytes for file in card.files() if file.bytes is not None]
+    fetched = fetched_parts(card)
+    return (
+        card.name,
+        card.task,
+        f"{count:,}" if count else "-",
+        f"{card.users:,} x {card.items:,}" if card.users and card.items else f"{width:,}" if width else "-",
+        size(sum(sizes)) if len(sizes) == len(card.files()) else "-",
+        "yes" if len(fetched) == len(card.roles) else ", ".join(fetched) or "no",
+    )
+
+
+def fetched_parts(card: Card) -> dict[str, str]:
+    """Return the path of each part of a data set that has been fetched."""
+    from hogwild.data.public.catalogue import is_fetched, place
+
+    return {role: str(place(card, role)) for role in card.roles if is_fetched(place(card, role))}
+
+
+def card_facts(card: Card) -> dict[str, Any]:
+    """Return a card as JSON types, with the path of each part that has been fetched."""
+    fields = {name: value for name, value in dataclasses.asdict(card).items() if value not in (None, "", ())}
+    return fields | {"problem": card.problem, "fetched": fetched_parts(card)}
+
+
+@data.command("info")
+def info_card(name: Name, json: CardJson = False) -> None:
+    """Print all that is known of a data set: files, counts, licence, citation."""
+    from hogwild.data.public.catalogue import look_up
+
+    card, _ = look_up(name)
+    show(card_facts(card), json, lambda _: card_lines(card))
+
+
+def card_lines(card: Card) -> Iterator[str]:
+    """Yield all facts of a card, each after its name."""
+    others = f" (also {', '.join(card.aliases)})" if card.aliases else ""
+    task = f"{card.task}: hogwild train {card.name} (--problem {card.problem})"
+    facts: dict[str, Any] = {"name": card.name + others, "title": card.title, "task": task}
+    fetched = fetched_parts(card)
+    for part in card.parts:
+        noun = "ratings" if card.problem == "completion" else "rows"
+        counts = [f"{count:,} {unit}" for unit, count in ((noun, part.rows), ("nonzeros", part.nonzeros)) if count]
+        absent = f"not here (hogwild data fetch {card.title_of(part.role)})"
+        facts[part.role] = [*counts, f"in {fetched[part.role]}" if part.role in fetched else absent]
+    numbers = ("features", "classes", "users", "items", "vertices", "arcs")
+    for name in (*numbers, "format", "licence", "note", "homepage", "source"):
+        if value := getattr(card, name):
+            facts[name] = value
+    yield from fact_lines(facts, 12, CARD)
+    yield "files"
+    for file in card.files():
+        details = [f"{file.bytes:,} bytes"] if file.bytes is not None else []
+        details += [f"{name} {value}" for name in ("sha256", "md5") if (value := getattr(file, name))]
+        details += [f"of it {file.member}"] if file.member else []
+        for text in (file.url, *file.mirrors, *details):
+            yield f"    {text}"
+    yield "citation"
+    for line in card.citation.strip().splitlines():
+        yield f"    {line}"
+
+
+@data.command("path")
+def path_of_card(name: Name) -> None:
+    """Print where a fetched data set lies."""
+    from hogwild.data.public.catalogue import is_fetched, look_up, place
+
+    card, role = look_up(name)
+    path = place(card, role or card.roles[0])
+    if not is_fetched(path):
+        raise InputError(f"{name}: has not been fetched into {path.parent.parent}: hogwild data fetch {name}")
+    typer.echo(path)
+
+
+@data.command("fetch")
+def fetch(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.", show_default=False),
+    ],
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="PATH",
+            show_default=False,
+            help="A file downloaded by hand, or a directory with it; may be given several times.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Fetch again what is here.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Download data sets, check them and make stores of them.
+
+    A download that was interrupted goes on where it was. Data lie in the user's data directory, or in HOGWILD_DATA.
+    """
+    from hogwild.data.public.catalogue import look_up
+
+    wanted = [look_up(name) for name in names]
+    if source and len(wanted) > 1:
+        raise UsageError("--from is for one data set at a time")
+    display = Display(Screen(sys.stdout), quiet)
+    failed = False
+    for card, role in wanted:
+        try:
+            fetch_one(card, role, source or [], force, display)
+        except KeyboardInterrupt:
+            display.say("interrupted: what has come is kept, and the same command goes on from there")
+            raise
+        except HogwildError as error:
+            if len(wanted) == 1:
+                raise
+            failed = True
+            typer.echo(f"hogwild: error: {printable(str(error))}", err=True)
+    if failed:
+        raise typer.Exit(1)
+    display.finish()
+
+
+def fetch_one(card: Card, role: str | None, source: list[str], force: bool, display: Display) -> None:
+    from hogwild.data.public.fetch import fetch as parts
+
+    reading = Reading(verb="fetching")
+    display.say(f"{card.name}: {card.title}; terms: {card.licence}")
+    with display.live(reading.line):
+        for done in parts(card, [role] if role else None, sources=source, force=force, progress=reading.step):
+            title = card.title_of(done.role)
+            if not done.counts:
+                display.say(f"{title}: is here, in {done.path} (--force fetches it again)")
+                continue
+            counts = ", ".join(f"{count:,} {name}" for name, count in done.counts.items())
+            display.say(f"{title}: {counts}, in {done.path}")
+    test = f" --test {card.name}:test" if "test" in fetched_parts(card) else ""
+    display.say(f"cite it (hogwild data info {card.name}); train on it: hogwild train {card.name}{test}")
