@@ -14,9 +14,11 @@ for half a millisecond of a compiled loop.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
 PIECE = 1 << 20  # entries processed at a time where temporaries are made
+OWN_BYTES = 64 << 20  # for all threads' counts of features together
 CHUNK_NONZEROS = 1 << 20
 CHUNK_ROWS = 1 << 18  # limit for rows that are short or empty
 Result = TypeVar("Result")
@@ -378,10 +381,37 @@ class Rows:
         They are counted once, on ``threads`` threads (default: all cores), and rows may be larger than memory.
         """
         if self.known_degrees is None:
-            from hogwild.data.rows.degrees import count
-
-            vars(self)["known_degrees"] = readonly(count(self, threads))
+            vars(self)["known_degrees"] = readonly(_count(self, threads))
         return vars(self)["known_degrees"]
+
+
+def _count(rows: Rows, threads: int | None) -> np.ndarray:
+    """Count the rows of each feature, or take the held-out rows' from those of the whole.
+
+    Each thread counts a share of the rows into its own array, at about 1 ns a nonzero; with very many features one
+    thread counts alone.
+    """
+    from hogwild.data.rows.counts_kernel import count_features
+
+    if rows.split_from is not None and (whole := rows.split_from[0]).known_degrees is not None:
+        return whole.known_degrees - rows.split_from[1].degrees(threads)
+    threads = threads or len(os.sched_getaffinity(0))
+    threads = max(1, min(threads, len(rows), OWN_BYTES // max(4 * rows.width, 1)))
+    cuts = np.linspace(0, len(rows), threads + 1).astype(np.int64)
+
+    def count_part(part: int) -> np.ndarray:
+        total = np.zeros(rows.width, dtype=np.int32)
+        first, last = cuts[part], cuts[part + 1]
+        count_features(rows.begin[first:last], rows.end[first:last], rows.indices, total)
+        return total
+
+    if threads == 1:
+        return count_part(0)
+    with ThreadPoolExecutor(threads, thread_name_prefix="hogwild-degrees") as pool:
+        first, *others = pool.map(count_part, range(threads))
+    for other in others:
+        first += other
+    return first
 
 
 # -- rows in pieces ---------------------------------------------------------------------------------------------------

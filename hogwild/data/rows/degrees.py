@@ -1,8 +1,4 @@
-"""Degrees: how many rows hold each feature, counted on all cores.
-
-Each thread counts a share of the rows into its own array, at about 1 ns a nonzero; with very many features one thread
-counts alone. Known degrees are not counted again: a store has its degrees beside it, and those of the rows that a
-hold-out leaves are the store's minus the held-out rows'. ``Rows.degrees`` keeps them.
+"""Features by the number of rows that hold them, on this machine and on several.
 
 Where every machine has rows of its own, it must know counts of all rows (:class:`Totals`), summed once at the start.
 With them the problem is that of one machine that has all the rows: the same classes and features, the same weights of
@@ -11,10 +7,8 @@ rows, and the same share of the penalty for each row of a feature. Only the orde
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +16,8 @@ import numpy as np
 
 from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.counts_kernel import count_features, put_back, sort_by_degree
+from hogwild.data.rows.counts_kernel import put_back, sort_by_degree
 
-OWN_BYTES = 64 << 20  # for all threads' arrays together
 MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
 PIECE = 1 << 20  # features put back at a time
 
@@ -38,29 +31,6 @@ def frequencies(rows: Rows, threads: int | None = None, most: int | None = None)
     if rows.totals is not None:
         return rows.totals.rows, np.maximum(rows.totals.degrees[:most], 1)
     return len(rows), np.maximum(rows.degrees(threads)[:most], 1)
-
-
-def count(rows: Rows, threads: int | None) -> np.ndarray:
-    """Count on several threads, or take the held-out rows' from the whole's."""
-    if rows.split_from is not None and (whole := rows.split_from[0]).known_degrees is not None:
-        return whole.known_degrees - rows.split_from[1].degrees(threads)
-    threads = threads or len(os.sched_getaffinity(0))
-    threads = max(1, min(threads, len(rows), OWN_BYTES // max(4 * rows.width, 1)))
-    cuts = np.linspace(0, len(rows), threads + 1).astype(np.int64)
-
-    def count_part(part: int) -> np.ndarray:
-        total = np.zeros(rows.width, dtype=np.int32)
-        first, last = cuts[part], cuts[part + 1]
-        count_features(rows.begin[first:last], rows.end[first:last], rows.indices, total)
-        return total
-
-    if threads == 1:
-        return count_part(0)
-    with ThreadPoolExecutor(threads, thread_name_prefix="hogwild-degrees") as pool:
-        first, *others = pool.map(count_part, range(threads))
-    for other in others:
-        first += other
-    return first
 
 
 def by_popularity(rows: Rows) -> np.ndarray:
