@@ -19,11 +19,11 @@ from hogwild.data.rows.container import Rows
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
-from hogwild.problems.linear.optimum.newton import COLUMNS, Found, Newton, dot, shortest, smooth_bound
+from hogwild.problems.linear.optimum.newton import COLUMNS, Descent, Newton, dot, shortest, smooth_bound
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
 from hogwild.problems.linear.rows import lengths_of
 
-WORK, PASSES = 1 << 30, 10  # entries that the steps of a run may visit: this many, or so many times all
+WORK = 1 << 30  # entries that the steps of a run may visit
 ENOUGH = 3e-5  # share of the objective that the last step gains at most,
 ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
 ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most,
@@ -100,8 +100,14 @@ class FitProblem:
         scales: np.ndarray | None,
         intercept: bool,
     ) -> None:
-        self.rows, self.loss, self.param, self.l1, self.l2 = rows, loss, float(param), float(l1), float(l2)
-        self.targets, self.intercept, self.scales = np.asarray(targets, np.float64), intercept, scales_of(scales)
+        self.rows = rows
+        self.loss = loss
+        self.param = float(param)
+        self.l1 = float(l1)
+        self.l2 = float(l2)
+        self.targets = np.asarray(targets, np.float64)
+        self.intercept = intercept
+        self.scales = scales_of(scales)
         equal = weights is None or not len(weights)
         self.shares = (np.ones(len(rows)) if equal else np.asarray(weights, np.float64)) / len(rows)
         self.kinked = not LOSSES[loss].smooth
@@ -150,25 +156,25 @@ class FitProblem:
         skip = AGAIN * enough if skip is None else skip
         softmax = self.loss == "softmax"
 
-        def one(k: int, _: int) -> tuple[Found, float]:
+        def one(k: int, _: int) -> tuple[Descent, float]:
             sums, x = self.sums(k, classes), np.ascontiguousarray(start.T) if softmax else start[k].copy()
             start_value = objective_at_zero(sums, x.shape)
             floor = FLOOR * classes * start_value
             newton, allowance = Newton(sums, self.intercept, floor), work if softmax else work / classes
             if self.loss == "perceptron":  # zero weights have its optimum, and it has no exact steps
-                return Found(x, math.nan, math.inf, 0.0, 0), start_value
+                return Descent(x, math.nan, math.inf, 0.0, 0), start_value
             if self.kinked:
                 return kinked.lowered(sums, newton, x, self.l1, self.l2, allowance, enough), start_value
-            found = newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip)
-            if self.l1 > 0.0 and not softmax and not found.gap <= enough * max(abs(found.value), floor):
-                lower = smooth_bound(sums, found.x, self.l1, self.l2, self.intercept)
-                found = found._replace(gap=min(max(found.value - lower, 0.0), found.gap))
-            return found, start_value
+            fit = newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip)
+            if self.l1 > 0.0 and not softmax and not fit.gap <= enough * max(abs(fit.value), floor):
+                lower = smooth_bound(sums, fit.x, self.l1, self.l2, self.intercept)
+                fit = fit._replace(gap=min(max(fit.value - lower, 0.0), fit.gap))
+            return fit, start_value
 
         threads = 1 if self.rows.nnz * classes < FEW else None
         parts = list(map_cuts([(k, k + 1) for k in range(1 if softmax else classes)], one, threads))
-        x = np.column_stack([found.x for found, _ in parts]).T
-        value, gap, spent = (sum(getattr(found, name) for found, _ in parts) for name in ("value", "gap", "spent"))
+        x = np.column_stack([fit.x for fit, _ in parts]).T
+        value, gap, spent = (sum(getattr(fit, name) for fit, _ in parts) for name in ("value", "gap", "spent"))
         return Solution(
             x[:, :-1].reshape(coef.shape),
             x[:, -1].copy(),
@@ -176,7 +182,7 @@ class FitProblem:
             sum(each for _, each in parts),
             gap,
             spent,
-            max(found.steps for found, _ in parts),
+            max(fit.steps for fit, _ in parts),
         )
 
     def slope(self, coef: np.ndarray, intercept: np.ndarray) -> float:

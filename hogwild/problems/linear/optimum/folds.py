@@ -44,20 +44,20 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
     NoChoice
         If a class has one row.
     """
-    random, found = np.random.default_rng(seed), []
+    random, folds = np.random.default_rng(seed), []
     groups = (
         [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
     )
     many = min(MOST_FOLDS, min(map(len, groups)))
     if many < 2:
-        what = "a class has" if classes else "there is"
-        raise NoChoice(f"l2='auto': {what} one row, which cannot be held out: give l2 as a number")
+        rows = "a class has" if classes else "there is"
+        raise NoChoice(f"l2='auto': {rows} one row, which cannot be held out: give l2 as a number")
     for _ in range(int(np.clip(max(ROUND // max(entries, 1), ROWS // len(targets)), 1, MOST_ROUNDS))):
         fold_of = np.empty(len(targets), np.int32)
         for group in groups:
             fold_of[random.permutation(group)] = np.arange(len(group)) % many
-        found.append(fold_of)
-    return found
+        folds.append(fold_of)
+    return folds
 
 
 class Folds:
@@ -75,7 +75,9 @@ class Folds:
     """
 
     def __init__(self, objective: Objective, classes: int, intercept: bool, divisions: Sequence[np.ndarray]) -> None:
-        rows, self._columns, self._width = objective.rows, None, objective.rows.width
+        rows = objective.rows
+        self._columns = None
+        self._width = objective.rows.width
         if rows.width > len(rows):
             rows, self._columns = narrowed(rows if rows.contiguous else rows.compact())
         problem = FitProblem.of(objective, rows, classes, intercept)
@@ -100,15 +102,15 @@ class Folds:
         def group(number: int, _: int) -> None:
             newton, fits = self._groups[number]
             for fold, (sums, x) in enumerate(fits):
-                fits[fold] = sums, newton.lower(sums, x, 0.0, l2, WORK, SHARE, known=fold > 0).x
+                fits[fold] = sums, newton.lower(sums, x, 0.0, l2, WORK, SHARE, factored=fold > 0).x
 
         list(map_cuts([(k, k + 1) for k in range(len(self._groups))], group))
-        found = []
+        solutions = []
         for division in range(self._divisions):
             groups = [self._groups[k * self._divisions + division][1] for k in range(self._classes)]
             for parts in zip(*groups):
                 x = np.column_stack([x for _, x in parts]).T
                 coef = np.zeros((len(x), self._width))
                 coef[:, slice(None) if self._columns is None else self._columns] = x[:, :-1]
-                found.append((coef[0] if len(coef) == 1 else coef, x[:, -1].copy()))
-        return found
+                solutions.append((coef[0] if len(coef) == 1 else coef, x[:, -1].copy()))
+        return solutions

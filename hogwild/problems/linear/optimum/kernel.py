@@ -35,6 +35,7 @@ from hogwild.kernels.options import JIT, called, inlined
 
 BENT = 20  # added to the code of a loss with kinks that parabolas replace
 ONE = np.uint64(1)
+CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 LEAST = 1e-12  # curvature of a coordinate along which the model is flat
 RIDGE = 1e-11  # share of its diagonal added to the Hessian, since columns may depend on each other
 DAMPING = 1e-3  # share of the steepest curvature that every row gets after a step that had to be short
@@ -113,7 +114,9 @@ def scale_of(scales, i):
 @inlined
 def dot_row(indices, values, first, last, x):
     """A row times ``x``, in two sums, since each addition waits for the one before."""
-    one, two, j = 0.0, 0.0, first
+    one = 0.0
+    two = 0.0
+    j = first
     while j + 1 < last:
         k = np.uint64(j)
         one += np.float64(values[k]) * x[np.uint32(indices[k])]
@@ -133,25 +136,23 @@ def margins(rows, x, out):
 
 
 @njit(**JIT)
-def gather(rows, slopes, out):
-    """Add the rows times their ``slopes`` (n,) to ``out`` (width + 1,)."""
+def gather(rows, slopes, squared, out):
+    """Add the rows, or the squares of their values, times ``slopes`` (n,) to ``out`` (width + 1,)."""
     begin, end, indices, values, scales = rows
     for i in range(len(begin)):
         if slopes[i] != 0.0:
-            slope = slopes[i] * scale_of(scales, i)
+            scale = scale_of(scales, i)
+            slope = slopes[i] * scale * (scale if squared else 1.0)
             for j in range(begin[i], end[i]):
-                out[np.uint32(indices[np.uint64(j)])] += slope * np.float64(values[np.uint64(j)])
+                value = np.float64(values[np.uint64(j)])
+                out[np.uint32(indices[np.uint64(j)])] += slope * value * (value if squared else 1.0)
             out[len(out) - 1] += slopes[i]
 
 
 @njit(**JIT)
 def product(rows, bends, x, out):
-    """Add the Hessian of the mean loss times ``x`` to ``out`` (width + 1,), in one pass over the rows with curvature.
-
-    Return how many entries these have.
-    """
+    """Add the Hessian of the mean loss times ``x`` to ``out`` (width + 1,), in one pass over rows with curvature."""
     begin, end, indices, values, scales = rows
-    visited = 0
     for i in range(len(begin)):
         if bends[i] != 0.0:
             scale = scale_of(scales, i)
@@ -159,23 +160,6 @@ def product(rows, bends, x, out):
             for j in range(begin[i], end[i]):
                 out[np.uint32(indices[np.uint64(j)])] += slope * scale * np.float64(values[np.uint64(j)])
             out[len(out) - 1] += slope
-            visited += 2 * (end[i] - begin[i])
-    return visited
-
-
-@njit(**JIT)
-def curvatures(rows, bends, out, between):
-    """Add to ``out`` (width + 1,) the curvatures along each parameter, and to ``between`` those with the intercept."""
-    begin, end, indices, values, scales = rows
-    for i in range(len(begin)):
-        if bends[i] != 0.0:
-            scale = scale_of(scales, i)
-            for j in range(begin[i], end[i]):
-                x, u = scale * np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
-                out[u] += bends[i] * x * x
-                between[u] += bends[i] * x
-            out[len(out) - 1] += bends[i]
-            between[len(out) - 1] += bends[i]
 
 
 @njit(**JIT)
@@ -295,7 +279,10 @@ def sparse_step(hessian, g, x, l1, intercept, most, w, r, move, free, scale, col
     Coordinate descent finds which weights are zero, and Newton steps on the others, which end where one of them would
     change its sign, what these are.
     """
-    n, last, fall, factors = len(x), len(x) - 1, 0.0, 0
+    n = len(x)
+    last = len(x) - 1
+    fall = 0.0
+    factors = 0
     level, of_level = hessian[last, last] + LEAST, g[last]
     if intercept:  # it goes first, so that the other columns are centred
         fall = of_level * of_level / level / 2.0
@@ -366,18 +353,24 @@ def next_length(t, slope, curvature, low, high):
 
 
 @njit(**JIT)
-def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough, work, known, x, room):
+def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough, work, factored, x, room):
     """Take Newton steps with the whole Hessian from ``x``, which they change, until one promises ``enough``.
 
     The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more.
-    ``room`` is memory, which holds the factor of steps before, if it is ``known``. Return the objective, what is left
+    ``room`` is memory, which holds the factor of steps before, if ``factored``. Return the objective, what is left
     to gain, the entries visited (less than ``work`` if the steps have come to their end) and how many steps there were.
     """
     p, q, r, slopes, bends, g, step, scale, column, row, w, rest, free, hessian, factor = room
-    width, n, spent, steps, small = len(x) - 1, len(p), 0, 0, 0
+    width = len(x) - 1
+    n = len(p)
+    spent = 0
+    steps = 0
+    small = 0
     entries, cubed = len(rows[2]) + n, (width + 1) ** 3 // 16 + 1
     least = DAMPING if l1 > 0.0 and is_flat(code) else 0.0
-    damping, gain, promised = least, math.inf, math.inf
+    damping = least
+    gain = math.inf
+    promised = math.inf
     margins(rows, x, p)
     objective, _, _ = derive(code, p, q, 0.0, y, shares, param, r, slopes, bends)
     square = size = total = 0.0
@@ -392,14 +385,14 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
     while True:
         unit = max(abs(objective), floor)
         g[:] = 0.0
-        gather(rows, slopes, g)
+        gather(rows, slopes, False, g)
         spent += entries
         for u in range(width):
             g[u] += l2 * x[u]
         if not intercept:
             g[width] = 0.0
-        fresh = not known
-        if known:
+        fresh = not factored
+        if factored:
             gain = solve(factor, scale, g, step)
             fresh = not gain <= CONTRACTION * promised and promised < math.inf
             sure = gain <= CONFIRMED * enough * unit and (not is_flat(code) or (code >= BENT and l2 > 0.0))
@@ -425,7 +418,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
             else:
                 factorise(hessian, free, RIDGE + damping, scale, column, factor)
                 gain = solve(factor, scale, g, step)
-                known = True
+                factored = True
         promised = gain
         if not gain > (enough if steps else skip) * unit and damping == least:
             return objective, gain, spent, steps
@@ -436,8 +429,11 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
             along += x[u] * step[u]
             across += step[u] * step[u]
         margins(rows, step, q)
-        t, low, high, then = 1.0, 0.0, math.inf, objective
-        for tried in range(TRIES):
+        t = 1.0
+        low = 0.0
+        high = math.inf
+        then = objective
+        for trial in range(TRIES):
             value, first, second = derive(code, p, q, t, y, shares, param, r, slopes, bends)
             then = value + l2 / 2.0 * (square + t * (2.0 * along + t * across))
             first += l2 * (along + t * across)
@@ -449,7 +445,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
                 t /= 4.0
                 continue
             lower = then < objective
-            if lower and (abs(first) <= 2.0 * FLAT_ENOUGH * gain or (first < 0.0 and tried > 8)):
+            if lower and (abs(first) <= 2.0 * FLAT_ENOUGH * gain or (first < 0.0 and trial > 8)):
                 break
             if lower and first < 0.0:
                 low = t
@@ -482,31 +478,41 @@ def sweep(starts, entries, values, chosen, slopes, bends, l1, l2, intercept, x, 
     """Pass once over the ``chosen`` weights of ``x``, each of which goes to the minimum of a quadratic model.
 
     The model has the rows' ``slopes`` and ``bends`` (n,) where it was made, and ``moved`` (n,) is the change of the
-    margins since. The intercept comes last. Return how far the model fell. Columns are those of a scipy CSC matrix.
+    margins since. The intercept, which comes last, follows each weight, as if columns were centred. Return how far the
+    model fell. Columns are those of a scipy CSC matrix.
     """
+    rest = 0.0
+    level = LEAST
+    shift = 0.0
     fell = 0.0
+    for i in range(len(slopes)):
+        rest += slopes[i] + bends[i] * moved[i]
+        level += bends[i]
+    if intercept:
+        shift, fell = -rest / level, rest * rest / level / 2.0
     for u in chosen:
-        g, h = l2 * x[u], l2 + LEAST
+        g = l2 * x[u]
+        h = l2 + LEAST
+        between = 0.0
         for j in range(starts[u], starts[u + 1]):
             i, value = np.uint32(entries[j]), np.float64(values[j])
-            g += value * (slopes[i] + bends[i] * moved[i])
-            h += value * value * bends[i]
+            bend = value * bends[i]
+            g += value * slopes[i] + bend * (moved[i] + shift)
+            h += value * bend
+            between += bend
+        mean = between / level if intercept else 0.0
+        h = max(h - mean * between, CENTRED * h)
         then = shrunk(x[u], g, h, l1)
         d = then - x[u]
         if d != 0.0:
             fell -= d * (g + h * d / 2.0) + l1 * (abs(then) - abs(x[u]))
             x[u] = then
+            shift -= d * mean
             for j in range(starts[u], starts[u + 1]):
                 moved[np.uint32(entries[j])] += d * np.float64(values[j])
-    if intercept:
-        g, h = 0.0, LEAST
-        for i in range(len(slopes)):
-            g += slopes[i] + bends[i] * moved[i]
-            h += bends[i]
-        x[len(x) - 1] -= g / h
-        fell += g * g / h / 2.0
-        for i in range(len(moved)):
-            moved[i] -= g / h
+    x[len(x) - 1] += shift
+    for i in range(len(moved)):
+        moved[i] += shift
     return fell
 
 
@@ -515,7 +521,11 @@ def derive_classes(p, q, t, y, shares, out, slopes, bends):
     """Do :func:`derive` for softmax: margins and slopes are (n, K), and ``bends`` become the classes' probabilities."""
     total = slope = bend = 0.0
     for i in range(len(p)):
-        top, sum_, mean, squares, label = -math.inf, 0.0, 0.0, 0.0, np.int64(y[i])
+        top = -math.inf
+        sum_ = 0.0
+        mean = 0.0
+        squares = 0.0
+        label = np.int64(y[i])
         for k in range(p.shape[1]):
             out[i, k] = p[i, k] + t * q[i, k] if t != 0.0 else p[i, k]
             top = max(top, out[i, k])
@@ -545,8 +555,8 @@ def bend_classes(bends, shares, floor, change):
 
 
 @njit(**JIT)
-def gather_classes(rows, slopes, out):
-    """Add the rows times their ``slopes`` (n, K) to ``out`` (width + 1, K)."""
+def gather_classes(rows, slopes, squared, out):
+    """Do :func:`gather` for ``slopes`` (n, K) and ``out`` (width + 1, K)."""
     begin, end, indices, values, scales = rows
     classes = slopes.shape[1]
     for i in range(len(begin)):
@@ -554,26 +564,9 @@ def gather_classes(rows, slopes, out):
         for j in range(begin[i], end[i]):
             x, u = scale * np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
             for k in range(classes):
-                out[u, k] += x * slopes[i, k]
+                out[u, k] += x * slopes[i, k] * (x if squared else 1.0)
         for k in range(classes):
             out[len(out) - 1, k] += slopes[i, k]
-
-
-@njit(**JIT)
-def curvatures_classes(rows, bends, shares, out, between):
-    """Do :func:`curvatures` for softmax, of each class by itself."""
-    begin, end, indices, values, scales = rows
-    classes, last = bends.shape[1], len(out) - 1
-    for i in range(len(begin)):
-        scale = scale_of(scales, i)
-        for k in range(classes):
-            bend = shares[i] * bends[i, k] * (1.0 - bends[i, k])
-            for j in range(begin[i], end[i]):
-                x, u = scale * np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
-                out[u, k] += bend * x * x
-                between[u, k] += bend * x
-            out[last, k] += bend
-            between[last, k] += bend
 
 
 @njit(**JIT)
@@ -586,7 +579,11 @@ def ascend(rows, y, kinks, most, squares, alpha, w, state, order, active, l2, rh
     ``max(0, kinks - y p)``, times ``most``.
     """
     begin, end, indices, values, scales = rows
-    largest, least, visited, place, b = -math.inf, math.inf, 0, 0, state[0]
+    largest = -math.inf
+    least = math.inf
+    visited = 0
+    place = 0
+    b = state[0]
     while place < active:
         i = np.uint64(order[place])
         scale = scale_of(scales, i)
@@ -609,5 +606,7 @@ def ascend(rows, y, kinks, most, squares, alpha, w, state, order, active, l2, rh
             w[np.uint32(indices[np.uint64(j)])] += step * np.float64(values[np.uint64(j)])
         b += change * rho
         visited += end[i] - begin[i]
-    state[0], limits[0], limits[1] = b, largest, least
+    state[0] = b
+    limits[0] = largest
+    limits[1] = least
     return active, visited

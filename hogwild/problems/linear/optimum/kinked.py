@@ -26,7 +26,7 @@ import numpy as np
 
 from hogwild.kernels.losses import HINGE
 from hogwild.problems.linear.optimum import kernel
-from hogwild.problems.linear.optimum.newton import CALL, TINY, Found, Newton, balance, highest, penalty
+from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest, penalty
 from hogwild.problems.linear.optimum.sums import FEW, LossSums
 from hogwild.problems.linear.rows import lengths_of
 
@@ -45,33 +45,42 @@ LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose r
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
-def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Found:
+def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Descent:
     """Parameters after steps of a loss with kinks, until they are within a share ``enough`` of the optimum."""
     value = sums.derive(p := sums.margins(x), p, 0.0)[0] + penalty(x, l1, l2)
     if newton.whole or l1 > 0.0 or l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
         return _bent(sums, newton, x, value, l1, l2, work, enough)
     ascent = _Ascent(sums, l2, newton, enough)
     spent = ascent.run(work)
-    y, found = np.append(ascent.best_w, ascent.best_b), ascent.value
-    x, found = (y, found) if found < value else (x, value)
-    return Found(x, found, found - ascent.lower, spent, 1)
+    if ascent.value < value:
+        x, value = np.append(ascent.best_w, ascent.best_b), ascent.value
+    return Descent(x, value, value - ascent.lower, spent, 1)
 
 
 def _bent(
     sums: LossSums, newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, work: float, enough: float
-) -> Found:
-    y, shares, epsilon = sums.targets, sums.shares, half_width(sums)
+) -> Descent:
+    y = sums.targets
+    shares = sums.shares
+    epsilon = half_width(sums)
     size = 1.0
     if sums.code != HINGE:
         size = max(float(shares @ np.abs(sums.p - y)) / max(float(shares.sum()), TINY), epsilon) or 1.0
     unit = UNIT * size
     m = -0.5 * y if sums.code == HINGE else np.zeros(len(y))
-    best, lowest, lower, spent, steps, gap = x, value, -math.inf, 0.0, 0, math.inf
+    best = x
+    lowest = value
+    lower = -math.inf
+    spent = 0.0
+    steps = 0
+    gap = math.inf
     inner = loosest = LOOSE
     for _ in range(BENDS):
         bent = sums.bent(y / unit - m, epsilon / unit)
         fit = newton.lower(bent, x / unit, l1, l2 * unit, work - spent, inner, 0.0, newton.floor / unit)
-        x, spent, steps = fit.x * unit, spent + fit.spent, steps + fit.steps
+        x = fit.x * unit
+        spent = spent + fit.spent
+        steps = steps + fit.steps
         p = sums.margins(x)
         if l1 + l2 == 0.0:  # the minimum of the bent objective, if its gap is right
             lower = max(lower, unit * (fit.value - fit.gap - float(shares @ np.square(m)) / 2.0))
@@ -91,7 +100,7 @@ def _bent(
             else:
                 loosest *= TIGHTER
         inner = min(loosest, CLOSE * gap / max(lowest, newton.floor))
-    return Found(best, lowest, gap, spent, steps)
+    return Descent(best, lowest, gap, spent, steps)
 
 
 class _Ascent:
@@ -103,30 +112,48 @@ class _Ascent:
         squares = lengths_of(sums.rows) * (np.square(scales, dtype=np.float64) if len(scales) else 1.0)
         self.rho = 0.0 if not newton.intercept else REACH * float(squares.mean()) / l2
         if sums.code == HINGE:
-            self.times, self.y, self.kinks, self.size = 1, sums.targets.copy(), np.ones(n), 1.0
+            self.times = 1
+            self.y = sums.targets.copy()
+            self.kinks = np.ones(n)
+            self.size = 1.0
         else:
             y = sums.targets
-            self.times, self.y, self.kinks = 2, np.repeat((1.0, -1.0), n), np.append(y, -y) - sums.param
+            self.times = 2
+            self.y = np.repeat((1.0, -1.0), n)
+            self.kinks = np.append(y, -y) - sums.param
             self.size = float(np.abs(y - np.median(y)).mean())
         begin, end, scales = (np.tile(each, self.times) for each in (begin, end, scales))
         for each in (begin, end, scales):
             each.flags.writeable = False
         self.squares, self.shares = (np.tile(each, self.times) for each in (squares, sums.shares))
         self.entries = begin, end, indices, values, scales
-        self.sums, self.l2, self.newton, self.enough = sums, l2, newton, enough
-        self.alpha, self.w, self.b = np.zeros(len(self.y)), np.zeros(sums.rows.width), np.zeros(1)
-        self.best_w, self.best_b, self.value, self.lower = self.w, 0.0, math.inf, -math.inf
+        self.sums = sums
+        self.l2 = l2
+        self.newton = newton
+        self.enough = enough
+        self.alpha = np.zeros(len(self.y))
+        self.w = np.zeros(sums.rows.width)
+        self.b = np.zeros(1)
+        self.best_w = self.w
+        self.best_b = 0.0
+        self.value = math.inf
+        self.lower = -math.inf
 
     def run(self, work: float) -> float:
         """Ascend until the bound is near or ``work`` entries were visited; return how many were."""
-        order, random, tight = np.flatnonzero(self.shares > 0.0), np.random.default_rng(0), TIGHT * self.size
+        order = np.flatnonzero(self.shares > 0.0)
+        random = np.random.default_rng(0)
+        tight = TIGHT * self.size
         block = BLOCK if self.sums.rows.nnz > FEW else 1
-        active, spent, next_look, limits = len(order), 0.0, LOOKS[0], np.array((math.inf, -math.inf))
+        active = len(order)
+        spent = 0.0
+        next_look = LOOKS[0]
+        limits = np.array((math.inf, -math.inf))
         unit = self.sums.rows.nnz + CALL
         while spent < work:
             _shuffle(order[:active], block, random)
-            known = self.entries, self.y, self.kinks, self.shares, self.squares, self.alpha, self.w, self.b
-            active, visited = kernel.ascend(*known, order, active, self.l2, self.rho, limits)
+            problem = self.entries, self.y, self.kinks, self.shares, self.squares, self.alpha, self.w, self.b
+            active, visited = kernel.ascend(*problem, order, active, self.l2, self.rho, limits)
             self.b[0] += self.rho * float(self.alpha @ self.y)
             spent += visited + active + CALL
             if active == 0 or not limits[0] - limits[1] > tight:
@@ -147,14 +174,18 @@ class _Ascent:
 
     def _look(self) -> bool:
         """Evaluate, with the best intercept of these weights, or longer ones; and say whether the bound is near."""
-        y, before, free = self.y, math.inf, self.newton.intercept
+        y = self.y
+        before = math.inf
+        free = self.newton.intercept
         p = np.tile(self.sums.margins(np.append(self.w, 0.0)), self.times)
         b = best_intercept(y * self.kinks - p, y, self.shares) if free else 0.0
         margins, square = y * (p + b), self.l2 / 2.0 * float(self.w @ self.w)
         for factor in LONGER:
             value = float(self.shares @ np.maximum(self.kinks - factor * margins, 0.0)) + factor**2 * square
             if value < self.value:
-                self.best_w, self.best_b, self.value = factor * self.w, factor * b, value
+                self.best_w = factor * self.w
+                self.best_b = factor * b
+                self.value = value
             if value > before:
                 break
             before = value

@@ -2,16 +2,16 @@
 
 A step is found by conjugate gradients on the quadratic model, scaled by each column's curvature. Columns are centred
 for that, since those with large means depend on the intercept and so on each other. A line search on the margins needs
-no pass over the rows. With an l1 penalty no weight passes through zero in one step, and those at zero leave it against
-their subgradient only (Andrew and Gao 2007): within its orthant the objective is smooth. Of few columns, the same is
-done with the whole Hessian in one call (``kernel.descend``).
+no pass over the rows. With an l1 penalty a step is the end of some passes of coordinate descent on the model (Yuan, Ho
+and Lin 2012, newGLMNET): each weight takes the intercept along, as if its column were centred. Of few columns, steps
+take the whole Hessian, in one call (``kernel.descend``).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,23 +20,20 @@ from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.sums import LossSums, Softmax
 
 COLUMNS = 400  # up to which the whole Hessian is held,
-WIDE = 4  # times as many columns as rows, of which more have other steps,
 PAIRS = 1 << 27  # if the rows have at most so many pairs of entries
 FEW_ENTRIES = 1 << 23  # and so many entries
 CALL = 1 << 12  # entries that could be visited in the time that a pass takes besides
-CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 FLAT = 1e-10  # curvature along a direction, over that of its coordinates, below which there is no minimum there
 MOST_CONJUGATE = 200  # most conjugate gradients of a step,
 LITTLE = 0.01  # and the share of the step's gain below which the last
 WAIT = 4  # together bring no more
-CROSSINGS = 10  # times that a step with an l1 penalty goes on where it has brought a weight to zero
-SPARSE_SWEEPS, SPARSE_CONJUGATE = 10, 60  # most passes of coordinate descent, and conjugate gradients after them
+MOST_STEPS = 1000
+SPARSE_SWEEPS = 10  # most passes of coordinate descent in a step with an l1 penalty
 FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 TINY = 1e-300
-SMALLEST = 0.01  # share of what coordinate descent gains, below which conjugate gradients after it are not worth it
 
 
-class Found(NamedTuple):
+class Descent(NamedTuple):
     """Where steps have ended: parameters, objective, what they may gain yet, entries visited, number of steps."""
 
     x: np.ndarray
@@ -59,7 +56,9 @@ class Newton:
 
     def __init__(self, sums: LossSums, intercept: bool, floor: float) -> None:
         self.intercept, self.floor = intercept, floor
-        rows, n, size = sums.rows, len(sums.rows), sums.rows.width + 1
+        rows = sums.rows
+        n = len(sums.rows)
+        size = sums.rows.width + 1
         pairs = rows.nnz * min(rows.nnz // max(n, 1) + 1, size)
         self.whole = (
             size <= COLUMNS + 1 and pairs <= PAIRS and rows.nnz <= FEW_ENTRIES and not isinstance(sums, Softmax)
@@ -78,45 +77,38 @@ class Newton:
         enough: float,
         skip: float = 0.0,
         floor: float | None = None,
-        known: bool = False,
-    ) -> Found:
+        factored: bool = False,
+    ) -> Descent:
         """Take steps from ``x`` until one promises no more than a share ``enough`` of the objective.
 
-        None is taken if the first promises no more than a share ``skip``. ``known``: the factor of the problem before
-        is one of this problem, nearly.
+        None is taken if the first promises no more than a share ``skip``. ``factored``: the factor of the problem
+        before is one of this problem, nearly.
         """
         floor = self.floor if floor is None else floor
-        if l1 > 0.0 or known or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
-            return self._from(sums, x, l1, l2, work, enough, skip, floor, known)
+
+        def steps(x: np.ndarray, skip: float) -> Descent:
+            if not self.whole:
+                return self._lower(sums, x, l1, l2, work, enough, skip, floor)
+            x = x.copy()
+            objective = sums.entries, sums.targets, sums.shares, sums.code, sums.param, l1, l2, self.intercept
+            return Descent(x, *kernel.descend(*objective, floor, skip, enough, float(work), factored, x, self.room))
+
+        if l1 > 0.0 or factored or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
+            return steps(x, skip)
         # Rows beyond their margin have no curvature. Near zero they have, and steps from there keep what they need.
-        start = self._from(sums, x, l1, l2, work, enough, math.inf, floor, known)
+        start = steps(x, math.inf)
         if start.gap <= skip * max(abs(start.value), floor):
             return start
-        found = self._from(sums, np.zeros_like(x), l1, l2, work, enough, 0.0, floor, known)
-        return found if found.value < start.value else start
-
-    def _from(
-        self,
-        sums: LossSums,
-        x: np.ndarray,
-        l1: float,
-        l2: float,
-        work: float,
-        enough: float,
-        skip: float,
-        floor: float,
-        known: bool,
-    ) -> Found:
-        if not self.whole:
-            return self._lower(sums, x, l1, l2, work, enough, skip, floor)
-        x = x.copy()
-        about = sums.entries, sums.targets, sums.shares, sums.code, sums.param, l1, l2, self.intercept
-        return Found(x, *kernel.descend(*about, floor, skip, enough, float(work), known, x, self.room))
+        fit = steps(np.zeros_like(x), 0.0)
+        return fit if fit.value < start.value else start
 
     def _lower(
         self, sums: LossSums, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float, floor: float
-    ) -> Found:
-        each, spent, steps, small = sums.rows.nnz * (x.size // len(x)) + CALL, 0.0, 0, 0
+    ) -> Descent:
+        each = sums.rows.nnz * (x.size // len(x)) + CALL
+        spent = 0.0
+        steps = 0
+        small = 0
         damping = least = kernel.DAMPING if l1 and kernel.is_flat(sums.code) else 0.0
         p = sums.margins(x)
         value = sums.derive(p, p, 0.0)[0] + penalty(x, l1, l2)
@@ -136,11 +128,15 @@ class Newton:
                 step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most)
             spent += each * (4 + passes)
             if not gain > (enough if steps else skip) * unit and damping == least:
-                return Found(x, value, gain, spent, steps)
-            if not spent < work or steps >= kernel.MOST_STEPS:
-                return Found(x, value, math.inf if l1 and steps else gain, spent, steps)
-            slope, q, low, high, t = dot(g, step), sums.margins(step), 0.0, math.inf, 1.0
-            for tried in range(kernel.TRIES):
+                return Descent(x, value, gain, spent, steps)
+            if not spent < work or steps >= MOST_STEPS:
+                return Descent(x, value, math.inf if l1 and steps else gain, spent, steps)
+            slope = dot(g, step)
+            q = sums.margins(step)
+            low = 0.0
+            high = math.inf
+            t = 1.0
+            for trial in range(kernel.TRIES):
                 there, first, second = sums.derive(p, q, t)
                 y = x + t * step
                 there += penalty(y, l1, l2)
@@ -152,17 +148,19 @@ class Newton:
                 first += l2 * dot(y[:-1], step[:-1])
                 second += l2 * dot(step[:-1], step[:-1])
                 lower = there < value
-                if lower and (abs(first) <= -kernel.FLAT_ENOUGH * slope or (first < 0.0 and tried > 8)):
+                if lower and (abs(first) <= -kernel.FLAT_ENOUGH * slope or (first < 0.0 and trial > 8)):
                     break
                 low, high = (t, high) if lower and first < 0.0 else (low, t)
                 t = kernel.next_length(t, first, second, low, high)
             steps += 1
             if not there < value:  # nothing is left but rounding
-                return Found(x, value, gain, spent, steps)
+                return Descent(x, value, gain, spent, steps)
             small = small + 1 if value - there < enough * unit else 0
-            x, p, value = y, sums.p, there
+            x = y
+            p = sums.p
+            value = there
             if small == kernel.FEW_GAINS:
-                return Found(x, value, gain, spent, steps)
+                return Descent(x, value, gain, spent, steps)
             if t < kernel.SHORT:
                 damping = min(max(4.0 * damping, kernel.DAMPING), kernel.MOST_DAMPING)
             elif t >= 1.0:
@@ -173,39 +171,43 @@ class _Model:
     """The quadratic model of an objective at the margins where its sums are."""
 
     def __init__(self, sums: LossSums, l2: float, intercept: bool) -> None:
-        self.sums, self.l2, self.intercept = sums, l2, intercept
-        self.curved, self.between = sums.curvatures()
+        self.sums = sums
+        self.l2 = l2
+        self.intercept = intercept
+        self.bends = sums.curvatures()
+        self.curved, self.between = sums.gather(self.bends, squared=True), sums.gather(self.bends)
         self.curved[:-1] += l2
         self.curved += kernel.LEAST
 
-    def step(self, rest: np.ndarray, least: float, most: int, free: Any = 1.0) -> tuple[np.ndarray, float, float]:
+    def step(self, rest: np.ndarray, least: float, most: int) -> tuple[np.ndarray, float, float]:
         """A Newton step by conjugate gradients, what the model gains by it, and how many passes they took.
 
-        ``rest`` is minus the gradient; the weights that are not ``free`` stay as they are.
+        ``rest`` is minus the gradient.
         """
         curved, between = self.curved, self.between
         means = between[:-1] / curved[-1] * self.intercept
-        centred = np.maximum(curved[:-1] - means * between[:-1], CENTRED * curved[:-1])
+        centred = np.maximum(curved[:-1] - means * between[:-1], kernel.CENTRED * curved[:-1])
 
         def scaled(rest: np.ndarray) -> np.ndarray:
             out = np.empty_like(rest)
-            out[:-1] = (rest[:-1] - means * rest[-1]) / centred * free
+            out[:-1] = (rest[:-1] - means * rest[-1]) / centred
             out[-1] = (rest[-1] / curved[-1] - (means * out[:-1]).sum(axis=0)) * self.intercept
             return out
 
-        step, gain, gains = np.zeros_like(rest), 0.0, [math.inf] * WAIT
+        step = np.zeros_like(rest)
+        gain = 0.0
+        gains = [math.inf] * WAIT
         direction = scaled(rest)
         size = dot(rest, direction)
-        for tried in range(1, most + 1):
+        for trial in range(1, most + 1):
             if not size > 0.0:
-                return step, gain, 2 * tried
+                return step, gain, 2 * trial
             image = self.sums.product(direction)
             image[:-1] += self.l2 * direction[:-1]
-            image[:-1] *= free
             image[-1] *= self.intercept
             curvature = dot(direction, image)
             if not curvature > FLAT * size:  # the line search says how far to go
-                return (step, gain, 2 * tried) if tried > 1 else (direction, math.inf, 2)
+                return (step, gain, 2 * trial) if trial > 1 else (direction, math.inf, 2)
             length = size / curvature
             step += length * direction
             rest = rest - length * image
@@ -216,44 +218,29 @@ class _Model:
             then = scaled(rest)
             size, before = dot(rest, then), size
             direction = then + size / before * direction
-        return step, gain, 2 * tried
+        return step, gain, 2 * trial
 
     def sparse_step(self, x: np.ndarray, g: np.ndarray, l1: float) -> tuple[np.ndarray, float, float]:
-        """Do :meth:`step` with an l1 penalty, as ``kernel.sparse_step`` does."""
-        sums, shape, fall, passes = self.sums, x.shape, 0.0, 1.0
-        w, moved = np.array(x.T, ndmin=2), np.zeros((x.size // len(x), len(sums.p)))
-        for k, (now, of_zero) in enumerate(zip(w, np.array(g.T, ndmin=2))):
-            chosen = np.flatnonzero((now[:-1] != 0.0) | (np.abs(of_zero[:-1]) > l1))
+        """Do :meth:`step` with an l1 penalty, by coordinate descent over the weights that have left zero or would."""
+        sums = self.sums
+        fall = 0.0
+        passes = 1.0
+        w, g, slopes, bends = (np.array(each.T, order="C", ndmin=2) for each in (x, g, sums.slopes, self.bends))
+        for weights, gradient, *derivatives in zip(w, g, slopes, bends):
+            chosen = np.flatnonzero((weights[:-1] != 0.0) | (np.abs(gradient[:-1]) > l1))
             starts = sums.columns[0]
-            share = 2.0 * float((starts[chosen + 1] - starts[chosen]).sum()) / max(sums.rows.nnz * len(w), 1)
-            about = *sums.columns, chosen, *sums.bound(k), l1, self.l2, self.intercept
+            moved = np.zeros(len(sums.p))
             first = 0.0
+            share = 2.0 * float((starts[chosen + 1] - starts[chosen]).sum()) / max(sums.rows.nnz * len(w), 1)
             for _ in range(SPARSE_SWEEPS):
-                fell = kernel.sweep(*about, now, moved[k])
-                fall, first, passes = fall + fell, max(first, fell), passes + share
+                model = *sums.columns, chosen, *derivatives, l1, self.l2, self.intercept
+                fell = kernel.sweep(*model, weights, moved)
+                fall = fall + fell
+                first = max(first, fell)
+                passes = passes + share
                 if not fell > kernel.SETTLED * first:
                     break
-        w = np.ascontiguousarray(w.T).reshape(shape)
-        change = np.ascontiguousarray(moved.T).reshape(sums.p.shape)
-        for _ in range(CROSSINGS):
-            free = w[:-1] != 0.0
-            rest = -sums.gather(sums.slopes + sums.bend(change.copy()))
-            rest[:-1] = (rest[:-1] - self.l2 * w[:-1] - l1 * np.sign(w[:-1])) * free
-            rest[-1] *= self.intercept
-            move, gain, more = self.step(rest, SMALLEST * fall, SPARSE_CONJUGATE, free)
-            passes += more + 2
-            with np.errstate(divide="ignore", invalid="ignore"):
-                to_zero = np.where(move[:-1] * w[:-1] < 0.0, -w[:-1] / move[:-1], math.inf)
-            t = min(1.0, float(to_zero.min(initial=1.0)))
-            if not gain < math.inf:
-                break
-            w += t * move
-            w[:-1][to_zero <= t] = 0.0
-            fall += t * (2.0 - t) * gain
-            if t == 1.0 or not gain > SMALLEST * fall:
-                break
-            change += t * sums.margins(move)
-        return w - x, fall, passes
+        return np.ascontiguousarray(w.T).reshape(x.shape) - x, fall, passes
 
 
 def shortest(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:
@@ -269,12 +256,15 @@ def smooth_bound(sums: LossSums, x: np.ndarray, l1: float, l2: float, intercept:
     A loss of slope ``s`` at the margin ``p`` is everywhere at least ``value(p) + s (margin - p)``, and so is its mean
     with a tangent of slope zero at its infimum, which is how slopes are scaled.
     """
-    shares, sums, p = sums.shares, copy.copy(sums), sums.margins(x)
+    shares, sums = sums.shares, copy.copy(sums)
+    p = sums.margins(x)
     sums.derive(p, p, 0.0)
     if intercept:
         sums.shares = sums.shares * balance(sums.slopes)
     value, slope, _ = sums.derive(p, p, 0.0)
-    y, infimum, balanced = sums.targets, 0.0, 0.0
+    y = sums.targets
+    infimum = 0.0
+    balanced = 0.0
     if sums.code == POISSON:
         least = y * (1.0 - np.log(np.maximum(y, TINY)))
         infimum, balanced = float(shares @ least), float(sums.shares @ least)

@@ -51,7 +51,10 @@ class LossSums:
         scales: np.ndarray,
         alone: bool = False,
     ) -> None:
-        self.rows, self.code, self.param, self.alone = rows, LOSSES[loss].code, param, alone
+        self.rows = rows
+        self.code = LOSSES[loss].code
+        self.param = param
+        self.alone = alone
         self.targets, self.shares = targets, shares
         self._kept: dict[str, Any] = {}  # also of the same rows with another loss
         self.entries = rows.begin, rows.end, rows.indices, rows.values, scales
@@ -62,7 +65,9 @@ class LossSums:
     def bent(self, targets: np.ndarray, param: float) -> LossSums:
         """The same rows with parabolas for the kinks of their loss, which are at these targets."""
         other = copy.copy(self)
-        other.code, other.targets, other.param = self.code + kernel.BENT, targets, param
+        other.code = self.code + kernel.BENT
+        other.targets = targets
+        other.param = param
         return other
 
     @property
@@ -92,55 +97,45 @@ class LossSums:
 
     def derive(self, p: np.ndarray, q: np.ndarray, t: float) -> Derivatives:
         """Go to the margins ``p + t q``: keep them, and the slopes and curvatures of the rows' losses there."""
-        r, slopes, bends = np.empty_like(p), np.empty_like(p), np.empty_like(p)
+        r = np.empty_like(p)
+        slopes = np.empty_like(p)
+        bends = np.empty_like(p)
 
         def part(a: int, b: int) -> Derivatives:
             return self._derive(p[a:b], q[a:b], t, a, b, r[a:b], slopes[a:b], bends[a:b])
 
         parts = self.each(part)
-        self.p, self.slopes, self.bends, self.floor = r, slopes, bends, 0.0
+        self.p = r
+        self.slopes = slopes
+        self.bends = bends
+        self.floor = 0.0
         value, slope, curvature = (sum(each) for each in zip(*parts))
         return value, slope, curvature
 
     def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
-        found = kernel.derive(self.code, p, q, t, self.targets[a:b], self.shares[a:b], self.param, *out)
-        return found
+        values: Derivatives = kernel.derive(self.code, p, q, t, self.targets[a:b], self.shares[a:b], self.param, *out)
+        return values
 
     def damp(self, damping: float) -> None:
         """Give every row a share of the largest curvature more."""
         self.bends = self.bends + damping * self.steepest * self.shares
 
-    def bend(self, change: np.ndarray) -> np.ndarray:
-        """Change of the slopes when the margins change; the argument may be changed too."""
-        return self.bends * change
-
-    def bound(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Slopes of a class, and curvatures of which those of all classes together are no more than the sum."""
-        return self.slopes, self.bends
-
-    def gather(self, slopes: np.ndarray) -> np.ndarray:
-        """The rows times numbers (n,) or (n, K), like the parameters."""
+    def gather(self, slopes: np.ndarray, squared: bool = False) -> np.ndarray:
+        """The rows, or the squares of their values, times numbers (n,) or (n, K), like the parameters."""
         loop = kernel.gather if slopes.ndim == 1 else kernel.gather_classes
-        return self._sum(lambda a, b, out: loop(self.part(a, b), slopes[a:b], out))
+        return self._sum(lambda a, b, out: loop(self.part(a, b), slopes[a:b], squared, out))
 
     def product(self, x: np.ndarray) -> np.ndarray:
         """The Hessian times parameters."""
         return self._sum(lambda a, b, out: kernel.product(self.part(a, b), self.bends[a:b], x, out))
 
-    def curvatures(self) -> tuple[np.ndarray, np.ndarray]:
-        """Curvatures along each parameter, and between each and the intercept."""
+    def curvatures(self) -> np.ndarray:
+        """The rows' curvatures, each class by itself."""
+        return self.bends
 
-        def part(a: int, b: int, out: np.ndarray) -> None:
-            kernel.curvatures(self.part(a, b), self.bends[a:b], out[0], out[1])
-
-        first, second = self._sum(part, 2)
-        return first, second
-
-    def _sum(self, function: Callable[[int, int, np.ndarray], Any], many: int = 0) -> np.ndarray:
-        shape = self.rows.width + 1, *self.p.shape[1:]
-
+    def _sum(self, function: Callable[[int, int, np.ndarray], Any]) -> np.ndarray:
         def part(a: int, b: int) -> np.ndarray:
-            out = np.zeros((many, *shape) if many else shape)
+            out = np.zeros((self.rows.width + 1, *self.p.shape[1:]))
             function(a, b, out)
             return out
 
@@ -161,28 +156,19 @@ class Softmax(LossSums):
         return out
 
     def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
-        found = kernel.derive_classes(p, q, t, self.targets[a:b], self.shares[a:b], *out)
-        return found
+        values: Derivatives = kernel.derive_classes(p, q, t, self.targets[a:b], self.shares[a:b], *out)
+        return values
 
     def damp(self, damping: float) -> None:
         self.floor = damping * self.steepest
 
-    def bend(self, change: np.ndarray) -> np.ndarray:
-        self.each(lambda a, b: kernel.bend_classes(self.bends[a:b], self.shares[a:b], self.floor, change[a:b]))
-        return change
-
-    def bound(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        return np.ascontiguousarray(self.slopes[:, k]), self.shares * self.bends[:, k]
-
     def product(self, x: np.ndarray) -> np.ndarray:
-        return self.gather(self.bend(self.margins(x)))
+        change = self.margins(x)
+        self.each(lambda a, b: kernel.bend_classes(self.bends[a:b], self.shares[a:b], self.floor, change[a:b]))
+        return self.gather(change)
 
-    def curvatures(self) -> tuple[np.ndarray, np.ndarray]:
-        def part(a: int, b: int, out: np.ndarray) -> None:
-            kernel.curvatures_classes(self.part(a, b), self.bends[a:b], self.shares[a:b], out[0], out[1])
-
-        first, second = self._sum(part, 2)
-        return first, second
+    def curvatures(self) -> np.ndarray:
+        return self.shares[:, None] * (self.bends * (1.0 - self.bends) + self.floor)
 
 
 def scales_of(scales: np.ndarray | None) -> np.ndarray:

@@ -29,27 +29,27 @@ def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> 
     neighbours, the lowest point of a parabola through the best and what are its neighbours now, and a penalty between
     the strongest that is near the lowest loss and the next.
     """
-    found = {strongest: loss(strongest)}
-    while not _risen(found) and min(found) > 1.01 * weakest:
-        l2 = rounded(min(found) / 10)
-        found[l2] = loss(l2)
+    losses = {strongest: loss(strongest)}
+    while not _risen(losses) and min(losses) > 1.01 * weakest:
+        l2 = rounded(min(losses) / 10)
+        losses[l2] = loss(l2)
     for _ in range(DECADES):
-        nothing = found[max(found)]
-        others = [each for l2, each in found.items() if l2 < max(found)]
+        nothing = losses[max(losses)]
+        others = [each for l2, each in losses.items() if l2 < max(losses)]
         if not math.isfinite(nothing) or nothing > min(others, default=nothing) - LEAST * abs(nothing):
             break
-        l2 = rounded(10 * max(found))
-        found[l2] = loss(l2)
-    best, sizes = min(found, key=found.__getitem__), sorted(found)
+        l2 = rounded(10 * max(losses))
+        losses[l2] = loss(l2)
+    best, sizes = min(losses, key=losses.__getitem__), sorted(losses)
     k = sizes.index(best)
     for other in sizes[max(k - 1, 0) : k + 2]:
         l2 = rounded(math.sqrt(best * other))
-        found[l2] = found[l2] if l2 in found else loss(l2)
+        losses[l2] = losses[l2] if l2 in losses else loss(l2)
     for between in (_lowest, _strongest):
-        middle = between(found)
-        if middle is not None and middle not in found:
-            found[middle] = loss(middle)
-    return dict(sorted(found.items()))
+        middle = between(losses)
+        if middle is not None and middle not in losses:
+            losses[middle] = loss(middle)
+    return dict(sorted(losses.items()))
 
 
 def rounded(l2: float) -> float:
