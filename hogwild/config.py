@@ -48,8 +48,14 @@ RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_fligh
 LOCAL = ("discipline",)
 KEEPS = ("best", "last")
 MOST_A_CORE = 8  # workers, unless "oversubscribe" is given
-GOAL, STEPS, PARALLEL, STOPPING = "What is minimised", "Steps", "Workers", "When to stop"
-COMPLETION, MODULE, MACHINES = "Matrix completion", "Torch modules", "Several machines"
+# Groups of options in the help.
+GOAL = "What is minimised"
+STEPS = "Steps"
+PARALLEL = "Workers"
+STOPPING = "When to stop"
+COMPLETION = "Matrix completion"
+MODULE = "Torch modules"
+MACHINES = "Several machines"
 Config = TypeVar("Config", bound=type)
 
 
@@ -87,8 +93,8 @@ def option(default: Any, help: str, panel: str = "", **more: Any) -> Any:
 
 def inherited(name: str, default: Any, **changes: Any) -> Any:
     """Return a field of a problem's config with another default, choices or help than ``TrainConfig`` has."""
-    about = dataclasses.replace(TrainConfig.__dataclass_fields__[name].metadata["option"], **changes)
-    return dataclasses.field(default=default, metadata={"option": about})
+    changed = dataclasses.replace(TrainConfig.__dataclass_fields__[name].metadata["option"], **changes)
+    return dataclasses.field(default=default, metadata={"option": changed})
 
 
 def entry(name: str, kind: str, usual: Any, text: str) -> str:
@@ -100,16 +106,22 @@ def entry(name: str, kind: str, usual: Any, text: str) -> str:
 def check_field(field: dataclasses.Field[Any], value: Any, choices: tuple[Any, ...]) -> None:
     """Raise UsageError unless ``value`` has the field's type and is within its range, or among ``choices``, if any."""
     kind, _, rest = str(field.type).partition(" | ")
-    about: Option = field.metadata["option"]
+    described: Option = field.metadata["option"]
     if choices and not (value is None and rest):
         first = () if field.default is None or field.default in choices else (field.default,)
         choice(field.name, value, (*first, *choices))
     elif kind == "bool" and not isinstance(value, bool):
         raise UsageError(f"{field.name}={value!r}: expected True or False")
-    elif about.least is not None and kind == "int":
-        whole(field.name, value, int(about.least), None if about.most == math.inf else int(about.most), bool(rest))
-    elif about.least is not None and kind == "float":
-        number(field.name, value, about.least, about.most, bool(rest), about.strict)
+    elif described.least is not None and kind == "int":
+        whole(
+            field.name,
+            value,
+            int(described.least),
+            None if described.most == math.inf else int(described.most),
+            bool(rest),
+        )
+    elif described.least is not None and kind == "float":
+        number(field.name, value, described.least, described.most, bool(rest), described.strict)
 
 
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -160,11 +172,12 @@ def documented(cls: Config) -> Config:
     """Add a section to a config's docstring that explains its own fields."""
     entries = []
     for field in dataclasses.fields(cls):
-        about = field.metadata["option"]
+        described: Option = field.metadata["option"]
         if field.name not in cls.__annotations__:  # inherited as it is
             continue
-        usual = about.usual or field.default
-        entries.append(entry(field.name, str(field.type).replace(" | ", " or "), usual, f"{about.text} {about.more}"))
+        usual = described.usual or field.default
+        kind = str(field.type).replace(" | ", " or ")
+        entries.append(entry(field.name, kind, usual, f"{described.text} {described.more}"))
     cls.__doc__ = inspect.cleandoc(cls.__doc__ or "") + "\n\nAttributes\n----------\n" + "\n".join(entries)
     return cls
 
@@ -371,10 +384,10 @@ class TrainConfig:
         problem = options.get("problem") or "linear"
         choice("problem", problem, tuple(PROBLEMS))
         kind = config_class(problem) if cls is TrainConfig else cls
-        known = fields_of(kind)
-        if unknown := sorted(set(options) - set(known)):
-            close = nearest(unknown[0], known)
-            raise UsageError(f"unknown option {', '.join(unknown)}: problem {problem!r} has {', '.join(known)}{close}")
+        names = fields_of(kind)
+        if unknown := sorted(set(options) - set(names)):
+            close = nearest(unknown[0], names)
+            raise UsageError(f"unknown option {', '.join(unknown)}: problem {problem!r} has {', '.join(names)}{close}")
         return object.__new__(kind)
 
     def __post_init__(self) -> None:
@@ -460,15 +473,15 @@ class TrainConfig:
 
     def differences(self, other: TrainConfig) -> list[str]:
         """Names of the options that differ although ``--resume`` may not change them."""
-        mine, theirs = self.to_json(), other.to_json()
+        others = other.to_json()
         free = (*RESUMABLE, *["exchange"] * (self.machines != other.machines))  # one machine has none
-        return [name for name in mine if name not in free and mine[name] != theirs[name]]
+        return [name for name, value in self.to_json().items() if name not in free and value != others[name]]
 
 
 def config_class(problem: str) -> type[TrainConfig]:
     """Return the class of configs of a problem, one of ``methods.PROBLEMS``."""
-    found: type[TrainConfig] = located(PROBLEMS[problem].config)
-    return found
+    kind: type[TrainConfig] = located(PROBLEMS[problem].config)
+    return kind
 
 
 def options_of(problem: str) -> dict[str, dataclasses.Field[Any]]:

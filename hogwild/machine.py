@@ -104,12 +104,12 @@ def pin(cpu: int | None) -> None:
 
 def caches() -> dict[str, str]:
     """Size of each cache that the first usable CPU sees, such as ``{"L2": "2048K"}``."""
-    found = {}
+    sizes = {}
     for index in sorted((CPUS / f"cpu{min(os.sched_getaffinity(0))}/cache").glob("index*")):
         kind, level, size = (_text(index / name) for name in ("type", "level", "size"))
         if kind and level and size:
-            found[f"L{level}" + {"Data": "d", "Instruction": "i"}.get(kind, "")] = size
-    return found
+            sizes[f"L{level}" + {"Data": "d", "Instruction": "i"}.get(kind, "")] = size
+    return sizes
 
 
 def cache_bytes(level: str | None = None) -> int | None:
@@ -148,15 +148,15 @@ def memory() -> tuple[int | None, int | None]:
     return total, available
 
 
-def check_memory(what: str, needed: int, hint: str = "") -> None:
-    """Raise InputError, ``what need ... GiB of memory or more``, if that many bytes are not available.
+def check_memory(label: str, needed: int, hint: str = "") -> None:
+    """Raise InputError, ``label need ... GiB of memory or more``, if that many bytes are not available.
 
     One wrong number in a file is enough for that, and the system would kill the process without a message.
     """
     available = memory()[1]
     if available is not None and needed > available:
         there = f"{available / 2**30:.1f} GiB are available"
-        raise InputError(f"{what} need {needed / 2**30:.1f} GiB of memory or more, and {there}{hint}")
+        raise InputError(f"{label} need {needed / 2**30:.1f} GiB of memory or more, and {there}{hint}")
 
 
 def shared_memory() -> tuple[int, int] | None:
@@ -171,13 +171,13 @@ def shared_memory() -> tuple[int, int] | None:
 @lru_cache(None)
 def versions() -> Mapping[str, str]:
     """Versions of Python and of the packages that affect speed and results, read without importing them."""
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            numbers[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return MappingProxyType(found)  # shared by all callers
+    return MappingProxyType(numbers)  # shared by all callers
 
 
 def machine_fields() -> dict[str, Any]:

@@ -252,31 +252,31 @@ def exchange_numbers() -> dict[str, Mapping[str, Number | Choice]]:
 
 def parse_delay(text: str) -> tuple[str, dict[str, float]]:
     """Parse a delay law such as ``straggler:alpha=1.2,window=0.5``, like :func:`parse_exchange`."""
-    return parse_named("delay", text, {name: own | TIMING for name, own in DELAYS.items()}, "straggler:alpha=1.2")
+    return parse_named(
+        "delay", text, {name: numbers | TIMING for name, numbers in DELAYS.items()}, "straggler:alpha=1.2"
+    )
 
 
 def parse_named(
-    what: str, text: str, tables: Mapping[str, Mapping[str, Number | Choice]], example: str
+    option: str, text: str, tables: Mapping[str, Mapping[str, Number | Choice]], example: str
 ) -> tuple[str, dict[str, Any]]:
     """Parse ``name:key=value,...`` into name and parameters; ``tables`` lists the valid ones."""
     name, _, rest = text.partition(":") if isinstance(text, str) else (text, "", "")
     if name not in tables:
-        known = ", ".join(tables)
-        raise UsageError(
-            f"{what}={text!r}: expected one of {known}, with numbers as in {example}{nearest(str(name), tables)}"
-        )
+        near = nearest(str(name), tables)
+        raise UsageError(f"{option}={text!r}: expected one of {', '.join(tables)}, with numbers as in {example}{near}")
     ranges = tables[name]
-    found: dict[str, Any] = {key: each.default for key, each in ranges.items()}
+    values: dict[str, Any] = {key: each.default for key, each in ranges.items()}
     for part in filter(None, rest.split(",")):
         key, _, value = part.partition("=")
         if key not in ranges:
             has = ", ".join(ranges) or "no numbers"
-            raise UsageError(f"{what}={text!r}: cannot read {part!r}: {name} has {has}{nearest(key, ranges)}")
+            raise UsageError(f"{option}={text!r}: cannot read {part!r}: {name} has {has}{nearest(key, ranges)}")
         try:
-            found[key] = _parsed(value, ranges[key])
+            values[key] = _parsed(value, ranges[key])
         except UsageError as error:
-            raise UsageError(f"{what}={text!r}: {key}={value}: {error}") from None
-    return name, found
+            raise UsageError(f"{option}={text!r}: {key}={value}: {error}") from None
+    return name, values
 
 
 def _parsed(value: str, allowed: Number | Choice) -> float | str:

@@ -62,7 +62,9 @@ class _Labels:
     """Sums for classification: the confusion counts, from which most metrics follow, and the total log loss."""
 
     def __init__(self, model: LinearModel) -> None:
-        self.model, self.margins, self.count = model, model.margins_of(), 0
+        self.model = model
+        self.margins = model.margins_of()
+        self.count = 0
         self.classes = np.arange(len(model.labels))
         self.confusion = np.zeros((len(model.labels),) * 2, dtype=np.int64)
         self.log_loss = 0.0
@@ -91,8 +93,8 @@ class _Labels:
         """Sum of -log of the probability of each row's class; probabilities are at least machine epsilon."""
         if self.model.loss not in PROBABILITIES or not np.isfinite(margins).all():
             return math.nan
-        found = self.model.probabilities(margins)[np.arange(len(classes)), classes]
-        return float(-np.log(np.clip(found, EPSILON, 1.0 - EPSILON)).sum())
+        likely = self.model.probabilities(margins)[np.arange(len(classes)), classes]
+        return float(-np.log(np.clip(likely, EPSILON, 1.0 - EPSILON)).sum())
 
     def result(self) -> dict[str, Any]:
         right, counts = np.diag(self.confusion), self.confusion.sum(axis=1)
@@ -118,7 +120,9 @@ class _Reals:
     """Sums for real targets and counts."""
 
     def __init__(self, model: LinearModel) -> None:
-        self.model, self.margins, self.count = model, model.margins_of(), 0
+        self.model = model
+        self.margins = model.margins_of()
+        self.count = 0
         self.errors = np.zeros(3)  # totals: squared errors, absolute errors, Poisson deviance
         self.mean, self.spread = 0.0, 0.0  # mean of the targets, and their sum of squares about it
 
@@ -148,11 +152,11 @@ class _Reals:
 
     def result(self) -> dict[str, Any]:
         squared, absolute, deviance = (float(total) for total in self.errors)
-        found = {
+        metrics = {
             "rmse": math.sqrt(squared / self.count),
             "mae": absolute / self.count,
             "r2": 1.0 - squared / self.spread if self.spread > 0 else None,
         }
         if self.model.loss == "poisson":
-            found["poisson_deviance"] = deviance / self.count
-        return found
+            metrics["poisson_deviance"] = deviance / self.count
+        return metrics

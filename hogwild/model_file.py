@@ -27,7 +27,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from hogwild.errors import InputError, OutputError
+from hogwild.errors import InputError, OutputError, reason_of
 from hogwild.methods import PROBLEMS, located
 from hogwild.rows_file import lock_file, plain
 
@@ -62,8 +62,8 @@ def save_checkpoint(directory: str | Path, state: dict[str, np.ndarray], header:
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        for left in directory.glob(f".{CHECKPOINT_NAME}.*.tmp"):  # left by a run that was killed while writing
-            left.unlink(missing_ok=True)
+        for partial in directory.glob(f".{CHECKPOINT_NAME}.*.tmp"):  # of a run that was killed while writing
+            partial.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror}") from error
     _write(directory / CHECKPOINT_NAME, CHECKPOINT, state, plain(header, nan=True))
@@ -152,11 +152,13 @@ def read_file(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, A
         raise InputError(f"{path}: not a hogwild {kind} but a safetensors file of something else")
     if text != _sealed("{" + text[len(_sealed("{", {})) :], arrays):
         raise InputError(f"{path}: damaged: its contents do not match their checksum")
-    _, found, schema = header.pop("sha256"), header.pop("kind", None), header.pop("schema", None)
-    if found != kind:
-        hint = ": continue it with --resume" if found == CHECKPOINT else ""
-        said = found if found in (MODEL, CHECKPOINT) else repr(found)[:40]
-        raise InputError(f"{path}: a hogwild {said}, not a {kind}{hint}")
+    del header["sha256"]
+    stored_kind = header.pop("kind", None)
+    schema = header.pop("schema", None)
+    if stored_kind != kind:
+        hint = ": continue it with --resume" if stored_kind == CHECKPOINT else ""
+        shown = stored_kind if stored_kind in SCHEMA else repr(stored_kind)[:40]
+        raise InputError(f"{path}: a hogwild {shown}, not a {kind}{hint}")
     if schema != SCHEMA[kind]:
         raise InputError(f"{path}: {kind} of format {repr(schema)[:40]}, this version reads format {SCHEMA[kind]}")
     return arrays, header
@@ -288,5 +290,5 @@ def usable(where: str | Path) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:  # InputError, too
-        what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise InputError(f"{where}: not a usable hogwild model: {what}") from error
+        reason = f"no {error}" if isinstance(error, KeyError) else reason_of(error)
+        raise InputError(f"{where}: not a usable hogwild model: {reason}") from error

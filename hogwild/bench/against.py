@@ -104,7 +104,8 @@ class VowpalWabbit:
     seconds_replace, untimed = False, 0.0
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
-        self._width, self._bits = rows.width, max(18, rows.width.bit_length())
+        self._width = rows.width
+        self._bits = max(18, rows.width.bit_length())
         loss = {"log": "logistic", "hinge": "hinge"}[config.loss]
         path = vw_text(rows)
         self._options = (

@@ -36,7 +36,9 @@ def measure(plan: BenchPlan, train: Rows, test: Rows) -> Iterator[Row]:
     classes = len(np.unique(train.targets))
     if (train.targets % 1 != 0).any() or classes > MOST_CLASSES:
         raise InputError("a classifier needs classes; the targets are other numbers")
-    data, held_out, jobs = train.to_scipy(), test.to_scipy(), plan.workers[-1]
+    data = train.to_scipy()
+    held_out = test.to_scipy()
+    jobs = plan.workers[-1]
     fits = {
         OURS: _Fits(HogwildClassifier(n_jobs=jobs), data, held_out),
         THEIRS: _Fits(SGDClassifier(n_jobs=jobs if classes > 2 else None), data, held_out),
@@ -57,7 +59,9 @@ class _Fits:
     """One fit per call, each with another seed; the evaluation on held-out rows is not on the clock."""
 
     def __init__(self, model: Any, data: tuple[Any, np.ndarray], held_out: tuple[Any, np.ndarray]) -> None:
-        self.model, self._data, self._held_out = model, data, held_out
+        self.model = model
+        self._data = data
+        self._held_out = held_out
         self.losses: list[float] = []
         self.scores: list[float] = []
 

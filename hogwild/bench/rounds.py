@@ -111,7 +111,9 @@ def ratio(over: float | None, under: float | None) -> float | None:
 
 def together(tasks: Sequence[Callable[[], object]]) -> float:
     """Run each task on its own thread, pinned to a core if there are enough; return seconds from first to last."""
-    gate, spans, errors = threading.Barrier(len(tasks)), [], []
+    gate = threading.Barrier(len(tasks))
+    spans: list[tuple[float, float]] = []
+    errors: list[BaseException] = []
     cpus = machine.one_cpu_a_core()
 
     def run(number: int, task: Callable[[], object]) -> None:

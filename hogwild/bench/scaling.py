@@ -73,7 +73,9 @@ class Rival:
     """A side that does an epoch of another program, which has the start and the step of ours."""
 
     def __init__(self, program: Outside, data: Any, test: Any, config: TrainConfig) -> None:
-        self._epoch, self._solver, self._workers = 0, program.make(data, config), config.workers or 1
+        self._epoch = 0
+        self._solver = program.make(data, config)
+        self._workers = config.workers or 1
         alone = dataclasses.replace(config, workers=1, discipline="serial")
         self._case = case_of(config.problem)(alone, data, test)
         self._case.make_evaluator()

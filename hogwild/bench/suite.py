@@ -52,14 +52,14 @@ def measure(plan: BenchPlan, data: Sequence[tuple[str, str]], cache: Cache | Non
             sections.append(("estimators", estimators.measure(plan, train, test)))
             if plan.against:
                 sections.append(("against", against.measure(plan, train, test)))
-        about = described(problem, name, train)
+        fields = described(problem, name, train)
         for section, rows in sections:
             load = {"load_before": round(os.getloadavg()[0], 2)}
             try:
                 for row in rows:
-                    yield {"section": section} | about | row | load
+                    yield {"section": section} | fields | row | load
             except HogwildError as error:
-                yield {"section": section} | about | {"status": f"failed: {error}"} | load
+                yield {"section": section} | fields | {"status": f"failed: {error}"} | load
 
 
 def opened(problem: str, name: str, cache: Cache | None) -> tuple[Any, Any]:

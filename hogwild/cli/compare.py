@@ -341,7 +341,7 @@ def progress_line(progress: ComparisonProgress) -> str:
     """Return the live line of a comparison."""
     if not progress.total:
         return progress.label
-    rest = "" if progress.left is None else f"  about {clock(progress.left)} left"
+    rest = "" if progress.remaining is None else f"  about {clock(progress.remaining)} left"
     return f"{bar(progress.done / progress.total)} {progress.done}/{progress.total} runs{rest}  {progress.label}"
 
 

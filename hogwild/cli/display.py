@@ -182,7 +182,8 @@ def clock(seconds: float) -> str:
 
 def training_line(progress: Any, epochs: int, noun: str = "rows") -> str:
     """Return the live line of a run: examples done, speed, elapsed and remaining time of this epoch."""
-    done, total, seconds = progress.rows_done, progress.rows_total, progress.seconds
+    done, total = progress.rows_done, progress.rows_total
+    seconds = progress.seconds
     share = done / total if total else 0.0
     line = f"epoch {min(progress.epoch + 1, epochs)}/{epochs} {bar(share)} {done:,}/{total:,} {noun}"
     if seconds > 0:
@@ -202,15 +203,17 @@ class Reading:
     def __init__(self, name: str = "", verb: str = "") -> None:
         self.name = name
         self.verb = verb or ("generating" if name.startswith("synthetic:") else "reading")
-        self.first, self.done, self.total, self.start = 0, 0, 0, time.monotonic()
+        self.first = self.done = self.total = 0  # bytes, or rows that are generated
+        self.start = time.monotonic()
 
     def update(self, done: int, total: int | None) -> None:
         self.done, self.total = done, total or 0
 
-    def step(self, what: str, done: int, total: int | None) -> None:
+    def step(self, name: str, done: int, total: int | None) -> None:
         """Go on with the next file, a resumed download of which begins with ``done`` bytes."""
-        if what != self.name:
-            self.name, self.first, self.start = what, done, time.monotonic()
+        if name != self.name:
+            self.name, self.first = name, done
+            self.start = time.monotonic()
         self.update(done, total)
 
     def line(self) -> str:

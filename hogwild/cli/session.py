@@ -281,8 +281,8 @@ def describe_run(run: Run) -> str:
     repeat = EXACT if exact else RACE
     name = config.discipline
     if config.machines > 1:
-        own = " with rows of their own" if config.own_rows else ""
-        name = f"{config.exchange} of {config.machines} machines{own}; here {name}"
+        rows = " with rows of their own" if config.own_rows else ""
+        name = f"{config.exchange} of {config.machines} machines{rows}; here {name}"
         numbers = parse_exchange(config.exchange)[1]
         within = numbers.get("period", 0 if numbers else math.inf) < math.inf
         repeat = "when machines trade varies, so two runs differ" if within else repeat if alone else RACE

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,12 +153,3 @@ def test_bad_input_is_one_line(refused: Callable, linear: Path, svm: Path, tmp_p
     ]
     for arguments, said in cases:
         assert said in refused("inspect", *arguments), arguments
-
-
-def test_it_needs_no_torch(linear: Path) -> None:
-    code = (
-        "import sys; from hogwild.__main__ import main; "
-        f"main(['inspect', {str(linear)!r}]); print({{'torch', 'matplotlib'}} & set(sys.modules), file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "set()\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 import hogwild.__main__ as program
 from hogwild import __version__
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
+from hogwild.problems.linear.model import LinearModel
 
 
 def test_version_and_help(hogwild: Callable) -> None:
@@ -117,22 +119,56 @@ def test_sigterm_ends_a_command_with_143(hogwild: Callable, monkeypatch: pytest.
     assert stop.value.code == 143
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["info"], ["train", "--loss", "x"], ["train", "missing.svm"]])
-def test_answers_without_heavy_imports(arguments: list[str]) -> None:
-    code = (
-        "import sys; from hogwild.__main__ import main; main(sys.argv[1:]); "
-        "print(*sorted({'torch', 'numba', 'scipy', 'sklearn'} & set(sys.modules)), file=sys.stderr)"
-    )
-    result = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
-    assert result.stderr.splitlines()[-1] == ""
+HEAVY = {"torch", "numba", "scipy", "sklearn", "matplotlib", "jinja2"}
+SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
+#: Command, its exit status, a part of its error, and what it must not import: in this order, since imports stay.
+LIGHT: list[tuple[list[str], int, str, set[str]]] = [
+    (["--help"], 0, "", HEAVY),
+    (["info"], 0, "", HEAVY),
+    (["train", "--loss", "x"], 2, "expected one of log", HEAVY),
+    (["train", "missing.svm"], 1, "missing.svm: No such file", HEAVY),
+    (["train", "-"], 1, "-: No such file or directory: standard input is /dev/stdin", {"torch"}),
+    (["train", SMALL, "--test", "missing.svm"], 1, "missing.svm: No such file", {"torch"}),
+    (["train", SMALL, "--out", "nowhere/model"], 1, "--out nowhere/model: cannot write there", {"torch"}),
+    (["train", SMALL, "--out", "."], 1, "--out .: is a directory", {"torch"}),
+    (["train", SMALL, "--checkpoint", "bad.svm/state"], 1, "bad.svm/state: cannot write there", {"torch"}),
+    (["train", "bad.svm"], 1, "bad.svm:2: ", {"torch"}),
+    (["train", "one.svm"], 1, "one.svm: all 2 rows have the label 1", {"torch"}),
+    (["train", "synthetic:nothing"], 1, "synthetic:nothing", {"torch"}),
+    (["predict", "model", "one.svm", "-o", "/dev/null"], 0, "", {"torch", "matplotlib"}),
+    (["evaluate", "model", "one.svm"], 0, "", {"torch", "matplotlib"}),
+    (["inspect", "model"], 0, "", {"torch", "matplotlib"}),
+    (["train", SMALL, "--workers", "2", "--epochs", "1", "--step", "1"], 0, "", {"torch"}),
+]
+LOOK = """
+import json, sys
+from hogwild.__main__ import main
+for words in json.loads(sys.argv[1]):
+    print(json.dumps([main(words), [*sys.modules]]), file=sys.stderr)
+"""
+
+
+def test_commands_import_little_and_mistakes_show_early(tmp_path: Path) -> None:
+    (tmp_path / "bad.svm").write_text("1 1:1\n2 1:x\n")
+    (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
+    LinearModel([1.0, 2.0], [0.0], "log", labels=[1, 2]).save(tmp_path / "model")
+    before = sorted(tmp_path.iterdir())
+    command = [sys.executable, "-c", LOOK, json.dumps([words for words, *_ in LIGHT])]
+    lines = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr.splitlines()
+    for words, status, text, heavy in LIGHT:
+        error = lines.pop(0) if status else ""
+        assert re.fullmatch(r"hogwild: error: .+" if status else "", error), words
+        assert text in error, words
+        returned, modules = json.loads(lines.pop(0))
+        assert (returned, heavy & set(modules)) == (status, set()), words
+    assert not lines
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.parametrize(
     ("command", "status", "text"),
     [
-        ("info >&-", 0, ""),
-        ("predict missing - <&-", 1, "hogwild: error: missing: No such file or directory\n"),
-        ("predict missing missing >&- 2>&-", 1, ""),
+        ("predict missing - <&- >&-", 1, "hogwild: error: missing: No such file or directory\n"),
         ("cache list --cache . <&- >&- 2>&-", 0, ""),
     ],
 )

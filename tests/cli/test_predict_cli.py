@@ -164,15 +164,6 @@ def test_bad_models_and_data(refused: Callable, svm: Path, model: tuple[Path, Li
     assert "7" in refused("evaluate", path, other)
 
 
-def test_neither_imports_torch(svm: Path, model: tuple[Path, LinearModel]) -> None:
-    code = (
-        "import sys; from hogwild.__main__ import main; status = main(sys.argv[1:]); "
-        "sys.exit(status or 'torch' in sys.modules)"
-    )
-    for command in ("predict", "evaluate"):
-        subprocess.run([sys.executable, "-c", code, command, model[0], svm], check=True, capture_output=True)
-
-
 MEMORY = """
 import sys, threading, time
 from hogwild.__main__ import main

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -149,16 +148,6 @@ def test_predictions_name_what_is_full(gone: Callable, svm: Path, capfd: pytest.
     assert main(["predict", str(model), str(svm)]) == 1
     wanted = [f"hogwild: error: {name}: No space left on device" for name in ("/dev/full", "standard output")]
     assert capfd.readouterr().err.splitlines() == wanted
-
-
-def test_head(svm: Path) -> None:
-    """As people do it, in a shell."""
-    train = f"{sys.executable} -m hogwild train small.svm --epochs 30 --step 1 --host threads -w 1 --out model"
-    command = f"set -o pipefail; {train} | head -2"
-    result = subprocess.run(["bash", "-c", command], cwd=svm.parent, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (141, "")
-    assert result.stdout.startswith("small.svm: 200 rows")
-    assert load_model(svm.parent / "model").history[-1]["epoch"] == 30
 
 
 def test_a_terminal_that_is_closed(svm: Path, spawn: Callable[..., Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,9 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     assert json.loads(hogwild("evaluate", model, store, "--json").out) == measured[0]
 
 
-def test_predict_needs_no_label_and_takes_a_stream(clicks: Path, tmp_path: Path, hogwild: Any, spawn: Any) -> None:
+def test_predict_needs_no_label_and_takes_a_stream(
+    clicks: Path, tmp_path: Path, hogwild: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = tmp_path / "m"
     assert hogwild("train", clicks / "clicks.parquet", *TRAIN, "-q", "--out", model).status == 0
     table = pq.read_table(clicks / "clicks.parquet").drop(["click", "id"])
@@ -85,7 +88,8 @@ def test_predict_needs_no_label_and_takes_a_stream(clicks: Path, tmp_path: Path,
     expected = hogwild("predict", model, clicks / "clicks.csv").out
     assert hogwild("predict", model, tmp_path / "new.csv").out == expected
     with open(tmp_path / "new.csv") as stream:
-        assert spawn("predict", model, "-", stdin=stream).communicate()[0] == expected
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert hogwild("predict", model, "-").out == expected
     refused = hogwild("evaluate", model, tmp_path / "new.csv")
     assert refused.err == (
         f"hogwild: error: {tmp_path}/new.csv: no column click, which the model was trained with; its columns are site, "

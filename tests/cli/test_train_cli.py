@@ -209,42 +209,6 @@ def test_resume_is_bitwise_and_rows_go_on(hogwild: Callable, tmp_path: Path) -> 
     assert "data" in other.err
 
 
-MISTAKES: list[tuple[list[str], str]] = [
-    (["missing.svm"], "missing.svm: No such file"),
-    (["-"], "-: No such file or directory: standard input is /dev/stdin"),
-    ([SMALL, "--test", "missing.svm"], "missing.svm: No such file"),
-    ([SMALL, "--out", "nowhere/model"], "--out nowhere/model: cannot write there"),
-    ([SMALL, "--out", "."], "--out .: is a directory"),
-    ([SMALL, "--checkpoint", "bad.svm/state"], "--checkpoint bad.svm/state: cannot write there"),
-    (["bad.svm"], "bad.svm:2: "),
-    (["one.svm"], "one.svm: all 2 rows have the label 1"),
-    (["synthetic:nothing"], "synthetic:nothing"),
-]
-MAKE_THEM = """
-import json, sys
-from hogwild.__main__ import main
-for words in json.loads(sys.argv[1]):
-    print(main(["train", *words]), "torch" in sys.modules, file=sys.stderr)
-"""
-
-
-def test_mistakes_show_before_torch_is_imported_and_short_runs_do_without(tmp_path: Path) -> None:
-    (tmp_path / "bad.svm").write_text("1 1:1\n2 1:x\n")
-    (tmp_path / "one.svm").write_text("1 1:1\n1 2:1\n")
-    before = sorted(tmp_path.iterdir())
-    short = [SMALL, "--workers", "2", "--epochs", "1", "--step", "1"]
-    command = [sys.executable, "-c", MAKE_THEM, json.dumps([*(words for words, _ in MISTAKES), short])]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    *said, after_short_run = result.stderr.splitlines()
-    assert after_short_run == "0 False"
-    assert len(said) == 2 * len(MISTAKES), result.stderr
-    for (words, text), error, after in zip(MISTAKES, said[::2], said[1::2], strict=True):
-        assert re.fullmatch(r"hogwild: error: .+", error), words
-        assert text in error
-        assert after == "1 False", words
-    assert sorted(tmp_path.iterdir()) == before
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("arguments", [(), ("--problem", "completion", "synthetic:ratings")])
 def test_no_gpu_is_one_line(hogwild: Callable, tmp_path: Path, arguments: tuple[str, ...]) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 
 from hogwild.model_file import load_model
 
@@ -224,22 +223,3 @@ def test_examples(name: str, tmp_path: Path) -> None:
     *epochs, last = result.stdout.splitlines()
     assert "a second" in last
     assert float(epochs[-1].split()[-1]) > 0.85
-
-
-def test_the_digits_by_the_command(hogwild: Callable, tmp_path: Path) -> None:
-    file = EXAMPLES / "digits.py"
-    result = hogwild(
-        "train-module",
-        f"{file}:make_model",
-        "--data",
-        f"{file}:make_train",
-        "--test",
-        f"{file}:make_test",
-        "--optimizer",
-        "adam",
-        "--out",
-        tmp_path / "model",
-        *QUICK,
-    )
-    assert result.status == 0
-    assert isinstance(load_model(tmp_path / "model").state_dict()["0.weight"], torch.Tensor)

@@ -37,7 +37,7 @@ def started(process: subprocess.Popen[str], rows: Path) -> None:
 @pytest.mark.parametrize(
     ("host", "number"), [("processes", signal.SIGINT), ("threads", signal.SIGTERM), ("threads", signal.SIGHUP)]
 )
-def test_a_signal_saves_and_stops(spawn: Callable, tmp_path: Path, host: str, number: int) -> None:
+def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: Path, host: str, number: int) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"signal {number} is ignored here (nohup), and so by every child")
     rows, model, state = tmp_path / "rows", tmp_path / "model", tmp_path / "state"
@@ -57,8 +57,7 @@ def test_a_signal_saves_and_stops(spawn: Callable, tmp_path: Path, host: str, nu
 
     epochs = int(found[-1]["epoch"]) + 2
     options = ("--host", host, "--workers", 2, "--epochs", epochs, "--step", 0.1, "--l2", 0)
-    process = spawn("train", LONG, *options, "--json", rows, "--checkpoint", state, "--resume")
-    assert process.wait(timeout=180) == 0
+    assert hogwild("train", LONG, *options, "--json", rows, "--checkpoint", state, "--resume").status == 0
     assert rows_of(rows.read_text())[-1]["epoch"] == epochs
 
 

@@ -9,6 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hogwild.compare.report.results import ComparisonResult, load
+from hogwild.data.ratings.container import Ratings
+
 Row = dict[str, Any]
 KINDS = {
     "serial": "serial",
@@ -153,6 +158,22 @@ def write(directory: Path, *parts: Row | list[Row]) -> Path:
     rows = [row for part in parts for row in (part if isinstance(part, list) else [part])]
     (directory / "rows.jsonl").write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
     return directory
+
+
+def rated(n: int = 4000, users: int = 120, items: int = 80, seed: int = 0) -> Ratings:
+    """Ratings of a planted model of rank two, between about 1 and 5."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.choice(users * items, n, replace=False)
+    u, i = pairs // items, pairs % items
+    p, q = rng.normal(0, 0.7, (users, 2)), rng.normal(0, 0.7, (items, 2))
+    values = 3 + rng.normal(0, 0.5, users)[u] + (p[u] * q[i]).sum(axis=1) + rng.normal(0, 0.2, n)
+    return Ratings(u, i, values, (users, items))
+
+
+def loaded(directory: Path, *parts: Row | list[Row], **changes: Any) -> ComparisonResult:
+    """A comparison of these rows, read back."""
+    [source] = load([write(directory, about(**changes), *parts)])
+    return source
 
 
 # (seconds of an epoch on one worker, factor on two, what an epoch leaves of the gap, best step)

@@ -6,7 +6,6 @@ longer, and the difference stays.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +23,18 @@ from hogwild.data.rows.source import open_data
 
 BASE = TrainConfig(host="threads", l2=1e-4)
 SERIAL = Cell("reported", "serial", 1, 1.0, 7, ("given",))
+SLEEPY = Cell("reported", "sleepy", 1, 1.0, 0)
 
 
 @pytest.fixture(scope="module")
 def small() -> Rows:
     return open_data("synthetic:rcv1?rows=600&features=60&nnz=8&seed=4")
+
+
+def evaluations(rows: Rows, cell: Cell, epochs: int, timeout: float = 60.0) -> list[dict[str, Any]]:
+    task = ComparedData(rows, None, BASE, "small", timeout)
+    with Pools("threads") as pools:
+        return run_cell(cell, task, epochs, pools, Judge(task))
 
 
 class Sleepy:
@@ -65,25 +71,21 @@ def sleepy(monkeypatch: pytest.MonkeyPatch) -> type[Sleepy]:
 
 
 def test_the_clock_counts_epochs_and_nothing_else(small: Rows, sleepy: type[Sleepy]) -> None:
-    task = ComparedData(small, None, BASE, "small", 60.0)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
-    assert [row["epoch"] for row in found] == [0, 1, 2, 5]
-    for before, row in enumerate(found):  # five epochs of 40 ms, four evaluations of 150 ms, 200 ms of set-up
+    rows = evaluations(small, SLEEPY, 5)
+    assert [row["epoch"] for row in rows] == [0, 1, 2, 5]
+    for before, row in enumerate(rows):  # five epochs of 40 ms, four evaluations of 150 ms, 200 ms of set-up
         uncounted = 0.2 + sleepy.saying * before
         assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
-    assert 0.2 <= found[0]["setup_seconds"] <= found[-1]["wall_seconds"] - 3 * sleepy.saying - 5 * sleepy.asleep
+    assert 0.2 <= rows[0]["setup_seconds"] <= rows[-1]["wall_seconds"] - 3 * sleepy.saying - 5 * sleepy.asleep
 
 
 def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows, sleepy: type[Sleepy]) -> None:
     sleepy_replace = type("Anew", (sleepy,), {"seconds_replace": True})
     sleepy_replace.advance = lambda self, epoch: time.sleep(self.asleep * epoch)
     runner.OUTSIDE["sleepy"].make = lambda rows, config: sleepy_replace(rows.width)
-    task = ComparedData(small, None, BASE, "small", 60.0)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
-    for before, row in enumerate(found):
-        others = sum(earlier["epoch"] for earlier in found[:before])
+    rows = evaluations(small, SLEEPY, 5)
+    for before, row in enumerate(rows):
+        others = sum(earlier["epoch"] for earlier in rows[:before])
         uncounted = sleepy.saying * before + sleepy.asleep * others
         assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
 
@@ -92,10 +94,8 @@ def test_what_is_taken_off_the_clock_leaves_no_zero(small: Rows, sleepy: type[Sl
     """A target that was reached after no time would be missing from every ratio."""
     brief = type("Brief", (sleepy,), {"seconds_replace": True, "untimed": 10.0, "saying": 0.0})
     runner.OUTSIDE["sleepy"].make = lambda rows, config: brief(rows.width)
-    task = ComparedData(small, None, BASE, "small", 60.0)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 3, pools, Judge(task))
-    assert all(row["train_seconds"] > 0 for row in found[1:])
+    rows = evaluations(small, SLEEPY, 3)
+    assert all(row["train_seconds"] > 0 for row in rows[1:])
 
 
 def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,26 +108,21 @@ def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: p
         return evaluate(self, *about)
 
     monkeypatch.setattr(LinearCase, "evaluate", slow)
-    task = ComparedData(small, None, BASE, "small", 60.0)
-    with Pools("threads") as pools:
-        found = run_cell(SERIAL, task, 4, pools, Judge(task))
-    assert 0 < found[-1]["train_seconds"] <= found[-1]["wall_seconds"] - 4 * 0.2
+    rows = evaluations(small, SERIAL, 4)
+    assert 0 < rows[-1]["train_seconds"] <= rows[-1]["wall_seconds"] - 4 * 0.2
 
 
 def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: type[Sleepy]) -> None:
-    task = ComparedData(small, None, BASE, "small", 0.1)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 50, pools, Judge(task))
-        assert found[-1]["status"] == "timed out after 0.1 s"
-        late = [row["train_seconds"] > 0.1 for row in found]
-        assert late == [False] * (len(found) - 1) + [True]
-        assert len(found) <= 4  # fewer on a machine that oversleeps
-        slow = dataclasses.replace(task, base=dataclasses.replace(BASE, gradient_delay=0.0), timeout=0.3)
-        cell = Cell("reported", "hogwild", 2, 1.0, 0, gradient_delay=0.01)  # six seconds an epoch
-        found = run_cell(cell, slow, 5, pools, Judge(task))
-    assert found[-1]["status"] == "timed out after 0.3 s"
-    assert found[-1]["updates"] < len(small)  # within its first epoch
-    assert found[0]["status"] == "ok"
+    rows = evaluations(small, SLEEPY, 50, 0.1)
+    assert rows[-1]["status"] == "timed out after 0.1 s"
+    late = [row["train_seconds"] > 0.1 for row in rows]
+    assert late == [False] * (len(rows) - 1) + [True]
+    assert len(rows) <= 4  # fewer on a machine that oversleeps
+    cell = Cell("reported", "hogwild", 2, 1.0, 0, gradient_delay=0.01)  # six seconds an epoch
+    rows = evaluations(small, cell, 5, 0.3)
+    assert rows[-1]["status"] == "timed out after 0.3 s"
+    assert rows[-1]["updates"] < len(small)  # within its first epoch
+    assert rows[0]["status"] == "ok"
 
 
 @pytest.mark.parametrize("ahead", [0.0, 0.02])  # of the alarm, or behind it
@@ -143,18 +138,14 @@ def test_a_run_that_is_stopped_between_two_epochs_has_timed_out_too(
         return evaluate(self, *about)
 
     monkeypatch.setattr(LinearCase, "evaluate", slow)
-    task = ComparedData(small, None, BASE, "small", 1e-7 if not ahead else 1e-3)
-    with Pools("threads") as pools:
-        found = run_cell(SERIAL, task, 200, pools, Judge(task))
-    assert found[-1]["status"].startswith("timed out after")
-    assert found[-1]["epoch"] < 200
+    rows = evaluations(small, SERIAL, 200, 1e-7 if not ahead else 1e-3)
+    assert rows[-1]["status"].startswith("timed out after")
+    assert rows[-1]["epoch"] < 200
 
 
 def test_who_is_late_with_the_last_epoch_has_timed_out_whoever_it_is(small: Rows) -> None:
-    task = ComparedData(small, None, BASE, "small", 1e-6)
-    with Pools("threads") as pools:
-        for cell in (Cell("reported", "sklearn-sgd", 1, 1.0, 0), SERIAL):
-            assert run_cell(cell, task, 1, pools, Judge(task))[-1]["status"] == "timed out after 1e-06 s"
+    for cell in (Cell("reported", "sklearn-sgd", 1, 1.0, 0), SERIAL):
+        assert evaluations(small, cell, 1, 1e-6)[-1]["status"] == "timed out after 1e-06 s"
 
 
 def test_what_another_program_raises_is_the_end_of_its_cell_only(small: Rows, sleepy: type[Sleepy]) -> None:
@@ -162,13 +153,10 @@ def test_what_another_program_raises_is_the_end_of_its_cell_only(small: Rows, sl
         if epoch > 1:
             raise ValueError("no\nway")
 
-    task = ComparedData(small, None, BASE, "small", 60.0)
     failing = type("Failing", (sleepy,), {"advance": fail, "saying": 0.0})
     runner.OUTSIDE["sleepy"].make = lambda rows, config: failing(rows.width)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
-        assert [row["status"] for row in found] == ["ok", "failed: no way"]
-        runner.OUTSIDE["sleepy"].make = lambda rows, config: 1 // 0
-        [row] = run_cell(Cell("reported", "sleepy", 1, 1.0, 0), task, 5, pools, Judge(task))
+    assert [row["status"] for row in evaluations(small, SLEEPY, 5)] == ["ok", "failed: no way"]
+    runner.OUTSIDE["sleepy"].make = lambda rows, config: 1 // 0
+    [row] = evaluations(small, SLEEPY, 5)
     assert row["status"].startswith("failed: ")
     assert row["objective"] is None

@@ -13,22 +13,19 @@ import pytest
 from torch import nn
 
 from hogwild import machine
-from hogwild.compare.report.figures import STYLES
 from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import verdict
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.methods import METHODS, gpu, usual
 from hogwild.compare.run.plan import ComparisonPlan
-from hogwild.compare.run.runner import Pools
-from hogwild.config import TrainConfig, config_class
+from hogwild.config import TrainConfig
 from hogwild.cuda import streams
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
-from hogwild.methods import PROBLEMS
 from hogwild.problems.module.training import pose
-from tests.compare.rows import about, halving, run, write
+from tests.compare.rows import halving, loaded, run
 from tests.cuda.standin import StandIn
 
 MODULE = TrainConfig(problem="module", host="threads", batch=16)
@@ -80,34 +77,6 @@ def compared(
 
 
 # ---- the table
-
-
-@pytest.mark.parametrize("name", OURS)
-@pytest.mark.parametrize("workers", [1, 3])
-def test_every_method_of_a_gpu_is_a_config_of_its_problems(name: str, workers: int) -> None:
-    method = METHODS[name]
-    assert name in STYLES
-    for problem in method.problems:
-        base = TrainConfig(problem=problem, host="processes")
-        config = method.config(base, workers if method.parallel else 1, 0.5, 7)
-        assert (config.device, config.host, config.step, config.seed) == ("cuda", "streams", 0.5, 7)
-        assert config.discipline in config_class(problem).on_gpu
-        held = (config.batch or 1) * (config.workers or 1)
-        assert held == (base.batch or 1) * (workers if method.parallel else 1)  # whoever shares them out
-        assert name in usual(problem, "cuda")
-    assert not any(name in usual(problem) for problem in PROBLEMS)
-
-
-def test_what_is_asked_of_a_gpu_by_name() -> None:
-    base = TrainConfig(problem="module", batch=32)
-    launched = {
-        name: METHODS[name].config(base, 4 if METHODS[name].parallel else 1, None, 0)
-        for name in usual("module", "cuda")
-    }
-    together = launched["cuda-synchronous"]
-    assert (together.workers, together.batch) == (1, 128)
-    assert launched["cuda-locked"].discipline == "locked"
-    assert METHODS["cuda-atomic"].config(LINEAR, 1, 1.0, 0, 64).in_flight == 64
 
 
 def test_without_a_gpu_its_methods_are_refused_in_its_words(nowhere: None, tmp_path: Path) -> None:
@@ -204,13 +173,6 @@ class Named:
     name: str
 
 
-def test_crews_of_cores_and_of_streams_are_kept_apart(standin: None) -> None:
-    with Pools("threads") as pools:
-        assert pools.of(2) is pools.of(2, "threads")
-        assert pools.of(2, "streams").host == "streams"
-        assert pools.of(2) is not pools.of(2, "streams") is pools.of(2, "streams")
-
-
 def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
     plan = ComparisonPlan(
         1, (1, 4, 16), (1.0,), 1, ("serial", "hogwild", "cuda-hogwild", "cuda-one-stream"), cpu_workers=(2,)
@@ -261,13 +223,11 @@ def seeds(method: str, seconds: float, workers: int = 1, **changes: Any) -> list
 def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(
     tmp_path: Path, parts: tuple, says: str, says_not: str
 ) -> None:
-    [source] = load([write(tmp_path, about(gpu="A GPU", cores=2), *parts)])
-    said = " ".join(verdict(source))
+    said = " ".join(verdict(loaded(tmp_path, *parts, gpu="A GPU", cores=2)))
     assert says in said
     assert says_not not in said
 
 
 def test_replicas_are_not_a_crowd(tmp_path: Path) -> None:
-    replicas = write(tmp_path / "a", about(gpu="A GPU"), seeds("serial", 1.0), seeds("cuda-hogwild", 1.0, 16))
-    workers = write(tmp_path / "b", about(gpu="A GPU"), seeds("serial", 1.0), seeds("hogwild", 1.0, 16))
-    assert [bool(source.crowd) for source in load([replicas, workers])] == [False, True]
+    assert not loaded(tmp_path / "a", seeds("serial", 1.0), seeds("cuda-hogwild", 1.0, 16), gpu="A GPU").crowd
+    assert loaded(tmp_path / "b", seeds("serial", 1.0), seeds("hogwild", 1.0, 16), gpu="A GPU").crowd

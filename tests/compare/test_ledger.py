@@ -80,7 +80,7 @@ def test_a_torn_first_row_is_begun_again(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:30])
     again = Ledger(tmp_path, "me")
-    assert again.about is None
+    assert again.head is None
     again.begin({"phase": "optimum", "comparison": "me"})
     again.close()
     assert [json.loads(line)["phase"] for line in path.read_text().splitlines()] == ["optimum"]

@@ -16,17 +16,15 @@ from torch.nn import functional
 from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import tables
 from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.methods import METHODS, usual
-from hogwild.compare.run.plan import Cell, ComparisonPlan, delay_rows
+from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.compare.run.problems import SUBJECTS, hold_out
-from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.rows.source import open_data
 from hogwild.errors import UsageError
 from hogwild.methods import OPTIMIZERS
 from hogwild.problems.module.case import STEPS, Posed
 from hogwild.problems.module.feed import take_data
-from hogwild.problems.module.training import pose, train_module
+from hogwild.problems.module.training import pose
 
 MODULE = SUBJECTS["module"]
 BASE = TrainConfig(problem="module", host="threads", batch=16)
@@ -118,25 +116,6 @@ def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> N
             Comparison(other, test, plan, BASE, data="mine").run(tmp_path)
 
 
-def test_a_serial_cell_is_the_run_of_train_module(posed: Posed) -> None:
-    task = ComparedData(posed, None, dataclasses.replace(BASE, loss="cross-entropy"), "mine", 60.0)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "serial", 1, 0.1, 3), task, 2, pools, Judge(task))
-    theirs = train_module(
-        posed.model,
-        "cross-entropy",
-        data(),
-        discipline="serial",
-        workers=1,
-        seed=3,
-        step=0.1,
-        epochs=2,
-        batch=16,
-        host="threads",
-    )
-    assert [row["objective"] for row in found] == [row["objective"] for row in theirs]
-
-
 def test_modules_are_told_apart() -> None:
     X, y = data()
     others = {
@@ -188,18 +167,3 @@ def test_some_of_the_examples(kind: str) -> None:
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_the_first_step_is_the_optimizer_s(posed: Posed, optimizer: str) -> None:
     assert MODULE.first_step(dataclasses.replace(BASE, optimizer=optimizer), posed) == STEPS[optimizer]
-
-
-def test_what_is_usual_can_be_trained(posed: Posed) -> None:
-    assert usual("module") == ["serial", "hogwild", "atomic", "locked"]
-    for name in METHODS:
-        reason = METHODS[name].refusal(BASE, posed, 1, cores=2)
-        trades = METHODS[name].exchange not in ("none", "consensus")  # which are left out unless named
-        assert (reason is None) == (name in usual("module") or trades), name
-
-
-def test_delays_are_counted_in_gradients() -> None:
-    for rows in (10, 5000, 10**7):
-        for delay in (0.0, 1e-4):
-            alone = delay_rows(delay, 2, rows)
-            assert alone <= delay_rows(delay, 2, rows, together=16) <= min(rows, 16 * alone)

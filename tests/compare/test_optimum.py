@@ -7,8 +7,6 @@ import json
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from hogwild.compare.reference import optimum
 from hogwild.compare.reference.optimum import Optimum, find_optimum
@@ -17,9 +15,6 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import LABEL_LOSSES
-from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import row_weights
 from hogwild.training.train import train
 from tests.runs import toy
 
@@ -48,14 +43,6 @@ def weighted(rows, seed=5):
 
 def config(loss="log", **options):
     return TrainConfig(**{"loss": loss, "l2": 1e-3} | options)
-
-
-def judge(rows, c):
-    p = LinearProblem.of(c, rows, "serial")
-    weights = row_weights(rows, c.class_weight)
-    return Objective(
-        rows, c.loss, p.loss_param, l1=c.l1, l2=c.l2, normalize=c.normalize, labels=p.labels, weights=weights
-    )
 
 
 def test_features_that_never_occur_cost_nothing():
@@ -87,56 +74,7 @@ def test_ridge(intercept):
     assert found.intercept == pytest.approx(exact[rows.width :] if intercept else [0.0], abs=1e-4)
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("loss", ["log", "softmax"])
-def test_logistic_regression(loss, classes):
-    rows, c = toy(600, 48, 6, 1, classes, noise=2.0), config(loss, l2=1e-3)
-    X, y = rows.to_scipy()
-    best = {"coef": [], "intercept": []}
-    signs = [y] if loss == "softmax" or classes == 2 else [np.where(y == k, 1, -1) for k in range(classes)]
-    for target in signs:
-        other = LogisticRegression(C=1 / (c.l2 * len(rows)), tol=1e-12, max_iter=5000).fit(X.astype(float), target)
-        best["coef"].append(other.coef_)
-        best["intercept"].append(other.intercept_)
-    coef, intercept = np.vstack(best["coef"]), np.concatenate(best["intercept"])
-    if loss == "softmax" and classes == 2:  # scikit-learn takes the binary loss; two vectors have half of its penalty
-        coef, intercept, c = np.vstack((-coef, coef)) / 2, np.append(-intercept, intercept) / 2, config(loss, l2=2e-3)
-    value = judge(rows, c).evaluate(coef[0] if len(coef) == 1 else coef, intercept)["objective"]
-    found = find_optimum(rows, c)
-    assert found.objective == pytest.approx(value, abs=1e-9)
-    assert found.objective <= value + 1e-10
-
-
-def test_hinge_against_liblinear(text):
-    c = config("hinge", l2=1e-3)
-    X, y = text.to_scipy()
-    other = LinearSVC(loss="hinge", C=1 / (c.l2 * len(text)), tol=1e-8, max_iter=100_000, random_state=0).fit(X, y)
-    value = judge(text, c).evaluate(other.coef_[0], other.intercept_)["objective"]
-    found = find_optimum(text, c)
-    assert found.objective <= value
-    assert found.objective == pytest.approx(value, abs=1e-3)  # it penalises the intercept
-    assert found.gap < 1e-6
-
-
 # ---- its own conditions
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"class_weight": "balanced"},
-        {"normalize": "l2"},
-        {"intercept": False},
-        {"loss": "epsilon-insensitive", "loss_param": 0.5},
-        {"loss": "hinge", "classes": 3},
-    ],
-    ids=str,
-)
-def test_kinks_are_proved_by_the_dual(options):
-    options = {"loss": "hinge"} | options
-    rows = weighted(example(options["loss"], classes=options.pop("classes", 2)))
-    found = find_optimum(rows, config(**options))
-    assert found.gap < 1e-6
 
 
 def test_no_run_gets_below(text):
@@ -154,11 +92,6 @@ def test_separable_without_a_penalty_is_not_attained():
     assert 0 <= found.objective < 1e-6
     assert "not attained" in found.how
     assert found.gap is None
-
-
-def test_the_perceptron_is_best_at_the_start():
-    found = find_optimum(toy(100, 24, 4), config("perceptron"))
-    assert (found.objective, found.start, found.gap) == (0.0, 0.0, 0.0)
 
 
 def test_targets_that_do_not_fit():

@@ -6,11 +6,9 @@ import itertools
 
 import pytest
 
-from hogwild.compare.report.results import KINDS
-from hogwild.compare.run.methods import METHODS, chosen
+from hogwild.compare.run.methods import METHODS
 from hogwild.compare.run.plan import DELAY_REPEATS, ComparisonPlan, Prices, delay_rows, fit
 from hogwild.errors import UsageError
-from hogwild.methods import DISCIPLINES, ORDERS
 
 GRID = (0.25, 0.5, 1.0, 2.0, 4.0)
 
@@ -145,16 +143,3 @@ def test_a_plan_survives_json() -> None:
 def test_impossible_plans(changes: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         plan_of(**changes)
-
-
-def test_the_table() -> None:
-    for name, method in METHODS.items():
-        assert method.name == name
-        assert method.kind in KINDS
-        assert method.discipline in DISCIPLINES
-        assert method.order in (None, *ORDERS)
-        assert method.cost > 0
-    assert {method.discipline for method in METHODS.values()} == set(DISCIPLINES)
-    assert [method.name for method in chosen(["locked", "hogwild"])] == ["serial", "hogwild", "locked"]
-    with pytest.raises(UsageError, match="method 'hogwyld': expected some of serial, hogwild"):
-        chosen(["hogwyld"])

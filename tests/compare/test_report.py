@@ -13,7 +13,7 @@ import matplotlib
 import pandas
 import pytest
 
-from hogwild.compare.report.page import inline, write_report
+from hogwild.compare.report.page import write_report
 from hogwild.errors import HogwildWarning, InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, run, write
 
@@ -83,15 +83,6 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
     assert "prefers-color-scheme: dark" in text
     assert "Time to target" in text
     assert text.count("Each point of liblinear's curve is a run of its own".replace("'", "&#39;")) >= 2
-
-
-def test_a_wide_table_wraps_its_headings_and_takes_the_window(made: Path) -> None:
-    """On screens, whose rules come before those of paper; headless Chromium showed all columns at 1,200 pixels."""
-    screen = (made / "report.html").read_text().partition("@media print")[0]
-    rules = {name: re.findall(rf"^{re.escape(name)} {{ (.*) }}$", screen, re.M) for name in (".scroll", "table", "th")}
-    assert "max-width: calc(100vw" in rules[".scroll"][-1]
-    assert "white-space: normal" in rules["th"][-1]
-    assert "max-content" not in rules["table"][-1]
 
 
 def test_numbers_for_other_programs(made: Path) -> None:
@@ -222,13 +213,6 @@ def test_a_start_at_the_optimum(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sketched")
-def test_methods_and_kinds_that_are_not_known(tmp_path: Path) -> None:
-    strange = [row | {"method": "gossip", "kind": "new"} for row in run("tiered", halving(), workers=2)]
-    report = write_report([write(tmp_path, about(), run("serial", halving()), strange)], tmp_path)
-    assert "gossip" in {row[0] for row in report.tables[0].rows}
-
-
-@pytest.mark.usefixtures("sketched")
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such directory"):
         write_report([tmp_path / "none"], tmp_path / "out")
@@ -237,14 +221,3 @@ def test_errors(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="file: cannot write the report there"):
         write_report([source], tmp_path / "file")
-
-
-def test_inline() -> None:
-    svg = (
-        '<?xml version="1.0"?>\n<!DOCTYPE svg>\n<svg xmlns:xlink="http://a" width="9pt" height="9pt" viewBox="0 0 9 9" '
-        'xmlns="http://b" version="1.1">\n <metadata>\n <a href="http://c"/></metadata><!-- text -->'
-        '<g id="a" width="3"><use xlink:href="#b" clip-path="url(#c)"/></g></svg>\n'
-    )
-    assert inline(svg, "n") == (
-        '<svg viewBox="0 0 9 9">\n <g id="n-a" width="3"><use href="#n-b" clip-path="url(#n-c)"/></g></svg>'
-    )

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from hogwild.compare.report.results import (
+    best_step,
+    crossing,
     delay_points,
     load,
     lock_caught_up,
@@ -16,12 +18,10 @@ from hogwild.compare.report.results import (
     read_rows,
     serial,
     speedup,
-    spread,
-    trials,
 )
 from hogwild.compare.report.tables import facts_of, memory, tables
 from hogwild.errors import HogwildWarning, InputError
-from tests.compare.rows import about, delay, halving, refused, run, write
+from tests.compare.rows import about, delay, halving, loaded, refused, run, write
 
 
 def lines(path: Path, *texts: str) -> Path:
@@ -91,17 +91,11 @@ def test_missing_directories(tmp_path: Path) -> None:
         load([lines(tmp_path / "file", "")])
 
 
-def test_unknown_fields_are_no_matter(tmp_path: Path) -> None:
-    [source] = load([write(tmp_path, about(new=1), run("serial", halving(), new={"a": [1]}))])
-    assert len(source.groups) == 1
-    assert tables([source])
-
-
 def test_time_to_target(tmp_path: Path) -> None:
     # 1, 0.1, 0.01 at 0, 2, 4 s: the logarithm falls in a straight line
     eps = [10**-0.5, 0.1, 10**-1.25, 1e-9]
     rows = run("serial", [1.0, 0.1, 0.01], seconds=2.0)
-    [source] = load([write(tmp_path, about(eps=eps), rows)])
+    source = loaded(tmp_path, rows, eps=eps)
     [group] = source.groups
     [one] = group.runs
     assert [one.reached(each) for each in eps[:3]] == pytest.approx([1.0, 2.0, 2.5])
@@ -114,13 +108,6 @@ def test_time_to_target(tmp_path: Path) -> None:
     assert group.final_gap.median == pytest.approx(0.01)
 
 
-def test_the_scale_is_that_of_start_and_optimum(tmp_path: Path) -> None:
-    rows = run("serial", [5.0, 3.2, 3.02])
-    [source] = load([write(tmp_path, about(objective=3.0, start_objective=5.0), rows)])
-    assert source.groups[0].runs[0].gaps == pytest.approx([1.0, 0.1, 0.01])
-    assert source.groups[0].runs[0].reached(0.1) == pytest.approx(1.0)
-
-
 def test_a_run_below_the_optimum_is_the_optimum(tmp_path: Path) -> None:
     parts = [about(), run("serial", [1.0, 0.5, -1.0], phase="tuning", rules=[]), run("serial", [1.0, -0.9])]
     [source] = load([write(tmp_path, *parts, delay("serial", 1, 0, 0.0, 1.0))])  # whose rows are others
@@ -129,19 +116,6 @@ def test_a_run_below_the_optimum_is_the_optimum(tmp_path: Path) -> None:
     [note] = source.notes
     assert "by 5.0e-01 of the way from the start: its -1 is taken for the optimum" in note
     assert note in tables([source])[0].notes
-
-
-def test_comparisons_of_the_same_problem_share_the_optimum(tmp_path: Path) -> None:
-    write(tmp_path / "a", about(), run("serial", [1.0, 0.5]))
-    write(tmp_path / "b", about(), run("serial", [1.0, -1.0]))
-    assert [source.scale.optimum for source in load([tmp_path / "a", tmp_path / "b"])] == [-1.0, -1.0]
-
-
-def test_labels_tell_directories_apart(tmp_path: Path) -> None:
-    for name in ("a/x", "b/x"):
-        write(tmp_path / name, about())
-    assert [source.label for source in load([tmp_path / "a/x", tmp_path / "b/x"])] == ["a/x", "b/x"]
-    assert len({source.label for source in load([tmp_path / "a/x", tmp_path / "a/x"])}) == 2
 
 
 def test_who_counts(tmp_path: Path) -> None:
@@ -155,7 +129,7 @@ def test_who_counts(tmp_path: Path) -> None:
         refused("hogwild", 1, "because", seed=5),
         refused("locked", 9, "too many"),
     ]
-    [source] = load([write(tmp_path, about(), *parts)])
+    source = loaded(tmp_path, *parts)
     [group] = source.groups
     assert (len(group.runs), group.ended_well) == (4, 2)
     assert group.share(0.1) == 0.75
@@ -175,17 +149,8 @@ def test_who_counts(tmp_path: Path) -> None:
 
 def test_a_cell_that_was_begun_again(tmp_path: Path) -> None:
     parts = [run("serial", [1.0, 0.9], status="interrupted"), run("serial", [1.0, 0.1])]
-    [source] = load([write(tmp_path, about(), *parts)])
+    source = loaded(tmp_path, *parts)
     assert [one.status for one in source.reported] == ["ok"]
-
-
-def test_spread() -> None:
-    found = spread([1.0, 2.0, 3.0, 4.0, math.nan, math.inf])
-    assert found is not None
-    assert (found.median, found.q25, found.q75, found.n) == (2.5, 1.75, 3.25, 4)
-    assert found.wide
-    assert not spread([1.0, 1.1]).wide  # type: ignore[union-attr]
-    assert spread([math.nan]) is None
 
 
 def test_speedup_is_two_factors(tmp_path: Path) -> None:
@@ -194,7 +159,7 @@ def test_speedup_is_two_factors(tmp_path: Path) -> None:
         # half the time for an epoch, twice the epochs; the last target is reached by one of three only
         *(run("hogwild", halving(10**-0.5, 4 + 2 * (seed == 0)), 1.0, 2, seed) for seed in range(3)),
     ]
-    [source] = load([write(tmp_path, about(), *parts)])
+    source = loaded(tmp_path, *parts)
     found = source.groups
     assert source.rule == "tuned"
     assert [(group.rule, group.method) for group in found] == [
@@ -216,7 +181,7 @@ def test_paired_ratio(tmp_path: Path) -> None:
         *(run("locked", [1.0, 0.1], 2.0**seed, 2, seed) for seed in range(3)),
         run("locked", [1.0, 0.9], 1.0, 2, 3),
     ]
-    [source] = load([write(tmp_path, about(), *parts)])
+    source = loaded(tmp_path, *parts)
     free, locked = source.groups
     ratio = paired_ratio(locked, free, 0.1, "train_seconds")
     half = 4.302652729749464 * math.log(2) / math.sqrt(3)
@@ -226,21 +191,19 @@ def test_paired_ratio(tmp_path: Path) -> None:
 
 
 def test_trials(tmp_path: Path) -> None:
-    tried = {"serial": (0.5, 1.0, 2.0), "hogwild": (0.5, 1.0, 2.0), "locked": (1.0,)}
+    steps = {"serial": (0.5, 1.0, 2.0), "hogwild": (0.5, 1.0, 2.0), "locked": (1.0,)}
     parts = [
-        run(name, [1.0, 0.5], step=step, phase="tuning", rules=[], seed=9) for name in tried for step in tried[name]
+        run(name, [1.0, 0.5], step=step, phase="tuning", rules=[], seed=9) for name in steps for step in steps[name]
     ]
     parts += [run("serial", [1.0, None], step=4.0, phase="tuning", rules=[], seed=9, status="diverged")]
     winners = {"serial": 2.0, "hogwild": 0.5, "locked": 1.0}
     parts += [run(name, [1.0, 0.5], step=step) for name, step in winners.items()]
-    [source] = load([write(tmp_path, about(), *parts)])
-    found = {each.method: each for each in trials(source)}
-    assert found["serial"].steps == (0.5, 1.0, 2.0, 4.0)
-    assert (found["serial"].failed, found["serial"].winner, found["serial"].edge) == (1, 2.0, "")
-    assert found["hogwild"].edge == "smallest"
-    assert found["locked"].edge == ""  # there was no choice
-    [table] = [table for table in tables([source]) if table.title == "Tuning of the step"]
-    assert [row[-1] for row in table.rows] == ["", "the smallest step won: a smaller one may do better", ""]
+    [table] = [table for table in tables([loaded(tmp_path, *parts)]) if table.title == "Tuning of the step"]
+    assert table.rows == [
+        ("serial", "1", "4", "0.5 1 2 4", "1", "2", ""),
+        ("hogwild", "1", "3", "0.5 1 2", "0", "0.5", "the smallest step won: a smaller one may do better"),
+        ("locked", "1", "1", "1", "0", "1", ""),  # there was no choice
+    ]
 
 
 def test_delays(tmp_path: Path) -> None:
@@ -256,7 +219,7 @@ def test_delays(tmp_path: Path) -> None:
         for cost, value in zip((0.0, 1e-3, 2e-2), values)
         for repeat in range(3)
     ]
-    [source] = load([write(tmp_path, about(), rows, delay("tiered", 2, 0, 0.0, None))])
+    source = loaded(tmp_path, rows, delay("tiered", 2, 0, 0.0, None))
     points = delay_points(source)
     assert [point.speedup.median for point in points if point.method == "hogwild"] == pytest.approx([2.0, 2.0, 2.0])
     assert [point.cost for point in points if point.method == "aig"] == pytest.approx([1e-3, 2e-3, 2e-2])
@@ -269,7 +232,7 @@ def test_delays(tmp_path: Path) -> None:
 
 def test_step_of_a_cell_is_the_one_asked_for(tmp_path: Path) -> None:
     rows = run("serial", [1.0, 0.5], step=0.25, cell_step=0.5)
-    [source] = load([write(tmp_path, about(), rows)])
+    source = loaded(tmp_path, rows)
     assert source.groups[0].step == 0.5
 
 
@@ -277,7 +240,7 @@ def test_a_program_without_a_step_joins_the_rules_of_the_others(tmp_path: Path) 
     every = ["tuned", "serial", "given"]
     for rules in (["given"], ["tuned", "serial"]):
         parts = [run("serial", halving(), rules=rules), run("liblinear", halving(), step=None, rules=every)]
-        [source] = load([write(tmp_path, about(), *parts)])
+        source = loaded(tmp_path, *parts)
         assert {group.rule for group in source.groups} == set(rules)
 
 
@@ -288,16 +251,11 @@ def test_memory() -> None:
     assert memory(about(megabytes=None)) == ""
 
 
-def test_facts_leave_out_what_is_unknown() -> None:
-    assert "sparsity" not in facts_of(about(omega=None, delta=None, rho=None))
-    assert facts_of({"eps": [0.1]}) != {}
-
-
 @pytest.mark.parametrize(("growth", "expected"), [(0.1, False), (0.5, True)])
 def test_wide_times_are_pointed_at(tmp_path: Path, growth: float, expected: bool) -> None:
     parts = [run("serial", halving(), 1.0, seed=seed) for seed in range(3)]
     parts += [run("hogwild", halving(), 1.0 + growth * seed, 2, seed) for seed in range(3)]
-    [source] = load([write(tmp_path, about(), *parts)])
+    source = loaded(tmp_path, *parts)
     [table] = [table for table in tables([source]) if table.title.startswith("Epochs")]
     warned = [note for note in table.notes if note.startswith("WARNING: the times of an epoch of hogwild on 2 spread")]
     assert bool(warned) is expected
@@ -311,3 +269,34 @@ def test_only_the_same_problem_shares_an_optimum(tmp_path: Path) -> None:
         assert [source.scale.optimum for source in load([first, second])] == [0.0, -0.5]
     assert "normalize l2" in facts_of(about(normalize="l2"))["minimised"]
     assert "no intercept" in facts_of(about(intercept=False))["minimised"]
+
+
+# ---- which step wins
+
+
+def run_of(*objectives: float | None, status: str = "ok") -> list[dict]:
+    rows = [
+        {"epoch": k, "train_seconds": 0.5 + 2.0 * k, "objective": value, "status": "ok"}
+        for k, value in enumerate(objectives)
+    ]
+    rows[-1]["status"] = status
+    return rows
+
+
+def test_the_first_time_counts_and_the_optimum_itself_can_be_reached() -> None:
+    assert crossing(run_of(1.0, 0.1, 0.9, 0.1), 0.2, 0.0, "epoch") < 1.0
+    at = crossing(run_of(1.0, 0.0), 0.5, 0.0, "epoch")
+    assert at is not None
+    assert 0.0 < at < 1.0
+    assert crossing(run_of(1.0, None, 0.1), 0.2, 0.0, "epoch") is None  # nothing is known after a NaN
+
+
+def test_the_hardest_target_decides() -> None:
+    eps = (1e-1, 1e-2)
+    sooner, harder = run_of(1.0, 0.05, 0.04, 0.03), run_of(1.0, 0.5, 0.05, 0.005)
+    assert best_step({1.0: sooner, 2.0: harder}, 0.0, 1.0, eps) == 2.0
+    assert best_step({1.0: sooner, 2.0: run_of(1.0, 0.5, 0.2, 0.05)}, 0.0, 1.0, eps) == 1.0  # neither: the next one
+    assert best_step({1.0: run_of(1.0, 0.9, 0.8), 2.0: run_of(1.0, 0.9, 0.7)}, 0.0, 1.0, eps) == 2.0  # the lowest
+    diverged = run_of(1.0, 0.6, None, status="diverged")
+    assert best_step({1.0: run_of(1.0, 0.95, 0.9), 2.0: diverged}, 0.0, 1.0, eps) == 1.0
+    assert best_step({2.0: diverged, 4.0: diverged}, 0.0, 1.0, eps) == 2.0  # all alike: the smallest

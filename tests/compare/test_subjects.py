@@ -14,36 +14,25 @@ import numpy as np
 import pytest
 
 from hogwild.compare.reference import outside
-from hogwild.compare.reference.factorisers import CornacMF, refuse_cornac
-from hogwild.compare.reference.minimum_cut import minimum_cut
+from hogwild.compare.reference.optimum import minimum_cut
+from hogwild.compare.reference.outside import CornacMF
 from hogwild.compare.report.page import write_report
-from hogwild.compare.report.results import load, lowest
+from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import facts_of
 from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.methods import METHODS, usual
 from hogwild.compare.run.plan import Cell, ComparisonPlan
-from hogwild.compare.run.problems import SUBJECTS, start_of
+from hogwild.compare.run.problems import SUBJECTS
 from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.synthetic import generate_graph
-from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError
+from tests.compare.rows import rated
 
 BASES = {
     "completion": TrainConfig(problem="completion", rank=8, host="threads"),
     "cuts": TrainConfig(problem="cuts", host="threads"),
 }
-
-
-def rated(n: int = 4000, users: int = 120, items: int = 80, seed: int = 0) -> Ratings:
-    """Ratings of a planted model of rank two, between about 1 and 5."""
-    rng = np.random.default_rng(seed)
-    pairs = rng.choice(users * items, n, replace=False)
-    u, i = pairs // items, pairs % items
-    p, q = rng.normal(0, 0.7, (users, 2)), rng.normal(0, 0.7, (items, 2))
-    values = 3 + rng.normal(0, 0.5, users)[u] + (p[u] * q[i]).sum(axis=1) + rng.normal(0, 0.2, n)
-    return Ratings(u, i, values, (users, items))
 
 
 @pytest.fixture(scope="module")
@@ -59,65 +48,6 @@ def plan_of(**changes: Any) -> ComparisonPlan:
 # ---- every method
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("problem", ["completion", "cuts"])
-def test_every_method_halves_the_sub_optimality_or_is_refused(sets: dict, problem: str, workers: int) -> None:
-    base, (train, test) = BASES[problem], sets[problem]
-    task = ComparedData(train, test, base, problem, 600.0)
-    judge, ran = Judge(task), set()
-    with Pools("threads") as pools:
-        best = lowest(run_cell(Cell("reported", "serial", 1, base.step, 9), task, 40, pools, judge), np.inf)
-        for name, method in METHODS.items():
-            if (workers > 1 and not method.parallel) or name == "cornac":
-                continue
-            reason = method.refusal(base, train, workers, cores=4)
-            if reason is not None:
-                assert "\n" not in reason
-                continue
-            ran.add(name)
-            cell = Cell("reported", name, workers, base.step, 1, ("given",))
-            found = run_cell(cell, task, 20, pools, judge)
-            assert {row["status"] for row in found} == {"ok"}, name
-            assert (found[0]["epoch"], found[0]["train_seconds"], found[-1]["epoch"]) == (0, 0.0, 20)
-            # factors that replicas find apart, from small ones, may have turned: their mean is less than each; and
-            # what is divided, or pulled back, takes longer at serial's step
-            apart = problem == "completion" and method.kind == "exchange" and name != "averaging"
-            left = 0.8 if apart else 0.5
-            assert found[-1]["objective"] - best <= left * (found[0]["objective"] - best), name
-            assert {row["problem"] for row in found} == {problem}
-    assert {"hogwild", "aig", "locked", "round-robin", "averaging", "atomic"} <= ran
-    assert ("tiered" in ran, "blocks" in ran) == ((True, True) if problem == "completion" else (False, False))
-
-
-def test_which_methods_a_problem_has() -> None:
-    assert "blocks" not in usual("linear")
-    assert {"sklearn-sgd", "liblinear"} <= set(usual("linear"))
-    assert "blocks" in usual("completion")
-    assert not {"sklearn-sgd", "liblinear", "blocks", "cornac"} & set(usual("cuts"))
-
-
-@pytest.mark.parametrize(
-    ("problem", "name", "says"),
-    [
-        ("completion", "sklearn-sgd", "sklearn-sgd is for problem linear, not for completion"),
-        ("cuts", "liblinear", "liblinear is for problem linear, not for cuts"),
-        ("cuts", "blocks", "blocks is for problem completion, not for cuts"),
-        ("cuts", "tiered", "discipline tiered has nothing to do for cuts"),
-        ("completion", "hogwild", None),
-    ],
-)
-def test_refusals_are_sentences(sets: dict, problem: str, name: str, says: str | None) -> None:
-    reason = METHODS[name].refusal(BASES[problem], sets[problem][0], 2, cores=2)
-    assert reason is None if says is None else says in (reason or "")
-
-
-def test_what_a_problem_does_not_take_is_a_refusal_also_without_asking_first(sets: dict) -> None:
-    task = ComparedData(*sets["cuts"], BASES["cuts"], "grid", 600.0)
-    with Pools("threads") as pools:
-        [row] = run_cell(Cell("reported", "tiered", 2, 1.0, 0), task, 2, pools, Judge(task))
-    assert row["status"].startswith("refused: discipline tiered")
-
-
 # ---- samples, judges
 
 
@@ -129,19 +59,6 @@ def test_samples_are_of_the_same_coordinates(sets: dict) -> None:
     assert (len(some), some.n_vertices, some.n_labels) == (10, graph.n_vertices, 2)
     for subject, data in ((SUBJECTS["completion"], ratings), (SUBJECTS["cuts"], graph)):
         assert subject.fingerprint(data) != subject.fingerprint(subject.sample(data, 10))
-
-
-@pytest.mark.parametrize("problem", ["completion", "cuts"])
-def test_the_judge_says_what_the_run_says(sets: dict, problem: str) -> None:
-    task = ComparedData(*sets[problem], BASES[problem], problem, 600.0)
-    judge = Judge(task)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "serial", 1, 0.05, 3), task, 2, pools, judge)
-    for name, value in judge(*start_of(judge.case, 3)).items():
-        if name.startswith("train_") and name != "train_loss":  # which a run tells in its last row
-            assert found[0][name] is None, name
-        else:
-            assert found[0][name] == pytest.approx(value, rel=1e-9), name
 
 
 # ---- optima
@@ -203,7 +120,7 @@ def test_a_comparison_of_cuts_is_measured_against_the_exact_minimum(sets: dict, 
 def test_too_many_edges_or_labels_leave_the_best_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, why in (("grid?side=8&labels=3", "NP-hard"), ("grid?side=8", "more than the 10")):
         graph = generate_graph(f"synthetic:{name}")
-        monkeypatch.setattr("hogwild.compare.reference.minimum_cut.EDGES", 10)
+        monkeypatch.setattr("hogwild.compare.reference.optimum.EDGES", 10)
         case = Judge(ComparedData(graph, None, BASES["cuts"], name, 1.0)).case
         found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case, note=lambda text: None)
         assert found.objective is None
@@ -240,13 +157,6 @@ def test_an_unknown_optimum_needs_to_be_said(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(json.dumps(row | {"optimum_seen": True}) + "\n")
     [source] = load([tmp_path])
     assert source.scale.optimum == 1.0  # nothing has run yet
-
-
-def test_the_lowest() -> None:
-    rows = [{"objective": value} for value in (0.5, None, float("nan"), 0.3)]
-    assert lowest(rows, 1.0) == 0.3
-    assert lowest(rows, 0.1) == 0.1
-    assert lowest([], 2.0) == 2.0
 
 
 # ---- cornac
@@ -302,25 +212,3 @@ def test_cornac_is_given_threads_and_the_steps_of_the_schedule(sets: dict, corna
     solver.make = lambda **about: (steps.append((about["learning_rate"], about["num_threads"])), FakeMF(**about))[1]
     solver.advance(3)
     assert steps == [(0.05, 2), (0.025, 2), (0.0125, 2)]
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"loss": "bpr"}, "no loss bpr"),
-        ({"penalty": "per-row"}, "per-rating"),
-        ({"nonnegative": True}, "above zero"),
-        ({"schedule": "inverse"}, "schedule inverse"),
-    ],
-)
-def test_what_cornac_does_not_do(changes: dict, why: str) -> None:
-    reason = refuse_cornac(dataclasses.replace(BASES["completion"], **changes), None)
-    assert reason is not None
-    assert why in reason
-    assert "\n" not in reason
-
-
-def test_cornac_may_not_be_there(sets: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outside, "installed", lambda module, package: None)
-    reason = METHODS["cornac"].refusal(BASES["completion"], sets["completion"][0], 2, cores=2)
-    assert reason == "cornac is not installed (pip install cornac)"

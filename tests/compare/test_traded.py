@@ -8,25 +8,12 @@ from pathlib import Path
 import pytest
 
 from hogwild.compare.report.page import write_report
-from hogwild.compare.run import methods
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.config import TrainConfig
 from hogwild.data.rows.source import open_data
-from hogwild.errors import UsageError
 
 LINK = "latency=0.1ms,bandwidth=1Gbit,row=1us"
-
-
-def test_names_with_parameters() -> None:
-    text = "serial, averaging:period=100,mean=rows,hogwild ,one-shot-averaging"
-    assert methods.listed(text) == ["serial", "averaging:period=100,mean=rows", "hogwild", "one-shot-averaging"]
-    found = methods.chosen(["averaging:period=7", "hogwild"])
-    assert [method.name for method in found] == ["serial", "hogwild", "averaging:period=7"]
-    assert (found[-1].exchange, found[-1].kind) == ("averaging:period=7", "exchange")
-    for wrong in ("averaging:periode=7", "hogwild:period=7", "averging", "averaging:period=0"):
-        with pytest.raises(UsageError):
-            methods.find(wrong)
 
 
 @pytest.mark.usefixtures("sketched")

@@ -1,8 +1,14 @@
-"""The lowest value of the objective on given rows, the reference for every method of a comparison.
+"""The lowest value of the objective, the reference for every method of a comparison.
 
-The optimum finder looks for it from zero weights with much work, and the evaluator of all runs decides. The tests hold
-it against L-BFGS, LIBLINEAR and linear programs. The value is cached in a directory, under a hash of everything it
-depends on.
+On rows the optimum finder looks for it from zero weights with much work, and the evaluator of all runs decides. The
+tests hold it against L-BFGS, LIBLINEAR and linear programs. The value is cached in a directory, under a hash of
+everything it depends on.
+
+On a graph with two labels SciPy's maximum flow (Dinic's algorithm) finds the minimum cut in whole numbers, and the
+evaluator of all runs computes what the cut costs. Capacities that are not whole numbers are multiplied until their sum
+just fits in 32 bits and rounded down, so the flow, divided again, is a lower bound: the cut exceeds the minimum by at
+most ``gap``. It takes less than a second for a hundred thousand edges. Minimum cuts and maximum flows: Ford, Fulkerson
+(1956). The relaxation that is trained has the same minimum.
 """
 
 from __future__ import annotations
@@ -19,9 +25,11 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
+from hogwild.data.graphs.container import Graph
 from hogwild.data.rows.container import Rows, narrowed
 from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
+from hogwild.problems.cuts.objective import CutEvaluator
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem
@@ -29,6 +37,8 @@ from hogwild.problems.linear.rows import row_weights
 from hogwild.training.checkpoint import fingerprint
 
 VERSION = 2  # version of the cached files
+EDGES = 4_000_000  # larger graphs are not solved: this many take about a minute at most
+MOST = 2**31 - 1  # the largest number of the solver of maximum flows
 WORK = 1 << 36  # entries that the finder may visit
 ENOUGH = 1e-11, 2e-8  # share of the objective that its last step gains, and of losses with kinks that it may be above
 
@@ -82,50 +92,52 @@ def find_optimum(rows: Rows, config: TrainConfig, cache: Path | None = None) -> 
         If the loss does not fit the targets.
     """
     problem = LinearProblem.of(config, rows, "serial")
+    if cache is None:
+        return _found(rows, config, problem)
     key = _key(rows, config, problem)
-    path = None if cache is None else Path(cache) / f"optimum-{_hash(key)}.json"
-    if path is not None and (known := _read(path, key)) is not None:
-        return known
-    found = _found(rows, config, problem)
-    if path is not None:
-        _write(path, key, found)
-    return found
+    digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=12).hexdigest()
+    path = Path(cache) / f"optimum-{digest}.json"
+    optimum = _read(path, key)
+    if optimum is None:
+        optimum = _found(rows, config, problem)
+        _write(path, key, optimum)
+    return optimum
 
 
 def _found(rows: Rows, config: TrainConfig, problem: LinearProblem) -> Optimum:
-    began, c, K = time.perf_counter(), config, problem.classes
+    began = time.perf_counter()
+    classes = problem.classes
     objective = Objective(
         rows,
-        c.loss,
+        config.loss,
         problem.loss_param,
-        l1=c.l1,
-        l2=c.l2,
-        normalize=c.normalize,
+        l1=config.l1,
+        l2=config.l2,
+        normalize=config.normalize,
         labels=problem.labels,
-        weights=row_weights(rows, c.class_weight),
+        weights=row_weights(rows, config.class_weight),
         width=problem.width,
     )
-    shape = (problem.width,) if K == 1 else (K, problem.width)
-    start = objective.evaluate(np.zeros(shape), np.zeros(K))["objective"]
+    coef = np.zeros((problem.width,) if classes == 1 else (classes, problem.width))
+    start = objective.evaluate(coef, np.zeros(classes))["objective"]
     assert start is not None
-    if c.loss == "perceptron":
-        return Optimum(start, start, "zero weights", np.zeros(shape), np.zeros(K), 0.0, 0.0)
-    own, columns = narrowed(rows if rows.contiguous else rows.compact())
-    posed = FitProblem.of(objective, own, K, c.intercept)
-    found = posed.lowered(np.zeros((*shape[:-1], own.width)), np.zeros(K), WORK, ENOUGH[posed.kinked])
-    coef = np.zeros(shape)
-    coef[..., columns] = found.coef
-    facts = objective.evaluate(coef, found.intercept)
+    if config.loss == "perceptron":
+        return Optimum(start, start, "zero weights", coef, np.zeros(classes), 0.0, 0.0)
+    narrow, columns = narrowed(rows if rows.contiguous else rows.compact())
+    posed = FitProblem.of(objective, narrow, classes, config.intercept)
+    best = posed.lowered(coef[..., : narrow.width].copy(), np.zeros(classes), WORK, ENOUGH[posed.kinked])
+    coef[..., columns] = best.coef
+    facts = objective.evaluate(coef, best.intercept)
     value = facts["objective"]
-    gap: float | None = max(found.gap, 0.0)
     assert value is not None
-    how = f"{found.steps} steps of the optimum finder"
-    if not posed.kinked and c.l2 > 0.0:
-        gap = posed.slope(found.coef, found.intercept) ** 2 / (2.0 * c.l2)  # a bound, since l2 makes it that convex
-    if not c.l1 and not c.l2 and facts.get("accuracy") == 1.0 and c.loss in ("log", "softmax"):
+    gap: float | None = max(best.gap, 0.0)
+    how = f"{best.steps} steps of the optimum finder"
+    if not posed.kinked and config.l2 > 0.0:
+        gap = posed.slope(best.coef, best.intercept) ** 2 / (2.0 * config.l2)  # a bound: l2 makes it that convex
+    if not config.l1 and not config.l2 and facts.get("accuracy") == 1.0 and config.loss in ("log", "softmax"):
         gap = None
         how += "; not attained: the classes are separable and nothing bounds the weights"
-    return Optimum(value, start, how, coef, found.intercept, time.perf_counter() - began, gap)
+    return Optimum(value, start, how, coef, best.intercept, time.perf_counter() - began, gap)
 
 
 # ---- the cache
@@ -137,31 +149,68 @@ def _key(rows: Rows, config: TrainConfig, problem: LinearProblem) -> dict[str, A
     for array in (rows.targets, rows.weights):
         if array is not None:
             digest.update(np.ascontiguousarray(array).data)
-    same = ("loss", "l1", "l2", "intercept", "normalize", "class_weight")
-    about = {name: getattr(config, name) for name in same} | {"loss_param": problem.loss_param}
-    return about | {"fingerprint": fingerprint(rows), "targets": digest.hexdigest(), "version": VERSION}
-
-
-def _hash(key: dict[str, Any]) -> str:
-    return hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=12).hexdigest()
+    objective = {name: getattr(config, name) for name in ("loss", "l1", "l2", "intercept", "normalize", "class_weight")}
+    data = {"fingerprint": fingerprint(rows), "targets": digest.hexdigest(), "version": VERSION}
+    return objective | {"loss_param": problem.loss_param} | data
 
 
 def _read(path: Path, key: dict[str, Any]) -> Optimum | None:
     """Return the cached optimum; None if it is missing or damaged."""
     try:
         saved = json.loads(path.read_text(encoding="utf-8"))
-        numbers = {name: float(saved[name]) for name in ("objective", "start", "seconds")}
-        gap = None if saved["gap"] is None else float(saved["gap"])
-        whole = saved["key"] == key and all(map(math.isfinite, (*numbers.values(), gap or 0.0)))
-        return Optimum(how=str(saved["how"]), coef=None, intercept=None, gap=gap, **numbers) if whole else None
-    except (OSError, ValueError, TypeError, KeyError):
+        numbers = [saved[name] for name in ("objective", "start", "seconds")]
+        whole = saved.pop("key") == key and all(map(math.isfinite, (*numbers, saved["gap"] or 0.0)))
+        return Optimum(coef=None, intercept=None, **saved) if whole else None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def _write(path: Path, key: dict[str, Any], found: Optimum) -> None:
-    kept = {name: getattr(found, name) for name in ("objective", "start", "how", "seconds", "gap")}
+def _write(path: Path, key: dict[str, Any], optimum: Optimum) -> None:
+    saved = {"key": key} | {name: value for name, value in vars(optimum).items() if name not in ("coef", "intercept")}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"key": key} | kept, indent=1).encode() + b"\n")
+        write_atomically(path, json.dumps(saved, indent=1).encode() + b"\n")
     except (OSError, OutputError) as error:
         warnings.warn(f"the optimum is not kept for the next time ({error})", HogwildWarning, stacklevel=3)
+
+
+# ---- minimum cuts
+
+
+def minimum_cut(graph: Graph) -> Optimum:
+    """Return the optimum of a cut with two labels; its ``start`` is unknown here and is NaN."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    began = time.perf_counter()
+    fixed = graph.fixed()
+    n = graph.n_vertices
+    place = np.where(fixed < 0, np.arange(n), n + np.maximum(fixed, 0))  # terminals of a label are one vertex
+    u, v = place[graph.u], place[graph.v]
+    between = u != v
+    ends = np.concatenate((u[between], v[between])), np.concatenate((v[between], u[between]))
+    weights = np.concatenate((graph.forward[between], graph.backward[between])).astype(np.float64)
+    factor = _factor(weights, ends, n)
+    capacities = csr_matrix((np.floor(factor * weights), ends), shape=(n + 2, n + 2)).astype(np.int32)
+    flow = maximum_flow(capacities, n, n + 1)
+    residual = (capacities - flow.flow).tocsr()
+    residual.data = (residual.data > 0).astype(np.int32)
+    residual.eliminate_zeros()
+    labels = np.where(fixed < 0, 1, fixed)
+    reached = breadth_first_order(residual, n, return_predecessors=False)
+    labels[reached[reached < n]] = 0
+    value = CutEvaluator(graph).cut(labels)
+    gap = max(value - flow.flow_value / factor, 0.0)
+    whole = "" if factor == 1.0 else f", of capacities times {factor:.6g} rounded down"
+    how = f"the minimum cut, by maximum flow{whole}"
+    return Optimum(value, np.nan, how, None, None, time.perf_counter() - began, gap)
+
+
+def _factor(weights: np.ndarray, ends: tuple[np.ndarray, np.ndarray], n: int) -> float:
+    """Return the factor for capacities: 1 if they are whole, else the largest with which no sum overflows."""
+    out = np.bincount(ends[0], weights, n + 2)
+    inward = np.bincount(ends[1], weights, n + 2)
+    most = max(float(out.max(initial=0.0)), float(inward.max(initial=0.0)), 1e-300)
+    if 2 * most <= MOST and np.array_equal(weights, np.floor(weights)):
+        return 1.0
+    return MOST / most / 2  # a residual is up to the sum of both directions

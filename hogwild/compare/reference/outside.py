@@ -14,10 +14,17 @@ LIBLINEAR cannot continue: it trains from zero for a given number of passes. Wit
 passes goes through the state that k passes leave, so each point on its curve is a separate run with its own time
 (``seconds_replace``), at doubling numbers of passes: all points cost twice the last. Every run begins by copying the
 data to LIBLINEAR's own format, a cost that no other method has on the clock; it is measured once (``untimed``).
+
+Cornac's matrix factorisation gets the ratings in the units of our own kernel (mean 0, deviation 1), our initial factors
+and the step of our schedule for each epoch, so both minimise one objective from one start. ``MF`` continues from
+parameters it is given, so one call can be one epoch; copying the values at every call is timed once (``untimed``). No
+seed is set, because with a seed it uses one thread. It processes the ratings in the order of the data in every epoch,
+since it has no other order.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import time
 import warnings
@@ -28,8 +35,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hogwild.compare.reference.factorisers import CornacMF, refuse_cornac
 from hogwild.config import TrainConfig
+from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import scaled
 from hogwild.errors import UsageError
@@ -137,7 +144,8 @@ class SklearnSGD:
         self.problem = LinearProblem.of(config, rows, "serial")
         self.schedule = make_schedule(config.schedule, config.step, decay=config.decay)
         self.X, self.y, self.weights = _matrix(rows, config, np.float32)
-        alpha, self.epoch = config.l1 + config.l2, 0
+        alpha = config.l1 + config.l2
+        self.epoch = 0
         kind = SGDClassifier if self.problem.labels else SGDRegressor
         self.solver: Any = kind(
             loss=SGD_LOSSES[config.loss],
@@ -181,13 +189,9 @@ class SklearnSGD:
 def _refuse_sgd(config: TrainConfig, rows: Rows) -> str | None:
     if config.loss not in SGD_LOSSES:
         return f"scikit-learn's SGD has no loss {config.loss}"
-    if config.schedule not in SCHEDULES:
-        return (
-            f"scikit-learn's SGD is given the step of an epoch, and schedule {config.schedule} is not known before it"
-        )
     if config.adagrad:
         return "scikit-learn's SGD has no adagrad"
-    return _too_many(rows)
+    return _unknown_steps("scikit-learn's SGD", config) or _too_many(rows)
 
 
 # ---- LIBLINEAR
@@ -209,7 +213,8 @@ class Liblinear:
         self.model = liblinear_model(
             config.loss, self.problem.loss_param, config.l2, len(rows), config.intercept, config.seed
         )
-        self.passes, self.untimed = 0, 0.0
+        self.passes = 0
+        self.untimed = 0.0
         self.untimed = min(self._seconds(0) for _ in range(COPIES))
 
     def advance(self, epoch: int) -> None:
@@ -256,10 +261,8 @@ def liblinear_model(loss: str, param: float, l2: float, n: int, intercept: bool,
 def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
     if config.loss not in LIBLINEAR_LOSSES:
         return f"LIBLINEAR has no loss {config.loss}"
-    if config.l1 > 0:
-        return "LIBLINEAR's dual coordinate descent has no l1 penalty"
-    if config.l2 == 0:
-        return "LIBLINEAR's dual coordinate descent needs l2 > 0"
+    if config.l1 > 0 or config.l2 == 0:
+        return "LIBLINEAR's dual coordinate descent needs l2 > 0, and has no l1 penalty"
     if config.loss in ("log", "hinge", "squared-hinge") and len(np.unique(rows.targets)) > 2:
         return (
             "LIBLINEAR solves one class after the other, so with more than two there is no state after so many passes"
@@ -267,13 +270,72 @@ def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
     return _too_many(rows)
 
 
-# ---- common parts
+# ---- cornac
 
 
-def _refuse_cornac(config: TrainConfig, ratings: Any) -> str | None:
+class CornacMF:
+    """``cornac.models.MF`` on its CPU backend."""
+
+    seconds_replace, untimed = False, 0.0
+
+    def __init__(self, ratings: Ratings, config: TrainConfig) -> None:
+        from cornac.data import Dataset
+        from cornac.models import MF
+
+        from hogwild.problems.completion.case import CompletionCase
+
+        alone = dataclasses.replace(config, workers=1, discipline="serial")
+        self.problem = CompletionCase(alone, ratings, None).problem
+        self.make = MF
+        self.schedule = make_schedule(config.schedule, config.step or 0.0, decay=config.decay)
+        self.options: dict[str, Any] = {
+            "k": config.rank,
+            "lambda_reg": config.l2,
+            "use_bias": config.biases,
+            "num_threads": config.workers or 1,
+            "seed": None,
+            "backend": "cpu",
+            "verbose": False,
+        }
+        values = self.problem.encode(ratings.values)
+        triples = ratings.users.astype(np.int64), ratings.items.astype(np.int64), values
+        self.data = Dataset(*ratings.shape, {}, {}, triples)
+        self.data.global_mean = 0.0  # exact up to rounding; our mean is left out of the values
+        flat = np.zeros(self.problem.size, np.float32)  # the start is that of our own methods
+        self.problem.start(flat, config.seed)
+        users, items = (np.ascontiguousarray(part) for part in self.problem.factors(flat))
+        views = self.problem.parameters(flat)
+        self.parameters = {"U": users, "V": items, "Bu": views.user_bias.copy(), "Bi": views.item_bias.copy()}
+        self.epoch = 0
+        self.untimed = min(self._fit(0, 1.0) for _ in range(COPIES))
+
+    def advance(self, epoch: int) -> None:
+        while self.epoch < epoch:
+            self._fit(1, self.schedule.plan(self.epoch)[0])
+            self.epoch += 1
+
+    def solution(self) -> tuple[np.ndarray, ...]:
+        scale = self.problem.scale
+        powers = {"U": 0.5, "V": 0.5, "Bu": 1.0, "Bi": 1.0}
+        return tuple(scale**power * self.parameters[name] for name, power in powers.items())
+
+    def _fit(self, epochs: int, step: float) -> float:
+        """Run ``epochs`` epochs in place; return the seconds they took."""
+        model = self.make(max_iter=epochs, learning_rate=step, init_params=self.parameters, **self.options)
+        began = time.perf_counter()
+        model.fit(self.data)
+        return time.perf_counter() - began
+
+
+def _refuse_cornac(config: TrainConfig, ratings: Ratings) -> str | None:
     if installed("cornac", "cornac") is None:
         return "cornac is not installed (pip install cornac)"
-    return refuse_cornac(config, ratings)
+    if config.loss != "squared-error" or config.penalty != "per-rating" or config.nonnegative:
+        return "cornac's matrix factorisation has loss squared-error and penalty per-rating, and no nonnegative factors"
+    return _unknown_steps("cornac", config)
+
+
+# ---- common parts
 
 
 def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
@@ -284,6 +346,12 @@ def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarra
         X = type(X)((values, X.indices, X.indptr), shape=X.shape, copy=False)
     weights = row_weights(rows, config.class_weight)
     return X, y.astype(np.float64 if dtype == np.float64 else np.float32), weights
+
+
+def _unknown_steps(program: str, config: TrainConfig) -> str | None:
+    if config.schedule in SCHEDULES:
+        return None
+    return f"{program} is given the step of an epoch, and schedule {config.schedule} is not known before it"
 
 
 def _too_many(rows: Rows) -> str | None:

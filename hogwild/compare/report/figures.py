@@ -78,6 +78,7 @@ OTHERS = ("#332288", "#882255", "#117733", "#44AA99", "#AA4499", "#661100")  # f
 SETTINGS: dict[str, Any] = {
     "font.size": 8.5,
     "axes.titlesize": 9,
+    "axes.titlelocation": "left",
     "axes.labelsize": 8.5,
     "xtick.labelsize": 8,
     "ytick.labelsize": 8,
@@ -278,7 +279,7 @@ def curves(sources: Sources, everyone: Sources, clock: str) -> Any:
             panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         panel.yaxis.set_major_formatter(lambda value, _: aim(value))
         panel.tick_params(labelbottom=True)
-        panel.set_title(heading(source, everyone, crew(count, source.timed)), loc="left")
+        panel.set_title(heading(source, everyone, crew(count, source.timed)))
         panel.set_xlabel(f"{unit}{' (logarithmic)' * logarithmic}")
     for panel in panels.flat[len(cells) :]:
         panel.remove()
@@ -338,7 +339,7 @@ def _bars(panel: Any, source: ComparisonResult, groups: list[Group], eps: float,
     panel.set_yticks(range(len(groups)), [""] * len(groups))
     panel.tick_params(axis="y", length=0)
     panel.grid(visible=False, axis="y")
-    panel.set_title(f"to {aim(eps)} of {source.goal}", loc="left")
+    panel.set_title(f"to {aim(eps)} of {source.goal}")
 
 
 # ---- expensive gradients
@@ -365,7 +366,7 @@ def delays(sources: Sources) -> Any:
         panel.set(xscale="log", ylim=(0, most * 1.3), xlabel=f"cost of a {source.unit} (serial)")
         panel.xaxis.set_major_formatter(lambda value, _: duration(value).replace(".00", "").replace(".0", ""))
         panel.yaxis.set_major_formatter("{x:g}x")
-        panel.set_title(heading(source, sources, f"{crew(most)}, over serial"), loc="left")
+        panel.set_title(heading(source, sources, f"{crew(most)}, over serial"))
     panels[0][0].set_ylabel("speed-up")
     return legend(figure, panels)
 
@@ -416,7 +417,7 @@ def by_workers(sources: Sources, measures: Measures) -> Any:
             panel.set_xticks(workers, [str(count) for count in workers])
             panel.set_xticks([], minor=True)
             panel.set(xlabel="workers", xlim=(2**-0.25, max(workers) * 2**0.25), ylim=(0, 1.06 * panel.get_ylim()[1]))
-            panel.set_title(heading(source, sources, title) if panel is row[0] else title, loc="left")
+            panel.set_title(heading(source, sources, title) if panel is row[0] else title)
             if not lines:
                 panel.axis("off")
     return legend(figure, panels)
@@ -454,7 +455,7 @@ def histogram(sources: Sources) -> Any:
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.xaxis.set_minor_formatter("")
         panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
-        panel.set_title(heading(source, sources, crew(shown[0][0].workers, source.timed)), loc="left")
+        panel.set_title(heading(source, sources, crew(shown[0][0].workers, source.timed)))
     panels[0][0].set_ylabel("updates at least so stale")
     return legend(figure, panels)
 

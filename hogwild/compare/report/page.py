@@ -114,12 +114,8 @@ def _summary(source: ComparisonResult, sentences: list[str]) -> dict[str, Any]:
         "verdict": sentences,
         "about": source.head,
         "conditions": facts_of(source.head),
-        "start": source.scale.start,
         "optimum": source.scale.optimum,
-        "goal": source.goal,
-        "eps": source.eps,
         "notes": source.notes,
-        "rule": source.rule,
     }
 
 

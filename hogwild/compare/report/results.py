@@ -232,6 +232,11 @@ class ReportedRun:
         return step_of(self.first)
 
     @property
+    def rules(self) -> list[str]:
+        """Names of the rules that chose the step."""
+        return self.first.get("step_rule") or []
+
+    @property
     def status(self) -> str:
         return self.rows[-1]["status"]
 
@@ -424,9 +429,9 @@ class ComparisonResult:
     def groups(self) -> list[Group]:
         """All groups: those at each method's own best step first, then by kind and by the order of the rows."""
         runs: dict[tuple[str, str, int], list[ReportedRun]] = {}
-        stepped = {rule for run in self.reported if run.step is not None for rule in run.first.get("step_rule") or []}
+        stepped = {rule for run in self.reported if run.step is not None for rule in run.rules}
         for run in self.reported:
-            for rule in run.first.get("step_rule") or []:
+            for rule in run.rules:
                 runs.setdefault((rule, *run.key), []).extend([run] * run.ran)
         groups = [
             Group(method, members[0].first["kind"], workers, rule, tuple(members))
@@ -516,6 +521,10 @@ class Ratio:
         """Whether there are enough pairs for an interval."""
         return self.pairs >= FEWEST_PAIRS
 
+    @property
+    def inverse(self) -> Ratio:
+        return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
+
 
 def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
     """Ratio of ``other`` to ``group``: Student's interval of the mean logarithm, with runs of one seed as pairs."""
@@ -531,42 +540,7 @@ def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
 
 
-# ---- trials, and expensive gradients
-
-
-@dataclass(frozen=True)
-class Trials:
-    """Trials by which one method's step was chosen."""
-
-    method: str
-    workers: int
-    steps: tuple[float, ...]
-    failed: int
-    winner: float | None
-
-    @property
-    def edge(self) -> str:
-        """ "smallest" or "largest" if the winner is at an end of what was tried."""
-        ends = {self.steps[0]: "smallest", self.steps[-1]: "largest"} if len(self.steps) > 1 else {}
-        return ends.get(self.winner, "")  # type: ignore[arg-type]
-
-
-def trials(source: ComparisonResult) -> list[Trials]:
-    """Return the trials of every tuned method and number of workers, in the order of the rows."""
-    runs: dict[tuple[str, int], list[ReportedRun]] = {}
-    for run in source.tuning:
-        if run.ran:
-            runs.setdefault(run.key, []).append(run)
-    winners = {run.key: run.step for run in source.reported if "tuned" in (run.first.get("step_rule") or [])}
-    return [
-        Trials(
-            *key,
-            tuple(sorted({run.step for run in members if run.step is not None})),
-            sum(run.status != "ok" for run in members),
-            winners.get(key),
-        )
-        for key, members in runs.items()
-    ]
+# ---- expensive gradients
 
 
 @dataclass(frozen=True)

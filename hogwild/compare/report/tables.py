@@ -23,13 +23,13 @@ from hogwild.compare.report.results import (
     METRICS,
     ComparisonResult,
     Group,
+    ReportedRun,
     Row,
     delay_points,
     number,
     serial,
     speedup,
     step_of,
-    trials,
 )
 
 Cells = tuple[str, ...]
@@ -162,7 +162,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     """Return all tables that have rows; rows of several comparisons follow one another."""
     unit = "epochs" if not any(source.timed for source in sources) else "s" if clock_scale(sources) == 1 else "ms"
     eps = sorted({each for source in sources for each in source.eps}, reverse=True)
-    own = [(source, group, cells_of(source, group, unit, eps)) for source in sources for group in source.best]
+    best = [(source, group, cells_of(source, group, unit, eps)) for source in sources for group in source.best]
     at_serials = [
         (source, group, cells_of(source, group, unit, eps))
         for source in sources
@@ -187,7 +187,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     ]
     tuned = any(source.rule == "tuned" for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
-    first = table(title, own, arrivals, TARGETS, *dict.fromkeys(note for source in sources for note in source.notes))
+    first = table(title, best, arrivals, TARGETS, *dict.fromkeys(note for source in sources for note in source.notes))
     second = table("Everyone at the step tuned for serial", at_serials, arrivals)
     if second.rows == first.rows:
         second.rows = []  # serial's step is everyone's
@@ -196,18 +196,18 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
     factors = ["workers", *(f"epochs to {each}" for each in targets), "an epoch", "set-up"]
     factors += ["at", "statistical", "hardware", "speed-up"]
-    paces = [(group, group.epoch_seconds) for source, group, _ in own if source.timed]
+    paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
     wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
     crowds = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
-    counted = [line for line in own if {line[2]["staleness"], line[2]["lost"]} != {NONE}]
+    counted = [line for line in best if {line[2]["staleness"], line[2]["lost"]} != {NONE}]
     made = [
         table(
-            "Replicas that trade", (line for line in own if line[0].linked), traded, TRADING.format("; ".join(links))
+            "Replicas that trade", (line for line in best if line[0].linked), traded, TRADING.format("; ".join(links))
         ),
         first,
         table(
             "Epochs, their time, and the speed-up over serial",
-            own,
+            best,
             factors,
             FACTORS,
             *([UNSTEADY.format(wide)] if wide else []),
@@ -217,7 +217,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         _tuning(sources),
         table(
             "On the GPU",
-            (line for line in own if line[1].device == "cuda"),
+            (line for line in best if line[1].device == "cuda"),
             ("workers", "minibatch", "in flight", "speed", "GPU"),
             IN_FLIGHT,
         ),
@@ -243,20 +243,20 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
     """Return the steps that were tried, and which won."""
     rows: list[Cells] = []
     for source in sources:
-        for each in trials(source):
-            better = "smaller" if each.edge == "smallest" else "larger"
-            rows.append(
-                (
-                    source.label,
-                    each.method,
-                    str(each.workers),
-                    str(len(each.steps)),
-                    " ".join(map(step_text, each.steps)),
-                    str(each.failed),
-                    step_text(each.winner),
-                    f"the {each.edge} step won: a {better} one may do better" if each.edge else "",
-                )
-            )
+        winners = {run.key: run.step for run in source.reported if "tuned" in run.rules}
+        trials: dict[tuple[str, int], list[ReportedRun]] = {}
+        for run in source.tuning:
+            if run.ran:
+                trials.setdefault(run.key, []).append(run)
+        for (method, workers), runs in trials.items():
+            winner = winners.get((method, workers))
+            steps = sorted({run.step for run in runs if run.step is not None})
+            edges = {steps[0]: ("smallest", "smaller"), steps[-1]: ("largest", "larger")} if len(steps) > 1 else {}
+            note = "the {} step won: a {} one may do better".format(*edges[winner]) if winner in edges else ""
+            failed = sum(run.status != "ok" for run in runs)
+            grid = " ".join(map(step_text, steps))
+            line = source.label, method, str(workers), str(len(steps)), grid, str(failed), step_text(winner), note
+            rows.append(line)
     columns = ("comparison", "method", "workers", "trials", "grid", "failed", "winner", "note")
     notes = ["Every method was tried at the same steps, on a seed that is not among those reported."]
     return Table("Tuning of the step", columns, rows, notes)
@@ -327,7 +327,7 @@ def facts_of(head: Row) -> dict[str, str]:
     usual = {"intercept": True, "biases": True, "nonnegative": False}
     unusual = [name for name, value in usual.items() if isinstance(head.get(name), bool) and head[name] is not value]
     named = ("loss_param", "normalize", "class_weight", "penalty", "negatives")
-    meetings = {int(crew): seconds for crew, seconds in (head.get("meeting_seconds") or {}).items()}
+    meetings = {int(count): seconds for count, seconds in (head.get("meeting_seconds") or {}).items()}
     load = number(head, "load")
     facts = {
         "data": joined(head.get("data"), *(counted(name, words) for name, words in SIZES.items())),

@@ -143,15 +143,13 @@ class Race:
             kind = "same" if NARROW[0] <= ratio.low and ratio.high <= NARROW[1] else "unclear"
         seeds = max(len(group.runs), len(other.runs))
         some = f", on the {ratio.pairs} of {seeds} seeds where both got there" if ratio.pairs < seeds else ""
-        value, low, high = ratio.value, ratio.low, ratio.high
-        if high < 1:
-            value, low, high = 1 / value, 1 / high, 1 / low
-        decimals = 1 if low >= 1.05 else 2 if low >= 1.005 else 3  # as many as show that the interval excludes 1
+        more = ratio.inverse if ratio.high < 1 else ratio
+        decimals = 1 if more.low >= 1.05 else 2 if more.low >= 1.005 else 3  # that show that it is not 1
         return kind, OUTCOMES[kind][not self.source.in_seconds].format(
             other=other.method,
             never=never(other, self.eps),
             pairs=ratio.pairs,
-            times=f"{value:.{decimals}f}x (95 % CI {low:.{decimals}f}–{high:.{decimals}f}{some})",
+            times=f"{more.value:.{decimals}f}x (95 % CI {more.low:.{decimals}f}–{more.high:.{decimals}f}{some})",
             medians=f"{self.time(group)} and {self.time(other)}",
             ratio=f"ratio {ratio.value:.2f}, 95 % CI {ratio.low:.2f}–{ratio.high:.2f}{some}",
         )

@@ -42,7 +42,7 @@ class ComparisonProgress:
     label: str
     done: int = 0  # cells
     total: int = 0
-    left: float | None = None  # seconds, estimated
+    remaining: float | None = None  # seconds, estimated
 
 
 class Comparison:
@@ -105,8 +105,14 @@ class Comparison:
         self.task = ComparedData(
             rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight
         )
-        self.plan, self.asked, self.cache, self.budget, self.named = plan, plan, cache, budget, tuple(named)
-        self.command, self.cores, self.gpu = command, machine.physical_cores(), _gpu(plan)
+        self.plan = plan
+        self.requested = plan  # before a budget cuts it
+        self.cache = cache
+        self.budget = budget
+        self.named = tuple(named)
+        self.command = command
+        self.cores = machine.physical_cores()
+        self.gpu = _gpu(plan)
         self.judge = Judge(self.task)
         self.progress = ComparisonProgress("starting")
         self._say: Callable[[ComparisonProgress], None] = lambda progress: None
@@ -117,7 +123,7 @@ class Comparison:
     def identity(self) -> str:
         """Return a hash of everything that determines the cells and their meaning."""
         task = self.task
-        asked = self.asked.to_json() | {
+        identity = self.requested.to_json() | {
             "format": FORMAT,
             "base": task.base.to_json(),
             "rows": self.subject.fingerprint(task.rows),
@@ -131,7 +137,7 @@ class Comparison:
             "cores": self.cores,
             **machine.versions(),
         }
-        return hashlib.blake2b(json.dumps(asked, sort_keys=True).encode(), digest_size=12).hexdigest()
+        return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=12).hexdigest()
 
     def run(self, out: str | Path, say: Callable[[ComparisonProgress], None] | None = None) -> None:
         """Run every cell that ``out`` does not hold yet; results are in its ``rows.jsonl``.
@@ -183,18 +189,74 @@ class Comparison:
         return self._prices
 
     def _prepare(self, ledger: Ledger, pools: Pools, load: float) -> None:
-        if ledger.about is not None:  # keep the grid and the cuts of the first run
-            self.plan = ComparisonPlan.from_json(ledger.about["plan"])
-        left_out = self._size(pools) if ledger.about is None else ledger.about["left_out"]
+        if ledger.head is not None:  # keep the grid and the cuts of the first run
+            self.plan = ComparisonPlan.from_json(ledger.head["plan"])
+        left_out = self._size(pools) if ledger.head is None else ledger.head["left_out"]
         if (most := self.plan.crews()[-1]) > self.cores and self.task.base.host != "simulator":
             crowd = f"{most} workers on {self.cores} cores"
             warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
-        if ledger.about is None:
+        if ledger.head is None:
             self._note("looking for the optimum")
             facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
             facts |= {} if self.gpu is None else {"gpu": self.gpu}
-            about = self.task, self.plan, self.judge, pools, self.cache
-            ledger.begin(describe_all(*about, lambda text: self._note(f"the optimum: {text}"), facts))
+            ledger.begin(self._describe(pools, facts))
+
+    def _describe(self, pools: Pools, facts: dict[str, Any]) -> Row:
+        """Return the row of phase "optimum"; it holds ``facts`` too."""
+        task = self.task
+        plan = self.plan
+        base = task.base
+        subject = self.subject
+        optimum = subject.optimum(
+            dataclasses.replace(base, seed=plan.first_seed),
+            task.rows,
+            self.judge.case,
+            cache=self.cache,
+            note=lambda text: self._note(f"the optimum: {text}"),
+        )
+        last_cache = machine.cache_bytes()
+        return {
+            "phase": "optimum",
+            "method": "optimum",
+            "kind": "optimum",
+            "cell": "optimum",
+            "cell_rows": 1,
+            "workers": 1,
+            "seed": 0,
+            "step": None,
+            "epoch": 0,
+            "status": "ok",
+            "data": task.data,
+            "objective": optimum.objective,
+            "start_objective": optimum.start,
+            "optimum_how": optimum.how,
+            "optimum_gap": optimum.gap,
+            "optimum_seen": optimum.objective is None,
+            "problem": base.problem,
+            "train_seconds": optimum.seconds,
+            "wall_seconds": optimum.seconds,
+            "setup_seconds": None,
+            **subject.facts(base, task.rows, task.test),
+            "fingerprint": subject.fingerprint(task.rows),
+            "schedule": base.schedule,
+            "order": base.order,
+            "host": base.host,
+            "link": base.link,
+            "device": "cpu" if facts.get("gpu") is None else "cuda",
+            "eps": sorted(plan.eps, reverse=True),
+            "epochs": plan.epochs,
+            "workers_list": list(plan.workers),
+            "methods": [method.name for method, _ in plan.pairs()],
+            "step_grid": list(plan.grid),
+            "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
+            "plan": plan.to_json(),
+            "cache_megabytes": last_cache / 1e6 if last_cache else None,
+            "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.crews()},
+            **machine.machine_fields(),
+            "affinity": sorted(os.sched_getaffinity(0)),
+            "blas_threads": _blas_threads(),
+            **facts,
+        }
 
     # ---- the cells
 
@@ -203,10 +265,11 @@ class Comparison:
         plan, began = self.plan, time.monotonic()
         trials = plan.tuning()
         yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
-        while not self.asked.grid:  # no method's best step may lie outside of the grid
-            more = plan.further(self._winners(ledger), tried := self._tried(ledger))
+        while not self.requested.grid:  # no method's best step may lie outside of the grid
+            steps = sorted({rows[0]["cell_step"] for rows in ledger.cells.values() if rows[0]["phase"] == "tuning"})
+            more = plan.further(self._winners(ledger), steps)
             late = self.budget is not None and time.monotonic() - began > self.budget / 2
-            if not more or late or len(tried) >= len(plan.grid) + EXTENSIONS:
+            if not more or late or len(steps) >= len(plan.grid) + EXTENSIONS:
                 break
             trials = trials + more
             yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
@@ -227,9 +290,10 @@ class Comparison:
         cost, rows = self._rehearsed(pools), len(self.task.rows)
         prices = {cell.name: cost.cell(cell, self.plan.epochs, rows) for cell in all_cells}
         for cell in missing:
-            left = [name for name in prices if name not in ledger.cells]
-            self._expected = sum(prices[name] for name in left)
-            self.progress.done, self.progress.total = len(prices) - len(left), len(prices)
+            remaining = [name for name in prices if name not in ledger.cells]
+            self._expected = sum(prices[name] for name in remaining)
+            self.progress.done = len(prices) - len(remaining)
+            self.progress.total = len(prices)
             self._note(cell.name.replace("/", " "))
             began = time.monotonic()
             yield cell
@@ -238,7 +302,8 @@ class Comparison:
 
     def _note(self, label: str) -> None:
         scale = self._spent / self._guessed if self._guessed else 1.0
-        self.progress.label, self.progress.left = label, self._expected * scale if self._expected else None
+        self.progress.label = label
+        self.progress.remaining = self._expected * scale if self._expected else None
         self._say(self.progress)
 
     def _do(self, cell: Cell, pools: Pools) -> list[Row]:
@@ -255,25 +320,19 @@ class Comparison:
         task = self.task
         return method.refusal(task.base, task.rows, workers, self.cores, task.in_flight)
 
-    @staticmethod
-    def _tried(ledger: Ledger) -> list[float]:
-        """Return the steps that have trials."""
-        return sorted({found[0]["cell_step"] for found in ledger.cells.values() if found[0]["phase"] == "tuning"})
-
     def _winners(self, ledger: Ledger) -> dict[tuple[str, int], float]:
         """Return the best step of every method and number of workers, from the trials."""
-        assert ledger.about is not None
+        assert ledger.head is not None
         trials: dict[tuple[str, int], dict[float, list[Row]]] = {}
-        for found in ledger.cells.values():
-            first = found[0]
+        for rows in ledger.cells.values():
+            first = rows[0]
             if first["phase"] == "tuning" and not first["status"].startswith("refused"):
-                trials.setdefault((first["method"], first["workers"]), {})[first["cell_step"]] = found
-        start, optimum = ledger.about["start_objective"], ledger.about["objective"]
+                trials.setdefault((first["method"], first["workers"]), {})[first["cell_step"]] = rows
+        start = ledger.head["start_objective"]
+        optimum = ledger.head["objective"]
         if optimum is None:  # if it is unknown, the best of the trials replaces it
-            rows = [row for steps in trials.values() for found in steps.values() for row in found]
-            optimum = lowest(rows, start)
-        about = optimum, start, self.plan.eps
-        return {key: best_step(steps, *about) for key, steps in trials.items()}
+            optimum = lowest((row for steps in trials.values() for rows in steps.values() for row in rows), start)
+        return {key: best_step(steps, optimum, start, self.plan.eps) for key, steps in trials.items()}
 
 
 def _delayed(cell: Cell, task: ComparedData, pools: Pools, judge: Judge) -> list[Row]:
@@ -284,9 +343,9 @@ def _delayed(cell: Cell, task: ComparedData, pools: Pools, judge: Judge) -> list
     if n < len(rows):
         rows = SUBJECTS[task.base.problem].sample(rows, n)
     part = dataclasses.replace(task, rows=rows, test=None)
-    found = run_cell(cell, part, 2, pools, judge)
-    last = found[-1]
-    seconds = last["train_seconds"] - found[-2]["train_seconds"] if len(found) == 3 else None
+    evaluations = run_cell(cell, part, 2, pools, judge)
+    last = evaluations[-1]
+    seconds = last["train_seconds"] - evaluations[-2]["train_seconds"] if len(evaluations) == 3 else None
     return [last | {"cell_rows": 1, "delay_rows": -(-n // together), "epoch_seconds": seconds}]
 
 
@@ -342,66 +401,8 @@ def meeting(task: ComparedData, workers: int, pools: Pools) -> float | None:
     return statistics.median(b - a for a, b in itertools.pairwise(seconds))
 
 
-def describe_all(
-    task: ComparedData,
-    plan: ComparisonPlan,
-    judge: Judge,
-    pools: Pools,
-    cache: Path | None,
-    note: Callable[[str], None],
-    facts: dict[str, Any],
-) -> Row:
-    """Return the row of phase "optimum"; ``facts`` come from the comparison, ``note`` is told the current step."""
-    base, subject = task.base, SUBJECTS[task.base.problem]
-    about = dataclasses.replace(base, seed=plan.first_seed), task.rows
-    found = subject.optimum(*about, judge.case, cache=cache, pool=pools.of(1), note=note)
-    last_cache = machine.cache_bytes()
-    return {
-        "phase": "optimum",
-        "method": "optimum",
-        "kind": "optimum",
-        "cell": "optimum",
-        "cell_rows": 1,
-        "workers": 1,
-        "seed": 0,
-        "step": None,
-        "epoch": 0,
-        "status": "ok",
-        "data": task.data,
-        "objective": found.objective,
-        "start_objective": found.start,
-        "optimum_how": found.how,
-        "optimum_gap": found.gap,
-        "optimum_seen": found.objective is None,
-        "problem": base.problem,
-        "train_seconds": found.seconds,
-        "wall_seconds": found.seconds,
-        "setup_seconds": None,
-        **subject.facts(base, task.rows, task.test),
-        "fingerprint": subject.fingerprint(task.rows),
-        "schedule": base.schedule,
-        "order": base.order,
-        "host": base.host,
-        "link": base.link,
-        "device": "cpu" if facts.get("gpu") is None else "cuda",
-        "eps": sorted(plan.eps, reverse=True),
-        "epochs": plan.epochs,
-        "workers_list": list(plan.workers),
-        "methods": [method.name for method, _ in plan.pairs()],
-        "step_grid": list(plan.grid),
-        "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
-        "plan": plan.to_json(),
-        "cache_megabytes": last_cache / 1e6 if last_cache else None,
-        "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.crews()},
-        **machine.machine_fields(),
-        "affinity": sorted(os.sched_getaffinity(0)),
-        "blas_threads": _blas_threads(),
-        **facts,
-    }
-
-
 def _blas_threads() -> int | None:
     """Number of threads that NumPy's and SciPy's linear algebra may start in this process; None if unknown."""
     from threadpoolctl import threadpool_info
 
-    return max((found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"), default=None)
+    return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=None)

@@ -22,7 +22,7 @@ class Ledger:
 
     Attributes
     ----------
-    about : dict or None
+    head : dict or None
         The first row, of phase "optimum".
     cells : dict
         Rows of every finished cell by the cell's name.
@@ -36,8 +36,9 @@ class Ledger:
     """
 
     def __init__(self, directory: str | Path, identity: str) -> None:
-        self.directory, self.path = Path(directory), Path(directory, ROWS)
-        self.about: Row | None = None
+        self.directory = Path(directory)
+        self.path = self.directory / ROWS
+        self.head: Row | None = None
         self.cells: dict[str, list[Row]] = {}
         self._lock: DirectoryLock | None = None
         try:
@@ -45,7 +46,7 @@ class Ledger:
             self._lock = DirectoryLock(self.directory, f"--out {directory}", "a comparison")
             if self.path.exists() and self.path.stat().st_size:
                 self._take_over(identity)
-            self._file = RowsFile(str(self.path), append=self.about is not None, option="--out")
+            self._file = RowsFile(str(self.path), append=self.head is not None, option="--out")
         except OSError as error:
             self._unlock()
             raise OutputError(f"--out {directory}: {error.strerror or error}") from None
@@ -62,25 +63,26 @@ class Ledger:
                 f"--out {self.directory} holds another comparison (of other data, options or version): name another "
                 "directory, or remove it"
             )
-        self.about, cells = rows[0], {}  # type: ignore[var-annotated]
+        cells: dict[str, list[Row]] = {}
         for row in rows[1:]:
-            cells.setdefault(row.get("cell"), []).append(row)
-        self.cells = {name: found for name, found in cells.items() if len(found) == found[0].get("cell_rows")}
+            cells.setdefault(str(row.get("cell")), []).append(row)
+        self.head = rows[0]
+        self.cells = {name: members for name, members in cells.items() if len(members) == members[0].get("cell_rows")}
         partial = self.path.with_suffix(".partial")
         file = RowsFile(str(partial), option="--out")
-        file.write_all([self.about, *(row for found in self.cells.values() for row in found)])
+        file.write_all([self.head, *(row for members in self.cells.values() for row in members)])
         file.close()
         partial.replace(self.path)
 
-    def begin(self, about: Row) -> None:
+    def begin(self, head: Row) -> None:
         """Write the first row."""
-        self.about = about
-        self._file.write(about)
+        self.head = head
+        self._file.write(head)
 
-    def add(self, found: list[Row]) -> None:
+    def add(self, rows: list[Row]) -> None:
         """Write the rows of a cell that has ended."""
-        self.cells[found[0]["cell"]] = found
-        self._file.write_all(found)
+        self.cells[rows[0]["cell"]] = rows
+        self._file.write_all(rows)
 
     def close(self) -> None:
         """Close the file."""

@@ -79,12 +79,13 @@ class Method:
             If the options contradict each other.
         """
         order = base.order if self.order is None else self.order
-        about: dict[str, Any] = {"discipline": self.discipline, "exchange": self.exchange, "order": order}
+        options: dict[str, Any] = {"discipline": self.discipline, "exchange": self.exchange, "order": order}
         if self.device != "cpu":
-            about |= {"device": self.device, "in_flight": in_flight}
+            options |= {"device": self.device, "in_flight": in_flight}
         if self.together:
-            about["batch"], workers = (base.batch or 1) * workers, 1
-        return dataclasses.replace(base, workers=workers, step=step, seed=seed, **about)
+            options["batch"] = (base.batch or 1) * workers
+            workers = 1
+        return dataclasses.replace(base, workers=workers, step=step, seed=seed, **options)
 
     def refusal(
         self, base: TrainConfig, rows: Any, workers: int, cores: int, in_flight: int | None = None
@@ -172,8 +173,7 @@ def find(name: str) -> Method:
         return METHODS[name]
     scheme, parameters, _ = name.partition(":")
     if not parameters or METHODS.get(scheme) is None or METHODS[scheme].exchange != scheme:
-        known = f"{', '.join(METHODS)}{nearest(scheme, METHODS)}"
-        raise UsageError(f"method {name!r}: expected some of {known}")
+        raise UsageError(f"method {name!r}: expected some of {', '.join(METHODS)}{nearest(scheme, METHODS)}")
     _, numbers = parse_exchange(name)
     discipline = "serial" if numbers.get("group", 1) == 1 else "auto"
     return dataclasses.replace(METHODS[scheme], name=name, exchange=name, discipline=discipline)
@@ -197,14 +197,14 @@ def usual(problem: str, device: str = "cpu") -> list[str]:
     """
     if device != "cpu":
         return [name for name, method in METHODS.items() if method.device == device and problem in method.problems]
-    known = fields_of(config_class(problem))["discipline"].metadata["option"].choices
+    disciplines = fields_of(config_class(problem))["discipline"].metadata["option"].choices
     return [
         name
         for name, method in METHODS.items()
         if method.device == device
         and (not method.problems or problem in method.problems)
         and not (method.outside and OUTSIDE[name].version is None)
-        and method.discipline in known
+        and method.discipline in disciplines
         and method.exchange in USUAL_EXCHANGES
         and not (problem == "module" and method.exchange != "none")
     ]
@@ -219,5 +219,5 @@ def chosen(names: list[str]) -> list[Method]:
         For a name that is not in the table.
     """
     order = {name: place for place, name in enumerate(METHODS)}
-    found = {name: find(name) for name in ("serial", *names)}
-    return sorted(found.values(), key=lambda method: order[method.name.partition(":")[0]])
+    table = {name: find(name) for name in ("serial", *names)}
+    return sorted(table.values(), key=lambda method: order[method.name.partition(":")[0]])

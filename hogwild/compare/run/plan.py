@@ -7,7 +7,7 @@ then steps of the grid, then epochs; fields that the user named are not cut. The
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,21 +115,22 @@ class ComparisonPlan:
         steps = self.grid if steps is None else steps
         return [Cell("tuning", method.name, count, step, seed) for step in steps for method, count in pairs]
 
-    def further(self, winners: dict[tuple[str, int], float], tried: list[float]) -> list[Cell]:
+    def further(self, winners: dict[tuple[str, int], float], steps: list[float]) -> list[Cell]:
         """Return trials, for all methods, of the step beyond an end of the grid at which any was best, if any was.
 
         Parameters
         ----------
         winners : dict
             Best step of each method and number of workers.
-        tried : list of float
+        steps : list of float
             Ascending: the grid, and steps tried beyond it.
         """
-        if len(tried) < 2:
+        if len(steps) < 2:
             return []
         best = set(winners.values())
-        below, above = tried[0] ** 2 / tried[1], tried[-1] ** 2 / tried[-2]
-        return self.tuning([below] * (tried[0] in best) + [above] * (tried[-1] in best))
+        below = steps[0] ** 2 / steps[1]
+        above = steps[-1] ** 2 / steps[-2]
+        return self.tuning([below] * (steps[0] in best) + [above] * (steps[-1] in best))
 
     def reported(self, winners: dict[tuple[str, int], float]) -> list[Cell]:
         """Every method at its own best step, and at serial's, once per seed; methods take turns, as machines drift."""
@@ -139,12 +140,12 @@ class ComparisonPlan:
             if not method.tuned:
                 once.append(Cell("reported", method.name, count, None, 0, ("tuned", "serial", "given")))
                 continue
-            own = winners.get((method.name, count), common)
+            best = winners.get((method.name, count), common)
             if len(self.grid) == 1:
-                once.append(Cell("reported", method.name, count, own, 0, ("given",)))
+                once.append(Cell("reported", method.name, count, best, 0, ("given",)))
                 continue
-            once.append(Cell("reported", method.name, count, own, 0, ("tuned", "serial")[: 1 + (own == common)]))
-            if own != common:
+            once.append(Cell("reported", method.name, count, best, 0, ("tuned", "serial")[: 1 + (best == common)]))
+            if best != common:
                 once.append(Cell("reported", method.name, count, common, 0, ("serial",)))
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         return [dataclasses.replace(cell, seed=seed) for seed in seeds for cell in once]
@@ -216,37 +217,32 @@ def fit(
 
     ``named`` lists fields of the plan that the user asked for explicitly, which are kept.
     """
-    left_out: list[str] = []
-    if budget is None:
-        return plan, left_out
-
-    def over(field: str = "") -> bool:
-        return field not in named and prices.plan(plan, rows) > budget
-
-    asked = plan
-    while over("seeds") and plan.seeds > FEWEST_SEEDS:
-        plan = dataclasses.replace(plan, seeds=plan.seeds - 1)
-    while over("workers") and len(plan.workers) > 1:
-        plan = dataclasses.replace(plan, workers=plan.workers[1:])
-    while over("grid") and len(plan.grid) > 1:
-        plan = dataclasses.replace(plan, grid=_thinner(plan.grid))
-    while over("epochs") and plan.epochs > FEWEST_EPOCHS:
-        plan = dataclasses.replace(plan, epochs=max(plan.epochs * 3 // 4, FEWEST_EPOCHS))
-    if plan.seeds < asked.seeds:
-        left_out.append(f"{plan.seeds} seeds instead of {asked.seeds}")
-    if plan.workers < asked.workers or len(plan.workers) < len(asked.workers):
-        gone = ", ".join(str(count) for count in asked.workers if count not in plan.workers)
-        left_out.append(f"not run on {gone} worker{'s' * (gone != '1')}")
-    if len(plan.grid) < len(asked.grid):
-        gone = ", ".join(f"{step:g}" for step in asked.grid if step not in plan.grid)
-        left_out.append(f"steps {gone} not tried")
-    if plan.epochs < asked.epochs:
-        left_out.append(f"{plan.epochs} epochs instead of {asked.epochs}")
-    if over():
+    whole = plan
+    for name, fewer in CUTS.items():
+        while budget is not None and name not in named and prices.plan(plan, rows) > budget:
+            value = fewer(getattr(plan, name))
+            if value == getattr(plan, name):
+                break
+            plan = dataclasses.replace(plan, **{name: value})
+    left_out = []
+    if plan.seeds < whole.seeds:
+        left_out.append(f"{plan.seeds} seeds instead of {whole.seeds}")
+    if skipped := [str(count) for count in whole.workers if count not in plan.workers]:
+        left_out.append(f"not run on {', '.join(skipped)} worker{'s' * (skipped != ['1'])}")
+    if skipped := [f"{step:g}" for step in whole.grid if step not in plan.grid]:
+        left_out.append(f"steps {', '.join(skipped)} not tried")
+    if plan.epochs < whole.epochs:
+        left_out.append(f"{plan.epochs} epochs instead of {whole.epochs}")
+    if budget is not None and prices.plan(plan, rows) > budget:
         left_out.append(f"and still it is expected to take longer than the {budget:g} s that were asked for")
     return plan, left_out
 
 
-def _thinner(grid: tuple[float, ...]) -> tuple[float, ...]:
-    """Return the grid without its ends, if there are any: the middle steps are the most likely."""
-    return grid[1:-1] if len(grid) > 2 else grid[:1]
+#: What a budget cuts, in order, and how each field gets smaller; at its least it stays. Of the grid the ends go first,
+#: because the middle steps are the most likely.
+CUTS: dict[str, Callable[[Any], Any]] = {
+    "seeds": lambda seeds: max(seeds - 1, min(seeds, FEWEST_SEEDS)),
+    "workers": lambda counts: counts[1:] or counts,
+    "grid": lambda steps: steps[1:-1] if len(steps) > 2 else steps[:1],
+    "epochs": lambda epochs: max(epochs * 3 // 4, min(epochs, FEWEST_EPOCHS)),
+}

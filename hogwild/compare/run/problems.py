@@ -124,7 +124,7 @@ class Linear(Subject):
             **{name: paper.get(name) for name in PAPER},
             "task": "labels" if labels else "real",
             "classes": len(labels),
-            **_options(base, "loss", "l1", "l2", "loss_param", "normalize", "class_weight", "intercept"),
+            **_options(base, "loss l1 l2 loss_param normalize class_weight intercept"),
         }
 
     def optimum(self, base: TrainConfig, data: Rows, case: Case, **how: Any) -> Optimum:
@@ -148,12 +148,12 @@ class Completion(Subject):
             "test_ratings": None if test is None else len(test),
             **{name: paper.get(name) for name in PAPER},
             "rho_exact": True,
-            **_options(base, "loss", "l2", "rank", "penalty", "nonnegative", "biases"),
+            **_options(base, "loss l2 rank penalty nonnegative biases"),
             "negatives": None if base.loss == "squared-error" else base.negatives,
         }
 
     def optimum(self, base: TrainConfig, data: Ratings, case: Case, **how: Any) -> Optimum:
-        return unknown(_start(case, base.seed), NO_OPTIMUM[base.problem])
+        return unknown(_objective(case, start_of(case, base.seed)), NO_OPTIMUM[base.problem])
 
 
 class Cuts(Subject):
@@ -183,9 +183,9 @@ class Cuts(Subject):
         }
 
     def optimum(self, base: TrainConfig, data: Graph, case: Case, **how: Any) -> Optimum:
-        from hogwild.compare.reference.minimum_cut import EDGES, minimum_cut
+        from hogwild.compare.reference.optimum import EDGES, minimum_cut
 
-        start = _start(case, base.seed)
+        start = _objective(case, start_of(case, base.seed))
         if data.n_labels > 2:
             return unknown(start, NO_OPTIMUM[base.problem])
         if len(data) > EDGES:
@@ -249,14 +249,12 @@ class Module(Subject):
             "test_examples": None if test is None else len(test),
             "megabytes": (sum(array.nbytes for array in arrays.values()) + 4 * parameters) / 1e6 if arrays else None,
             "model": type(data.model).__name__,
-            **_options(base, "optimizer", "state", "batch"),
+            **_options(base, "optimizer state batch"),
             "loss": loss,
         }
 
     def optimum(self, base: TrainConfig, data: Posed, case: Case, **how: Any) -> Optimum:
-        value = case.evaluate(case.solution(_begun(data)[1]))["objective"]
-        assert value is not None
-        return unknown(value, NO_OPTIMUM["module"])
+        return unknown(_objective(case, case.solution(_begun(data)[1])), NO_OPTIMUM["module"])
 
 
 def _loss_of(data: Posed) -> str:
@@ -303,8 +301,8 @@ def _said(code: CodeType) -> str:
     return f"{code.co_code.hex()} {code.co_names} {numbers} {inner}"
 
 
-def _options(base: TrainConfig, *names: str) -> Facts:
-    return {name: getattr(base, name) for name in names}
+def _options(base: TrainConfig, names: str) -> Facts:
+    return {name: getattr(base, name) for name in names.split()}
 
 
 def start_of(case: Case, seed: int) -> tuple[Any, ...]:
@@ -314,9 +312,8 @@ def start_of(case: Case, seed: int) -> tuple[Any, ...]:
     return case.solution(flat)
 
 
-def _start(case: Case, seed: int) -> float:
-    """Return the objective where a run starts."""
-    value = case.evaluate(start_of(case, seed))["objective"]
+def _objective(case: Case, solution: tuple[Any, ...]) -> float:
+    value = case.evaluate(solution)["objective"]
     assert value is not None
     return value
 

@@ -93,8 +93,8 @@ class Judge:
 
     def case_for(self, task: ComparedData) -> Case | None:
         """Return the case that judges a task's runs, so that each need not make one; None if it judges other data."""
-        mine = self.task
-        same = mine.rows is task.rows and mine.test is task.test and mine.base == task.base
+        judged = self.task
+        same = judged.rows is task.rows and judged.test is task.test and judged.base == task.base
         return self.case if same else None
 
     def __call__(self, *solution: np.ndarray) -> dict[str, float | None]:
@@ -110,19 +110,19 @@ def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools, judge: J
         with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # diverged rows say so
             warnings.simplefilter("ignore", HogwildWarning)  # the comparison has warned once
             if method.outside:
-                found = _follow(_outside(cell, task, epochs, judge), task.timeout)
+                rows = _follow(_outside(cell, task, epochs, judge), task.timeout)
             else:
                 config = task.config(cell, epochs)
-                found = _ours(config, task, pools.of(config.workers or 1, config.host), judge.case_for(task))
-                found[0] |= {} if method.device == "cpu" else {"gpu": gpu().name}
-                found[0] |= {"batch": config.batch} if config.problem == "module" else {}
+                rows = _ours(config, task, pools.of(config.workers or 1, config.host), judge.case_for(task))
+                rows[0] |= {} if method.device == "cpu" else {"gpu": gpu().name}
+                rows[0] |= {"batch": config.batch} if config.problem == "module" else {}
     except FAILURES as error:  # before its first row
         return [refused(cell, task, f"refused: {error}" if isinstance(error, UsageError) else _failed(error))]
-    found[0]["load"] = load
-    return [row | _about(cell, len(found)) for row in found]
+    rows[0]["load"] = load
+    return [row | _cell_fields(cell, len(rows)) for row in rows]
 
 
-def _about(cell: Cell, rows: int) -> Row:
+def _cell_fields(cell: Cell, rows: int) -> Row:
     """Return the fields that every row has about its cell, and the number of rows."""
     return {
         "phase": cell.phase,
@@ -139,7 +139,7 @@ def _about(cell: Cell, rows: int) -> Row:
 
 def refused(cell: Cell, task: ComparedData, reason: str) -> Row:
     """Return the row that represents a cell that was not run."""
-    return _about(cell, 1) | {
+    return _cell_fields(cell, 1) | {
         "data": task.data,
         "device": find(cell.method).device,
         "seed": cell.seed,
@@ -219,18 +219,12 @@ def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Itera
         return {
             "run": cell.name,
             "data": task.data,
-            "problem": config.problem,
-            "loss": config.loss,
-            "l1": config.l1,
-            "l2": config.l2,
+            **{name: getattr(config, name) for name in ("problem", "loss", "l1", "l2", "seed", "step")},
             "discipline": "outside",
             "order": order,
             "exchange": "none",
             "host": "outside",
             "device": "cpu",
-            "workers": cell.workers,
-            "seed": cell.seed,
-            "step": cell.step,
             "schedule": config.schedule if cell.step else "its own",
             "epoch": epoch,
             "train_seconds": seconds,
@@ -242,33 +236,34 @@ def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Itera
         }
 
     yield row(0, 0.0, start_of(judge.case, cell.seed), None)
-    total, reached = 0.0, 0
+    total = 0.0
+    done = 0
     for epoch in entry.epochs(epochs):
         before = clock.seconds
         with clock:
             solver.advance(epoch)
         spent = max(clock.seconds - before - solver.untimed, SHORTEST)
-        passes = epoch if solver.seconds_replace else epoch - reached
+        passes = epoch if solver.seconds_replace else epoch - done
         total = max(spent, total) if solver.seconds_replace else total + spent  # separate runs: seconds never fall
-        reached = epoch
+        done = epoch
         yield row(epoch, total, solver.solution(), spent / passes)
 
 
 def _follow(rows: Iterator[Row], timeout: float) -> list[Row]:
     """Return rows until they end, diverge, fail or take too long."""
-    found: list[Row] = []
+    history: list[Row] = []
     try:
         for row in rows:
-            found.append(row)
+            history.append(row)
             value = math.nan if row["objective"] is None else row["objective"]
-            if has_diverged(value, [each["objective"] for each in found[:2]]):
+            if has_diverged(value, [each["objective"] for each in history[:2]]):
                 row["status"] = "diverged"
             elif row["train_seconds"] > timeout:
                 row["status"] = _late(timeout)
             if row["status"] != "ok":
                 break
     except FAILURES as error:
-        if not found:
+        if not history:
             raise
-        found[-1]["status"] = _failed(error)
-    return found
+        history[-1]["status"] = _failed(error)
+    return history
