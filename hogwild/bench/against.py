@@ -153,7 +153,9 @@ class Fits:
     """Trainings of one program on the same rows, each from scratch."""
 
     def __init__(self, program: Outside, rows: Rows, config: TrainConfig) -> None:
-        self.config, self._program, self._rows = config, program, rows
+        self.config = config
+        self._program = program
+        self._rows = rows
         self._reusable: Any = None  # a solver whose every call trains from scratch
 
     def __call__(self, effort: int, step: float | None) -> Fit:

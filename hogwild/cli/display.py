@@ -251,7 +251,7 @@ def fact_text(value: Any) -> str:
     if hasattr(value, "tolist"):  # of NumPy
         value = value.tolist()
     if isinstance(value, dict):
-        value = [f"{str(key).replace('_', ' ')} {fact_text(entry)}" for key, entry in value.items()]
+        value = [f"{key} {fact_text(entry)}" for key, entry in value.items()]
     if hasattr(value, "__len__") and not isinstance(value, str):
         rest = [f"and {len(value) - ENTRIES:,} more"] if len(value) > ENTRIES else []
         return ", ".join(fact_text(entry).replace(" ", UNBROKEN) for entry in [*value[:ENTRIES], *rest]) or "none"

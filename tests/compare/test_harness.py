@@ -166,7 +166,7 @@ def test_a_grid_is_probed_for_where_none_is_given(small: Rows, tmp_path: Path, m
 def test_a_budget_that_runs_out_leaves_seeds_out_and_says_so(small: Rows, tmp_path: Path) -> None:
     plan = plan_of(methods=("serial",), workers=(1,), grid=(1.0,), seeds=5)
     comparison = Comparison(small, None, plan, BASE, budget=1e-3)
-    comparison._size = lambda pools: []  # type: ignore[method-assign]  # as if the guess had been far too low
+    comparison._size = lambda: []  # type: ignore[method-assign]  # as if the guess had been far too low
     comparison.run(tmp_path)
     status = [row["status"] for row in rows_in(tmp_path) if row["epoch"] == 0][1:]
     assert status == ["ok"] * 3 + ["left out: the 0.001 s were used up"] * 2

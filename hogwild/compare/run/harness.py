@@ -114,6 +114,7 @@ class Comparison:
         self.cores = machine.physical_cores()
         self.gpu = _gpu(plan)
         self.judge = Judge(self.task)
+        self.pools = Pools(base.host, base.delay)
         self.progress = ComparisonProgress("starting")
         self._say: Callable[[ComparisonProgress], None] = lambda progress: None
         self._prices: Prices | None = None  # not known yet
@@ -155,43 +156,43 @@ class Comparison:
         self._say = say or self._say
         ledger = Ledger(out, self.identity)
         try:
-            with Pools(self.task.base.host, self.task.base.delay) as pools:
-                self._prepare(ledger, pools, load)
-                for cell in self._cells(ledger, pools):
-                    ledger.add(self._do(cell, pools))
+            with self.pools:
+                self._prepare(ledger, load)
+                for cell in self._cells(ledger):
+                    ledger.add(self._do(cell))
         finally:
             ledger.close()
 
     def rehearsed(self) -> tuple[list[Cell], float, list[str]]:
         """Return ``(cells, seconds, left out)``: what :meth:`run` would do, with the steps of trials still unknown."""
-        with Pools(self.task.base.host, self.task.base.delay) as pools:
-            left_out = self._size(pools)
-            prices = self._rehearsed(pools)
+        with self.pools:
+            left_out = self._size()
+            prices = self._rehearsed()
         cells = self.plan.tuning() + self.plan.reported({}) + self.plan.delayed(self.plan.grid[0])
         return cells, prices.plan(self.plan, len(self.task.rows)), left_out
 
     # ---- before the first cell
 
-    def _size(self, pools: Pools) -> list[str]:
+    def _size(self) -> list[str]:
         """Find the grid and the costs on this machine, and fit the plan into the budget; return what was left out."""
         if not self.plan.grid:
             self._note("probing for a step")
             step = self.subject.first_step(self.task.base, self.task.rows)
             self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
-        self.plan, left_out = fit(self.plan, self._rehearsed(pools), len(self.task.rows), self.budget, self.named)
+        self.plan, left_out = fit(self.plan, self._rehearsed(), len(self.task.rows), self.budget, self.named)
         return left_out
 
-    def _rehearsed(self, pools: Pools) -> Prices:
+    def _rehearsed(self) -> Prices:
         """Return the costs, measured when first needed."""
         if self._prices is None:
             self._note("rehearsing")
-            self._prices = rehearse(self.task, min(self.plan.grid), pools)
+            self._prices = rehearse(self.task, min(self.plan.grid), self.pools)
         return self._prices
 
-    def _prepare(self, ledger: Ledger, pools: Pools, load: float) -> None:
+    def _prepare(self, ledger: Ledger, load: float) -> None:
         if ledger.head is not None:  # keep the grid and the cuts of the first run
             self.plan = ComparisonPlan.from_json(ledger.head["plan"])
-        left_out = self._size(pools) if ledger.head is None else ledger.head["left_out"]
+        left_out = self._size() if ledger.head is None else ledger.head["left_out"]
         if (most := self.plan.crews()[-1]) > self.cores and self.task.base.host != "simulator":
             crowd = f"{most} workers on {self.cores} cores"
             warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
@@ -199,9 +200,9 @@ class Comparison:
             self._note("looking for the optimum")
             facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
             facts |= {} if self.gpu is None else {"gpu": self.gpu}
-            ledger.begin(self._describe(pools, facts))
+            ledger.begin(self._describe(facts))
 
-    def _describe(self, pools: Pools, facts: dict[str, Any]) -> Row:
+    def _describe(self, facts: dict[str, Any]) -> Row:
         """Return the row of phase "optimum"; it holds ``facts`` too."""
         task = self.task
         plan = self.plan
@@ -251,7 +252,7 @@ class Comparison:
             "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
             "plan": plan.to_json(),
             "cache_megabytes": last_cache / 1e6 if last_cache else None,
-            "meeting_seconds": {str(count): meeting(task, count, pools) for count in plan.crews()},
+            "meeting_seconds": {str(count): meeting(task, count, self.pools) for count in plan.crews()},
             **machine.machine_fields(),
             "affinity": sorted(os.sched_getaffinity(0)),
             "blas_threads": _blas_threads(),
@@ -260,11 +261,12 @@ class Comparison:
 
     # ---- the cells
 
-    def _cells(self, ledger: Ledger, pools: Pools) -> Iterator[Cell]:
+    def _cells(self, ledger: Ledger) -> Iterator[Cell]:
         """Yield all missing cells in the order they are run; the reported ones once the trials are done."""
-        plan, began = self.plan, time.monotonic()
+        plan = self.plan
+        began = time.monotonic()
         trials = plan.tuning()
-        yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
+        yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger)
         while not self.requested.grid:  # no method's best step may lie outside of the grid
             steps = sorted({rows[0]["cell_step"] for rows in ledger.cells.values() if rows[0]["phase"] == "tuning"})
             more = plan.further(self._winners(ledger), steps)
@@ -272,22 +274,22 @@ class Comparison:
             if not more or late or len(steps) >= len(plan.grid) + EXTENSIONS:
                 break
             trials = trials + more
-            yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger, pools)
+            yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger)
         winners = self._winners(ledger)
         reported, delayed = plan.reported(winners), plan.delayed(winners.get(("serial", 1), plan.grid[0]))
-        for cell in self._missing(reported + delayed, trials + reported + delayed, ledger, pools):
+        for cell in self._missing(reported + delayed, trials + reported + delayed, ledger):
             late = self.budget is not None and time.monotonic() - began > self.budget and "seeds" not in self.named
             if late and cell.phase == "reported" and cell.seed - plan.first_seed >= FEWEST_SEEDS:
                 ledger.add([refused(cell, self.task, f"left out: the {self.budget:g} s were used up")])
                 continue
             yield cell
 
-    def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger, pools: Pools) -> Iterator[Cell]:
+    def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger) -> Iterator[Cell]:
         """Yield the unfinished ones of ``cells``, updating the progress."""
         missing = [cell for cell in cells if cell.name not in ledger.cells]
         if not missing:
             return
-        cost, rows = self._rehearsed(pools), len(self.task.rows)
+        cost, rows = self._rehearsed(), len(self.task.rows)
         prices = {cell.name: cost.cell(cell, self.plan.epochs, rows) for cell in all_cells}
         for cell in missing:
             remaining = [name for name in prices if name not in ledger.cells]
@@ -306,14 +308,13 @@ class Comparison:
         self.progress.remaining = self._expected * scale if self._expected else None
         self._say(self.progress)
 
-    def _do(self, cell: Cell, pools: Pools) -> list[Row]:
-        method, task = find(cell.method), self.task
-        reason = self.refusal(method, cell.workers)
+    def _do(self, cell: Cell) -> list[Row]:
+        reason = self.refusal(find(cell.method), cell.workers)
         if reason is not None:
-            return [refused(cell, task, f"refused: {reason}")]
+            return [refused(cell, self.task, f"refused: {reason}")]
         if cell.phase == "delay":
-            return _delayed(cell, task, pools, self.judge)
-        return run_cell(cell, task, self.plan.epochs, pools, self.judge)
+            return _delayed(cell, self.task, self.pools, self.judge)
+        return run_cell(cell, self.task, self.plan.epochs, self.pools, self.judge)
 
     def refusal(self, method: Method, workers: int) -> str | None:
         """Return why a method cannot run here on that many workers, in one sentence; None if it can."""
