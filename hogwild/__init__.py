@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from hogwild.problems.linear.model import LinearModel
     from hogwild.problems.module.model import ModuleModel
     from hogwild.problems.module.training import train_module
-    from hogwild.training.run import Run
-    from hogwild.training.train import train
+    from hogwild.training.run import Run, train
 
     load: Callable[[str | Path], LinearModel | CompletionModel | Segmentation | ModuleModel]
 
@@ -111,7 +110,7 @@ _PLACES = {
     "open_ratings": ("hogwild.data.ratings.source", "open_ratings"),
     "open_table": ("hogwild.data.tables.source", "open_table"),
     "serve": ("hogwild.exchanges.deepdist", "serve"),
-    "train": ("hogwild.training.train", "train"),
+    "train": ("hogwild.training.run", "train"),
     "train_module": ("hogwild.problems.module.training", "train_module"),
 }
 

@@ -9,6 +9,7 @@ read. The problem's case checks what depends on the data (is it binary? does the
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import math
@@ -419,6 +420,13 @@ class TrainConfig:
     def replace(self, **changes: Any) -> TrainConfig:
         """Return the config with other options, checked."""
         return dataclasses.replace(self, **changes)
+
+    def settled(self, **choices: Any) -> TrainConfig:
+        """Return the config with what a run has chosen itself, which is not checked again."""
+        config = copy.copy(self)
+        for name, value in choices.items():
+            config._set(name, value)
+        return config
 
     def conflicts(self) -> Iterator[str]:
         """Yield why options cannot be combined, a sentence each."""

@@ -67,9 +67,8 @@ def test_arrays_of_other_types(tmp_path, changed, said):
     ],
 )
 def test_graphs_of_other_types(forward, vertices, said):
-    for make in (Graph, Graph.of):
-        with pytest.raises(InputError, match=said):
-            make([0], [1], forward, forward, vertices, [0, 1], [0, 1])
+    with pytest.raises(InputError, match=said):
+        Graph([0], [1], forward, forward, vertices, [0, 1], [0, 1])
 
 
 def test_labels_are_asked_for_by_number():
@@ -84,7 +83,7 @@ def test_labels_are_asked_for_by_number():
 @pytest.mark.parametrize("infinite", [1e9, 1e30, 1e38])
 def test_weights_that_stand_for_infinity(infinite):
     weights = np.array([infinite, 1, 2, infinite])
-    graph = Graph.of(np.arange(4), np.arange(1, 5), weights, weights, 5, [0, 4], [0, 1])
+    graph = Graph(np.arange(4), np.arange(1, 5), weights, weights, 5, [0, 4], [0, 1])
     cut = train(graph, problem="cuts", workers=1, epochs=60).finish()
     assert cut.labels.tolist() == [0, 0, 1, 1, 1]
 
@@ -92,7 +91,7 @@ def test_weights_that_stand_for_infinity(infinite):
 def test_large_pulls_to_all_labels_alike():
     """Beside 1e9 to each of three labels, 64 decides between them."""
     pulls = np.array([1e9, 1e9 + 64, 1e9])  # float32 knows 64 apart there, and no less
-    graph = Graph.of([0, 0, 0], [1, 2, 3], pulls, pulls, 4, [1, 2, 3], [0, 1, 2], 3)
+    graph = Graph([0, 0, 0], [1, 2, 3], pulls, pulls, 4, [1, 2, 3], [0, 1, 2], 3)
     weights = CutsProblem.of(graph, "serial").arrays(graph)["weights"]
     assert np.count_nonzero(weights) == 1
     assert train(graph, problem="cuts", workers=1, epochs=20).finish().labels[0] == 1

@@ -46,16 +46,6 @@ def test_the_model_is_that_of_the_penalty_of_the_lowest_held_out_loss() -> None:
     assert run.history[-1]["test_loss"] < usual.history[-1]["test_loss"]
 
 
-def test_the_strongest_of_penalties_that_are_all_weak_is_chosen() -> None:
-    rng = np.random.default_rng(10)
-    X = rng.normal(size=(1000, 4))
-    rows = Rows.from_scipy(X, X[:, 0] + rng.normal(size=1000) > 0)
-    chosen = choose_l2(TrainConfig(l2=(1e-7, 1e-6, 1e-5), epochs=3, **QUIET), rows)
-    losses = [each["held_out_loss"] for each in chosen.path]
-    assert losses[0] < losses[1] < losses[2] < losses[0] * (1 + 1e-4)  # chance tells no such difference
-    assert chosen.l2 == 1e-5
-
-
 def test_the_strongest_within_half_a_paired_standard_error_is_chosen() -> None:
     best = np.ones(400)
     apart = np.tile([-1.0, 1.0], 200)  # from the best in each row: the standard error of its mean is 1 / 20
@@ -211,18 +201,9 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
     for data, options, what in cases:
         with pytest.raises(HogwildError, match=what):
             hogwild.train(data, workers=1, **options)
-
-
-def test_what_is_near_the_lowest_loss_goes_by_what_is_learned() -> None:
-    """All losses of targets with little signal are within 1 %, and so are those of counts far from zero."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(2000, 10))
-    y = 7 * random.normal(size=2000) + 0.5 * X[:, 0]
-    found = choose_l2(TrainConfig(loss="squared-error", l2="auto", keep="last"), Rows.from_scipy(X, y))
-    losses = {each["l2"]: each["held_out_loss"] for each in found.path}
-    lowest, strongest = min(losses.values()), losses[max(losses)]
-    assert max(losses.values()) < 1.01 * lowest
-    assert losses[found.l2] <= lowest + 0.051 * (strongest - lowest)
+    weightless = Rows.from_scipy(rows.to_scipy()[0], rows.targets, weights=np.arange(40) == 7)
+    with pytest.raises(InputError, match="have no weight: hold more out"):
+        choose_l2(TrainConfig(l2=PATH), weightless)
 
 
 def test_a_class_that_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,16 +237,3 @@ def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -
     assert (found.folds, found.rows + found.held_out) == (5, 300)
     assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=0.1)  # 2^-20 is 1e-6 within 5 %
     assert other.value(other.l2) == pytest.approx(found.value(found.l2), rel=0.02)
-
-
-def test_losses_of_counts_may_be_negative() -> None:
-    random = np.random.default_rng(0)
-    X = random.normal(size=(300, 4))
-    rows = Rows.from_scipy(X, random.poisson(np.exp(1.5 + 0.3 * X[:, 0])).astype(float))
-    found = choose_l2(TrainConfig(loss="poisson", l2=(1e-6, 1e-3, 10.0), epochs=5), rows)
-    losses = {each["l2"]: each["held_out_loss"] for each in found.path}
-    assert min(losses.values()) < 0.0
-    assert found.l2 == max(l2 for l2, loss in losses.items() if loss <= 0.99 * min(losses.values()))
-    none = Rows.from_scipy(X, rows.targets, weights=np.where(np.arange(300) == 7, 1.0, 0.0))
-    with pytest.raises(InputError, match="have no weight: hold more out"):
-        choose_l2(TrainConfig(loss="poisson", l2=(1e-6, 1e-3)), none)

@@ -44,7 +44,7 @@ NAMING = {
     "methods.py",
     "config.py",
     "__init__.py",
-    "training/train.py",
+    "training/run.py",
     "data/public/fetch.py",
     "data/public/catalogue.py",
 }
@@ -53,7 +53,7 @@ FOREIGN = {
     "__main__.py",
     "config.py",
     "interchange/sklearn.py",
-    "estimators/jobs.py",
+    "estimators/options.py",
     "estimators/linear.py",
     "compare/run/problems.py",
     "data/text/lines.py",

@@ -225,9 +225,3 @@ def test_is_immutable_and_a_copy():
 def test_parts_that_do_not_fit(coef, intercept, labels, more, message):
     with pytest.raises(InputError, match=message):
         LinearModel(coef, intercept, "log", labels=labels, **more)
-
-
-def test_version_is_the_packages():
-    import hogwild
-
-    assert build().version == hogwild.__version__

@@ -290,6 +290,6 @@ def test_seeds_decide_the_start_and_the_order() -> None:
 
 
 def test_more_than_a_graph_can_hold() -> None:
-    graph = Graph.of([0, 1], [1, 2], [1.0, 2.0], [1.0, 2.0], 3, [0, 2], [0, 1])
+    graph = Graph([0, 1], [1, 2], [1.0, 2.0], [1.0, 2.0], 3, [0, 2], [0, 1])
     run = hogwild.train(graph, **QUIET | VARIANTS["cuts"])
     assert run.finish().cut_value == 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -265,9 +264,3 @@ def test_a_warm_start_goes_on_from_the_users_weights() -> None:
     before = first.loss_curve_[-1]
     again = first.fit(other, y)
     assert again.loss_curve_[0] <= 1.02 * before
-
-
-def test_problems_on_unscaled_rows_are_as_before() -> None:
-    run = fit(toy(), epochs=1, l1=1e-3)
-    assert not run.problem.apart
-    assert run.problem == dataclasses.replace(run.problem, passive="none")

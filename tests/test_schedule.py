@@ -10,7 +10,7 @@ import pytest
 
 from hogwild import methods
 from hogwild.errors import UsageError
-from hogwild.training.schedule import SCHEDULES, make_schedule, slower, usual_schedule
+from hogwild.training.schedule import SCHEDULES, Cooling, make_schedule, slower, usual_schedule
 
 
 def steps(schedule, rows, epochs):
@@ -186,3 +186,26 @@ def test_a_share_of_the_rows_takes_the_steps_of_all(step: tuple[float, float, fl
         for t in (0, 10, 12_345):
             expected = step[0] / (step[1] + t) ** step[2]
             assert scale / (offset + t * share) ** power == pytest.approx(expected, rel=1e-12)
+
+
+def test_cooling_falls_by_the_penalty_and_by_little_gains() -> None:
+    long, short, known = Cooling(0.5, 0.1, 1000), Cooling(0.5, 0.1, 3, visited=7), Cooling(0.5, 0.0, 3, epochs=4)
+    np.testing.assert_allclose(steps(long, 1000, 1), 0.5 / (1 + 0.05 * np.arange(1000)))
+    assert short.plan(2) == (pytest.approx(0.5 / (1 + 0.05 * (7 + 2 * 3 + 1.5))), 1.0, 0.0)  # of the epoch's middle
+    assert [known.plan(epoch)[0] for epoch in range(4)] == [0.5, 0.375, 0.25, 0.125]
+    short.cool()
+    assert short.plan(2)[0] == pytest.approx(0.125 / (1 + 0.05 * (7 + 2 * 3 + 1.5)))
+
+
+def test_cooling_has_settled_when_the_rest_could_not_reach_tol() -> None:
+    schedule = Cooling(1.0, 1e-4, 100)
+    assert schedule.settled(2, 0.0001, 3, 0.001)
+    assert schedule.settled(2, 0.0007, 3, 0.001)  # as each of them takes smaller steps
+    assert not schedule.settled(2, 0.0008, 3, 0.001)
+    assert not schedule.settled(2, 0.0011, 1, 0.001)
+    for _ in range(3):
+        assert not schedule.settled(1, 0.0, 4, 0.001)  # once is no proof,
+        schedule.cool()
+    assert schedule.settled(1, 0.0, 4, 0.001)  # but on small steps
+    assert not schedule.settled(0, 0.0, 5, 0.001)
+    assert not schedule.settled(2, -0.0001, 3, 0.001)  # that was noise

@@ -75,18 +75,6 @@ def test_two_workers_are_as_good_as_one(pools: Callable, case: str, host: str) -
     assert np.median(found["tiered"]) < 1.1 * np.median(found["serial"])
 
 
-def test_one_worker_is_serial_on_every_host(pools: Callable) -> None:
-    rows = popular()
-    for options in ({}, {"l1": 1e-3}, {"schedule": "inverse"}):
-        serial, *others = (
-            hogwild.train(rows, pool=pools(host, 1), **TIERED | options | {"discipline": name}).finish()
-            for name, host in (("serial", "threads"), ("tiered", "threads"), ("tiered", "processes"))
-        )
-        for model in others:
-            np.testing.assert_array_equal(model.coef_, serial.coef_)
-            np.testing.assert_array_equal(model.intercept_, serial.intercept_)
-
-
 def test_l1_leaves_zeros(pools: Callable) -> None:
     rows = popular()
     found = {}
@@ -185,16 +173,6 @@ def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable, ho
     assert last["objective"] < 1.05 * run.history[1]["objective"]
 
 
-def test_one_worker_stopped_inside_an_epoch_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
-    rows = popular()
-    rows = rows.select(np.tile(np.arange(len(rows)), 100))
-    options = TIERED | {"workers": 1, "epochs": 2}
-    whole = hogwild.train(rows, **options).finish()
-    stopped_inside(lambda: hogwild.train(rows, checkpoint=tmp_path, **options), 0, 5000)
-    again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **options).finish()
-    np.testing.assert_array_equal(again.coef_, whole.coef_)
-
-
 # ---- where the rows lie, who dies
 
 
@@ -218,12 +196,6 @@ def test_more_workers_than_rows_of_a_chunk(pools: Callable) -> None:
         rowed = list(run)
         assert [row["updates"] for row in rowed[1:]] == [60] * 6
         assert rowed[-1]["objective"] < 0.7
-
-
-@pytest.mark.filterwarnings("ignore:3 workers share")
-def test_as_many_workers_as_rows() -> None:
-    model = hogwild.train((np.eye(3), [0, 1, 0]), workers=3, **TIERED).finish()
-    assert (model.predict(np.eye(3)) == [0, 1, 0]).all()
 
 
 def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:

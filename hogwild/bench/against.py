@@ -33,7 +33,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
 from hogwild.problems.linear.objective import loss_values
-from hogwild.training.train import train
+from hogwild.training.run import train
 
 L2 = 1e-5
 LOSSES = ("log", "hinge")

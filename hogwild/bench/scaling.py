@@ -28,8 +28,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.methods import DISCIPLINES
 from hogwild.problems.protocol import case_of
-from hogwild.training.run import Run
-from hogwild.training.train import train
+from hogwild.training.run import Run, train
 
 WAITING = ("aig", "locked", "round-robin")
 RIVALS = {"linear": "sklearn-sgd", "completion": "cornac"}  # driven epoch by epoch

@@ -22,7 +22,7 @@ import typer
 from hogwild.cli.display import Display, fact_lines, show
 from hogwild.cli.options import CACHE, DELIMITED, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_outputs, check_readable
-from hogwild.data.text.tokens import shown_word
+from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError, UsageError
 from hogwild.methods import LOSSES
 from hogwild.model_file import load_model, replacing

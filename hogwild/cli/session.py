@@ -296,7 +296,7 @@ def describe_run(run: Run) -> str:
         goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}"
     elif config.problem == "cuts":
         goal = "smallest cut, relaxed to the simplex"
-    workers = describe_workers(config, run.asked.host == "auto")
+    workers = describe_workers(config, run.requested.host == "auto")
     return (
         f"{goal}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{name} on {workers}: {repeat}"

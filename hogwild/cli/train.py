@@ -177,7 +177,7 @@ def lead_or_train(
     def start(display: Display, watch: Stopwatch, resuming: bool) -> Run:
         with watch("reading"):
             rows, test, held = read(request, sources, config, display)
-        from hogwild.training.train import train
+        from hogwild.training.run import train
 
         if request.resume and not resuming:
             display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
@@ -205,7 +205,7 @@ def lead_or_train(
 
 def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
     """Do this machine's part of a run that machine 0 leads, and return the exit status."""
-    from hogwild.training.train import train
+    from hogwild.training.run import train
 
     display = request.display()
     with Interrupts(display) as interrupts, prepared(config, display):

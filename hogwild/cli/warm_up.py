@@ -76,7 +76,7 @@ def sample_text() -> bytes:
 
 
 def _train(rows: object, test: object = None, **options: object) -> None:
-    from hogwild.training.train import train
+    from hogwild.training.run import train
 
     train(rows, test, epochs=2, **options).finish()  # type: ignore[call-overload]
 

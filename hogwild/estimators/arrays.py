@@ -150,6 +150,11 @@ def _plain(intercept: bool) -> TrainConfig:
     return TrainConfig(intercept=intercept)
 
 
+def mean_weight(rows: Rows) -> float:
+    """Mean weight of a row, by which its mean loss counts in the objective; one if there are no weights."""
+    return 1.0 if rows.weights is None else float(rows.weights.mean(dtype=np.float64))
+
+
 def converted(rows: Rows, rates: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays that kernels read per row and per feature, for rows whose targets and weights are converted already."""
     return {
@@ -168,5 +173,5 @@ def rates_of(problem: LinearProblem, rows: Rows, workers: int) -> np.ndarray:
 def about_rates(rows: Rows) -> np.ndarray:
     """``N / d_u`` for each feature, (width,) float32, from a sample that suffices to rank features."""
     ids = rows.spread(RANKED, len(rows))
-    found = rows.select(ids).degrees(1)
-    return (len(ids) / np.maximum(found, len(ids) / len(rows))).astype(np.float32)
+    counts = rows.select(ids).degrees(1)
+    return (len(ids) / np.maximum(counts, len(ids) / len(rows))).astype(np.float32)

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
-from hogwild.estimators.arrays import loss_here, problem_of, rows_of
-from hogwild.estimators.descent import FEW_EPOCHS, LOOSE
+from hogwild.estimators.arrays import loss_here, mean_weight, problem_of, rows_of
+from hogwild.estimators.fit import FEW_EPOCHS, LOOSE
 from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import DEFAULT_PARAM
@@ -26,6 +25,7 @@ from hogwild.problems.linear.optimum.walk import FARTHEST
 from hogwild.problems.linear.options import path_of
 from hogwild.training.l2_choice import choose_l2, mean_scores
 
+FOLDS = "expected folds of row numbers that hold each row out at most once and train on all others"
 EPOCHS = 20  # of a candidate that is trained beside others, at most
 CHOSEN = ("alpha_", "alphas_", "path_", "best_score_")  # attributes that say how alpha was chosen
 
@@ -74,7 +74,7 @@ def settle_alpha(
     ``labels`` are the classes, empty for real targets; ``start`` makes initial parameters, of which lanes take the
     intercept of a regression.
     """
-    given, cv, scoring = estimator._choosing()
+    alphas, cv, scoring = estimator._choosing()
     if not options.l1 + options.l2 > 0:
         raise UsageError("alpha='auto' is the strength of a penalty, and penalty is None: give one")
     if options.learning_rate in PASSIVE:
@@ -82,8 +82,9 @@ def settle_alpha(
             f"alpha='auto' goes with no passive steps: learning_rate={options.learning_rate!r}: give alpha"
         )
     rows, classes = rows_of(X, targets, weights), len(labels)
-    unit = _mean_weight(rows)  # the objective's loss is the mean of weight times loss, that of a config is weighted
-    path = path_of("auto" if given is None else [each / unit for each in path_of(given, "alphas")], "alphas")
+    # The objective's loss is the mean of weight times loss, that of a config is weighted.
+    unit = min(max(mean_weight(rows) or 1.0, 10.0**-FARTHEST), 10.0**FARTHEST)
+    path = path_of("auto" if alphas is None else [each / unit for each in path_of(alphas, "alphas")], "alphas")
     codes = np.zeros(0, int) if not classes else ((targets > 0) if classes == 2 else targets).astype(int)
     y = labels[codes] if classes else targets
     loss = loss_here(options, classes)
@@ -105,7 +106,7 @@ def settle_alpha(
         flat = start(problem)
         intercept = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
     meant = options.learning_rate == "auto" and options.max_iter >= FEW_EPOCHS and options.tol <= LOOSE
-    found = choose_l2(
+    choice = choose_l2(
         config,
         rows,
         divisions=folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1)),
@@ -114,22 +115,12 @@ def settle_alpha(
         exact=meant and not options.average,
         intercept=intercept,
     )
-    alphas = np.array([each["l2"] * unit for each in found.path])
-    estimator.alpha_, estimator.alphas_ = found.l2 * unit, alphas
-    estimator.path_ = np.where(np.isfinite(found.scores), found.scores, -np.inf)
-    chosen = [each["l2"] for each in found.path].index(found.l2)
-    estimator.best_score_ = float(mean_scores(found.scores)[chosen])
-    return at(options, estimator.alpha_)
-
-
-def _mean_weight(rows: Rows) -> float:
-    """What the mean loss of the rows is multiplied by in the objective, beside the penalty."""
-    mean = 1.0 if rows.weights is None or not rows.weights.any() else float(np.mean(rows.weights, dtype=np.float64))
-    return min(max(mean, 10.0**-FARTHEST), 10.0**FARTHEST)
-
-
-def at(options: Options, alpha: float) -> Options:
-    """The options with another alpha, for options with alpha 1."""
+    strengths = [each["l2"] for each in choice.path]
+    alpha = choice.l2 * unit
+    estimator.alpha_ = alpha
+    estimator.alphas_ = np.array([l2 * unit for l2 in strengths])
+    estimator.path_ = np.where(np.isfinite(choice.scores), choice.scores, -np.inf)
+    estimator.best_score_ = float(mean_scores(choice.scores)[strengths.index(choice.l2)])
     return dataclasses.replace(options, alpha=alpha, l1=options.l1 * alpha, l2=options.l2 * alpha)
 
 
@@ -142,7 +133,7 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
     Raises
     ------
     UsageError
-        If folds overlap, are empty, or do not train on all rows that they do not hold out.
+        If folds hold no rows out, or some twice, or do not train on all others.
     """
     from sklearn.model_selection import check_cv
 
@@ -154,15 +145,12 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
         return divisions(codes, classifier and not alone, entries)
     fold_of = np.full(len(y), NONE, np.int32)
     for fold, (rest, held) in enumerate(check_cv(cv, y, classifier=classifier).split(X, y)):
-        if not all(np.asarray(part).dtype.kind in "iu" and len(part) for part in (rest, held)):
-            raise UsageError("cv: expected folds as two arrays of row numbers, of which none is empty")
-        if not np.array_equal(np.sort(np.append(rest, held)), np.arange(len(y))):
-            raise UsageError(f"cv: expected folds that hold some of the {len(y)} rows out and train on all others")
-        if (fold_of[held] != NONE).any():
-            raise UsageError("cv: expected folds that hold each row out at most once")
+        numbers = np.sort(np.append(rest, held))
+        if not len(held) or not np.array_equal(numbers, np.arange(len(y))) or (fold_of[held] != NONE).any():
+            raise UsageError(f"cv: {FOLDS}; got another fold {fold}")
         fold_of[held] = fold
     if fold_of.max() == NONE:
-        raise UsageError("cv: expected one fold or more, got none")
+        raise UsageError(f"cv: {FOLDS}; got no folds")
     return [fold_of]
 
 
@@ -181,8 +169,9 @@ def _scored(
 
     if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
         return -math.inf
-    own = copy.copy(estimator)
-    own.coef_, own.intercept_ = np.atleast_2d(coef) if len(labels) else coef, intercept
-    own.classes_ = labels
-    vars(own).pop("feature_names_in_", None)
-    return float((get_scorer(scoring) if isinstance(scoring, str) else scoring)(own, X[ids], y[ids]))
+    model = copy.copy(estimator)
+    model.coef_ = np.atleast_2d(coef) if len(labels) else coef
+    model.intercept_ = intercept
+    model.classes_ = labels
+    vars(model).pop("feature_names_in_", None)
+    return float((get_scorer(scoring) if isinstance(scoring, str) else scoring)(model, X[ids], y[ids]))

@@ -163,12 +163,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
                 raise UsageError(f"classes={classes.tolist()} differ from those before: {self.classes_.tolist()}")
         X, y = self._validated(X, y, reset=fresh)
         _check_labels(y)
-        known = classes if fresh else self.classes_
-        codes = _codes(y, known)
-        weights = self._weights(sample_weight, X, self._class_weights(known, codes, y), batch=True)
-        rows = rows_of(X, as_targets(codes, len(known)), weights)
-        self._learn(options, rows, len(known), _zeros)
-        self.classes_ = known
+        labels = classes if fresh else self.classes_
+        codes = _codes(y, labels)
+        weights = self._weights(sample_weight, X, self._class_weights(labels, codes, y), batch=True)
+        rows = rows_of(X, as_targets(codes, len(labels)), weights)
+        self._learn(options, rows, len(labels), _zeros)
+        self.classes_ = labels
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -21,12 +21,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
-from hogwild.estimators.jobs import drawn_seed, workers_of
-from hogwild.estimators.options import HOSTS, check_parameters, documented, parameter, plain
+from hogwild.estimators.options import HOSTS, check_parameters, documented, drawn_seed, parameter, plain, workers_of
 from hogwild.estimators.progress import shown
 from hogwild.problems.completion.model import CompletionModel
-from hogwild.training.stopping import diverged_in
-from hogwild.training.train import train
+from hogwild.training.keep import diverged_in
+from hogwild.training.run import train
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -125,8 +124,8 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 row = run.history[-1]
                 if row["status"] != "diverged":
                     raise
-                said = diverged_in(row["epoch"], row["objective"])
-                raise TrainingError(f"{said}; try an eta0 below {self.eta0:g}") from None
+                end = diverged_in(row["epoch"], row["objective"])
+                raise TrainingError(f"{end}; try an eta0 below {self.eta0:g}") from None
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
         self.n_iter_, self._n_features_out = p["max_iter"], self.model_.rank
@@ -153,15 +152,15 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ridge = self.alpha * np.append(np.full(rank, self._scale), np.ones(int(self.biases)))
         ones = np.ones((len(model.item_factors), int(self.biases)), np.float32)
         items = np.hstack((model.item_factors, ones)).astype(np.float64)
-        found = np.zeros((ratings.shape[0], rank), dtype=np.float32)
+        factors = np.zeros((ratings.shape[0], rank), dtype=np.float32)
         order = np.argsort(ratings.users, kind="stable")
         cuts = np.searchsorted(ratings.users[order], np.arange(ratings.shape[0] + 1))
         for user in np.unique(ratings.users):
-            mine = order[cuts[user] : cuts[user + 1]]
-            rated = ratings.items[mine]
-            rest = ratings.values[mine] - model.mean - model.item_bias[rated]
-            found[user] = _solution(items[rated], rest, len(mine) * ridge, rank if self.nonnegative else 0)[:rank]
-        return found
+            places = order[cuts[user] : cuts[user + 1]]
+            rated = ratings.items[places]
+            rest = ratings.values[places] - model.mean - model.item_bias[rated]
+            factors[user] = _solution(items[rated], rest, len(places) * ridge, rank if self.nonnegative else 0)[:rank]
+        return factors
 
     def predict(self, pairs: Any) -> np.ndarray:
         """Scores of (user, item) pairs of numbers, (m, 2): predicted ratings, or values to rank by; (m,)."""
@@ -174,8 +173,9 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def recommend(self, users: Any, n: int = 10, seen: Any = None) -> tuple[np.ndarray, np.ndarray]:
         """The ``n`` best items for each user and their scores, both (users, n), without those rated in ``seen``."""
         check_is_fitted(self)
-        known = seen if seen is None or isinstance(seen, Ratings) else self._ratings(seen, reset=False)
-        return self.model_.recommend(users, n, known)
+        if seen is not None and not isinstance(seen, Ratings):
+            seen = self._ratings(seen, reset=False)
+        return self.model_.recommend(users, n, seen)
 
     @available_if(_has_ratings)
     def score(self, X: Any, y: Any = None) -> float:

@@ -22,12 +22,19 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.estimators.arrays import rows_of
 from hogwild.estimators.choosing import CHOSEN, settle_alpha
-from hogwild.estimators.descent import FitResult, descend
-from hogwild.estimators.jobs import drawn_seed, workers_for
-from hogwild.estimators.options import HOSTS, LEARNING_RATES, PENALTIES, Options, parameter, read_options
+from hogwild.estimators.fit import FitResult, descend
+from hogwild.estimators.options import (
+    HOSTS,
+    LEARNING_RATES,
+    PENALTIES,
+    Options,
+    drawn_seed,
+    parameter,
+    read_options,
+    workers_for,
+)
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import ENOUGH, Diverged, Stream, far_larger
-from hogwild.estimators.workers import can_share_out
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import LinearProblem, aligned
 
@@ -108,15 +115,14 @@ class LinearEstimator(Fitted):
     epsilon: float = parameter(0.1, "Parameter of ``huber`` and the epsilon-insensitive losses.", least=0)
     n_jobs: int | None = parameter(
         None,
-        "Workers that train at once on the same weights (†, also with two classes), or, with at least nine classes per "
-        "worker, one-versus-rest in threads, on some of the classes each. None: 1, unless ``joblib.parallel_config`` "
-        "says otherwise; -1: all physical cores. It is 1 within other parallel work, such as a grid search with "
-        "``n_jobs``, and when an epoch is too short to share.",
+        "Workers that train at once on the same weights (†, also with two classes). None: 1, unless "
+        "``joblib.parallel_config`` says otherwise; -1: all physical cores. It is 1 within other parallel work, such "
+        "as a grid search with ``n_jobs``, and when an epoch is too short to share.",
     )
     random_state: int | RandomState | None = parameter(
         None,
-        "With one worker, or when workers divide the classes among them, a seed gives the same weights to the last "
-        "bit. Otherwise workers race, and two fits differ in the last digits of the objective.",
+        "With one worker, a seed gives the same weights to the last bit. More race, and two fits differ in the last "
+        "digits of the objective.",
     )
     learning_rate: str = parameter(
         "auto",
@@ -128,7 +134,10 @@ class LinearEstimator(Fitted):
     eta0: float = parameter(0.01, "Initial step of the other schedules.")
     power_t: float = parameter(0.25, "Exponent of the schedule ``invscaling``.")
     early_stopping: bool = parameter(
-        False, "Hold out ``validation_fraction`` of the rows, stratified by class, and stop by the score on them."
+        False,
+        "Hold out ``validation_fraction`` of the rows, stratified by class, and stop by the score on them. Such a fit "
+        "takes no exact steps, but for the zeros of an l1 penalty, and does not warn that it has ended above its "
+        "optimum (†).",
     )
     validation_fraction: float = parameter(0.1, "Share of the rows held out with ``early_stopping``.")
     n_iter_no_change: int = parameter(
@@ -259,20 +268,17 @@ class LinearEstimator(Fitted):
         else:  # what an earlier fit chose is no longer true
             self.__dict__ = {name: value for name, value in vars(self).items() if name not in CHOSEN}
         rows = rows_of(X, targets, weights)
-        workers = self._workers(options, rows, classes)
+        workers = self._workers(rows, classes)
         with shown(type(self).__name__, options.max_iter, options.verbose) as report:
-            found = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
-        self._keep(found, len(rows), X.dtype)
+            fit = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
+        self._keep(fit, len(rows), X.dtype)
 
     def _choosing(self) -> tuple[Any, Any, Any]:
         """What alpha is chosen among, the folds and the score; None for the usual ones."""
         return None, None, None
 
-    def _workers(self, options: Options, rows: Rows, classes: int, batch: bool = False) -> int:
-        def apart(workers: int) -> bool:
-            return not batch and can_share_out(options.loss, classes, workers, options.host)
-
-        return workers_for(self.n_jobs, options.host, rows.nnz * (classes if classes > 2 else 1), len(rows), apart)
+    def _workers(self, rows: Rows, classes: int) -> int:
+        return workers_for(self.n_jobs, self.host, rows.nnz * (classes if classes > 2 else 1), len(rows))
 
     def _scorer(self, X: Any, targets: Any, weights: Any, ids: np.ndarray, judge: Any) -> Any:
         X, targets = X[ids], targets[ids]
@@ -283,11 +289,14 @@ class LinearEstimator(Fitted):
 
         return score
 
-    def _keep(self, found: FitResult, n: int, dtype: Any) -> None:
-        coef = found.coef if self._kind == "regressor" else np.atleast_2d(found.coef)
-        self.coef_, self.intercept_ = coef.astype(dtype, copy=False), found.intercept.astype(dtype, copy=False)
-        self.n_iter_, self.t_ = found.epochs, 1.0 + found.epochs * n
-        self.loss_curve_, self.validation_scores_ = found.curve, found.scores or None
+    def _keep(self, fit: FitResult, n: int, dtype: Any) -> None:
+        coef = fit.coef if self._kind == "regressor" else np.atleast_2d(fit.coef)
+        self.coef_ = coef.astype(dtype, copy=False)
+        self.intercept_ = fit.intercept.astype(dtype, copy=False)
+        self.n_iter_ = fit.epochs
+        self.t_ = 1.0 + fit.epochs * n
+        self.loss_curve_ = fit.curve
+        self.validation_scores_ = fit.scores or None
         self._stream = None
 
     def _from(self, coef: Any, intercept: Any) -> Callable[[LinearProblem], np.ndarray] | None:
@@ -320,16 +329,17 @@ class LinearEstimator(Fitted):
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             stream = self._stream = Stream(rows.width, classes, 0 if fresh else int(getattr(self, "t_", 1.0)) - 1)
-        workers = self._workers(options, rows, classes, batch=True)
+        workers = self._workers(rows, classes)
         if stream.seed is None:
             stream.seed = drawn_seed(self.random_state)
-        own = not fresh and self._shows(stream)
-        shared = own and stream.flat is not None  # the batch will move these very weights
+        shown = not fresh and self._shows(stream)
+        shared = shown and stream.flat is not None  # the batch will move these very weights
         if stream.seen < ENOUGH <= stream.seen + len(rows):
-            if said := far_larger(stream.known_with(rows), getattr(self, "feature_names_in_", None)):
-                warnings.warn(said, HogwildWarning, stacklevel=4)  # the line that calls partial_fit
+            warning = far_larger(stream.first_with(rows), getattr(self, "feature_names_in_", None))
+            if warning:
+                warnings.warn(warning, HogwildWarning, stacklevel=4)  # the line that calls partial_fit
         problem = stream.take(options, rows)
-        if not own:
+        if not shown:
             stream.begin(first(problem) if fresh else self._ours(problem))
         elif not shared:
             stream.restore(self._ours(problem))
@@ -370,16 +380,16 @@ def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
     parts, k = problem.parameters(flat), problem.classes
     for name, value, shape in (("coef", coef, (k, problem.width)), ("intercept", intercept, (k,))):
         with np.errstate(over="ignore"):
-            given = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
-        if given.shape != shape and not (k == 1 and given.size == math.prod(shape)):  # one margin: also (width,), ()
+            array = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
+        if array.shape != shape and not (k == 1 and array.size == math.prod(shape)):  # one margin: also (width,), ()
             raise InputError(
-                f"Provided {name}_init does not match dataset: it has shape {given.shape}, and the data make it "
+                f"Provided {name}_init does not match dataset: it has shape {array.shape}, and the data make it "
                 f"{shape}; warm_start and partial_fit too go on with the same classes and features"
             )
-        if not np.isfinite(given).all():
+        if not np.isfinite(array).all():
             raise InputError(f"{name} to start from is not finite in float32")
         if name == "coef":
-            parts.coef.reshape(problem.width, problem.stride)[:, :k] = given.reshape(shape).T
+            parts.coef.reshape(problem.width, problem.stride)[:, :k] = array.reshape(shape).T
         else:
-            parts.intercept[:k] = given.ravel()
+            parts.intercept[:k] = array.ravel()
     return flat

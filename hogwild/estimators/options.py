@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+import numbers
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,9 +19,11 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+from sklearn.utils import check_random_state
 
+from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number, whole
-from hogwild.errors import UsageError, expected_one_of
+from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
 from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
@@ -29,7 +32,7 @@ from hogwild.problems.linear.options import LinearConfig
 from hogwild.training.schedule import Optimal
 
 #: scikit-learn's loss names, and ours.
-LOSSES = {theirs: ours for ours, theirs in SGD_LOSSES.items()}
+LOSSES = {name: loss for loss, name in SGD_LOSSES.items()}
 OWN_LOSSES = {"classifier": ("softmax",), "regressor": COUNT_LOSSES}
 EPSILON = 0.1
 PENALTIES = ("l2", "l1", "elasticnet", None)
@@ -38,6 +41,7 @@ PASSIVE_LOSS = {"classifier": "hinge", "regressor": "epsilon_insensitive"}
 HOSTS = ("threads", "processes")
 LOOK = 500  # fewest rows between two looks at the objective: several epochs if they are shorter
 PATIENT = 20  # looks without progress, LOOK rows each, after which waiting longer is useless
+RACE = 4_000_000  # nonzeros times classes of an epoch below which more workers cost more than they save
 ENOUGH = 200  # rows; with fewer, dividing each weight costs nothing, and steps may have any size
 SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step, over chunks worked on at once
 DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
@@ -95,10 +99,10 @@ class Options:
 
 def parameter(default: Any, help: str = "", like: str = "", **more: Any) -> Any:
     """Return a field of an estimator; what is not given is that of the option ``like`` of ``TrainConfig``."""
-    known = fields_of(CompletionConfig) | fields_of(LinearConfig)
-    about = known[like].metadata["option"] if like else Option("")
-    about = dataclasses.replace(about, help=help or about.help, **({"choices": ()} | more))
-    return dataclasses.field(default=default, metadata={"option": about})
+    fields = fields_of(CompletionConfig) | fields_of(LinearConfig)
+    option = fields[like].metadata["option"] if like else Option("")
+    option = dataclasses.replace(option, help=help or option.help, **({"choices": ()} | more))
+    return dataclasses.field(default=default, metadata={"option": option})
 
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -108,9 +112,11 @@ def documented(cls: Estimator) -> Estimator:
     """Describe the parameters of an estimator in its docstring, before the attributes."""
     entries = []
     for field in dataclasses.fields(cls):
-        about: Option = field.metadata["option"]
-        kind = f"{{{', '.join(map(repr, about.choices))}}}" if about.choices else str(field.type).replace(" | ", " or ")
-        entries.append(entry(field.name, kind.replace("'", '"'), repr(getattr(cls, field.name)), about.help))
+        option: Option = field.metadata["option"]
+        kind = str(field.type).replace(" | ", " or ")
+        if option.choices:
+            kind = f"{{{', '.join(map(repr, option.choices))}}}"
+        entries.append(entry(field.name, kind.replace("'", '"'), repr(getattr(cls, field.name)), option.help))
     before, _, after = inspect.cleandoc(cls.__doc__ or "").partition("Attributes\n----------\n")
     cls.__doc__ = "\n".join([f"{before}Parameters\n----------", *entries, "\nAttributes\n----------", after])
     return cls
@@ -141,8 +147,11 @@ def check_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
 
 def loss_functions(kind: str) -> dict[str, tuple[Any, ...]]:
     """scikit-learn's losses by name: our name, and the default epsilon of those that have one."""
-    known = {theirs: ours for theirs, ours in LOSSES.items() if kind == "classifier" or ours not in LABEL_LOSSES}
-    return {theirs: (ours, EPSILON) if ours in DEFAULT_PARAM else (ours,) for theirs, ours in known.items()}
+    return {
+        name: (loss, EPSILON) if loss in DEFAULT_PARAM else (loss,)
+        for name, loss in LOSSES.items()
+        if kind == "classifier" or loss not in LABEL_LOSSES
+    }
 
 
 def read_options(estimator: Any, batch: bool = False) -> Options:
@@ -159,8 +168,8 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
     number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] not in ("auto", "optimal"))
     number("power_t", p["power_t"], -math.inf)
     if p["power_t"] < 0:
-        said = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
-        warnings.warn(said, FutureWarning, stacklevel=4)  # the line that calls fit
+        warning = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
+        warnings.warn(warning, FutureWarning, stacklevel=4)  # the line that calls fit
     number("validation_fraction", p["validation_fraction"], 0, strict=True, below=1)
     if p["penalty"] == "elasticnet":
         if p["l1_ratio"] is None:
@@ -205,14 +214,78 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
     )
 
 
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse any value that :func:`workers_of` would."""
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise UsageError(f"n_jobs={n_jobs!r}: expected a whole number other than 0, or None")
+
+
+def workers_of(n_jobs: Any) -> int:
+    """Workers for a value of ``n_jobs``: None is 1 (or what ``joblib.parallel_config`` says), -1 all physical cores.
+
+    Within other parallel work, such as a grid search on all cores, it is 1 whatever ``n_jobs`` is, because the cores
+    are taken; the nesting level of joblib's backend shows whether it runs within joblib's workers.
+
+    Raises
+    ------
+    UsageError
+        For 0, or anything but a whole number.
+    """
+    import joblib
+    from joblib.parallel import get_active_backend
+
+    check_jobs(n_jobs)
+    backend, _ = get_active_backend()
+    if getattr(backend, "nesting_level", 0):
+        return 1
+    if n_jobs is None:
+        n_jobs = joblib.effective_n_jobs(None)
+    if n_jobs < 0:
+        return max(1, machine.physical_cores() + 1 + int(n_jobs))
+    return min(int(n_jobs), 1024)
+
+
+def workers_for(n_jobs: Any, host: str, entries: int, rows: int) -> int:
+    """Workers of a fit: as ``n_jobs`` says, or one if an epoch is so short that more would slow each other down.
+
+    Parameters
+    ----------
+    n_jobs, host
+        The estimator's parameters.
+    entries : int
+        Nonzeros times classes of an epoch.
+    rows : int
+
+    Raises
+    ------
+    UsageError
+        As in :func:`workers_of`.
+    """
+    check_jobs(n_jobs)
+    if host == "threads" and entries < RACE:  # asking joblib would take as long as an epoch
+        return 1
+    workers = max(1, min(workers_of(n_jobs), rows))
+    cores = machine.physical_cores()
+    if workers > cores:
+        warnings.warn(f"n_jobs={n_jobs}: {machine.crowded(workers, cores)}", HogwildWarning, stacklevel=6)  # of fit
+    return workers
+
+
+def drawn_seed(random_state: Any) -> int:
+    """The seed of a fit; a whole number is used as it is, since to make a generator takes as long as some epochs."""
+    if isinstance(random_state, numbers.Integral) and 0 <= int(random_state) < 2**32:
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
 def loss_of(name: Any, kind: str) -> str:
     """Our name of a loss, given by either name; ``kind`` is "classifier" or "regressor"."""
-    known = LOSSES | {own: own for own in (*LOSSES.values(), *OWN_LOSSES[kind])}
+    losses = LOSSES | {loss: loss for loss in (*LOSSES.values(), *OWN_LOSSES[kind])}
     if kind == "regressor":
-        known = {theirs: ours for theirs, ours in known.items() if ours not in LABEL_LOSSES}
-    if not isinstance(name, str) or name not in known:
-        raise UsageError(f"loss={name!r}: {expected_one_of(known, name)}")
-    return known[name]
+        losses = {key: loss for key, loss in losses.items() if loss not in LABEL_LOSSES}
+    if not isinstance(name, str) or name not in losses:
+        raise UsageError(f"loss={name!r}: {expected_one_of(losses, name)}")
+    return losses[name]
 
 
 def plain(parameters: Mapping[str, Any]) -> dict[str, Any]:

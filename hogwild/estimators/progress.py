@@ -50,7 +50,10 @@ def _in_terminal(title: str, epochs: int) -> Iterator[Report]:
 def _in_notebook(title: str, epochs: int) -> Iterator[Report]:
     from IPython.display import display
 
-    start, last, value, drawn = time.monotonic(), 0, float("nan"), 0.0
+    start = time.monotonic()
+    last = 0
+    value = float("nan")
+    drawn = 0.0
 
     def picture(total: int) -> dict[str, str]:
         text = f"{last}/{total} epochs, {time.monotonic() - start:.1f} s"

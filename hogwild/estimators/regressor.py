@@ -84,8 +84,8 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
             return np.exp(margins) if loss_of(self.loss, self._kind) == "poisson" else margins
 
     def _r2(self, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
-        found = self._mean(margins)
-        return r2_score(targets, found, sample_weight=weights) if np.isfinite(found).all() else -math.inf
+        means = self._mean(margins)
+        return r2_score(targets, means, sample_weight=weights) if np.isfinite(means).all() else -math.inf
 
 
 @documented

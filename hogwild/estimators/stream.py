@@ -25,16 +25,13 @@ from hogwild.data.rows.container import Rows, joined
 from hogwild.data.rows.counts_kernel import count_features
 from hogwild.data.tables.plan import shown
 from hogwild.errors import TrainingError
-from hogwild.estimators.arrays import converted, loss_here, problem_of
-from hogwild.estimators.descent import try_steps
+from hogwild.estimators.arrays import converted, loss_here, mean_weight, problem_of
+from hogwild.estimators.fit import racing, schedule_of, try_steps
 from hogwild.estimators.options import Options
-from hogwild.estimators.sample_objective import mean_weight
-from hogwild.estimators.steps import FitSteps
-from hogwild.estimators.workers import RacingWorkers
 from hogwild.problems.linear.problem import LinearProblem, aligned
-from hogwild.training.probe import HIGHEST, mean_square
 from hogwild.training.schedule import Step, move_mean
-from hogwild.training.solo import Solo
+from hogwild.training.step_search import HIGHEST, mean_square
+from hogwild.training.workers import InlineWorker
 
 ENOUGH = 256  # fewest rows on which the problem is posed and steps are tried
 MOST = 2_048  # most rows of a batch that are kept with those before
@@ -68,8 +65,8 @@ def far_larger(rows: Rows, names: np.ndarray | None) -> str:
     if not over.max(initial=0.0) > 1.0:
         return ""
     first = int(over.argmax())
-    found = np.sort(columns[held[half + first :]])
-    large = shown([str(column if names is None else names[column]) for column in found])
+    far = np.sort(columns[held[half + first :]])
+    large = shown([str(column if names is None else names[column]) for column in far])
     return (
         f"partial_fit learns little beside large columns of X: {large}. Their mean square is {factors[first]:,.0f} "
         "times that of all smaller columns together: scale the columns (StandardScaler), or use fit, which does"
@@ -88,7 +85,9 @@ class Stream:
     """
 
     def __init__(self, width: int, classes: int, before: int = 0) -> None:
-        self.width, self.classes, self.before = width, classes, before
+        self.width = width
+        self.classes = classes
+        self.before = before
         self.problem: LinearProblem | None = None
         self.flat: np.ndarray | None = None  # the parameters that are trained
         self.mean: np.ndarray | None = None  # and, with average, those that coef_ shows
@@ -108,7 +107,7 @@ class Stream:
         posed = self.problem
         if posed is None or self.seen < ENOUGH:
             always = dataclasses.replace(options, intercept=True)  # it may be wanted later
-            posed = problem_of(always, self.known_with(rows), self.classes, "serial", whole=False)
+            posed = problem_of(always, self.first_with(rows), self.classes, "serial", whole=False)
             posed = dataclasses.replace(posed, unit=False)  # another batch may have other values
             self.share = posed.intercept
         self.problem = dataclasses.replace(
@@ -126,7 +125,10 @@ class Stream:
 
     def begin(self, flat: np.ndarray | None) -> None:
         """Continue from these parameters, which are not those that the stream left."""
-        self.mean, self.averaged, self.first, self.origin = None, 0, None, flat
+        self.mean = None
+        self.averaged = 0
+        self.first = None
+        self.origin = flat
         self.restore(flat)
 
     def restore(self, flat: np.ndarray | None) -> None:
@@ -142,11 +144,10 @@ class Stream:
             If the weights are no longer finite.
         """
         self._count(rows)
-        seed, known = (self.seed or 0) + self.batches, None
+        seed = (self.seed or 0) + self.batches
         few = self.seen + len(rows) < ENOUGH
-        if few or self._trying(options):
-            known = self.known_with(rows)
-        scale, offset, power = self._step(options, rows, known, seed)
+        first = self.first_with(rows) if few or self._trying(options) else None
+        scale, offset, power = self._step(options, rows, first, seed)
         last = int(COOL * len(rows)) if options.learning_rate == "auto" else 0
         if not last:
             self._pass(options, rows, seed, workers, (scale, offset, power))
@@ -155,7 +156,7 @@ class Stream:
             self._pass(options, rows.select(ids[:-last]), seed, workers, (scale, offset, power))
             step = scale * COOLER, offset + len(rows) - last, power
             self._pass(options, rows.select(ids[-last:]), seed, workers, step)
-        self.first = known if few or self._trying(options) else None
+        self.first = first if few or self._trying(options) else None
         if self.first is None:
             self.origin = None
         self.batches += 1
@@ -168,7 +169,7 @@ class Stream:
         """Whether a step is still to be found."""
         return options.learning_rate == "auto" and self.step is None
 
-    def known_with(self, rows: Rows) -> Rows:
+    def first_with(self, rows: Rows) -> Rows:
         """The first rows, with some of a batch; a copy while they are kept."""
         if self.first is None and len(rows) >= ENOUGH:
             return rows
@@ -186,13 +187,14 @@ class Stream:
         """Check that the intercept, which every row moves, is finite; without one, check the batch's weights."""
         p = self._posed
         parts = p.parameters(self._raw)
-        found = parts.intercept
+        weights = parts.intercept
         if not p.intercept:
-            found = parts.coef.reshape(p.width, p.stride)[np.unique(rows.indices[rows.begin[0] : rows.end[-1]])]
-        if not np.isfinite(found).all():
+            weights = parts.coef.reshape(p.width, p.stride)[np.unique(rows.indices[rows.begin[0] : rows.end[-1]])]
+        if not np.isfinite(weights).all():
             other = "" if options.learning_rate == "auto" else ", try an eta0 that is smaller, or learning_rate='auto'"
-            said = f"diverged in batch {self.batches}: weights are not finite any more; scale the columns of X{other}"
-            raise Diverged(said)
+            raise Diverged(
+                f"diverged in batch {self.batches}: weights are not finite any more; scale the columns of X{other}"
+            )
 
     def _average(self) -> None:
         """Update the tail mean over batches."""
@@ -211,31 +213,35 @@ class Stream:
         arrays = converted(rows, self.rates)
         order = Order.of(len(rows), options.shuffle)
         if workers == 1 and options.host == "threads":
-            Solo(self._posed, order, rows, arrays, seed, self._raw).run(0, step)
+            InlineWorker(self._posed, order, rows, arrays, seed, self._raw).run(0, step)
             return
-        racing = dataclasses.replace(self._posed, discipline="hogwild" if workers > 1 else "serial")
-        crew = RacingWorkers(racing, order, rows, arrays, seed, min(workers, len(rows)), options.host, None, self._raw)
+        problem = dataclasses.replace(self._posed, discipline="hogwild" if workers > 1 else "serial")
+        team = racing(problem, order, rows, arrays, seed, min(workers, len(rows)), options)
         try:
-            crew.run(0, step)
-            self._raw[:] = crew.parameters()
+            team.reset(self._raw)
+            team.run(0, step)
+            self._raw[:] = team.parameters()
         finally:
-            crew.close()
+            team.close()
 
-    def _step(self, options: Options, rows: Rows, known: Rows | None, seed: int) -> Step:
+    def _step(self, options: Options, rows: Rows, first: Rows | None, seed: int) -> Step:
+        step = self.step or 0.0
         if options.learning_rate != "auto":
-            return FitSteps(options, 0.0, self._posed.slope, len(rows), options.alpha, self.before + self.seen).plan()
-        step = self.step
-        if step is None:
-            assert known is not None
+            visited = self.before + self.seen
+            scale, offset, power = schedule_of(options, step, self._posed, len(rows), options.alpha).plan(0)
+            return scale, offset + visited, power
+        if self.step is None:
+            assert first is not None
             if self.first is None and self.seen:  # after other schedules
                 self.origin = self._raw.copy()
-            if len(known) >= ENOUGH:
-                step = try_steps(self._posed, known, seed, self.origin, cooler=COOLER, whole=False)
-                self.step, self.since = step, self.seen
+            if len(first) >= ENOUGH:
+                step = try_steps(self._posed, first, seed, self.origin, cooler=COOLER, whole=False)
+                self.step = step
+                self.since = self.seen
             else:
-                length = mean_square(known, known.weights) + mean_weight(known) * self._posed.intercept
+                length = mean_square(first, first.weights) + mean_weight(first) * self._posed.intercept
                 step = min(1 / length, 2.0**HIGHEST) if length > 0 else 1.0
-        return FitSteps(options, step, self._posed.slope, len(rows), options.alpha, self.seen - self.since).plan()
+        return schedule_of(options, step, self._posed, len(rows), options.alpha, self.seen - self.since).plan(0)
 
     @property
     def _raw(self) -> np.ndarray:

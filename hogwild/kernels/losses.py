@@ -34,8 +34,8 @@ class Loss(NamedTuple):
     sgd: str = ""  # scikit-learn's name, in its SGD
 
 
-LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, PERCEPTRON = 0, 1, 2, 3, 4
-SQUARED_ERROR, HUBER, EPSILON_INSENSITIVE, SQUARED_EPSILON_INSENSITIVE = 5, 6, 7, 8
+LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, PERCEPTRON = range(5)
+SQUARED_ERROR, HUBER, EPSILON_INSENSITIVE, SQUARED_EPSILON_INSENSITIVE = range(5, 9)
 POISSON = 9
 SOFTMAX = 10  # cross-entropy over all classes at once: it has a code but no scalar function
 
@@ -191,7 +191,9 @@ def bend(code, p, y, slope, param):
     counts as spread over one unit. The result is not negative; no exponential is taken. It decides how much of the
     updates that several workers made at once may be added.
     """
-    p, y, slope = float(p) * 1.0, float(y) * 1.0, float(slope) * 1.0
+    p = float(p) * 1.0
+    y = float(y) * 1.0
+    slope = float(slope) * 1.0
     z, r = y * p, abs(p - y)
     if code == LOG:
         size = abs(slope)
@@ -209,7 +211,8 @@ def bend(code, p, y, slope, param):
 
 # passive-aggressive steps, and steps of rows that differ much in weight or length
 PASSIVE = {"none": 0, "pa1": 1, "pa2": 2, "safe": 3}
-NOT_PASSIVE, PA1, PA2, SAFE = PASSIVE.values()
+PA1 = PASSIVE["pa1"]
+SAFE = PASSIVE["safe"]
 
 
 def ease(passive, code, p, y, slope, param, step, squares, weight, part):

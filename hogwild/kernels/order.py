@@ -17,13 +17,15 @@ from hogwild.kernels.options import JIT, inlined
 
 BLOCKS_PER_CHUNK = 64  # enough draws for a chunk of a label-sorted file to have the file's mix of labels
 # How many rows ahead weights, entries, and offsets with targets are prefetched
-WEIGHTS_AHEAD, ROW_AHEAD, OFFSETS_AHEAD = 2, 5, 8
+WEIGHTS_AHEAD = 2
+ROW_AHEAD = 5
+OFFSETS_AHEAD = 8
 PADDING = OFFSETS_AHEAD  # rows past a chunk's end that may be prefetched; they repeat its last row
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
-S27, S30, S31, S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+S27, S30, S31, S32 = (np.uint64(bits) for bits in (27, 30, 31, 32))
 
 
 @njit(**JIT)

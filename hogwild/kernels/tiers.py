@@ -96,7 +96,10 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
     gathered, merged in a loop over contiguous memory without a branch, which becomes vector instructions, and
     scattered.
     """
-    private, shared, base, piece = parameters.coef, replica.coef, replica.base_coef, replica.piece
+    private = parameters.coef
+    shared = replica.coef
+    base = replica.base_coef
+    piece = replica.piece
     end = tiers.bounds[t + 1]
     for first in range(tiers.bounds[t], end, PIECE):
         n = min(PIECE, end - first)
@@ -104,8 +107,10 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
             piece[np.uint64(i)] = private[feature_of(tiers, first + i)]
         for i in range(n):
             r = np.uint64(first + i)
-            mine, old, now = piece[np.uint64(i)], base[r], shared[r]
-            new = merged(now, old, mine, share(strength * tiers.rates[r], workers, kappa), l1)
+            weight = piece[np.uint64(i)]
+            old = base[r]
+            now = shared[r]
+            new = merged(now, old, weight, share(strength * tiers.rates[r], workers, kappa), l1)
             shared[r] = new
             base[r] = new
             piece[np.uint64(i)] = new
@@ -116,7 +121,9 @@ def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
 @inlined
 def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa, l1):
     """Do ``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added in full."""
-    private, shared, base = parameters.coef, replica.coef, replica.base_coef
+    private = parameters.coef
+    shared = replica.coef
+    base = replica.base_coef
     width = np.uint64(stride)
     for r in range(tiers.bounds[t], tiers.bounds[t + 1]):
         p, q = np.uint64(r) * width, np.uint64(feature_of(tiers, r)) * width
@@ -166,8 +173,8 @@ def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, worke
     for k in range(stride):
         scale = share(x, workers, kappa)
         if adagrad:
-            mine, old = parameters.intercept_squares[k], replica.base_intercept_squares[k]
-            squares = add_delta(replica.intercept_squares, k, mine, old, ONE)
+            grown, old = parameters.intercept_squares[k], replica.base_intercept_squares[k]
+            squares = add_delta(replica.intercept_squares, k, grown, old, ONE)
             scale = share(x / np.sqrt(squares + TINY), workers, kappa)
             replica.base_intercept_squares[k] = squares
             parameters.intercept_squares[k] = squares
@@ -189,7 +196,9 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows):
         ripe = strength >= replica.limits[t]
         if age >= replica.due[t] or (ripe and age >= tiers.floors[t]):
             merge(adagrad, tiers, replica, parameters, control, plan, t, strength)
-            replica.rows[t], replica.grown[t], replica.due[t] = rows, grown, tiers.intervals[t]
+            replica.rows[t] = rows
+            replica.grown[t] = grown
+            replica.due[t] = tiers.intervals[t]
             ripe = False
         if ripe:
             next_rows = min(next_rows, replica.rows[t] + tiers.floors[t])
@@ -202,7 +211,9 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows):
 @inlined
 def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
     """Merge tier ``t``, and with the first tier the intercept, and count the coordinates."""
-    kappa, workers, strength = np.float32(plan.kappa), np.float32(plan.workers), np.float32(strength)
+    kappa = np.float32(plan.kappa)
+    workers = np.float32(plan.workers)
+    strength = np.float32(strength)
     l1 = plan.l1 > 0
     if adagrad or plan.stride > 1:
         merge_rows(adagrad, plan.stride, tiers, replica, parameters, t, strength, workers, kappa, l1)
@@ -245,9 +256,9 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
 
 
 @inlined
-def place_of_rate(u, own):
+def place_of_rate(u, popular):
     """Return the place of feature ``u`` in rates: the first ``own`` features have one each, 64 others one; 0: all."""
-    return own + ((u - own) >> SHARING) if own and u >= own else u
+    return popular + ((u - popular) >> SHARING) if popular and u >= popular else u
 
 
 @called

@@ -133,7 +133,9 @@ def product(p, first, q, second, k):
 @inlined
 def dot(lanes, p, u, q, i):
     """Return ``p_u . q_i``."""
-    n, first, second = len(lanes), row_at(lanes, u), row_at(lanes, i)
+    n = len(lanes)
+    first = row_at(lanes, u)
+    second = row_at(lanes, i)
     s0 = product(p, first, q, second, 0)
     if n == 1:
         return total(s0)
@@ -185,11 +187,17 @@ def move_both(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
 @inlined
 def move_three(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j):
     """Move ``p_u`` along ``q_i - q_j``, ``q_i`` along ``p_u``, ``q_j`` against it, from old values; i is not j."""
-    first, second, third = row_at(lanes, u), row_at(lanes, i), row_at(lanes, j)
+    first = row_at(lanes, u)
+    second = row_at(lanes, i)
+    third = row_at(lanes, j)
     for k in range(len(lanes)):
         line = np.uint64(LANE * k)
-        a, b, c = first + line, second + line, third + line
-        x, y, z = load(LINE, p, a), load(LINE, q, b), load(LINE, q, c)
+        a = first + line
+        b = second + line
+        c = third + line
+        x = load(LINE, p, a)
+        y = load(LINE, q, b)
+        z = load(LINE, q, c)
         store(moved(nonnegative, fma(step, z, x), -step, y, shrink_p), p, a)
         store(moved(nonnegative, y, -step, x, shrink_i), q, b)
         store(moved(nonnegative, z, step, x, shrink_j), q, c)

@@ -359,8 +359,8 @@ class Summable(Case, Protocol):
 
 def case_of(problem: str) -> type[Case]:
     """The class of cases of a problem, one of ``methods.PROBLEMS``."""
-    found: type[Case] = located(PROBLEMS[problem].case)
-    return found
+    kind: type[Case] = located(PROBLEMS[problem].case)
+    return kind
 
 
 def size_of(case: Case) -> int:

@@ -7,7 +7,6 @@ by a hash of their shape and of a sample of the rows, which costs milliseconds a
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import tempfile
@@ -127,7 +126,7 @@ def as_before(config: TrainConfig, directory: str | Path | None) -> TrainConfig:
     with contextlib.suppress(HogwildError, KeyError, IndexError, TypeError):  # a damaged one is named later
         row = load_checkpoint(directory)[1]["history"][-1]
         if row["workers"] == config.workers and row["discipline"] in DISCIPLINES:
-            return dataclasses.replace(config, discipline=row["discipline"])
+            return config.settled(discipline=row["discipline"])
     return config
 
 
@@ -139,8 +138,8 @@ def resumable(directory: Path | None) -> Iterator[None]:
     except HogwildError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {what}") from error
+        reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
+        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {reason}") from error
 
 
 def check_header(header: dict[str, Any]) -> None:

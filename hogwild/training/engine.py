@@ -7,21 +7,23 @@ judged between epochs is the affair of ``run.py``.
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
+from hogwild import machine
 from hogwild.config import TrainConfig, usual_host
+from hogwild.errors import UsageError
 from hogwild.exchanges.trade import Counts
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
-from hogwild.methods import HOSTS, Wire, located
-from hogwild.training.schedule import Step
+from hogwild.methods import HOSTS, STREAMS, Wire, located
+from hogwild.training.schedule import Step, usual_schedule
 from hogwild.training.stopwatch import Stopwatch
-
-Found = TypeVar("Found")
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
 
@@ -41,7 +43,8 @@ class Clock:
     """Accumulates the time spent inside ``with clock:``."""
 
     def __init__(self, seconds: float = 0.0) -> None:
-        self._before, self._since = seconds, None  # type: float, float | None
+        self._before = seconds
+        self._since: float | None = None
 
     def __enter__(self) -> None:
         self._since = time.perf_counter()
@@ -72,6 +75,47 @@ def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
     host = usual_host(host, workers)
     pool: Pool = located(HOSTS[host].place)(workers, *(() if HOSTS[host].real else (delay,)))
     return pool
+
+
+def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None, entries: float = math.inf) -> TrainConfig:
+    """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
+
+    ``entries`` are those of one epoch; unless they are few, workers are processes.
+
+    Raises
+    ------
+    UsageError
+        If the workers or delays asked for are not those of the pool.
+    """
+    workers = config.workers
+    if workers is None and config.discipline == "serial" and config.between_workers == "none":
+        workers = 1
+    elif workers is None and pool is not None:
+        workers = pool.workers
+    elif workers is None:
+        usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
+        workers = max(usual // config.group, 1) * config.group
+    discipline = config.discipline
+    own_arrays = config.group == 1 and config.between_workers != "none"
+    if discipline == "auto" and (workers == 1 or own_arrays):
+        discipline = "serial"
+    delay = config.delay
+    if pool is None:
+        host = usual_host(config.host, workers, entries * config.epochs)
+    else:
+        host = pool.host
+        if workers != pool.workers:
+            raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
+        if host == "simulator":
+            delay = pool.delay
+    if config.delay not in ("round-robin", delay):
+        raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
+    if (host == STREAMS) != (config.device == "cuda"):
+        raise UsageError(f"the pool's workers are {host}, and device={config.device!r}: start another pool")
+    schedule = usual_schedule(config.schedule, n_rows, settled=config.settles_schedule)
+    return dataclasses.replace(
+        config, workers=workers, discipline=discipline, host=host, delay=delay, schedule=schedule
+    )
 
 
 class Engine:
@@ -112,16 +156,23 @@ class Engine:
         self._own = pool is None
         self.pool = pool or start_pool(host, workers, delay)
         self.pool = self.pool if around is None else around(self.pool)
-        self._stopwatch, self._laid_out = stopwatch or Stopwatch("set-up"), False
-        self.clock, self._began, self.sent = Clock(), 0.0, Counts()
-        self.epoch = self.chunk = self.lost = self._in_hand = 0
-        self.updates, self.nonzeros, self.seconds = 0, 0, 0.0
+        self._stopwatch = stopwatch or Stopwatch("set-up")
+        self._laid_out = False
+        self.clock = Clock()
+        self._began = 0.0
+        self.sent = Counts()
+        self.epoch = 0
+        self.chunk = 0
+        self.lost = 0
+        self._in_hand = 0
         self.stopping = False
+        self.next_epoch()
         self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
         self._turning = threading.RLock()  # held while counts and task change; a signal's handler may look meanwhile
         try:
             self.job = lay_out(self.pool.shared)
-            self._laid_out, self._n = True, examples or self.job.order.n_rows
+            self._laid_out = True
+            self._n = examples or self.job.order.n_rows
             self.job.wire = wire or self.job.wire
             before = self.pool.lost
             with self._stopwatch("compiling"):
@@ -136,18 +187,16 @@ class Engine:
         """Whether the engine's own workers have been told to end, maybe by another thread."""
         return self._own and self.pool.closed
 
-    def search(self, search: Callable[[], Found]) -> Found:
-        """What ``search`` finds, on the clock."""
-        with self.clock:
-            return search()
-
     def advance(self, step: Step) -> bool:
         """Do the current epoch, or what is left of it. Returns whether it is complete: it is not if one stops it."""
-        pool, job, lost = self.pool, self.job, self.pool.lost
+        pool = self.pool
+        job = self.job
+        lost = pool.lost
         if pool.job is not job:  # another run has used it in between
             pool.open(job)
         task = Task(self.epoch, self.chunk, step)
-        before, share = self.clock.seconds, pool.share(task)
+        before = self.clock.seconds
+        share = pool.share(task)
         with self._turning:
             job.begin_epoch(task.epoch, task.start, share)
             self._task, self._began = task, before
@@ -185,17 +234,21 @@ class Engine:
 
     def _done(self) -> tuple[int, int]:
         """Rows and nonzeros done of the latest task, on all machines."""
-        mine, elsewhere = self.job.done(), self.pool.elsewhere()
-        return mine[0] + elsewhere[0], mine[1] + elsewhere[1]
+        rows, nonzeros = self.job.done()
+        more_rows, more_nonzeros = self.pool.elsewhere()
+        return rows + more_rows, nonzeros + more_nonzeros
 
-    def go_to(self, epoch: int) -> None:
-        """Go on at the beginning of an epoch, whatever was done before."""
-        self.epoch, self.chunk = epoch, 0
+    def go_to(self, epoch: int, chunk: int = 0) -> None:
+        """Go on at a chunk of an epoch, and count its work anew."""
+        self.epoch = epoch
+        self.chunk = chunk
         self.next_epoch()
 
     def next_epoch(self) -> None:
         """Begin to count the work of another epoch."""
-        self.updates, self.nonzeros, self.seconds = 0, 0, 0.0
+        self.updates = 0
+        self.nonzeros = 0
+        self.seconds = 0.0
 
     def stop(self) -> None:
         """Ask the workers to end at the next chunk. Safe in a signal handler."""
@@ -225,12 +278,14 @@ class Engine:
 
     def restore(self, header: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave."""
-        self.epoch, self.chunk, self.lost = header["epoch"], header["chunk"], header["workers_lost"]
-        self.updates, self.nonzeros, self.seconds = (
-            header[f"epoch_{name}"] for name in ("updates", "nonzeros", "seconds")
-        )
+        self.go_to(header["epoch"], header["chunk"])
+        self.lost = header["workers_lost"]
+        self.updates = header["epoch_updates"]
+        self.nonzeros = header["epoch_nonzeros"]
+        self.seconds = header["epoch_seconds"]
         self.sent = Counts(*header.get("sent", ()))
-        self.clock, self._began = Clock(header["train_seconds"]), header["train_seconds"]
+        self._began = header["train_seconds"]
+        self.clock = Clock(self._began)
         self._task = Task(self.epoch, self.chunk, self._task.step)
         self.pool.restore(header)
 

@@ -20,7 +20,6 @@ same however few it holds; several classes take a lane each, and there the bette
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -47,8 +46,8 @@ from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import labels_of, row_weights
 from hogwild.training.checkpoint import resumable
-from hogwild.training.probe import Probe
 from hogwild.training.schedule import make_schedule, usual_schedule
+from hogwild.training.step_search import Probe
 
 HELD_OUT = 0.2  # share of the training rows, if none are held out already
 FEW = 1_000_000  # entries (times classes) up to which each row is held out once
@@ -108,9 +107,15 @@ class L2Choice:
     @property
     def fields(self) -> dict[str, Any]:
         """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
-        about = {"l2_rows": self.rows, "l2_held_out": self.held_out, "l2_epochs": self.epochs, "l2_folds": self.folds}
-        about["l2_rounds"] = self.rounds
-        return {"l2_path": self.path, "l2_seconds": self.seconds} | about
+        return {
+            "l2_path": self.path,
+            "l2_seconds": self.seconds,
+            "l2_rows": self.rows,
+            "l2_held_out": self.held_out,
+            "l2_epochs": self.epochs,
+            "l2_folds": self.folds,
+            "l2_rounds": self.rounds,
+        }
 
     @property
     def metric(self) -> str:
@@ -129,7 +134,7 @@ def settle_l2(
 
     ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again.
     """
-    found = None
+    chosen = None
     if resumed is not None and has_checkpoint(resumed):
         _, header = load_checkpoint(resumed)
         with resumable(Path(resumed)):
@@ -137,9 +142,9 @@ def settle_l2(
         if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
-        found = choose_l2(config, rows, held)
-        l2 = found.l2
-    return config.replace(l2=l2, l2_path=None), found
+        chosen = choose_l2(config, rows, held)
+        l2 = chosen.l2
+    return config.settled(l2=l2, l2_path=None), chosen
 
 
 def choose_l2(
@@ -181,19 +186,21 @@ def choose_l2(
     UsageError
         If the candidates take too much memory.
     """
-    began, refitted = time.perf_counter(), held is None
+    began = time.perf_counter()
+    refitted = held is None
     trades = config.exchange != "none"
     config = _alone(config, len(rows))
     labels = labels_of(rows.targets, config.loss, rows.table)
     classes = len(labels) if len(labels) > 2 else 1
     if config.loss == "softmax" and classes == 1:
-        config = dataclasses.replace(config, loss="log")
+        config = config.settled(loss="log")
     meant = config.epochs >= LinearConfig.epochs  # fewer are meant to end early
     if exact is None:
         exact = meant and config.keep != "last"
     at: Penalties = penalties or (lambda l2: (config.l1, l2))
     exact = exact and held is None and are_few(rows, config.loss, at(1.0)[0], classes)
-    rest, epochs = rows, min(config.epochs, EPOCHS)
+    rest = rows
+    epochs = min(config.epochs, EPOCHS)
     if held is None and (divisions is not None or exact or rows.nnz * classes <= FEW):
         if divisions is None:
             divisions = divide(rows.targets, len(labels), rows.nnz * classes)
@@ -203,60 +210,59 @@ def choose_l2(
     else:
         if held is None:
             rest, held = rows.split(HELD_OUT, config.seed)
-        judge = _Judge(config, labels, held, None, score)
-        divisions = None
+        judge = _Judge(config, labels, held, (), score)
+        divisions = ()
     if len(labels) and len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if not judge.weighty:
         raise NoChoice(NO_WEIGHT.format(judge.fewest))
     if exact:
-        assert divisions is not None
-        strengths, verdicts = _optima(config, rows, divisions, judge)
         epochs = 0
-        steps: list[float | None] = [None] * len(strengths)
-        lasted = [0] * len(strengths)
+        path = _optima(config, rows, divisions, judge)
     else:
-        fold_of = None if divisions is None else divisions[0]
-        path = _Lanes(config, rest, fold_of, at, judge, intercept)
+        lanes = _Lanes(config, rest, divisions[0] if len(divisions) else None, at, judge, intercept)
         for look in LOOKS if classes > 1 else ():
             if look < epochs:
-                path.train(look)
-                path.halve()
-        path.train(epochs)
-        strengths, verdicts, steps, lasted = path.strengths, path.verdicts, path.steps, path.epochs
-    best = _ranked(judge, strengths, verdicts)[0]
-    if not math.isfinite(verdicts[best].mean):
+                lanes.train(look)
+                lanes.halve()
+        lanes.train(epochs)
+        path = lanes.path
+    best = _ranked(judge, path)[0]
+    if not math.isfinite(best.metric):
         advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
         raise NoChoice(f"every candidate for l2 diverged: {advice}")
-    tried = [
-        {"l2": l2, "step": step, "held_out_loss": each.loss, "epochs": count}
-        | ({"held_out_error": None if each.loss is None else each.mean} if judge.by_error else {})
-        for l2, step, each, count in zip(strengths, steps, verdicts, lasted, strict=True)
-    ]
-    found = trades or (config.loss == "softmax" and classes > 1)
+    searches = trades or (config.loss == "softmax" and classes > 1)
     return L2Choice(
-        strengths[best],
-        tried,
-        len(rest) - (0 if divisions is None else judge.fewest),
+        best.l2,
+        [each.fields(judge.by_error) for each in path],
+        len(rest) - (judge.fewest if len(divisions) else 0),
         judge.fewest,
         epochs,
         time.perf_counter() - began,
         refitted,
-        1 if divisions is None else int(divisions[0].max()) + 1,
-        1 if divisions is None else len(divisions),
-        None if found else steps[best],
-        np.array([each.scores for each in verdicts]),
+        int(divisions[0].max()) + 1 if len(divisions) else 1,
+        max(len(divisions), 1),
+        None if searches else best.step,
+        np.array([each.scores for each in path]),
     )
 
 
-@dataclass(frozen=True)
-class _Verdict:
-    """What the rows held out say of a candidate."""
+@dataclass(eq=False)
+class _Tried:
+    """A penalty, and what the rows held out say of its model."""
 
-    loss: float | None  # mean, None if it is not finite
-    metric: np.ndarray  # (n,) float32: of each row, lower is better
-    mean: float  # of the metric
-    scores: list[float]  # of each part
+    l2: float
+    step: float | None = None
+    epochs: int = 0
+    loss: float | None = None  # mean, None if it is not finite
+    metrics: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # of each row, lower is better
+    metric: float = math.inf  # their mean
+    scores: list[float] = field(default_factory=list)  # of each part
+
+    def fields(self, by_error: bool) -> dict[str, Any]:
+        """What the path of an :class:`L2Choice` says."""
+        fields = {"l2": self.l2, "step": self.step, "held_out_loss": self.loss, "epochs": self.epochs}
+        return fields | ({"held_out_error": None if self.loss is None else self.metric} if by_error else {})
 
 
 class _Judge:
@@ -267,79 +273,62 @@ class _Judge:
     """
 
     def __init__(
-        self, config: TrainConfig, labels: np.ndarray, rows: Rows, divisions: Sequence[np.ndarray] | None, score: Any
+        self, config: TrainConfig, labels: np.ndarray, rows: Rows, divisions: Sequence[np.ndarray], score: Any
     ) -> None:
         self.by_error = config.loss in BY_ERROR and bool(len(labels))
-        self._config, self._score, self._classes = config, score, len(labels)
+        self.score = score  # a function of the caller, or None
+        self._config = config
+        self._classes = len(labels)
         self._param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
-        self._targets = rows.targets.astype(np.float64)
+        self._targets = rows.targets
         if len(labels):
-            self._targets = np.searchsorted(labels.astype(np.float32), rows.targets).astype(np.float64)
+            codes = np.searchsorted(labels.astype(np.float32), rows.targets)
+            self._targets = 2.0 * codes - 1.0 if len(labels) == 2 else codes
         self.weights = np.ones(len(rows)) if rows.weights is None else rows.weights.astype(np.float64)
-        folds = [
-            np.flatnonzero(fold_of == fold) for fold_of in divisions or () for fold in range(int(fold_of.max()) + 1)
-        ]
+        folds = [np.flatnonzero(fold_of == fold) for fold_of in divisions for fold in range(int(fold_of.max()) + 1)]
         self.parts = [(ids, rows.select(ids)) for ids in folds] or [(np.arange(len(rows)), rows)]
-        self._times = np.zeros(len(rows))
+        times = np.zeros(len(rows))
         for ids, _ in self.parts:
-            self._times[ids] += 1
-        self.weights[self._times == 0] = 0.0
-        self._times = np.maximum(self._times, 1)
+            times[ids] += 1
+        self.weights[times == 0] = 0.0
+        self._times = np.maximum(times, 1)
 
     @property
     def weighty(self) -> bool:
         """Whether the rows held out have weight, and with several parts the others too."""
-        total, most = self.weights.sum(), max(self.weights[ids].sum() for ids, _ in self.parts)
+        total = self.weights.sum()
+        most = max(self.weights[ids].sum() for ids, _ in self.parts)
         return bool(total > 0 and (most < total or len(self.parts) == 1))
 
     @property
-    def scored(self) -> bool:
-        """Whether a function of the caller judges."""
-        return self._score is not None
-
-    @property
     def fewest(self) -> int:
+        """Number of rows of the first part."""
         return len(self.parts[0][0])
 
     @np.errstate(all="ignore")
-    def __call__(self, solutions: Sequence[Solution]) -> _Verdict:
+    def judge(self, tried: _Tried, solutions: Sequence[Solution]) -> None:
         """Judge the model of each part."""
-        losses, errors = np.zeros(len(self.weights)), np.zeros(len(self.weights))
-        scores = []
+        losses = np.zeros(len(self.weights))
+        errors = np.zeros(len(self.weights))
+        tried.scores = []
         for (ids, part), (coef, intercept) in zip(self.parts, solutions, strict=True):
-            own, wrong = self._rows_of(margins(part, coef, intercept, self._config.normalize), self._targets[ids])
-            losses[ids] += own
-            errors[ids] += wrong
-            if self._score is not None:
-                scores.append(self._score(coef, intercept, ids))
+            p = margins(part, coef, intercept, self._config.normalize)
+            targets = self._targets[ids]
+            values = loss_values(self._config.loss, p, targets, self._param)
+            losses[ids] += values
+            if self._classes:
+                errors[ids] += (p > 0) != (targets > 0) if p.ndim == 1 else p.argmax(axis=1) != targets
+            weights = self.weights[ids]
+            if self.score is not None:
+                tried.scores.append(self.score(coef, intercept, ids))
             else:
-                scores.append(
-                    -float(np.average(own, weights=self.weights[ids])) if self.weights[ids].any() else math.nan
-                )
-        losses /= self._times
-        errors /= self._times
-        loss = float(np.average(losses, weights=self.weights))
-        metric = errors if self.by_error else losses
+                tried.scores.append(-float(np.average(values, weights=weights)) if weights.any() else math.nan)
+        loss = float(np.average(losses / self._times, weights=self.weights))
+        metrics = (errors if self.by_error else losses) / self._times
         finite = math.isfinite(loss)
-        mean = float(np.average(metric, weights=self.weights)) if finite else math.inf
-        return _Verdict(loss if finite else None, metric.astype(np.float32), mean, scores)
-
-    def _rows_of(self, p: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Loss and error of each row."""
-        loss, param = self._config.loss, self._param
-        if not self._classes:
-            return loss_values(loss, p, targets, param), np.zeros(len(p))
-        if p.ndim == 1:
-            signs = np.where(targets > 0, 1.0, -1.0)
-            return loss_values(loss, p, signs, param), (p > 0) != (targets > 0)
-        codes = targets.astype(np.int64)
-        if loss == "softmax":
-            top = p.max(axis=1)
-            own = np.log(np.exp(p - top[:, None]).sum(axis=1)) + top - p[np.arange(len(p)), codes]
-        else:
-            each = [loss_values(loss, p[:, k], np.where(codes == k, 1.0, -1.0), param) for k in range(p.shape[1])]
-            own = np.sum(each, axis=0)
-        return own, p.argmax(axis=1) != codes
+        tried.loss = loss if finite else None
+        tried.metrics = metrics.astype(np.float32)
+        tried.metric = float(np.average(metrics, weights=self.weights)) if finite else math.inf
 
 
 def strongest_near(strengths: Sequence[float], metrics: Sequence[np.ndarray], weights: np.ndarray) -> int:
@@ -366,28 +355,25 @@ def strongest_near(strengths: Sequence[float], metrics: Sequence[np.ndarray], we
     return max(filter(is_near, finite), key=lambda k: strengths[k], default=lowest)
 
 
-def _ranked(judge: _Judge, strengths: Sequence[float], verdicts: Sequence[_Verdict]) -> list[int]:
+def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
     """The candidates, best first: by the rule of this module, or by the caller's scores."""
-    means = [each.mean for each in verdicts]
-    if judge.scored:
-        means = [-each for each in mean_scores(np.array([each.scores for each in verdicts]))]
-    ranked = sorted(range(len(means)), key=lambda k: (means[k], -strengths[k]))
-    if judge.scored:
-        return ranked
-    best = strongest_near(strengths, [each.metric for each in verdicts], judge.weights)
-    return [best, *(k for k in ranked if k != best)]
+    if judge.score is not None:
+        means = mean_scores(np.array([each.scores for each in path]))
+        places = sorted(range(len(path)), key=lambda k: (-means[k], -path[k].l2))
+        return [path[k] for k in places]
+    strengths = [each.l2 for each in path]
+    best = path[strongest_near(strengths, [each.metrics for each in path], judge.weights)]
+    return sorted(path, key=lambda each: (each is not best, each.metric, -each.l2))
 
 
 def mean_scores(scores: np.ndarray) -> np.ndarray:
     """Mean score of each candidate, (k,), over the parts (k, parts) in which any candidate has a finite one."""
     finite = np.where(np.isfinite(scores), scores, -np.inf)
-    told = (finite > -np.inf).any(axis=0)
-    return finite[:, told].mean(axis=1) if told.any() else finite[:, 0]
+    scored = (finite > -np.inf).any(axis=0)
+    return finite[:, scored].mean(axis=1) if scored.any() else finite[:, 0]
 
 
-def _optima(
-    config: TrainConfig, rows: Rows, divisions: Sequence[np.ndarray], judge: _Judge
-) -> tuple[list[float], list[_Verdict]]:
+def _optima(config: TrainConfig, rows: Rows, divisions: Sequence[np.ndarray], judge: _Judge) -> list[_Tried]:
     """Penalties, ascending, and what is said of the optima without each fold."""
     problem = LinearProblem.of(config, rows, "serial")
     objective = Objective(
@@ -400,12 +386,13 @@ def _optima(
         width=problem.width,
     )
     fits = Folds(objective, problem.classes, config.intercept, divisions)
-    verdicts: dict[float, _Verdict] = {}
+    path: dict[float, _Tried] = {}
 
     def loss(l2: float) -> float:
-        verdicts[l2] = judge(fits.fit(l2))
-        found = verdicts[l2].loss
-        return math.inf if found is None else found
+        path[l2] = _Tried(l2)
+        judge.judge(path[l2], fits.fit(l2))
+        value = path[l2].loss
+        return math.inf if value is None else value
 
     if config.l2_path == L2_PATH:
         unit = _unit(config, rows)
@@ -414,7 +401,7 @@ def _optima(
     else:
         for l2 in sorted(config.l2_path or (), reverse=True):
             loss(l2)
-    return sorted(verdicts), [verdicts[l2] for l2 in sorted(verdicts)]
+    return [path[l2] for l2 in sorted(path)]
 
 
 def _unit(config: TrainConfig, rows: Rows) -> float:
@@ -423,12 +410,13 @@ def _unit(config: TrainConfig, rows: Rows) -> float:
 
 
 class _Lanes:
-    """Candidates that are trained side by side, by ascending strength, and what the rows held out have said of each.
+    """Candidates that are trained side by side, by ascending strength.
 
     Attributes
     ----------
-    going : list of int
-        Numbers of those that go on.
+    path : list of _Tried
+    going : list of _Tried
+        Those that go on.
     """
 
     def __init__(
@@ -441,80 +429,67 @@ class _Lanes:
         intercept: float,
     ) -> None:
         if config.loss == "softmax":
-            config = dataclasses.replace(config, loss="log")
+            config = config.settled(loss="log")
         unit = _unit(config, rest)
-        self.strengths = [each if unit == 1.0 else rounded(each * unit) for each in config.l2_path or ()]
+        strengths = [each if unit == 1.0 else rounded(each * unit) for each in config.l2_path or ()]
         self._coordinates, _ = scaled_for(config, rest)
-        own = self._coordinates.rows(rest)
-        strongest = penalties(self.strengths[-1])
-        problem = LinearProblem.of(config.replace(l1=strongest[0], l2=strongest[1]), own, "serial")
-        arrays = problem.row_arrays(own, config.class_weight)
-        self.steps = _steps(config, own, arrays["weights"], self.strengths, penalties)
+        rows = self._coordinates.rows(rest)
+        l1, l2 = penalties(strengths[-1])
+        problem = LinearProblem.of(config.settled(l1=l1, l2=l2), rows, "serial")
+        arrays = problem.row_arrays(rows, config.class_weight)
+        weights = arrays["weights"] if arrays["weights"].size else None
+
+        def probe(strength: float) -> float:
+            l1, l2 = penalties(strength)
+            return Probe(config.settled(l1=l1, l2=l2), rows, weights, 1 / PROBED).search()
+
+        searches = config.schedule != "optimal" and config.step is None
+        steps = steps_between(probe, strengths) if searches else [config.step] * len(strengths)
+        self.path = [_Tried(l2, step) for l2, step in zip(strengths, steps)]
+        self.going = self.path
         labels = range(problem.classes) if problem.classes > 1 else [NONE]
         more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
         lanes = [
             Candidate(
-                make_schedule(config.schedule, step, l2=penalties(each)[1], **more), *penalties(each), fold, label
+                make_schedule(config.schedule, each.step, l2=penalties(each.l2)[1], **more),
+                *penalties(each.l2),
+                fold,
+                label,
             )
-            for step, each in zip(self.steps, self.strengths, strict=True)
+            for each in self.path
             for fold in (range(len(judge.parts)) if fold_of is not None else [NONE])
             for label in labels
         ]
-        self._each = len(labels)  # lanes of a model
-        order = Order.of(len(own), config.order == "shuffled")
-        self._candidates = Candidates(problem, own, arrays, lanes, order, config.seed, fold_of, intercept)
+        self._classes = len(labels)  # lanes of a model
+        order = Order.of(len(rows), config.order == "shuffled")
+        self._candidates = Candidates(problem, rows, arrays, lanes, order, config.seed, fold_of, intercept)
         self._judge = judge
-        self.going = list(range(len(self.strengths)))
-        unseen = _Verdict(None, np.zeros(0, np.float32), math.inf, [])
-        self.verdicts = [unseen] * len(self.going)
-        self.epochs = [0] * len(self.going)
 
     def train(self, until: int) -> None:
         """Train those that go on up to an epoch, and judge them."""
         self._candidates.train(until - self._candidates.epoch)
-        for place, k in enumerate(self.going):
-            parts = len(self._judge.parts)
-            solutions = [self._solution(place * parts + part) for part in range(parts)]
-            self.verdicts[k] = self._judge(solutions)
-            self.epochs[k] = until
-
-    def _solution(self, number: int) -> Solution:
-        lanes = range(number * self._each, (number + 1) * self._each)
-        return self._coordinates.outward(*self._candidates.model(lanes))
+        parts = len(self._judge.parts)
+        for place, tried in enumerate(self.going):
+            solutions = []
+            for part in range(place * parts, (place + 1) * parts):
+                lanes = range(part * self._classes, (part + 1) * self._classes)
+                solutions.append(self._coordinates.outward(*self._candidates.model(lanes)))
+            self._judge.judge(tried, solutions)
+            tried.epochs = until
 
     def halve(self) -> None:
         """Go on with the better half, and with the default, which the winner is compared with."""
-        usual = LinearConfig.l2
-        ranked = _ranked(self._judge, self.strengths, [self.verdicts[k] for k in self.going])
-        better = [self.going[k] for k in ranked[: -(-len(self.going) // 2)]]
-        kept = [k for k in self.going if k in better or self.strengths[k] == usual]
-        each = self._each * len(self._judge.parts)
-        places = [self.going.index(k) for k in kept]
-        self._candidates.keep([place * each + lane for place in places for lane in range(each)])
-        self.going = kept
-
-
-def _steps(
-    config: TrainConfig, rows: Rows, weights: np.ndarray, strengths: list[float], penalties: Penalties
-) -> list[float | None]:
-    """A first step for each strength; None where the schedule has its own."""
-    if config.schedule == "optimal" or config.step is not None:
-        return [config.step] * len(strengths)
-
-    def probe(strength: float) -> float:
-        l1, l2 = penalties(strength)
-        at = config.replace(l1=l1, l2=l2)
-        return Probe(at, rows, weights if weights.size else None, 1 / PROBED).search()
-
-    return list(steps_between(probe, strengths))
+        better = _ranked(self._judge, self.going)[: -(-len(self.going) // 2)]
+        places = [k for k, each in enumerate(self.going) if each in better or each.l2 == LinearConfig.l2]
+        lanes = self._classes * len(self._judge.parts)
+        self._candidates.keep([place * lanes + lane for place in places for lane in range(lanes)])
+        self.going = [self.going[place] for place in places]
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:
     """The same objective and steps for one worker of this process."""
-    schedule = usual_schedule(config.schedule, n, config.settles_schedule)
-    return dataclasses.replace(
-        config,
-        schedule=schedule,
+    return config.settled(
+        schedule=usual_schedule(config.schedule, n, config.settles_schedule),
         discipline="serial",
         workers=1,
         host="threads",

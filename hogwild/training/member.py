@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
@@ -15,8 +13,7 @@ from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import answer
 from hogwild.machines.pool import Machines
 from hogwild.problems.protocol import case_of
-from hogwild.training.engine import Engine, EpochProgress
-from hogwild.training.run import resolve
+from hogwild.training.engine import Engine, EpochProgress, resolve
 from hogwild.training.stopwatch import Stopwatch
 
 M = TypeVar("M")
@@ -31,34 +28,36 @@ class Member(Generic[M]):
     def __init__(
         self, examples: Any, test: Any, config: TrainConfig, cluster: Cluster, pool: Pool | None, data: str
     ) -> None:
-        began = time.perf_counter()
-        self.stopwatch = Stopwatch("set-up", began)
-        self.cluster, self.data = cluster, data
+        self.stopwatch = Stopwatch("set-up")
+        self.cluster = cluster
+        self.data = data
         self.history: list[dict[str, Any]] = []
-        self._engine: Engine | None = None
         self._over = False
-        asked, config = config, resolve(config, len(examples), pool)
+        resolved = resolve(config, len(examples), pool)
+        workers = resolved.workers or 1
         with self.stopwatch("waiting"):
             plan = cluster.next_note(0, ("plan", "end"))
         if plan["kind"] == "end":
             raise TrainingError(f"{cluster.name(0)} has ended the run")
-        config = dataclasses.replace(config, discipline=discipline_for(plan, config.workers or 1))
         totals = examples.totals if config.own_rows else None
-        self._case: Any = case_of(config.problem)(config, examples, None if totals is None else test)
+        case: Any = case_of(config.problem)(
+            resolved.settled(discipline=discipline_for(plan, workers)), examples, None if totals is None else test
+        )
         if totals is None:
-            self._case.recut(plan["cut"])
+            case.recut(plan["cut"])
         else:
-            self._case.make_evaluator()
-        self.config = self._case.config
-        confirm(cluster, self._case, asked, plan)
+            case.make_evaluator()
+        self._case = case
+        self.config = case.config
+        confirm(cluster, case, config, plan)
         self._engine = Engine(
-            self._case.lay_out,
+            case.lay_out,
             self.config.host,
-            self.config.workers or 1,
+            workers,
             pool=pool,
             stopwatch=self.stopwatch,
-            around=among(cluster, self.config, self._case.n, totals=totals),
-            examples=self._case.n,
+            around=among(cluster, self.config, case.n, totals=totals),
+            examples=case.n,
         )
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -75,9 +74,12 @@ class Member(Generic[M]):
     @property
     def model(self) -> M:
         """The model as of the last task; that of machine 0."""
-        assert self._engine is not None
-        found: M = self._case.model(self._case.solution(self._engine.job.export()), self.config, [])
-        return found
+        model: M = self._case.model(self._solution(), self.config, [])
+        return model
+
+    def _solution(self) -> tuple[Any, ...]:
+        solution: tuple[Any, ...] = self._case.solution(self._engine.job.export())
+        return solution
 
     def finish(self) -> M:
         """Train to the end and return the model."""
@@ -92,41 +94,37 @@ class Member(Generic[M]):
         TrainingError
             If machine 0 is gone.
         """
-        engine, cluster = self._engine, self.cluster
-        assert engine is not None
-        assert isinstance(engine.pool, Machines)
+        engine = self._engine
+        pool = engine.pool
+        assert isinstance(pool, Machines)
         if self._over:
             return
         self._over = True
         try:
             while True:
                 with self.stopwatch("waiting"):
-                    note = cluster.next_note(0, ("task", "evaluate", "end"), lambda: engine.stopping)
+                    note = self.cluster.next_note(0, ("task", "evaluate", "end"), lambda: engine.stopping)
                 if note["kind"] in ("end", "stopped"):
-                    engine.pool.finish()
+                    pool.finish()
                     return
                 if note["kind"] == "evaluate":
                     with self.stopwatch("evaluation"):
-                        answer(cluster, self._case, note, self._case.solution(engine.job.export()))
+                        answer(self.cluster, self._case, note, self._solution())
                     continue
-                task = engine.pool.follow(note)
-                engine.epoch, engine.chunk = task.epoch, task.start
-                engine.next_epoch()
+                task = pool.follow(note)
+                engine.go_to(task.epoch, task.start)
                 engine.advance(task.step)
         finally:
             self.close()
 
     def progress(self) -> EpochProgress:
         """How far the run is."""
-        assert self._engine is not None
         return self._engine.progress()
 
     def stop(self) -> None:
         """Leave the run at the next chunk; the others go on."""
-        assert self._engine is not None
         self._engine.stop()
 
     def close(self) -> None:
         """End the workers; the trained model stays."""
-        if self._engine is not None:
-            self._engine.close()
+        self._engine.close()

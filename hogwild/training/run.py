@@ -1,73 +1,80 @@
-"""The epoch loop: workers run an epoch, meet, the parent evaluates, and they go on.
+"""``hogwild.train``, and the epoch loop: workers run an epoch, meet, the parent evaluates, and they go on.
 
 ``train`` returns a ``Run``, which yields one row of measurements an epoch and holds the model; nothing is printed. A
 run can be stopped at any chunk and resumed there: with one worker the result is bit for bit that of a run that was
 never stopped. A run that is dropped ends its workers.
+
+Ctrl-C does not raise in the middle of an epoch. While the caller waits for the next row, the first one asks the workers
+to end at the next chunk, the row is finished and saved, and ``KeyboardInterrupt`` follows it; only the second raises at
+once. This applies only where Ctrl-C has Python's own handler, so a program with a handler of its own keeps it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import signal
+import threading
 import time
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import TrainConfig, usual_host
+from hogwild.config import CompletionOptions, CutsOptions, LinearOptions, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
-from hogwild.training.engine import Engine, EpochProgress
-from hogwild.training.keeping import LAST, Keeper, rest_of
-from hogwild.training.schedule import make_schedule, usual_schedule
-from hogwild.training.stopping import divergence, enough, has_diverged, held_back, is_whole
+from hogwild.training.engine import Engine, EpochProgress, resolve
+from hogwild.training.keep import LAST, Keeper, divergence, enough, has_diverged, is_whole, other_metrics
+from hogwild.training.schedule import make_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
+    from hogwild.data.ratings.container import Ratings
+    from hogwild.data.rows.container import Rows
     from hogwild.machines.agreement import Leader
+    from hogwild.machines.cluster import Cluster
+    from hogwild.problems.completion.model import CompletionModel
+    from hogwild.problems.cuts.model import Segmentation
+    from hogwild.problems.linear.model import LinearModel
+    from hogwild.training.l2_choice import L2Choice
 
 M = TypeVar("M")  # what a run trains
+SPLIT = ("linear", "completion")  # problems of whose data a part can be held out
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
 
 
-def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None, entries: float = math.inf) -> TrainConfig:
-    """Return the config with workers, host and schedule filled in; "auto" for several workers depends on the data.
+@contextlib.contextmanager
+def held_back(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
+    """Within this block the first Ctrl-C calls ``stop`` and does not raise; yields whether one came, as a function."""
+    signals: list[int] = []
 
-    ``entries`` are those of one epoch; unless they are few, workers are processes.
+    def handle(number: int, frame: Any) -> None:
+        if signals:
+            signal.default_int_handler(number, frame)
+        signals.append(number)
+        stop()
 
-    Raises
-    ------
-    UsageError
-        If the workers or delays asked for are not those of the pool.
-    """
-    usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
-    discipline, alone = config.discipline, config.between_workers == "none"
-    usual = max(usual // config.group, 1) * config.group if pool is None else pool.workers
-    workers = config.workers or (1 if discipline == "serial" and alone else usual)
-    if discipline == "auto" and (workers == 1 or (config.group == 1 and not alone)):  # each has its own array
-        discipline = "serial"
-    if pool is not None and workers != pool.workers:
-        raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
-    host = usual_host(config.host, workers, entries * config.epochs) if pool is None else pool.host
-    delay = config.delay if pool is None or host != "simulator" else pool.delay  # given by the pool, like the host
-    if config.delay not in ("round-robin", delay):
-        raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
-    if (host == STREAMS) != (config.device == "cuda"):
-        raise UsageError(f"the pool's workers are {host}, and device={config.device!r}: start another pool")
-    schedule = usual_schedule(config.schedule, n_rows, settled=config.settles_schedule)
-    return dataclasses.replace(
-        config, workers=workers, discipline=discipline, host=host, delay=delay, schedule=schedule
-    )
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not usual or threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield lambda: bool(signals)
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Run(Generic[M]):
@@ -97,32 +104,55 @@ class Run(Generic[M]):
         data: str,
         judge: Case | None = None,
         leader: Leader | None = None,
-        chosen: Any = None,
+        chosen: L2Choice | None = None,
         held: Any = None,
     ) -> None:
-        self.stopwatch, self.chosen = Stopwatch("set-up"), chosen
+        self.stopwatch = Stopwatch("set-up")
+        self.chosen = chosen
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
-        self.asked = config
+        self.requested = config
         entries = examples.nnz if config.compiled else math.inf
         self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._fresh, self._done, self._closed, self._leader, self._n = True, False, False, leader, len(examples)
-        self._ending, self._setup = None, None  # type: BaseException | None, float | None  # raised after the last row
-        self._found = dict(chosen.fields) if chosen else {}  # fields of the first row
+        self._fresh = True
+        self._done = False
+        self._closed = False
+        self._leader = leader
+        self._ending: BaseException | None = None  # raised after the last row
+        self._setup: float | None = None
+        self._first_fields = dict(chosen.fields) if chosen else {}
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
-        self._check_workers()
+        self._check_workers(len(examples))
         case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
-        self.reason, self.note, self.problem, self._n = case.reason, case.note, case.problem, case.n
-        self.config, self._held = case.config, self.checkpoint and hold_directory(self.checkpoint)
+        self.reason = case.reason
+        self.note = case.note
+        self.problem = case.problem
+        self.config = case.config
+        self._held = self.checkpoint and hold_directory(self.checkpoint)
         self._engine: Engine | None = None
         try:
-            saved = self._load() if resume else None
+            saved: Saved | None = None
+            if resume:
+                saved = load_saved(self.checkpoint, config, case.fingerprint, size_of(case), self.config.replicas)
             if saved is not None:
                 with resumable(self.checkpoint):
                     case.recut(saved[1])
             case.make_evaluator(judge)
-            self._open(pool, leader)
+            c = self.config
+            self._engine = Engine(
+                case.lay_out,
+                c.host,
+                c.workers or 1,
+                c.delay,
+                pool,
+                self.stopwatch,
+                parse_link(c.link),
+                None if leader is None else leader.around(case, config),
+                case.n if c.own_rows else None,
+            )
+            self._job = self._engine.job
+            self._solution = self._newest = case.solution(self._job.export())
             self.engine.clock.add(chosen.seconds if chosen else 0.0)
             self._keeper = Keeper(self.config, case, test is not None)
             self._settle_step(saved)
@@ -139,8 +169,8 @@ class Run(Generic[M]):
         return self
 
     def __next__(self) -> dict[str, Any]:
-        if (ending := self._take_ending()) is not None:
-            raise ending
+        if self._ending is not None:
+            raise self._take_ending()
         with held_back(self.stop) as interrupted:
             try:
                 row = self._next_row()
@@ -154,14 +184,14 @@ class Run(Generic[M]):
         if row is None or self._done or self._ending is not None or self.engine.epoch >= self.config.epochs:
             self.close()
         if row is None:
-            raise self._take_ending() or StopIteration
+            raise self._take_ending()
         return row
 
     def __repr__(self) -> str:
         c, row = self.config, self.history[-1] if self.history else {}
         state = f"objective {row['objective']:.6g}, {row['status']}" if row else "not begun"
-        crew = f"{c.discipline} on {c.workers} {c.host}"
-        return f"<Run of {c.problem}, {c.loss}: {crew}, epoch {row.get('epoch', 0)} of {c.epochs}, {state}>"
+        workers = f"{c.discipline} on {c.workers} {c.host}"
+        return f"<Run of {c.problem}, {c.loss}: {workers}, epoch {row.get('epoch', 0)} of {c.epochs}, {state}>"
 
     def __enter__(self) -> Run[M]:
         return self
@@ -180,8 +210,8 @@ class Run(Generic[M]):
         """
         if not self.history:
             raise RuntimeError("nothing is trained yet: iterate over the run, or call run.finish()")
-        found: M = self._case.model(self._solution, self.config, self.history[-HISTORY_ROWS:])
-        return found
+        model: M = self._case.model(self._solution, self.config, self.history[-HISTORY_ROWS:])
+        return model
 
     @property
     def staleness(self) -> dict[int, int]:
@@ -223,45 +253,28 @@ class Run(Generic[M]):
 
     # ---- setting up
 
-    def _check_workers(self) -> None:
-        workers, cores = self.config.workers or 1, machine.physical_cores()
-        if workers > self._n > 0:
-            raise InputError(f"{workers} workers for {self._n} rows: give at most one worker a row (--workers)")
+    def _check_workers(self, rows: int) -> None:
+        workers = self.config.workers or 1
+        cores = machine.physical_cores()
+        if workers > rows > 0:
+            raise InputError(f"{workers} workers for {rows} rows: give at most one worker a row (--workers)")
         self.config.check_crowd(cores)
         if workers > cores and self.config.host not in ("simulator", STREAMS):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
-    def _load(self) -> Saved | None:
-        case, replicas = self._case, self.config.replicas
-        return load_saved(self.checkpoint, self.asked, case.fingerprint, size_of(case), replicas)
-
-    def _open(self, pool: Pool | None, leader: Leader | None) -> None:
-        """Lay out the memory and give it to the workers."""
-        c, wire = self.config, parse_link(self.config.link)
-        self._engine = Engine(
-            self._case.lay_out,
-            c.host,
-            c.workers or 1,
-            c.delay,
-            pool,
-            self.stopwatch,
-            wire,
-            None if leader is None else leader.around(self._case, self.asked),
-            self._n if c.own_rows else None,
-        )
-        self._job = self._engine.job
-        self._solution = self._newest = self._case.solution(self._job.export())
-
     def _settle_step(self, saved: Saved | None) -> None:
         """Use the step that is given, saved or chosen with l2, or search for one (on the clock); make the schedule."""
-        c, step = self.config, self.config.step
+        c = self.config
+        step = c.step
         if c.schedule != "optimal" and step is None:
             step = saved[1]["step"] if saved else self.chosen.step if self.chosen else None
             if step is None:
                 with self.stopwatch("step"):
-                    step, tried = self.engine.search(self._case.search_step())
-                self._found |= tried
-            self.config = dataclasses.replace(c, step=step)
+                    search = self._case.search_step()
+                    with self.engine.clock:
+                        step, fields = search()
+                self._first_fields |= fields
+            self.config = c.settled(step=step)
         decay = c.usual_decay if c.decay is None and c.schedule == "epoch" else c.decay
         self._schedule = make_schedule(
             c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol
@@ -287,7 +300,7 @@ class Run(Generic[M]):
         if self._done:
             self.close()
         for row in self.history[-1:] if not self._done else ():  # no longer the last row
-            row.update(self._keeper.raw | dict.fromkeys((*rest_of(row), *LAST)))
+            row.update(self._keeper.raw | dict.fromkeys((*other_metrics(row), *LAST)))
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """What a checkpoint holds, with flat parameters in the numbering of the problem."""
@@ -299,7 +312,7 @@ class Run(Generic[M]):
             return
         header = {
             "problem": self.config.problem,
-            "config": self.asked.to_json(),
+            "config": self.requested.to_json(),
             "step": self.config.step,
             "run": self._identity["run"],
             "fingerprint": self._case.fingerprint,
@@ -329,9 +342,10 @@ class Run(Generic[M]):
             self._ending = interrupt.with_traceback(None)
         return None if self._closed or self.engine.pool.closed else self._finish_epoch()
 
-    def _take_ending(self) -> BaseException | None:
-        ending, self._ending = self._ending, None
-        return ending
+    def _take_ending(self) -> BaseException:
+        ending = self._ending
+        self._ending = None
+        return StopIteration() if ending is None else ending
 
     def _advance(self) -> bool:
         """Have the workers do the current epoch; whether there is more to do before the next row."""
@@ -346,40 +360,44 @@ class Run(Generic[M]):
 
     def _finish_epoch(self) -> dict[str, Any]:
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
-        complete = self.engine.chunk == 0 and self.engine.epoch > self.history[-1]["epoch"]
-        exact = not complete or self.engine.stopping or self.engine.epoch >= self.config.epochs
-        sums = None if exact else self.engine.pool.sums()
-        found = self._evaluate(sums)
-        asked = self.engine.stopping or self._ending is not None  # read once: who asks later gets a row that says so
-        rest, objective = rest_of(found), found["objective"]
+        engine = self.engine
+        complete = engine.chunk == 0 and engine.epoch > self.history[-1]["epoch"]
+        exact = not complete or engine.stopping or engine.epoch >= self.config.epochs
+        sums = None if exact else engine.pool.sums()
+        measures = self._evaluate(sums)
+        stopping = engine.stopping or self._ending is not None  # read once: a later request gets a row that says so
+        objective = measures["objective"]
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
-        row = self._record(found, "diverged" if diverged else "ok" if complete else "interrupted")
+        row = self._record(measures, "diverged" if diverged else "ok" if complete else "interrupted")
         if diverged:
-            self._done, self._ending = True, divergence(self.config, row)
-            row.update(rest | {"kept_epoch": self._keeper.kept})
+            self._done = True
+            self._ending = divergence(self.config, row)
+            row.update(other_metrics(measures) | {"kept_epoch": self._keeper.kept})
             return row
         if self._keeper.takes(self.history):
             self._solution = self._newest
         if complete:
             before = max((row["epoch"] for row in self.history[:-1] if is_whole(row)), default=0)
-            self._schedule.observe(objective, self.engine.epoch - before)
-            self.engine.next_epoch()
-        ended = self.engine.epoch >= self.config.epochs or enough(self.config, self.history, self._keeper.watched)
-        if (asked or ended) and sums is not None:
-            row.update((found := self._evaluate()) | dict.fromkeys(rest := rest_of(found)))
+            self._schedule.observe(objective, engine.epoch - before)
+            engine.next_epoch()
+        ended = engine.epoch >= self.config.epochs or enough(self.config, self.history, self._keeper.watched)
+        if (stopping or ended) and sums is not None:
+            measures = self._evaluate()
+            row.update(measures | dict.fromkeys(other_metrics(measures)))
             ended = enough(self.config, self.history, self._keeper.watched)
-        self._done = asked or ended
-        if asked and not ended:  # even if an epoch is complete: others were left out
+        self._done = stopping or ended
+        if stopping and not ended:  # even if an epoch is complete: others were left out
             row["status"] = "interrupted"
         if self._done:
-            row.update(rest)
+            row.update(other_metrics(measures))
             with self.stopwatch("evaluation"):
                 self._solution = self._keeper.finish(self._solution, self.history)
         try:
             with self.stopwatch("saving"):
                 self._save()
         except HogwildError as error:  # a full disk: the row and the model are still valid
-            self._done, self._ending = True, error
+            self._done = True
+            self._ending = error
         return row
 
     def _evaluate(self, sums: Any = None) -> dict[str, Any]:
@@ -391,20 +409,15 @@ class Run(Generic[M]):
                 return leader.evaluate(case, solution)
             return case.evaluate(solution) if sums is None else case.evaluate(solution, sums)
 
-    def _traded(self) -> dict[str, Any]:
-        """What the replicas have sent since the run began, and the simulator's time; null where there is neither."""
-        sent, virtual = self.engine.sent, self.config.host == "simulator"
-        fields: dict[str, Any] = dict.fromkeys(("replicas", *TRADED))
-        if self.config.exchange != "none":
-            fields = {"replicas": self.config.replicas} | {name: getattr(sent, name) for name in TRADED}
-        return fields | {"virtual_seconds": sent.virtual_seconds if virtual else None}
-
-    def _record(self, found: dict[str, Any], status: str = "ok") -> dict[str, Any]:
-        c, engine, epoch = self.config, self.engine, self.engine.epoch
-        about = epoch if engine.chunk else max(epoch - 1, 0)  # the epoch this row tells of, from 0
-        scale, offset, power = self._schedule.plan(about)
-        step = scale * (max(offset, 1.0) + about * self._n) ** -power  # at its first row
-        seconds, before = engine.clock.seconds, engine.seconds
+    def _record(self, measures: dict[str, Any], status: str = "ok") -> dict[str, Any]:
+        c = self.config
+        engine = self.engine
+        epoch = engine.epoch
+        begun = epoch if engine.chunk else max(epoch - 1, 0)  # the epoch that this row tells of, from 0
+        scale, offset, power = self._schedule.plan(begun)
+        traded: dict[str, Any] = dict.fromkeys(("replicas", *TRADED))
+        if c.exchange != "none":
+            traded = {"replicas": c.replicas} | {name: getattr(engine.sent, name) for name in TRADED}
         row = self._identity | {
             "method": c.discipline if c.exchange == "none" else c.exchange,
             "problem": c.problem,
@@ -418,24 +431,198 @@ class Run(Generic[M]):
             "device": c.device,
             "workers": c.workers,
             "seed": c.seed,
-            "step": step,
+            "step": scale * (max(offset, 1.0) + begun * self._case.n) ** -power,  # at its first row
             "schedule": c.schedule,
             "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
             "phase": "reported",
-            "train_seconds": seconds,
+            "train_seconds": engine.clock.seconds,
             "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup,
-            **found,
-            **dict.fromkeys((*rest_of(found), *LAST)),
+            **measures,
+            **dict.fromkeys((*other_metrics(measures), *LAST)),
             "updates": engine.updates,
-            **self._case.speed(engine.updates, engine.nonzeros, before),
+            **self._case.speed(engine.updates, engine.nonzeros, engine.seconds),
             **UNMEASURED,
             **engine.pool.measured(),
-            **self._traded(),
+            **traded,
+            "virtual_seconds": engine.sent.virtual_seconds if c.host == "simulator" else None,
             "workers_lost": engine.lost,
             "status": status,
         }
         if not self.history:
-            row |= machine.machine_fields() | engine.pool.about | self._found
+            row |= machine.machine_fields() | engine.pool.about | self._first_fields
         self.history.append(row)
         return row
+
+
+class _Call(TypedDict, total=False):
+    checkpoint: str | Path | None
+    resume: bool
+    pool: Pool | None
+    data: str
+    cluster: Cluster | None
+
+
+class _LinearCall(_Call, LinearOptions, total=False):
+    problem: Literal["linear"]
+    holdout: float | Rows | None
+
+
+class _CompletionCall(_Call, CompletionOptions, total=False):
+    problem: Required[Literal["completion"]]
+    holdout: float | Ratings | None
+
+
+class _CutsCall(_Call, CutsOptions, total=False):
+    problem: Required[Literal["cuts"]]
+
+
+class _ConfigCall(_Call, total=False):
+    config: Required[TrainConfig]
+    holdout: float | Rows | Ratings | None
+
+
+@overload
+def train(rows: Any, test: Any = None, **options: Unpack[_LinearCall]) -> Run[LinearModel]: ...
+@overload
+def train(rows: Any, test: Any = None, **options: Unpack[_CompletionCall]) -> Run[CompletionModel]: ...
+@overload
+def train(rows: Any, test: Any = None, **options: Unpack[_CutsCall]) -> Run[Segmentation]: ...
+@overload
+def train(rows: Any, test: Any = None, **options: Unpack[_ConfigCall]) -> Run[Any]: ...
+def train(
+    rows: Any,
+    test: Any = None,
+    *,
+    config: TrainConfig | None = None,
+    checkpoint: str | Path | None = None,
+    resume: bool = False,
+    pool: Pool | None = None,
+    data: str = "",
+    cluster: Cluster | None = None,
+    holdout: Any = None,
+    **options: Any,
+) -> Run[Any]:
+    """Train a sparse model on all cores without locks.
+
+    Parameters
+    ----------
+    rows : Rows or (X, y); Ratings; Graph
+        Training data of the problem asked for. Linear: ``Rows``, or a scipy sparse or dense matrix (n, width) and n
+        targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users, items, values).
+        Cuts: ``Graph``.
+    test : the same, optional
+        Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split`` it chooses, as
+        ``holdout`` does.
+    config : TrainConfig, optional
+        All options at once; else they are given as keywords (``loss="hinge", workers=4, ...``), where the default host
+        is ``threads``, which needs no ``if __name__ == "__main__"``.
+    checkpoint : path, optional
+        Directory for a checkpoint at the end of every epoch and on stopping.
+    resume : bool
+        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``machines``, ``workers``,
+        ``oversubscribe``, ``host``, ``in_flight`` and ``renumber`` may differ.
+    pool : Pool, optional
+        Workers from :func:`hogwild.training.engine.start_pool`; they are left running. One run after another, or in
+        turns, can use them.
+    data : str
+        Name of the data in the rows of measurements.
+    cluster : Cluster, optional
+        Machines that have met (:func:`hogwild.gather`) and train together; each makes this call, with the same options
+        and data. With ``own_rows=True`` the data are each machine's own, and so are the test data, which machine 0 must
+        have if another one has; all metrics are of all of them. Rows and checkpoints are machine 0's; on the others the
+        run yields none, and ``finish()`` returns the same model.
+    holdout : float or what ``rows.split`` held out, optional
+        Data that choose, and are not trained on: the model is that of the epoch with the lowest loss on them (option
+        ``keep``), ``patience`` watches that loss, and ``l2="auto"`` is chosen by it. A float holds that share of
+        ``rows`` out. ``test`` then only judges, and the rows of the run have ``held_out_loss`` beside ``test_loss``;
+        without ``test`` they have it as ``test_loss``. For both at once the problem must be linear.
+
+        Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by, and the model is then trained on
+        all of them. ``run.chosen`` says what was chosen.
+
+    Returns
+    -------
+    Run
+        Iterate over it for the rows of measurements, or call ``finish()`` for the model.
+
+    Raises
+    ------
+    UsageError, InputError
+        For options and data that do not go together, before anything is started.
+    """
+    if config is not None and options:
+        raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
+    if config is None:
+        met = {} if cluster is None else {"machines": cluster.machines}
+        config = TrainConfig.from_json({"host": "threads"} | options | met)
+    take = case_of(config.problem).take
+    examples = take(rows)
+    held = None
+    if test is not None:
+        test = take(test)
+    if holdout is not None:
+        examples, holdout = _held_out(examples, holdout, config)
+        if test is None:
+            test = holdout
+        elif config.problem != "linear":
+            raise UsageError(f"test and holdout at once are for linear models, not for problem {config.problem!r}")
+        elif config.own_rows:
+            raise UsageError(
+                "test and holdout at once are for one set of rows, not for machines with rows of their own"
+            )
+        else:
+            held = holdout
+    return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster)
+
+
+def _held_out(examples: Any, holdout: Any, config: TrainConfig) -> tuple[Any, Any]:
+    """Return the examples to train on and those that choose."""
+    if config.problem not in SPLIT:
+        raise UsageError(f"holdout={holdout!r}: of problem {config.problem!r} nothing can be held out")
+    if isinstance(holdout, Real):
+        return examples.split(float(holdout), config.seed)
+    if holdout is not examples.held_out:
+        raise UsageError("holdout: expected a fraction, or what rows.split(fraction) has held out of these rows")
+    return examples, holdout
+
+
+def begin(
+    examples: Any,
+    test: Any,
+    held: Any,
+    config: TrainConfig,
+    checkpoint: str | Path | None,
+    resume: bool,
+    pool: Pool | None,
+    data: str,
+    cluster: Cluster | None,
+) -> Run[Any]:
+    """Return the run, or this machine's part in that of a cluster."""
+    if cluster is None:
+        if config.machines > 1:
+            raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
+        chosen = None
+        if config.l2_path:
+            from hogwild.training.l2_choice import settle_l2
+
+            judges = test if held is None and test is examples.held_out else held
+            config, chosen = settle_l2(config, examples, checkpoint if resume else None, judges)
+        run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
+        run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
+        return run
+    if config.machines != cluster.machines:
+        config = dataclasses.replace(config, machines=cluster.machines)
+    if config.own_rows:
+        from hogwild.machines.own_rows import settle
+
+        examples, test = settle(cluster, examples, test, config)
+    if cluster.leads:
+        from hogwild.machines.agreement import Leader
+
+        leader = Leader(cluster, examples.totals if config.own_rows else None)
+        return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, held=held)
+    from hogwild.training.member import Member
+
+    member: Any = Member(examples, test, config, cluster, pool, data)
+    return member

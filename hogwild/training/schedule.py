@@ -26,9 +26,12 @@ Step = tuple[float, float, float]  # scale, offset, power
 LONG = 100_000  # rows per epoch above which "auto" is "rows"
 WEAK = 25_000.0  # rows after which a weak penalty's step under "rows" has fallen by the root of 2
 STRONG = 8 * WEAK  # a penalty that halves the step sooner is not weak: the smaller step counts up to 1.6 million rows
-
-
-TAIL_POWER = 3  # of the weighted tail mean: see tail_share
+SMALLEST = 1e-6  # step that "adaptive" does not divide further, as in scikit-learn
+COOLED = 0.25  # factor on the step of ``Cooling`` after an epoch of little gain
+STEEP = 1.5  # rows of an epoch over t, above which the step falls within it; below, the epoch's middle sets the step
+SETTLED = 2  # fewest epochs without progress, or on smaller steps, after which ``Cooling`` can settle
+REST = 1 / (1 - COOLED)  # times an epoch's gain: bounds the sum of all later gains on ever smaller steps
+TAIL_POWER = 3  # of the weighted tail mean, see move_mean
 
 
 def slower(step: Step, share: float) -> Step:
@@ -87,7 +90,8 @@ class RoundBackoff(Schedule):
         self.decay = float(decay)
 
     def plan(self, epoch: int) -> Step:
-        rounds, length, end = 0, 1.0, 1.0
+        rounds = 0
+        length = end = 1.0
         while end - 1e-9 <= epoch:  # that is, ceil(end) <= epoch, up to rounding
             length /= self.decay
             end += length
@@ -171,8 +175,15 @@ class Adaptive(Schedule):
         self.stale = 0 if objective < enough else self.stale + epochs  # NaN is not an improvement
         if objective < self.best:
             self.best = float(objective)
-        if self.stale >= self.patience and self.step > 1e-6:
-            self.step, self.stale = self.step / 5, 0
+        if self.stale >= self.patience and self.divide():
+            self.stale = 0
+
+    def divide(self) -> bool:
+        """Divide the step by 5 and return True, unless it is the smallest already."""
+        if self.step <= SMALLEST:
+            return False
+        self.step /= 5
+        return True
 
     def state(self) -> dict[str, Any]:
         best = self.best if math.isfinite(self.best) else None  # JSON has no infinity
@@ -182,6 +193,54 @@ class Adaptive(Schedule):
         self.step = float(state["step"])
         self.stale = int(state["stale"])
         self.best = math.inf if state["best"] is None else float(state["best"])
+
+
+class Cooling(Schedule):
+    """``step / (1 + step fall t)`` (Bottou 2012), multiplied by ``COOLED`` after each epoch of little gain.
+
+    This is ``auto`` of the estimators. The fall suits many rows, and cooling suits few: the epochs without progress
+    that a fit waits for then remove the noise of SGD from the weights, instead of confirming that it is there. As the
+    steps of these epochs fall by ``COOLED`` each, they can end as soon as the rest of them, with gains that fall
+    likewise, would not reach ``tol``.
+
+    Parameters
+    ----------
+    fall : float
+        The strength of the l2 penalty.
+    rows : int
+        Rows of an epoch.
+    visited : int
+        Rows visited before the first epoch.
+    epochs : int
+        The number of epochs, if it is known: then the step falls to zero over them, whatever they gain.
+    """
+
+    def __init__(self, step: float, fall: float, rows: int, visited: int = 0, epochs: int = 0) -> None:
+        super().__init__(step)
+        self.fall = float(fall)
+        self.rows = rows
+        self.visited = visited
+        self.epochs = epochs
+        self.factor = 1.0
+
+    def plan(self, epoch: int) -> Step:
+        factor = 1.0 - epoch / self.epochs if self.epochs else self.factor
+        if not self.fall:
+            return factor * self.step, 1.0, 0.0
+        offset = 1.0 / (self.step * self.fall) + self.visited
+        begun = offset + epoch * self.rows
+        if self.rows < STEEP * begun:  # saves the kernel a division for each nonzero
+            return factor / (self.fall * (begun + self.rows / 2)), 1.0, 0.0
+        return factor / self.fall, offset, 1.0
+
+    def cool(self) -> None:
+        """Take smaller steps, after an epoch of little gain."""
+        self.factor *= COOLED
+
+    def settled(self, stalled: int, gain: float, rest: int, tol: float) -> bool:
+        """Whether ``rest`` more epochs, after ``stalled`` ones, the last with a ``gain``, would not reach ``tol``."""
+        cooled = stalled >= SETTLED or (stalled > 0 and self.factor <= COOLED ** (SETTLED + 1))
+        return cooled and 0 <= gain * min(rest, REST) < tol
 
 
 SCHEDULES: dict[str, type[Schedule]] = {
@@ -257,15 +316,10 @@ def make_schedule(
     return SCHEDULES[name](step, **{key: value for key, value in extra.items() if value is not None})
 
 
-def tail_share(t: int) -> float:
-    """Weight of the newest of t models in their tail mean: ``(q + 1) / (t + q)``, q = 3.
-
-    Polynomial-decay averaging (Shamir and Zhang 2013, section 4): a mean of roughly the last quarter at any time, so
-    that a resumed run needs no knowledge of where it will end.
-    """
-    return (TAIL_POWER + 1) / (t + TAIL_POWER)
-
-
 def move_mean(mean: np.ndarray, newest: np.ndarray, t: int) -> None:
-    """Make the tail mean of t - 1 models, zeros for none, that of t, in place."""
-    mean += tail_share(t) * (newest - mean)
+    """Make the tail mean of t - 1 models, zeros for none, that of t, in place.
+
+    The newest has the weight ``(q + 1) / (t + q)``, q = 3: polynomial-decay averaging (Shamir and Zhang 2013, section
+    4). It is a mean of roughly the last quarter at any time, so a resumed run needs no knowledge of where it will end.
+    """
+    mean += (TAIL_POWER + 1) / (t + TAIL_POWER) * (newest - mean)

@@ -28,7 +28,9 @@ from hogwild.methods import Wire
 from hogwild.training.run import Run
 
 WINDOWS = tuple(10**power for power in range(2, 8))  # rows of a machine from one trade to the next
-GOSSIP, SHARE, BITS = 1000, 0.01, 9.1  # rows between messages, share of the weights in one, and bits an entry
+GOSSIP = 1000  # rows between messages of gossip
+SHARE = 0.01  # share of the weights in such a message
+BITS = 9.1  # bits of an entry in it
 MOST_SPARSE = 0.5  # share of the weights beyond which a message holds all of them
 WORTH = 1.25  # times as fast as one machine: less is lost again, since averaging takes more epochs
 SOONER = 0.9  # times the seconds of averaging once an epoch: only then is another exchange named
@@ -96,16 +98,13 @@ def traffic(load: SharedWork, degrees: DegreeCounts) -> list[Traffic]:
     load : SharedWork
     degrees : DegreeCounts
     """
-    found = [_averaging(load, "averaging", load.own, degrees)]
+    exchanges = [_averaging(load, "averaging", load.own, degrees)]
     for window in reversed(WINDOWS):
-        if window < load.own:
-            sparse = moved(degrees, load.rows, window) < MOST_SPARSE
-            found.append(
-                _pushes(load, window, degrees)
-                if sparse
-                else _averaging(load, f"averaging:period={window}", window, degrees)
-            )
-    return [*found, _gossip(load, degrees)]
+        if window < load.own and moved(degrees, load.rows, window) < MOST_SPARSE:
+            exchanges.append(_pushes(load, window, degrees))
+        elif window < load.own:
+            exchanges.append(_averaging(load, f"averaging:period={window}", window, degrees))
+    return [*exchanges, _gossip(load, degrees)]
 
 
 def moved(degrees: DegreeCounts, rows: int, window: float) -> float:
@@ -117,9 +116,10 @@ def moved(degrees: DegreeCounts, rows: int, window: float) -> float:
     return float(1.0 - np.average(missed, weights=degrees.features))
 
 
-def verdict(load: SharedWork, found: Sequence[Traffic]) -> str:
+def verdict(load: SharedWork, exchanges: Sequence[Traffic]) -> str:
     """Return one sentence: whether more machines can pay, and by which exchange."""
-    once, soonest = found[0], min(found, key=lambda each: each.seconds)
+    once = exchanges[0]
+    soonest = min(exchanges, key=lambda each: each.seconds)
     best = soonest if soonest.seconds < SOONER * once.seconds else once
     gain, others = load.seconds / best.seconds, load.machines - 1
     epoch = f"an epoch takes about {_time(best.seconds)} on {load.machines} machines with --exchange {best.exchange}"
@@ -148,14 +148,14 @@ def timed_epoch(rows: Rows, loss: str) -> TimedEpoch:
     picked = rows.spread(MEASURED)
     sample = rows if len(picked) == len(rows) else rows.select(picked).compact()
     config = TrainConfig(loss=loss, step=1e-6, epochs=3, host="threads", schedule="constant")
-    made: Run[Any] = Run(sample, None, config, None, False, None, "")
-    with made as run:
-        seconds = [row["train_seconds"] for row in run]
-        width, workers = run.problem.size, run.config.workers
+    run: Run[Any] = Run(sample, None, config, None, False, None, "")
+    seconds = [row["train_seconds"] for row in run]
+    width = run.problem.size
+    workers = run.config.workers
     epoch = min(after - before for before, after in itertools.pairwise(seconds))
     some = "" if sample is rows else f" of {len(sample):,} rows"
-    crew = "one thread" if workers == 1 else f"{workers} threads"
-    how = f"the shortest of {len(seconds) - 1} epochs{some} with {crew}"
+    threads = "one thread" if workers == 1 else f"{workers} threads"
+    how = f"the shortest of {len(seconds) - 1} epochs{some} with {threads}"
     return TimedEpoch(epoch * rows.nnz / max(sample.nnz, 1), width, how)
 
 
@@ -189,11 +189,11 @@ def _rounds(load: SharedWork, name: str, window: float, degrees: DegreeCounts, s
 def _gossip(load: SharedWork, degrees: DegreeCounts) -> Traffic:
     """A hundredth of the weights to all others while machines train, and what they still owe when the epoch ends."""
     size = SHARE * load.width * BITS / 8
-    found = _rounds(load, f"gossip:period={GOSSIP}", GOSSIP, degrees, size, 0.0)
+    messages = _rounds(load, f"gossip:period={GOSSIP}", GOSSIP, degrees, size, 0.0)
     others, whole = load.machines - 1, moved(degrees, load.rows, load.own)
     rest = load.width * min(4.0, whole * (4.0 + BITS / 8)) * others / load.wire.bandwidth + load.wire.latency
-    sending = others * found.bytes / load.wire.bandwidth
-    return dataclasses.replace(found, seconds=max(load.seconds / load.machines, sending) + rest)
+    sending = others * messages.bytes / load.wire.bandwidth
+    return dataclasses.replace(messages, seconds=max(load.seconds / load.machines, sending) + rest)
 
 
 def _time(seconds: float) -> str:

@@ -15,7 +15,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import LABEL_LOSSES
-from hogwild.training.train import train
+from hogwild.training.run import train
 from tests.runs import toy
 
 

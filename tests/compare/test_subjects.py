@@ -69,7 +69,7 @@ def random_graph(seed: int, whole: bool = True, n: int = 8) -> Graph:
     rng = np.random.default_rng(seed)
     u, v = np.array(list(itertools.combinations(range(n), 2))).T
     forward, backward = rng.integers(0, 9, (2, len(u))) if whole else rng.random((2, len(u))) ** 3
-    return Graph.of(u, v, forward, backward, n, [0, 1, 2, 3], [0, 0, 1, 1])
+    return Graph(u, v, forward, backward, n, [0, 1, 2, 3], [0, 0, 1, 1])
 
 
 @pytest.mark.parametrize("whole", [True, False])

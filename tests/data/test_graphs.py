@@ -45,15 +45,14 @@ def test_arrays_have_their_types_and_are_read_only() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"u": [0, 2, 0], "v": [1, 1, 3]}, "edge 1: joins 2 to 1: expected ascending numbers below 4"),
-        ({"u": [0, 1, 1], "v": [1, 2, 1]}, "edge 2: joins 1 to 1"),
-        ({"v": [1, 2, 4]}, "edge 2: joins 0 to 4"),
-        ({"u": [0, 1, 0], "v": [1, 2, 1]}, "the edge from 0 to 1 comes twice"),
+        ({"v": [1, 2, 4]}, "edge 2: joins 0 to 4: expected vertices 0 to 3"),
+        ({"u": [-1, 1, 0]}, "edge 0: joins -1 to 1"),
         ({"u": [0.0, 1.0, 0.0]}, "u: expected whole numbers, got dtype float64"),
-        ({"v": [1, 2]}, "v: expected one for each of 3 edges"),
+        ({"v": [1, 2]}, "expected one of each for an edge, got shapes"),
         ({"forward": [1, np.nan, 1]}, "edge 1: weighs nan: expected a finite number, not negative"),
         ({"backward": [1, 1, -2]}, "edge 2: weighs -2"),
-        ({"forward": [1e39, 1, 1]}, "edge 0: weighs inf"),
+        ({"forward": [1e39, 1, 1]}, "edge 0: weighs 1e\\+39"),
+        ({"u": [0, 1, 0], "v": [1, 2, 1], "forward": [3e38] * 3}, "edge 0: weighs inf"),
         ({"n_vertices": 0}, "0 vertices"),
         ({"terminals": [2, 4]}, "terminal 4 is no vertex: there are 4"),
         ({"terminals": [2, 2]}, "terminal 2 is given twice"),
@@ -82,7 +81,7 @@ def test_directions_are_for_two_labels_only() -> None:
 
 def test_edges_are_turned_merged_and_cleaned() -> None:
     with pytest.warns(HogwildWarning, match="x: 1 edges from a vertex to itself"):
-        g = Graph.of(
+        g = Graph(
             [3, 1, 2, 0, 1, 0],
             [0, 2, 1, 3, 1, 2],
             [1, 2, 4, 8, 5, 0],
@@ -97,22 +96,13 @@ def test_edges_are_turned_merged_and_cleaned() -> None:
     assert g.backward.tolist() == [1 + 80, 20 + 4]
 
 
-def test_of_names_what_it_cannot_use() -> None:
-    with pytest.raises(InputError, match="edge 1: joins 0 to 9: expected vertices 0 to 2"):
-        Graph.of([0, 0], [1, 9], [1, 1], [1, 1], 3, [0, 1], [0, 1])
-    with pytest.raises(InputError, match="edge 0: weighs -1"):
-        Graph.of([0], [1], [-1], [1], 3, [0, 1], [0, 1])
-    with pytest.raises(InputError, match="expected one of each for an edge, got shapes"):
-        Graph.of([0, 1], [1], [1], [1], 3, [0, 1], [0, 1])
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 12), st.integers(1, 40))
 def test_statistics_are_those_of_the_paper(seed, n, m) -> None:
     rng = np.random.default_rng(seed)
     u = rng.integers(0, n, size=m)
     v = (u + rng.integers(1, n, size=m)) % n
-    g = Graph.of(u, v, rng.random(m) + 0.1, rng.random(m) + 0.1, n, [0, 1], [0, 1])
+    g = Graph(u, v, rng.random(m) + 0.1, rng.random(m) + 0.1, n, [0, 1], [0, 1])
     edges = [{int(a), int(b)} for a, b in zip(g.u, g.v)]
     assert len({frozenset(e) for e in edges}) == len(edges)
     facts = graph_statistics(g)

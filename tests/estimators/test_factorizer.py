@@ -70,14 +70,6 @@ def test_transform_keeps_what_fit_promised(ratings: Any) -> None:
     assert np.allclose(model.transform(twice), model.transform(once))
 
 
-def test_shapes_and_names(model: Any, ratings: Any) -> None:
-    factors = model.transform(ratings[0][:5])
-    assert factors.shape == (5, 8)
-    assert model.components_.shape == (8, 80)
-    assert list(model.get_feature_names_out()[:2]) == ["hogwildfactorizer0", "hogwildfactorizer1"]
-    assert not model.transform(scipy.sparse.csr_array((1, 80))).any()
-
-
 def test_recommend_leaves_out_what_was_seen(model: Any, ratings: Any) -> None:
     items, scores = model.recommend([3, 4], n=5, seen=ratings[0])
     assert items.shape == scores.shape == (2, 5)

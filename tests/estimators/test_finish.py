@@ -12,9 +12,8 @@ from sklearn.svm import SVC
 
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor
-from hogwild.estimators import descent
-from hogwild.estimators.options import LOSSES, read_options
-from hogwild.estimators.steps import FitSteps
+from hogwild.estimators import fit as estimator_fit
+from hogwild.estimators.options import LOSSES
 from hogwild.problems.linear.objective import Objective
 
 ALPHA = 1e-4
@@ -70,7 +69,7 @@ def test_exact_steps_are_left_out(options: dict[str, Any], monkeypatch: pytest.M
     def refuse(*given: Any) -> None:
         raise AssertionError("exact steps were taken")
 
-    monkeypatch.setattr(descent, "_finish", refuse)
+    monkeypatch.setattr(estimator_fit, "_finish", refuse)
     HogwildClassifier("log_loss", random_state=0, **options).fit(*dependent())
 
 
@@ -107,7 +106,7 @@ def test_a_fit_near_its_optimum_is_left_as_it_is() -> None:
     y = X @ np.arange(5.0) + random.normal(size=600)
     model = HogwildRegressor(random_state=0).fit(X, y)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(descent, "UNSETTLED", np.inf)  # no steps whatever is promised
+        patch.setattr(estimator_fit, "UNSETTLED", np.inf)  # no steps whatever is promised
         assert np.array_equal(HogwildRegressor(random_state=0).fit(X, y).coef_, model.coef_)
 
 
@@ -116,21 +115,18 @@ def test_many_features_are_finished_or_warned_of(loss: str, monkeypatch: pytest.
     random = np.random.default_rng(2)
     X = random.poisson(0.3, size=(150, 400)).astype(float)
     y = (X @ random.normal(size=400) + random.normal(size=150) > 0).astype(int)
-    monkeypatch.setattr(descent, "LARGEST", 0)
+    monkeypatch.setattr(estimator_fit, "LARGEST", 0)
     before = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
     monkeypatch.undo()
     after = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
     assert after < 0.9 * before
     if loss == "log_loss":
-        monkeypatch.setattr(descent, "FIT_WORK", 8 * np.count_nonzero(X))
+        monkeypatch.setattr(estimator_fit, "FIT_WORK", 8 * np.count_nonzero(X))
         with pytest.warns(ConvergenceWarning, match="exact steps would take too long"):
             HogwildClassifier(loss, random_state=0).fit(X, y)
 
 
 def test_without_tol_the_step_falls_to_zero_over_all_epochs() -> None:
-    options = read_options(HogwildClassifier(tol=None, max_iter=10))
-    steps = FitSteps(options, 1.0, lambda p: 1.0, 100, 0.0, last=10)
-    assert [steps.plan(epoch)[0] for epoch in (0, 5, 9)] == pytest.approx([1.0, 0.5, 0.1])
     X, y = dependent()
     about: dict[str, Any] = {"penalty": "l1", "alpha": 1e-3, "random_state": 0}
     curves = [

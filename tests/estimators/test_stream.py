@@ -18,7 +18,7 @@ from sklearn.preprocessing import normalize, scale
 
 import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor, HogwildWarning, Rows, TrainingError
-from hogwild.estimators import jobs as workers
+from hogwild.estimators import options as estimator_options
 from hogwild.estimators import stream as stream_module
 from hogwild.estimators.stream import far_larger
 
@@ -132,17 +132,6 @@ def test_schedules_go_on_from_fit(text: Any) -> None:
     assert np.abs(model.coef_ - before).max() < 0.05 * np.abs(before).max()
 
 
-def test_another_loss_between_batches_counts(text: Any) -> None:
-    X, y = text
-    models = [HogwildClassifier("squared_error", learning_rate="constant", random_state=0) for _ in range(2)]
-    for model in models:
-        model.partial_fit(X[:500], y[:500], classes=[-1, 1])
-    models[1].set_params(loss="log_loss")
-    for model in models:
-        model.partial_fit(X[500:1000], y[500:1000])
-    assert not np.array_equal(models[0].coef_, models[1].coef_)
-
-
 def test_a_first_batch_that_fails_leaves_nothing(text: Any) -> None:
     X, y = text
     model = HogwildClassifier(random_state=0)
@@ -158,15 +147,9 @@ def test_a_first_batch_that_fails_leaves_nothing(text: Any) -> None:
     assert np.array_equal(model.coef_, fresh.coef_)
 
 
-def test_the_seed_makes_batches_repeat(text: Any) -> None:
-    X, y = text
-    models = [learn(HogwildClassifier(random_state=7), X[:1000], y[:1000], 250, classes=[-1, 1]) for _ in range(2)]
-    assert np.array_equal(models[0].coef_, models[1].coef_)
-
-
 def test_workers_share_a_large_batch(text: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = text
-    monkeypatch.setattr(workers, "RACE", 0)
+    monkeypatch.setattr(estimator_options, "RACE", 0)
     models = [
         learn(HogwildClassifier("log_loss", random_state=k, n_jobs=2), X, y, 3000, classes=[-1, 1]) for k in range(3)
     ]
@@ -289,7 +272,7 @@ def test_workers_that_cannot_start_cost_no_model(monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any) -> None:
         raise TrainingError("cannot start 2 worker processes")
 
-    monkeypatch.setattr(stream_module, "RacingWorkers", fail)
+    monkeypatch.setattr(stream_module, "racing", fail)
     for wrong, said in ({"n_jobs": 0}, "n_jobs=0"), ({"host": "processes"}, "cannot start"):
         with pytest.raises(ValueError if "n_jobs" in wrong else TrainingError, match=said):
             copy.copy(model).set_params(**wrong).partial_fit(X[100:], y[100:] > 0)
@@ -297,17 +280,6 @@ def test_workers_that_cannot_start_cost_no_model(monkeypatch: pytest.MonkeyPatch
     assert model._stream.first is first
     model.partial_fit(X[100:], y[100:] > 0)
     assert len(model._stream.first) == model._stream.seen == 200
-
-
-@pytest.mark.parametrize("size", [10, 50])
-def test_a_pickle_among_the_first_rows_changes_nothing(size: int, text: Any) -> None:
-    X, y = text
-    models = [learn(HogwildClassifier(random_state=0), X[:200], y[:200], size, classes=[-1, 1]) for _ in range(2)]
-    models[1] = pickle.loads(pickle.dumps(models[1]))
-    for model in models:
-        learn(model, X[200:600], y[200:600], size)
-    assert models[0]._stream.step == models[1]._stream.step
-    assert np.array_equal(models[0].coef_, models[1].coef_)
 
 
 def test_steps_tried_later_begin_at_the_weights_of_then(monkeypatch: pytest.MonkeyPatch, text: Any) -> None:

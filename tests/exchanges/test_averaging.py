@@ -22,9 +22,8 @@ from hogwild.hosts.memory import Block
 from hogwild.kernels.control import LAST, NEXT
 from hogwild.methods import EXCHANGES
 from hogwild.model_file import load_checkpoint
-from hogwild.training.engine import start_pool
-from hogwild.training.probe import Probe
-from hogwild.training.run import resolve
+from hogwild.training.engine import resolve, start_pool
+from hogwild.training.step_search import Probe
 from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
 from tests.runs import living, toy, until
 
@@ -211,7 +210,7 @@ def test_the_step_of_several_is_probed_for_with_the_exchange() -> None:
     found = Probe(TrainConfig(workers=8, exchange=AVERAGING, host="threads"), rows)
     step = found.search()
     assert step >= 2 * alone.search()
-    assert found._run(0) == found._run(0)
+    assert found.trials(0) == found.trials(0)
     run = hogwild.train(rows, **options)
     assert run.config.step == step
     run.finish()

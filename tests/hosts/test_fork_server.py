@@ -25,9 +25,7 @@ def test_a_server_that_cannot_import_says_why(monkeypatch: pytest.MonkeyPatch) -
         Processes(2)
     monkeypatch.undo()
     Processes(1).close()
-    fork_server.preload(
-        "hogwild.training.stopping"
-    )  # workers find it imported, and so does a server that is started anew
+    fork_server.preload("hogwild.training.keep")  # workers find it imported, and so does a server that is started anew
     Processes(1).close()
 
 

@@ -25,6 +25,14 @@ from tests import reference
 
 CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)
 PENALTIES = {"none": {}, "l2": {"l2": 0.02}, "elastic": {"l1": 0.01, "l2": 0.02}}
+# name: classes and options; between them every penalty, AdaGrad or not, one margin or several
+COMBINATIONS = {
+    "plain": (2, {"loss": "epsilon-insensitive"}),
+    "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
+    "adagrad": (2, {"loss": "log", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
+    "multi-class": (3, {"loss": "hinge"}),
+    "softmax": (3, {"loss": "softmax", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
+}
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 17)  # 4k + r entries, and none
 
 
@@ -73,6 +81,16 @@ def make_job(
             matrix[:, : problem.classes] = spread(size=(len(matrix), problem.classes)) / 2
         job.restore(flat)  # which is by rank where the discipline is tiered
     return job
+
+
+def rows_for(combination, n=200):
+    classes, options = COMBINATIONS[combination]
+    return awkward_rows(options["loss"], classes, n=n, weights=combination in ("elastic", "softmax"))
+
+
+def job_and_rows(combination, discipline, workers=1, n=200, **more):
+    rows = rows_for(combination, n)
+    return make_job(rows, discipline, workers, **COMBINATIONS[combination][1] | more), rows
 
 
 @dataclass(frozen=True)

@@ -96,17 +96,6 @@ def test_lines_and_ratings_within_them_are_permuted_differently_in_every_epoch()
     assert len(within) > 2
 
 
-def test_other_seeds_make_other_orders():
-    sequences = []
-    for seed in (0, 1):
-        job = make_job(seed=seed)
-        job.begin_epoch(0, 0)
-        data = job.data()
-        sequences.append([(int(data.users[k]), int(data.items[k])) for k, _ in visits(job)])
-    assert sequences[0] != sequences[1]
-    assert sorted(sequences[0]) == sorted(sequences[1])
-
-
 @pytest.mark.parametrize("order", ["shuffled", "blocks"])
 def test_tiles_come_in_diagonals(order):
     job = make_job("hogwild", workers=2 if order == "blocks" else 4, order=order)

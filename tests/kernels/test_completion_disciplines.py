@@ -121,36 +121,6 @@ def test_round_robin_is_serial_with_a_delay(workers):
     np.testing.assert_allclose(jobs[0].flat, twin.flat(), atol=1e-4)
 
 
-def misfit(job, ratings):
-    users, items, values = ratings
-    p, q, b_u, b_i = job.problem.solution(job.flat)
-    predicted = job.problem.mean + b_u[users] + b_i[items] + np.einsum("ij,ij->i", p[users], q[items])
-    return float(np.sqrt(np.mean((predicted - values) ** 2)))
-
-
-@needs_jit
-@pytest.mark.parametrize(
-    ("discipline", "order"),
-    [(name, "shuffled") for name in PARALLEL if name != "round-robin"]  # which is the twin's, see above
-    + [("hogwild", "blocks"), ("atomic", "blocks"), ("hogwild", "file")],
-)
-def test_several_workers_do_all_the_work_as_well(discipline, order):
-    shape, workers = (400, 300), 3
-    ratings = some_ratings(30_000, shape)
-    found = {}
-    for name, count in (("serial", 1), (discipline, workers)):
-        errors = []
-        for seed in range(3):
-            job = make_job(name, count, ratings, shape, seed, order=order, l2=0.02)
-            for epoch in range(6):
-                run_epoch(job, epoch, (0.08, 1.0, 0.0))
-                assert job.done()[0] == 30_000
-                assert not job.state["locks"].any()
-            errors.append(misfit(job, ratings))
-        found[name] = np.median(errors)
-    assert found[discipline] < 1.2 * found["serial"] + 0.02
-
-
 @needs_jit
 @pytest.mark.parametrize(
     ("discipline", "options"),

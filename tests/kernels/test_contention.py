@@ -111,13 +111,6 @@ def test_every_row_once_though_stopped_and_resumed(discipline):
     assert done == n
 
 
-def test_more_workers_than_chunks():
-    for discipline in PARALLEL:
-        job = hot_job(discipline, n=3, workers=6)
-        run_epoch(job, 0, ONE)
-        assert job.problem.parameters(job.flat).intercept[0] == 3
-
-
 @pytest.mark.parametrize(("discipline", "lock"), [("locked", 0), ("aig", 3), ("round-robin", None)])
 @pytest.mark.parametrize("loss", ["epsilon-insensitive", "hinge"])
 def test_an_abort_ends_the_wait_for_a_dead_worker(discipline, lock, loss):

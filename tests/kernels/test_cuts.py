@@ -41,7 +41,7 @@ def random_graph(labels=2, n=40, m=130, directed=False, links=3, seed=0):
     u, v = np.concatenate((u, extra[0])), np.concatenate((v, extra[1]))
     forward, backward = np.append(forward, [5.0, 1.0]), np.append(backward, [5.0, 1.0])
     terminals = n + np.arange(labels)
-    return Graph.of(u, v, forward, backward, n + labels, terminals, np.arange(labels), labels)
+    return Graph(u, v, forward, backward, n + labels, terminals, np.arange(labels), labels)
 
 
 class Bench:
@@ -264,7 +264,7 @@ def test_in_a_race_terminals_stay_and_rows_stay_in_the_simplex(discipline, label
 
 
 def test_edges_without_weight_and_vertices_without_edges_move_nothing():
-    graph = Graph([0, 0], [1, 2], [0.0, 3.0], [0.0, 3.0], 5, [2, 3], [0, 1])
+    graph = Graph([0, 0], [1, 2], [0.0, 3.0], [0.0, 3.0], 5, [2, 3], [0, 1], check=False)
     bench = Bench(graph)
     for epoch in range(3):
         bench.epoch(epoch, (1.0, 1.0, 0.0))
@@ -303,13 +303,6 @@ def test_the_projection_is_the_nearest_point_of_the_simplex(n, seed, spread, tie
     # optimality: no other point of the simplex is nearer than allowed by the angle at the projection
     towards = np.random.default_rng(seed + 1).dirichlet(np.ones(n)) - found
     assert (row - found).astype(np.float64) @ towards <= 1e-4 * max(spread, 1.0) ** 2
-
-
-@pytest.mark.parametrize("row", [[0.25] * 4, [1.0, 0.0, 0.0], [0.5, 0.5], [2.0, 2.0, -1.0], [-5.0, -5.0]])
-def test_projection_of_corners_and_ties(row):
-    found = np.array(row, dtype=np.float32)
-    project(found, len(row))
-    np.testing.assert_allclose(found, onto_simplex(np.array([row]))[0], atol=1e-7)
 
 
 def test_projection_of_what_is_no_number_ends():

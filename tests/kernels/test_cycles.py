@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 
 import numba
 import numpy as np
 import pytest
 
-from hogwild import machine
 from hogwild.data.order import Order
 from hogwild.errors import UsageError
 from hogwild.hosts.job import Task
@@ -18,13 +16,8 @@ from hogwild.hosts.threads import Threads
 from hogwild.kernels import cycles
 from hogwild.kernels.control import STOP, cells
 from hogwild.problems.linear.kernel import DISCIPLINES
-from tests.kernels.harness import CONSTANT, FALLING, PENALTIES, awkward_rows, bits, make_job, run_epoch
+from tests.kernels.harness import CONSTANT, FALLING, bits, job_and_rows, run_epoch
 
-KINDS = {  # the kernels without a delay are those of test_disciplines
-    "plain": (2, {"loss": "epsilon-insensitive"}),  # with gradients that are zero
-    "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
-    "multi-class": (3, {"loss": "hinge"}),
-}
 # The delay stands outside what penalties and plain or atomic writes differ in, and each case is a kernel to compile
 WITHOUT_LOCKS = ("serial", "atomic", "tiered")
 CASES = [("plain", name) for name in DISCIPLINES]
@@ -33,9 +26,7 @@ needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="Python is too s
 
 
 def job_for(kind, discipline, workers=1, delay=0.0, n=200, **more):
-    classes, options = KINDS[kind]
-    rows = awkward_rows(options["loss"], classes, n=n)
-    return make_job(rows, discipline, workers, gradient_delay=delay, **options | more)
+    return job_and_rows(kind, discipline, workers, n, gradient_delay=delay, **more)[0]
 
 
 def seconds_of(job):
@@ -119,14 +110,9 @@ def test_without_a_delay_the_kernel_is_another():
 
 @needs_jit
 @pytest.mark.parametrize(("kind", "discipline"), CASES)
-def test_one_worker_takes_as_long_as_its_gradients(kind, discipline):
+def test_one_worker_takes_at_least_as_long_as_its_gradients(kind, discipline):
     n, delay = 200, 5e-4
-    for _ in range(20):  # each may be held up by whatever else runs
-        found = seconds_of(job_for(kind, discipline, delay=delay, n=n))
-        assert found >= n * delay
-        if found < 2 * n * delay + 0.5:
-            return
-    pytest.fail(f"{n} gradients of {delay} s never took less than {found} s")
+    assert seconds_of(job_for(kind, discipline, delay=delay, n=n)) >= n * delay
 
 
 @needs_jit
@@ -135,40 +121,6 @@ def test_inside_the_lock():
     n, delay = 500, 2e-4
     found = [seconds_of(job_for("plain", "locked", 2, delay, n)) for _ in range(3)]
     assert min(found) >= 0.95 * n * delay
-
-
-@needs_jit
-@pytest.mark.slow
-@pytest.mark.skipif(machine.physical_cores() < 2, reason="needs two cores")
-@pytest.mark.parametrize(
-    ("kind", "discipline"), [case for case in CASES if case[1] in ("hogwild", "aig", "round-robin")]
-)
-def test_side_by_side(kind, discipline):
-    """Before the locks of aig are taken, and while others have their turn: two workers wait at the same time.
-
-    One after another they could never be faster than ``n * delay``, so a single time below shows that they were not.
-    Times count against it only if two threads could spin at the same time just before and just after.
-    """
-    n, delay, against = 128, 2e-3, 0
-    for _ in range(6):
-        calm = cores_are_idle(0.3 * n * delay)
-        if seconds_of(job_for(kind, discipline, 2, delay, n)) < 0.8 * n * delay:
-            return
-        against += calm and cores_are_idle(0.3 * n * delay)
-    assert against < 4, "two workers were never faster than one"
-    pytest.skip("others use the cores")
-
-
-def cores_are_idle(seconds):
-    """Whether two threads can spin at the same time."""
-    control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(seconds)
-    threads = [threading.Thread(target=cycles.spin, args=(control, ticks)) for _ in range(2)]
-    start = time.process_time()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return time.process_time() - start > 1.6 * seconds
 
 
 @needs_jit

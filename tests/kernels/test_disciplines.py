@@ -11,16 +11,17 @@ import pytest
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT, TURN
 from hogwild.problems.linear.kernel import DISCIPLINES
-from tests.kernels.harness import FALLING, PENALTIES, against_twin, awkward_rows, bits, make_job, run_epoch
+from tests.kernels.harness import (
+    COMBINATIONS,
+    FALLING,
+    against_twin,
+    awkward_rows,
+    bits,
+    job_and_rows,
+    rows_for,
+    run_epoch,
+)
 
-# name: classes and options; between them every penalty, AdaGrad or not, one margin or several
-COMBINATIONS = {
-    "plain": (2, {"loss": "epsilon-insensitive"}),
-    "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
-    "adagrad": (2, {"loss": "log", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
-    "multi-class": (3, {"loss": "hinge"}),
-    "softmax": (3, {"loss": "softmax", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
-}
 PARALLEL = [name for name in DISCIPLINES if name != "serial"]
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 
@@ -33,10 +34,8 @@ def every_combination(disciplines):
             yield discipline, name
 
 
-def job_for(combination, discipline, workers=1, n=200, **more):
-    classes, options = COMBINATIONS[combination]
-    rows = awkward_rows(options["loss"], classes, n=n, weights=combination in ("elastic", "softmax"))
-    return make_job(rows, discipline, workers, **options | more)
+def job_for(*posed, **options):
+    return job_and_rows(*posed, **options)[0]
 
 
 def run_first_worker(job, start=0):
@@ -74,20 +73,9 @@ def test_resumed_in_the_middle_of_an_epoch(discipline, combination):
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_round_robin_is_serial_with_a_delay(combination, workers):
     """Row t sees the updates of rows up to t - W and no others (Langford, Smola, Zinkevich 2009)."""
-    classes, options = COMBINATIONS[combination]
-    rows = awkward_rows(options["loss"], classes, n=300, weights=combination in ("elastic", "softmax"))
-    job = against_twin(rows, FALLING, discipline="round-robin", workers=workers, **options)
+    rows = rows_for(combination, 300)
+    job = against_twin(rows, FALLING, discipline="round-robin", workers=workers, **COMBINATIONS[combination][1])
     assert job.done() == (len(rows), rows.nnz)
-
-
-@needs_jit
-def test_the_delay_is_real():
-    results = set()
-    for workers in (1, 2, 3, 5):
-        job = job_for("elastic", "round-robin", workers)
-        run_epoch(job, 0, FALLING)
-        results.add(tuple(bits(job)))
-    assert len(results) == 4
 
 
 @needs_jit
@@ -95,16 +83,6 @@ def test_the_delay_is_real():
 def test_round_robin_with_few_rows(n):
     rows = awkward_rows("epsilon-insensitive", n=n)
     against_twin(rows, FALLING, discipline="round-robin", workers=4, loss="epsilon-insensitive")
-
-
-@needs_jit
-def test_round_robin_repeats_itself():
-    results = set()
-    for _ in range(3):
-        job = job_for("elastic", "round-robin", workers=3, n=500, start=False)
-        run_epoch(job, 0, FALLING)
-        results.add(tuple(bits(job)))
-    assert len(results) == 1
 
 
 @needs_jit

@@ -8,7 +8,6 @@ import pytest
 
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.kernels.control import NONZEROS, ROWS, WORKERS
 from hogwild.kernels.losses import LOSSES
 from tests.kernels.harness import CONSTANT, FALLING, PENALTIES, against_twin, awkward_rows, bits, make_job, run_epoch
 
@@ -96,15 +95,6 @@ def test_rows_and_features_without_entries():
     job = make_job(empty, start=False, loss="log", **PENALTIES["elastic"])
     run_epoch(job)
     assert job.problem.parameters(job.flat).intercept[0] > 0
-
-
-def test_progress_is_counted():
-    rows = awkward_rows()
-    job = make_job(rows, **PENALTIES["elastic"])
-    run_epoch(job)
-    assert job.done() == (len(rows), rows.nnz)
-    assert job.control[WORKERS + ROWS] == len(rows)
-    assert job.control[WORKERS + NONZEROS] == rows.nnz
 
 
 def test_a_diverging_run_shows():

@@ -44,7 +44,7 @@ def test_without_the_jit():
 @pytest.mark.slow
 def test_with_bounds_checked():
     """Python itself checks indices that are too large; here are those of several workers, and one of each shape."""
-    some = "bounds_are_checked or number_of_rows or with_a_delay or few_rows or log-elastic-False-5"
+    some = "bounds_are_checked or number_of_rows or with_a_delay or log-elastic-False-5"
     some += " or hinge-none-False-3 or (one_worker_is_serial and tiered-elastic-True)"
     files = [name for name in FILES if re.search("linear|multiclass|/test_disciplines", name)]
     passed, skipped = run_tests("NUMBA_BOUNDSCHECK", "-k", f"({some}) and not (softmax or adagrad or plain)", *files)

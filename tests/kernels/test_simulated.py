@@ -10,12 +10,12 @@ from hogwild.data.rows.container import Rows
 from hogwild.kernels.control import CHUNK, COUNT, EVENT_KINDS, FIRST, LOAD, PAY, READ, STORE
 from hogwild.problems.protocol import OrderSlice
 from tests.kernels.harness import (
+    COMBINATIONS,
     CONSTANT,
     FALLING,
-    PENALTIES,
     assert_equal_to_twin,
-    awkward_rows,
     bits,
+    job_and_rows,
     make_job,
     run_epoch,
     sequence,
@@ -23,14 +23,6 @@ from tests.kernels.harness import (
 )
 
 STEP = (0.5, 1.0, 0.0)
-# name: classes and options; between them every penalty, AdaGrad or not, one margin or several
-COMBINATIONS = {
-    "plain": (2, {"loss": "epsilon-insensitive"}),
-    "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
-    "adagrad": (2, {"loss": "log", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
-    "multi-class": (3, {"loss": "hinge", **PENALTIES["l2"]}),
-    "softmax": (3, {"loss": "softmax", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
-}
 
 
 def play(job, events, crew, chunk=0, epoch=0, step=STEP):
@@ -63,18 +55,12 @@ def turn_by_turn(job, delay, loads, epochs=2, step=FALLING):
     return crew
 
 
-def job_for(combination, discipline, workers=1, n=150, **more):
-    classes, options = COMBINATIONS[combination]
-    rows = awkward_rows(options["loss"], classes, n=n, weights=combination in ("elastic", "softmax"))
-    return make_job(rows, discipline, workers, **options | more), rows
-
-
 @np.errstate(all="ignore")
 @pytest.mark.parametrize("loads", [False, True])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_one_worker_is_serial(combination, intercept, loads):
-    serial, job = (job_for(combination, name, intercept=intercept)[0] for name in ("serial", "hogwild"))
+    serial, job = (job_and_rows(combination, name, intercept=intercept)[0] for name in ("serial", "hogwild"))
     for epoch in range(2):
         run_epoch(serial, epoch, FALLING)
     crew = turn_by_turn(job, 0, loads)
@@ -88,7 +74,7 @@ def test_one_worker_is_serial(combination, intercept, loads):
 @pytest.mark.parametrize("combination", COMBINATIONS)
 def test_several_are_serial_with_a_delay(combination, workers, delay):
     """Weights only: lock-free workers pay the intercept in instalments of eight rows."""
-    job, rows = job_for(combination, "atomic", workers, intercept=False)
+    job, rows = job_and_rows(combination, "atomic", workers, intercept=False)
     twin = twin_of(job, rows)
     turn_by_turn(job, delay, loads=False)
     for epoch in range(2):
@@ -100,7 +86,7 @@ def test_several_are_serial_with_a_delay(combination, workers, delay):
 @pytest.mark.parametrize("combination", ["plain", "elastic", "multi-class"])
 def test_the_intercept_too_when_paid_at_once(combination, monkeypatch):
     monkeypatch.setattr("hogwild.problems.linear.problem.FLUSH", 1)
-    job, rows = job_for(combination, "atomic", 4)
+    job, rows = job_and_rows(combination, "atomic", 4)
     twin = twin_of(job, rows)
     turn_by_turn(job, 2, loads=False, epochs=1)
     twin.epoch(sequence(job, 0), FALLING, 0, 3)

@@ -298,24 +298,6 @@ def test_auto_takes_what_was_faster_in_a_trial(trial):
         assert (tiers is not None, "costs less" in why, len(asked)) == (pays, pays, 1), found
 
 
-@needs_jit
-def test_nothing_is_timed_in_vain(monkeypatch: pytest.MonkeyPatch, trial):
-    """The kernel that would be timed takes longer to compile than all others of a usual run."""
-    asked, tries = [], trial(None)
-    monkeypatch.setattr(module, "merge_seconds", lambda problem: asked.append(1) or module.USUAL_PRICE)
-    assert "would cost more" in chosen(2000, 200, 3, workers=2)[1]  # epochs of 10 us
-    with monkeypatch.context() as patch:
-        patch.setattr(contention, "DEAREST", 1e-12)
-        assert "would cost more" in chosen(20_000, 200, 50)[1]
-    assert not asked
-    assert chosen(20_000, 200, 50)[0] is not None
-    assert asked
-    assert len(tries) == 1
-    problem, rows = make_job(even_rows(20_000, 200, 50), "tiered").problem, even_rows(20_000, 200, 50)
-    choose(problem, rows, problem.row_arrays(rows, None), 16, module.USUAL_PRICE)
-    assert len(tries) == 1
-
-
 def test_rounds_of_a_trial(monkeypatch):
     """The median of three in which the threads ran side by side; otherwise it lasts at least as long as the longest."""
 
@@ -370,7 +352,7 @@ def test_what_a_trial_does(options, monkeypatch):
         assert 0.9 * len(data.begin) < done.sum() <= len(data.begin)
         assert done.min() >= side.limit
         assert side._shared.parameters.coef.any()
-        owners = {scratch.own.ctypes.data for scratch in side._scratch}
+        owners = {scratch.private.ctypes.data for scratch in side._scratch}
         assert len(owners) == (1 if each is None else threads)
         assert bool((side._shared.control[WORKERS + MERGED :: LINE] > 0).all()) == (each is not None)
 
@@ -400,13 +382,6 @@ def test_the_sample_of_a_trial(monkeypatch):
             assert about == (arrays["targets"][row], arrays["weights"][row], arrays["scales"][row])
 
 
-def test_auto_counts_no_more_weights_than_a_row_has():
-    """Few rows, many features: it said "245.8 of the 1.0 weights of a row lie on ..." once."""
-    _, why = chosen(2000, 1 << 21, 1)
-    foreign, of = why.removeprefix("only ").split(" weights", 1)[0].split(" of the ")
-    assert float(foreign) <= float(of)
-
-
 # --- merges ---
 
 
@@ -428,7 +403,7 @@ def replica_of(job, worker, scratch):
         "kappa": KAPPA,
     }
     plan = Plan(**{name: given.get(name, 0) for name in Plan._fields})
-    return replica, p.parameters(scratch.own), plan
+    return replica, p.parameters(scratch.private), plan
 
 
 def merge_all(job, worker, scratch, strength, rows=10):
@@ -470,17 +445,17 @@ def test_merge_against_the_twin(classes, options, workers, strength):
     job = make_job(awkward_rows(options["loss"], classes, n=200), "tiered", workers, **options)
     p, rng, scratch = job.problem, np.random.default_rng(3), job.scratch()
     scratch.base[:] = rng.normal(size=p.size)
-    scratch.own[:] = scratch.base + rng.normal(size=p.size)
+    scratch.private[:] = scratch.base + rng.normal(size=p.size)
     if p.l1:
-        scratch.own[rng.random(p.size) < 0.2] = 0.0  # as the penalty makes them
-    for old, mine in zip(p.parameters(scratch.base)[2:], p.parameters(by_rank(job, scratch.own))[2:]):
+        scratch.private[rng.random(p.size) < 0.2] = 0.0  # as the penalty makes them
+    for old, mine in zip(p.parameters(scratch.base)[2:], p.parameters(by_rank(job, scratch.private))[2:]):
         old[:], mine[:] = np.abs(old), 0.0
-    for old, mine in zip(p.parameters(by_user(job, scratch.base))[2:], p.parameters(scratch.own)[2:]):
+    for old, mine in zip(p.parameters(by_user(job, scratch.base))[2:], p.parameters(scratch.private)[2:]):
         mine[:] = old + rng.random(mine.shape)
-    before = [p.parameters(flat.astype(np.float64)) for flat in (job.flat, scratch.base, by_rank(job, scratch.own))]
+    before = [p.parameters(flat.astype(np.float64)) for flat in (job.flat, scratch.base, by_rank(job, scratch.private))]
     merge_all(job, 0, scratch, strength)
 
-    after, own = p.parameters(job.flat), p.parameters(by_rank(job, scratch.own))
+    after, own = p.parameters(job.flat), p.parameters(by_rank(job, scratch.private))
     x = strength * np.repeat(job.tiers.rates.astype(np.float64), p.stride), strength * job.tiers.tops[-1]
     for k in range(2):  # the weights, then the intercept
         shared, base, private = (np.array([part[k], part[k + 2]]) if p.adagrad else [part[k]] for part in before)
@@ -500,7 +475,7 @@ def test_a_merge_that_is_not_due_changes_nothing():
     job = make_job(awkward_rows(n=200), "tiered", 2)
     scratch = job.scratch()
     replica, private, plan = replica_of(job, 1, scratch)
-    scratch.own[:] = 3.0
+    scratch.private[:] = 3.0
     scratch.counts[1] = [5 + t for t in range(scratch.counts.shape[1])]
     scratch.sums[1] = 7.0
     before = bits(job)
@@ -551,8 +526,8 @@ def test_where_steps_are_large_the_shared_value_becomes_kappa_times_the_average(
     seen = rows.degrees()[job.tiers.features] > 0  # no step moves the others, so theirs are not large
     rng, scratches = np.random.default_rng(0), [job.scratch() for _ in range(4)]
     for scratch in scratches:
-        scratch.own[:] = rng.normal(size=job.problem.size)
-    average = KAPPA * np.mean([by_rank(job, scratch.own) for scratch in scratches], axis=0)
+        scratch.private[:] = rng.normal(size=job.problem.size)
+    average = KAPPA * np.mean([by_rank(job, scratch.private) for scratch in scratches], axis=0)
     for k in rng.permutation(4):
         merge_all(job, k, scratches[k], 1e12)
     found, expected = job.problem.parameters(job.flat), job.problem.parameters(average)
@@ -605,17 +580,6 @@ def test_no_delta_is_lost_where_rare_weights_are_shared(workers, monkeypatch):
 
 @needs_jit
 @pytest.mark.usefixtures("often")
-def test_no_delta_is_lost_with_an_intercept():
-    n = 500
-    rows = Rows(np.arange(n + 1) * 3, np.tile([0, 5, 19], n), np.full(3 * n, 2), np.full(n, FAR), 20)
-    job = make_job(rows, "tiered", 4, start=False, loss="epsilon-insensitive")
-    interleave(job, 0, (1.0, 1.0, 0.0))
-    assert job.problem.parameters(job.flat).intercept[0] == n
-    assert coef(job)[[0, 5, 19]].tolist() == [2 * n] * 3
-
-
-@needs_jit
-@pytest.mark.usefixtures("often")
 def test_no_delta_is_lost_with_several_classes(monkeypatch):
     """Hinge has slope one while margins are tiny; no cap."""
     monkeypatch.setattr(problem_module, "KAPPA", 1e30)
@@ -656,30 +620,6 @@ def test_a_worker_that_dies_takes_what_it_had_not_merged():
         assert done - longest <= coef(job)[0] <= done
 
 
-@pytest.mark.parametrize(
-    "combination", [{"loss": "log"}, {"loss": "softmax", "adagrad": True, "l2": 0.02}, {"loss": "log", "l1": 0.01}]
-)
-@needs_jit
-def test_the_same_interleaving_gives_the_same_bits(combination):
-    rows = awkward_rows(combination["loss"], 3 if combination["loss"] == "softmax" else 2, n=400)
-    results = set()
-    for seed in (0, 0, 1):
-        job = make_job(rows, "tiered", 4, start=False, schedule="constant", **combination)
-        for epoch in range(2):
-            interleave(job, epoch, seed=seed)
-        results.add(tuple(bits(job)))
-    assert len(results) == 2
-
-
-@pytest.mark.parametrize(("n", "workers"), [(1, 1), (1, 5), (64, 2), (65, 2)])
-def test_few_rows(n, workers):
-    rows = zipf_rows(n, 17, counts=True)
-    job = make_job(rows, "tiered", workers, start=False, **WHOLE)
-    interleave(job, 0, (1.0, 1.0, 0.0))
-    assert coef(job).tolist() == sums(rows).tolist()
-    assert job.done() == (n, rows.nnz)
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("width", [0, 4])
 def test_rows_without_any_feature_train_the_intercept(width, workers):
@@ -702,13 +642,6 @@ def serial_and_tiered(rows, step=FALLING, epochs=2, **options):
             run_epoch(job, epoch, step)
         results.append(bits(job))
     return results
-
-
-@pytest.mark.parametrize("width", [1, 15, 16, 17])
-def test_one_worker_is_serial_at_every_width(width):
-    rows = zipf_rows(150, width, targets=np.arange(150) % 2)
-    serial, tiered = serial_and_tiered(rows, l1=0.01, l2=0.02)
-    assert serial == tiered
 
 
 @pytest.mark.parametrize("size", [1e15, 1e20])

@@ -16,8 +16,7 @@ from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.protocol import case_of
-from hogwild.training.engine import Engine
-from hogwild.training.run import resolve
+from hogwild.training.engine import Engine, resolve
 from hogwild.training.schedule import make_schedule
 from tests.machines.test_machines import fit, together
 from tests.runs import when

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -26,24 +25,20 @@ from hogwild.problems.cuts.problem import DECAY, EPOCHS, STEP, CutsProblem, onto
 from hogwild.problems.protocol import OrderSlice, Shared
 
 
-def train(graph, epochs=EPOCHS, discipline="serial", decay=DECAY, workers=1):
-    """Shares after so many epochs at the default steps, by workers in threads."""
-    problem = CutsProblem.of(graph, discipline)
+def train(graph, epochs=EPOCHS, decay=DECAY):
+    """Shares after so many epochs at the default steps."""
+    problem = CutsProblem.of(graph, "serial")
     order, flat = Order.of(problem.n_rows), np.zeros(problem.size, dtype=np.float32)
     problem.start(flat, 0)
     data = problem.data({name: readonly(np.ascontiguousarray(a)) for name, a in problem.arrays(graph).items()})
     locks = np.zeros(problem.locks, np.int32)
-    shared = Shared(problem.parameters(flat), np.zeros(cells(workers), np.int64), locks, no_tiers())
-    blocks = np.empty(order.n_blocks, dtype=np.int32)
-    scratches = [problem.scratch(order) for _ in range(workers)]
-    problem.compile()
-    with ThreadPoolExecutor(workers) as pool:
-        for epoch in range(epochs):
-            problem.shuffle(blocks, order, 0, epoch)
-            problem.begin_epoch(shared.control, order, 0)
-            parts = [OrderSlice(order, blocks, 0, epoch, 0, worker, workers) for worker in range(workers)]
-            step = STEP * decay**epoch, 1.0, 0.0
-            list(pool.map(lambda part, own: problem.prepare(shared, own, data, part, step)(), parts, scratches))  # noqa: B023
+    shared = Shared(problem.parameters(flat), np.zeros(cells(1), np.int64), locks, no_tiers())
+    blocks, scratch = np.empty(order.n_blocks, dtype=np.int32), problem.scratch(order)
+    for epoch in range(epochs):
+        problem.shuffle(blocks, order, 0, epoch)
+        problem.begin_epoch(shared.control, order, 0)
+        part = OrderSlice(order, blocks, 0, epoch, 0, 0, 1)
+        problem.prepare(shared, scratch, data, part, (STEP * decay**epoch, 1.0, 0.0))()
     return problem.solution(flat)[0]
 
 
@@ -63,19 +58,6 @@ def test_grids_are_cut_within_a_hundredth_of_the_minimum(noise):
     assert exact <= facts["threshold_value"] <= facts["cut_value"] <= 1.01 * exact
     assert exact <= facts["objective"] + 1e-3 * exact  # the relaxation's minimum is the cut's
     assert facts["objective"] <= 1.02 * exact
-
-
-@pytest.mark.parametrize("discipline", ["hogwild", "atomic", "aig", "round-robin"])
-def test_a_race_costs_little(discipline):
-    graph = open_graph("synthetic:grid?side=64&noise=0.7")
-    epochs = 20 if discipline == "round-robin" else EPOCHS
-    facts = CutEvaluator(graph)(train(graph, epochs, discipline, workers=3))
-    assert facts["cut_value"] <= 1.02 * minimum_cut(graph)
-
-
-def test_a_volume_is_cut_within_a_hundredth_of_the_minimum():
-    graph = open_graph("synthetic:volume?side=24")
-    assert CutEvaluator(graph, best_threshold=True)(train(graph))["threshold_value"] <= 1.01 * minimum_cut(graph)
 
 
 def test_a_stereo_move_is_cut_within_three_hundredths_of_the_minimum(real_data):
@@ -123,7 +105,7 @@ def test_few_terminals_without_bundles_are_cut_as_by_trying_all():
         weight = rng.integers(0, 4, size=len(u))
         u, v = np.concatenate((u, np.arange(labels))), np.concatenate((v, n + np.arange(labels)))
         weight = np.append(weight, rng.integers(4, 9, size=labels))
-        graph = Graph.of(u, v, weight, weight, n + labels, n + np.arange(labels), np.arange(labels), labels)
+        graph = Graph(u, v, weight, weight, n + labels, n + np.arange(labels), np.arange(labels), labels)
         facts = CutEvaluator(graph)(train(graph, 200))
         assert facts["cut_value"] <= 1.1 * best_of_all(graph, n)
 
@@ -134,7 +116,7 @@ def random_graph(seed, labels=2, directed=True, n=30, m=100):
     v = np.where(u == v, (v + 1) % n, v)
     forward = rng.random(m)
     backward = rng.random(m) if directed else forward
-    return Graph.of(u, v, forward, backward, n, np.arange(labels), np.arange(labels), labels)
+    return Graph(u, v, forward, backward, n, np.arange(labels), np.arange(labels), labels)
 
 
 @settings(max_examples=40, deadline=None)
@@ -251,9 +233,3 @@ def test_bundles_are_one_update_and_edges_between_terminals_none():
     assert (arrays["rates"][:2] > 0).all()
     fixed = graph.fixed()
     assert (fixed[arrays["u"]] < 0).all()
-
-
-def test_compiling_works():
-    for graph, disciplines in ((random_graph(0), ("serial", "atomic")), (random_graph(0, 3, False), ("round-robin",))):
-        for discipline in disciplines:
-            CutsProblem.of(graph, discipline).compile()

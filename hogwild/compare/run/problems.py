@@ -22,8 +22,8 @@ from hogwild.data.rows.statistics import describe
 from hogwild.errors import UsageError
 from hogwild.problems.protocol import case_of
 from hogwild.training.checkpoint import fingerprint, fingerprint_of
-from hogwild.training.probe import Probe
 from hogwild.training.schedule import usual_schedule
+from hogwild.training.step_search import Probe
 
 if TYPE_CHECKING:
     from types import CodeType

@@ -29,8 +29,8 @@ from hogwild.hosts.pool import Pool
 from hogwild.methods import REAL_HOSTS
 from hogwild.problems.protocol import Case, case_of
 from hogwild.training.engine import Clock, start_pool
+from hogwild.training.keep import has_diverged
 from hogwild.training.run import Run
-from hogwild.training.stopping import has_diverged
 
 Row = dict[str, Any]
 FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # these end a cell, and the others continue

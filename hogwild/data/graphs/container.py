@@ -6,7 +6,7 @@ with known labels. A cut labels every vertex and costs
     two labels:  sum over edges of forward[e] [label u = 0, label v = 1] + backward[e] [label u = 1, label v = 0]
     more:        sum over edges of forward[e] [label u != label v],   where forward = backward
 
-Parallel edges are merged and self-loops dropped on input, so a pair of vertices is one row, its two locks are distinct,
+Parallel edges are merged and self-loops dropped, so a pair of vertices is one row, its two locks are distinct,
 and the degrees say exactly how often two edges meet. This costs one sort. Edges keep the order in which their pairs
 first occurred: neighbours in a file are neighbours in memory.
 
@@ -34,7 +34,8 @@ class Graph:
     Parameters
     ----------
     u, v : array of int32, shape (m,)
-        The two ends of each edge, ``u < v``; no pair occurs twice.
+        The two ends of each edge, in any order. The graph has ``u < v`` and each pair once: parallel edges are summed,
+        edges from a vertex to itself dropped with a warning, those of weight 0 without one.
     forward, backward : array of float32, shape (m,)
         Weight of the edge from u to v, and from v to u. They are equal in an undirected graph.
     n_vertices : int
@@ -52,8 +53,10 @@ class Graph:
         The energy that the graph represents is the cut's value plus this.
     image, truth : array, shape ``shape``, optional
         The image that was segmented, for pictures; and the labels it was made from.
+    title : str
+        Name of the data in the warning.
     check : bool
-        Verify all of this (one sort). Readers that guarantee it pass False; :meth:`of` sorts edges first.
+        Verify all of this and put the edges in order (one sort). Who guarantees it passes False.
 
     Raises
     ------
@@ -77,6 +80,7 @@ class Graph:
         offset: float = 0.0,
         image: Any = None,
         truth: Any = None,
+        title: str = "",
         check: bool = True,
     ) -> None:
         if check:
@@ -84,7 +88,9 @@ class Graph:
                 check_whole(name, array)
             for name, array in (("forward", forward), ("backward", backward)):
                 check_real(name, array)
-            _check_count(n_vertices)
+            if n_vertices != int(n_vertices) or not 0 < n_vertices <= INDEX_LIMIT:
+                raise InputError(f"{n_vertices} vertices: expected a whole number from 1 to {INDEX_LIMIT}")
+            u, v, forward, backward = _in_order(u, v, forward, backward, int(n_vertices), title)
         self.u, self.v = (frozen_array(array, np.int32) for array in (u, v))
         with np.errstate(over="ignore"):  # a weight beyond float32 becomes inf and is reported by the check
             self.forward, self.backward = (frozen_array(array, np.float32) for array in (forward, backward))
@@ -97,7 +103,7 @@ class Graph:
         self.truth = None if truth is None else frozen_array(truth, np.int32)
         self.store = None  # graphs are in memory
         if check:
-            self._check_edges()
+            _check_weights(self.forward, self.backward)  # sums may be beyond float32
             self._check_terminals()
             self._check_picture()
 
@@ -119,24 +125,6 @@ class Graph:
     def undirected(self) -> bool:
         """Whether both directions of every edge have the same weight."""
         return bool(np.array_equal(self.forward, self.backward))
-
-    def _check_edges(self) -> None:
-        arrays = {"u": self.u, "v": self.v, "forward": self.forward, "backward": self.backward}
-        for name, array in arrays.items():
-            if array.shape != (len(self.u),):
-                raise InputError(f"{name}: expected one for each of {len(self.u)} edges, got shape {array.shape}")
-        wrong = (self.u < 0) | (self.u >= self.v) | (self.v >= self.n_vertices)
-        if wrong.any():
-            e = int(np.argmax(wrong))
-            raise InputError(
-                f"edge {e}: joins {self.u[e]} to {self.v[e]}: expected ascending numbers below {self.n_vertices} "
-                "(Graph.of puts them in order)"
-            )
-        _check_weights(self.forward, self.backward)
-        pairs = np.sort(_pairs(self.u, self.v, self.n_vertices))
-        if (again := pairs[1:][pairs[1:] == pairs[:-1]]).size:
-            a, b = divmod(int(again[0]), self.n_vertices)
-            raise InputError(f"the edge from {a} to {b} comes twice (Graph.of adds its weights up)")
 
     def _check_terminals(self) -> None:
         t, labels = self.terminals, self.terminal_labels
@@ -171,61 +159,6 @@ class Graph:
             if ids is not None and len(ids) != count:
                 raise InputError(f"{name}: expected {count}, got {len(ids)}")
 
-    @classmethod
-    def of(
-        cls,
-        u: Any,
-        v: Any,
-        forward: Any,
-        backward: Any,
-        n_vertices: int,
-        terminals: Any,
-        terminal_labels: Any,
-        n_labels: int = 2,
-        title: str = "",
-        **more: Any,
-    ) -> Graph:
-        """Make a graph from edges in any order and direction: parallel ones summed, self-loops dropped with a warning.
-
-        Parameters
-        ----------
-        title : str
-            Name of the data in the warning.
-        more :
-            Further parameters of :class:`Graph`.
-
-        Raises
-        ------
-        InputError
-        """
-        for name, array in (("u", u), ("v", v)):
-            check_whole(name, array)
-        for name, array in (("forward", forward), ("backward", backward)):
-            check_real(name, array)
-        _check_count(n_vertices)
-        u, v = (np.asarray(array, dtype=np.int64) for array in (u, v))
-        forward, backward = (np.asarray(array, dtype=np.float64) for array in (forward, backward))
-        if not u.shape == v.shape == forward.shape == backward.shape or u.ndim != 1:
-            shapes = f"{u.shape}, {v.shape}, {forward.shape}, {backward.shape}"
-            raise InputError(f"u, v, forward and backward: expected one of each for an edge, got shapes {shapes}")
-        _check_weights(forward, backward)
-        if len(u) and (min(u.min(), v.min()) < 0 or max(u.max(), v.max()) >= n_vertices):
-            e = int(np.argmax((np.minimum(u, v) < 0) | (np.maximum(u, v) >= n_vertices)))
-            raise InputError(f"edge {e}: joins {u[e]} to {v[e]}: expected vertices 0 to {n_vertices - 1}")
-        if (loops := int(np.count_nonzero(u == v))) > 0:
-            warnings.warn(
-                f"{title + ': ' if title else ''}{loops:,} edges from a vertex to itself, which no cut can cut, were "
-                "dropped",
-                HogwildWarning,
-                stacklevel=3,
-            )
-            u, v, forward, backward = (array[u != v] for array in (u, v, forward, backward))
-        turned = u > v
-        u, v = np.where(turned, v, u), np.where(turned, u, v)
-        forward, backward = np.where(turned, backward, forward), np.where(turned, forward, backward)
-        u, v, forward, backward = _merged(u, v, forward, backward, int(n_vertices))
-        return cls(u, v, forward, backward, n_vertices, terminals, terminal_labels, n_labels, **more)
-
     def degrees(self) -> np.ndarray:
         """Number of edges at each vertex, (n_vertices,) int64."""
         return np.bincount(self.u, minlength=self.n_vertices) + np.bincount(self.v, minlength=self.n_vertices)
@@ -246,37 +179,44 @@ class Graph:
 
 def check_real(name: str, array: Any) -> None:
     """Refuse arrays that are not real numbers, including complex ones, of which a cast would keep only a part."""
-    given = np.asarray(array)
-    if given.dtype.kind not in "biuf":
-        raise InputError(f"{name}: expected real numbers, got dtype {given.dtype}")
-
-
-def _check_count(n_vertices: Any) -> None:
-    if n_vertices != int(n_vertices) or not 0 < n_vertices <= INDEX_LIMIT:
-        raise InputError(f"{n_vertices} vertices: expected a whole number from 1 to {INDEX_LIMIT}")
+    numbers = np.asarray(array)
+    if numbers.dtype.kind not in "biuf":
+        raise InputError(f"{name}: expected real numbers, got dtype {numbers.dtype}")
 
 
 def _check_weights(forward: np.ndarray, backward: np.ndarray) -> None:
     for weights in (forward, backward):
-        wrong = ~(np.isfinite(weights) & (weights >= 0))
+        with np.errstate(over="ignore"):
+            wrong = ~(np.isfinite(weights.astype(np.float32)) & (weights >= 0))
         if wrong.any():
             e = int(np.argmax(wrong))
             raise InputError(f"edge {e}: weighs {weights[e]:g}: expected a finite number, not negative")
 
 
-def _pairs(u: np.ndarray, v: np.ndarray, n_vertices: int) -> np.ndarray:
-    """Return one number for each pair of vertices, (m,) int64."""
-    return u.astype(np.int64) * n_vertices + v
-
-
-def _merged(
-    u: np.ndarray, v: np.ndarray, forward: np.ndarray, backward: np.ndarray, n_vertices: int
+def _in_order(
+    u: Any, v: Any, forward: Any, backward: Any, n_vertices: int, title: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return each pair once, in order of first occurrence, with summed weights; pairs of weight zero are left out."""
-    pairs = _pairs(u, v, n_vertices)
-    _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
-    if len(first) < len(pairs):
-        forward, backward = (np.bincount(which, weights, len(first)) for weights in (forward, backward))
+    """Return each pair of vertices once, ascending, in order of first occurrence, with summed weights."""
+    u, v = np.asarray(u, np.int64), np.asarray(v, np.int64)
+    forward, backward = np.asarray(forward, np.float64), np.asarray(backward, np.float64)
+    if not u.shape == v.shape == forward.shape == backward.shape or u.ndim != 1:
+        shapes = f"{u.shape}, {v.shape}, {forward.shape}, {backward.shape}"
+        raise InputError(f"u, v, forward and backward: expected one of each for an edge, got shapes {shapes}")
+    _check_weights(forward, backward)
+    outside = (np.minimum(u, v) < 0) | (np.maximum(u, v) >= n_vertices)
+    if outside.any():
+        e = int(np.argmax(outside))
+        raise InputError(f"edge {e}: joins {u[e]} to {v[e]}: expected vertices 0 to {n_vertices - 1}")
+    if (loops := int(np.count_nonzero(u == v))) > 0:
+        which = f"{title + ': ' if title else ''}{loops:,} edges from a vertex to itself"
+        warnings.warn(f"{which}, which no cut can cut, were dropped", HogwildWarning, stacklevel=3)
+        u, v, forward, backward = (array[u != v] for array in (u, v, forward, backward))
+    turned = u > v
+    u, v = np.where(turned, v, u), np.where(turned, u, v)
+    forward, backward = np.where(turned, backward, forward), np.where(turned, forward, backward)
+    _, first, pair = np.unique(u * n_vertices + v, return_index=True, return_inverse=True)
+    if len(first) < len(u):
+        forward, backward = (np.bincount(pair, weights, len(first)) for weights in (forward, backward))
         order = np.argsort(first)
         u, v, forward, backward = u[first[order]], v[first[order]], forward[order], backward[order]
     some = (forward > 0) | (backward > 0)

@@ -67,7 +67,7 @@ def mrf_graph(unary: Any, u: Any, v: Any, weights: Any, shape: tuple[int, ...] |
     second = np.concatenate((np.tile(n + np.arange(labels), n), v))
     weight = np.concatenate((pulls.ravel(), weights))
     order = np.argsort(np.minimum(first, second), kind="stable")  # group edges by vertex
-    return Graph.of(
+    return Graph(
         first[order],
         second[order],
         weight[order],
@@ -104,9 +104,9 @@ def read_mrf(name: str) -> Graph:
         else:
             u, v = (_one_of(arrays, NAMES[end]) for end in ("u", "v"))
         weights = _one_of(arrays, NAMES["weights"])
-        for what, array in (("u", u), ("v", v), ("weights", weights)):
+        for label, array in (("u", u), ("v", v), ("weights", weights)):
             if array.ndim != 1 or array.shape != u.shape:
-                raise InputError(f"{what}: expected one for each of {len(np.atleast_1d(u))} edges, got {array.shape}")
+                raise InputError(f"{label}: expected one for each of {len(np.atleast_1d(u))} edges, got {array.shape}")
         return mrf_graph(arrays["unary"], u, v, weights, _grid(arrays), title=name)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
@@ -121,8 +121,8 @@ def _load(name: str) -> dict[str, np.ndarray]:
     except IsADirectoryError:
         raise InputError(f"{name}: is a directory, expected an .npz file") from None
     except Exception as error:  # zipfile, zlib, NumPy: each has its own
-        what = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{name}: not an .npz file that can be read: {what}") from None
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"{name}: not an .npz file that can be read: {reason}") from None
 
 
 def _one_of(arrays: dict[str, np.ndarray], names: tuple[str, ...]) -> np.ndarray:
@@ -136,17 +136,20 @@ def _grid(arrays: dict[str, np.ndarray]) -> tuple[int, ...] | None:
     """Return the sides of the grid, from ``shape``: their product is the number of vertices."""
     if "shape" not in arrays:
         return None
-    given = np.ravel(arrays["shape"])
-    if given.dtype.kind not in "iuf" or not ((given >= 1) & (given <= INDEX_LIMIT) & (given == np.trunc(given))).all():
-        raise InputError(f"shape: expected the sides of a grid, whole numbers from 1, got {given.tolist()}")
+    sides_given = np.ravel(arrays["shape"])
+    if (
+        sides_given.dtype.kind not in "iuf"
+        or not ((sides_given >= 1) & (sides_given <= INDEX_LIMIT) & (sides_given == np.trunc(sides_given))).all()
+    ):
+        raise InputError(f"shape: expected the sides of a grid, whole numbers from 1, got {sides_given.tolist()}")
     unary = arrays["unary"]
     if unary.ndim != 2:  # mrf_graph reports it
         return None
-    (n, labels), sides = unary.shape, [int(side) for side in given]
+    (n, labels), sides = unary.shape, [int(side) for side in sides_given]
     without = list(sides)
     if labels in without:
         without.remove(labels)
-    for found in (sides, without):
-        if found and math.prod(found) == n:
-            return tuple(found)
+    for shape in (sides, without):
+        if shape and math.prod(shape) == n:
+            return tuple(shape)
     return None

@@ -178,7 +178,7 @@ def _volume(spec: GraphSpec) -> Graph:
     weights = np.concatenate((weights, np.full(len(first) - len(u), float(CAPACITY))))
     order = np.argsort(first, kind="stable")
     labels = np.arange(spec.labels)
-    return Graph.of(
+    return Graph(
         first[order],
         second[order],
         weights[order],
@@ -215,7 +215,7 @@ def _clusters(spec: GraphSpec) -> Graph:
     u, v, weight = _with_hubs(spec, u, v, weight)
     order = np.argsort(np.minimum(u, v), kind="stable")
     labels = np.arange(entities)
-    return Graph.of(
+    return Graph(
         u[order],
         v[order],
         weight[order],

@@ -9,7 +9,6 @@ The DIMACS format: Johnson, McGeoch (eds.), "Network Flows and Matching", 1993.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.ids import IdCollector, Ids
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.text.delimited import Delimited, TextLayout
-from hogwild.data.text.tokens import shown_word
+from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError
 
 WHOLE = re.compile(rb"0|-?[1-9][0-9]{0,17}")
@@ -115,7 +114,7 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
     u, v, capacity = np.concatenate(parts, axis=1)
     ends = [flow.ends[b"s"], flow.ends[b"t"]]
     ids = u.astype(np.int64) - 1, v.astype(np.int64) - 1
-    return _in_file(name, Graph.of, *ids, capacity, np.zeros(rows), flow.n, ends, [0, 1], title=name)
+    return _graph(name, *ids, capacity, np.zeros(rows), flow.n, ends, [0, 1])
 
 
 def _refuse(table: Delimited, rows: int, faults: list[tuple[np.ndarray, str, str]]) -> None:
@@ -171,9 +170,8 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
     vertices, labels = _read_terminals(terminals, layout.separator, ids, name)
     keys = np.array([int(label) if all(map(_is_whole, labels)) else label for label in labels], object)
     label_names, numbers = np.unique(keys, return_inverse=True)
-    return _in_file(
+    return _graph(
         name,
-        Graph.of,
         u,
         v,
         weight,
@@ -182,7 +180,6 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
         vertices,
         numbers,
         len(label_names),
-        title=name,
         ids=_unless_numbers(ids),
         label_ids=_unless_numbers(Ids(label_names.tolist())),
     )
@@ -200,7 +197,7 @@ def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> t
                 f"{name}: no such file: {edges} is a list of edges, so some vertices need labels, in lines vertex label"
             ) from None
         raise
-    found: dict[int, str] = {}
+    labels: dict[int, str] = {}
     try:
         table.lay_out(TextLayout(), TERMINALS, 2)
         rows = [
@@ -214,13 +211,13 @@ def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> t
                 raise table.fault(row, "vertex", f"it has no edge in {edges}")
             if not label:
                 raise table.fault(row, "label", "it is empty")
-            if found.setdefault(vertex, label) != label:
-                raise table.fault(row, "label", f"vertex {shown_word(word)} has label {shown_word(found[vertex])} too")
+            if labels.setdefault(vertex, label) != label:
+                raise table.fault(row, "label", f"vertex {shown_word(word)} has label {shown_word(labels[vertex])} too")
     finally:
         table.close()
-    if len(set(found.values())) < 2:
-        raise InputError(f"{name}:1: {len(set(found.values()))} labels in it: a cut needs terminals of two or more")
-    return list(found), list(found.values())
+    if len(set(labels.values())) < 2:
+        raise InputError(f"{name}:1: {len(set(labels.values()))} labels in it: a cut needs terminals of two or more")
+    return list(labels), list(labels.values())
 
 
 def _unless_numbers(ids: Ids) -> Ids | None:
@@ -240,9 +237,9 @@ def _whole(word: bytes, low: int, high: int) -> int:
     return int(word)
 
 
-def _in_file(name: str, make: Callable[..., Graph], *arguments: Any, **more: Any) -> Graph:
-    """Return ``make(...)``; its errors name the file."""
+def _graph(name: str, *arrays: Any, **more: Any) -> Graph:
+    """Return the graph of a file; errors name it."""
     try:
-        return make(*arguments, **more)
+        return Graph(*arrays, **more | {"title": name})
     except InputError as error:
         raise InputError(f"{name}: {error}") from None

@@ -68,10 +68,10 @@ class Ratings:
         if check:
             check_whole("users", users)
             check_whole("items", items)
-            for name, array, kinds, what in (("values", values, "biuf", "real"), ("times", times, "iu", "whole")):
-                given = np.asarray([] if array is None else array)
-                if given.size and given.dtype.kind not in kinds:
-                    raise InputError(f"{name}: expected {what} numbers, got dtype {given.dtype}")
+            for name, array, kinds, wanted in (("values", values, "biuf", "real"), ("times", times, "iu", "whole")):
+                numbers = np.asarray([] if array is None else array)
+                if numbers.size and numbers.dtype.kind not in kinds:
+                    raise InputError(f"{name}: expected {wanted} numbers, got dtype {numbers.dtype}")
         self.users = frozen_array(users, np.int32)
         self.items = frozen_array(items, np.int32)
         with np.errstate(over="ignore"):  # beyond float32 becomes inf and is reported by the check
@@ -131,8 +131,8 @@ class Ratings:
         import scipy.sparse
 
         if not scipy.sparse.issparse(matrix) or matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-            given = f"{type(matrix).__name__} of dtype {getattr(matrix, 'dtype', None)}"
-            raise InputError(f"ratings: expected a scipy sparse matrix of real numbers, got {given}")
+            kind = f"{type(matrix).__name__} of dtype {getattr(matrix, 'dtype', None)}"
+            raise InputError(f"ratings: expected a scipy sparse matrix of real numbers, got {kind}")
         entries = matrix.tocoo()
         row, col = entries.coords if hasattr(entries, "coords") else (entries.row, entries.col)
         with np.errstate(over="ignore"):
@@ -246,16 +246,16 @@ def lists_of(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> tu
     """Return :meth:`Ratings.user_lists` of pairs, (n,) int32 each; pairs with an unknown one (-1) are left out."""
     from hogwild.data.ratings.lists_kernel import sort_pairs
 
-    known = (users >= 0) & (items >= 0)
-    if not known.all():
-        users, items = frozen_array(users[known], np.int32), frozen_array(items[known], np.int32)
+    placed = (users >= 0) & (items >= 0)
+    if not placed.all():
+        users, items = frozen_array(users[placed], np.int32), frozen_array(items[placed], np.int32)
     places = []
     for numbers, size in zip((users, items), shape, strict=True):
         degrees = count(numbers, size)
         places.append(np.cumsum(degrees) - degrees)
-    begin, found = np.empty(shape[0] + 1, np.int64), np.empty(len(users), np.int32)
-    kept = sort_pairs(users, items, *places, np.empty((len(users), 2), np.int32), found, begin)
-    return begin, found[:kept]
+    begin, sorted_items = np.empty(shape[0] + 1, np.int64), np.empty(len(users), np.int32)
+    length = sort_pairs(users, items, *places, np.empty((len(users), 2), np.int32), sorted_items, begin)
+    return begin, sorted_items[:length]
 
 
 def describe(ratings: Ratings) -> str:

@@ -52,8 +52,8 @@ def draw_ratings(
         low, n, user = begin[i], begin[i + 1] - begin[i], first + i
         if n == 0:
             continue
-        state, asked = _hash(keys[0], user), skipped[i] + n
-        draw_words(state, asked, -1, 0, cdf, guide, shift, topic, slots, ranks, counts)
+        state, draws = _hash(keys[0], user), skipped[i] + n
+        draw_words(state, draws, -1, 0, cdf, guide, shift, topic, slots, ranks, counts)
         for k in range(rank):
             factors[k] = normal(_hash(keys[1], user * rank + k))
         user_bias = normal(_hash(keys[3], user))

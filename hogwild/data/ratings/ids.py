@@ -32,26 +32,26 @@ class Ids:
     """
 
     def __init__(self, names: Any, check: bool = True) -> None:
-        given = _as_array(names)
-        if given.ndim != 1:
-            raise InputError(f"ids: expected one dimension, got shape {given.shape}")
+        array = _as_array(names)
+        if array.ndim != 1:
+            raise InputError(f"ids: expected one dimension, got shape {array.shape}")
         self.numbers: np.ndarray | None = None  # (n,) int64
         self._strings: np.ndarray | None = None  # (n,) of str
         self._table: Any = None  # look-up table, made when first needed
-        if given.dtype.kind in "iu":
-            if given.dtype.kind == "u" and given.size and given.max() >= 2**63:
-                raise InputError(f"ids: {given.max()} does not fit 64 bits: give such names as strings")
-            self.numbers = frozen_array(given, np.int64)
+        if array.dtype.kind in "iu":
+            if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+                raise InputError(f"ids: {array.max()} does not fit 64 bits: give such names as strings")
+            self.numbers = frozen_array(array, np.int64)
         else:
-            self._strings = _as_strings(given)
+            self._strings = _as_strings(array)
         if check:
             self._check()
 
     def _check(self) -> None:
-        every = self.numbers if self.numbers is not None else self._strings
-        assert every is not None
-        values, counts = np.unique(every, return_counts=True)
-        if len(values) != len(every):
+        names = self.numbers if self.numbers is not None else self._strings
+        assert names is not None
+        values, counts = np.unique(names, return_counts=True)
+        if len(values) != len(names):
             raise InputError(f"ids: {values[np.argmax(counts > 1)]!s} names more than one index")
         if self._strings is not None and len(values) and not values[0]:
             raise InputError("ids: a name is empty")
@@ -71,9 +71,9 @@ class Ids:
     __hash__ = None  # type: ignore[assignment]  # equal by content, and large
 
     def _all(self) -> np.ndarray:
-        every = self.numbers if self.numbers is not None else self._strings
-        assert every is not None
-        return every
+        names = self.numbers if self.numbers is not None else self._strings
+        assert names is not None
+        return names
 
     def names(self, indices: Any = slice(None)) -> np.ndarray:
         """Return the names of indices, in their shape: int64, or an object array of str."""
@@ -81,28 +81,28 @@ class Ids:
 
     def lookup(self, names: Any) -> np.ndarray:
         """Return the indices of names, int32 in their shape; -1 where unknown. ``5`` and ``"5"`` are the same name."""
-        asked = _as_array(names)
+        wanted = _as_array(names)
         if self.numbers is not None:
-            return self._lookup_numbers(asked)
+            return self._lookup_numbers(wanted)
         if self._table is None:
             self._table = {name: index for index, name in enumerate(self._all().tolist())}
-        flat = [self._table.get(_text(name), -1) for name in asked.ravel().tolist()]
-        return np.array(flat, np.int32).reshape(asked.shape)
+        flat = [self._table.get(_text(name), -1) for name in wanted.ravel().tolist()]
+        return np.array(flat, np.int32).reshape(wanted.shape)
 
-    def _lookup_numbers(self, asked: np.ndarray) -> np.ndarray:
+    def _lookup_numbers(self, wanted: np.ndarray) -> np.ndarray:
         assert self.numbers is not None
-        if asked.dtype.kind not in "iu":
-            asked, whole = _as_numbers(asked)
+        if wanted.dtype.kind not in "iu":
+            wanted, whole = _as_numbers(wanted)
         else:
-            whole = np.ones(asked.shape, bool)
+            whole = np.ones(wanted.shape, bool)
         if self._table is None:
             order = np.argsort(self.numbers, kind="stable")
             self._table = self.numbers[order], order.astype(np.int32)
         ordered, order = self._table
         if not len(ordered):
-            return np.full(asked.shape, -1, np.int32)
-        at = np.minimum(np.searchsorted(ordered, asked), len(ordered) - 1)
-        return np.where(whole & (ordered[at] == asked), order[at], np.int32(-1)).astype(np.int32)
+            return np.full(wanted.shape, -1, np.int32)
+        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+        return np.where(whole & (ordered[at] == wanted), order[at], np.int32(-1)).astype(np.int32)
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return the arrays a file holds: ``{"numbers": (n,) int64}``, or ``{"text": uint8, "ends": (n,) int64}``.
@@ -189,12 +189,12 @@ def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if high - low >= max(4 * len(numbers), 1 << 20) or high >= 2**62 or not len(numbers):
         names, places = np.unique(numbers, return_inverse=True)
         return names, places.astype(np.int32)
-    found = np.zeros(high - low + 1, bool)  # if it fits, a table is many times faster than sorting
+    present = np.zeros(high - low + 1, bool)  # if it fits, a table is many times faster than sorting
     shifted = numbers if low == 0 else numbers - numbers.dtype.type(low)
-    found[shifted] = True
-    places = np.cumsum(found, dtype=np.int32)
+    present[shifted] = True
+    places = np.cumsum(present, dtype=np.int32)
     places -= 1
-    return np.flatnonzero(found) + low, places[shifted]
+    return np.flatnonzero(present) + low, places[shifted]
 
 
 class IdCollector:

@@ -89,8 +89,8 @@ def open_ratings(
     InputError
         One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
     """
-    chosen = ("unknown", unknown, UNKNOWN), ("values", values, VALUES), ("repeats", repeats, REPEATS)
-    for option, value, choices in chosen:
+    choices_of_options = ("unknown", unknown, UNKNOWN), ("values", values, VALUES), ("repeats", repeats, REPEATS)
+    for option, value, choices in choices_of_options:
         if value not in choices:
             raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
     options = {"layout": layout, "values": values, "repeats": repeats, "progress": progress}
@@ -115,8 +115,8 @@ def open_ratings(
         raise InputError(f"{title}: no ratings in it")
     repeated = (meta.get("warnings") or {}).get("repeats", 0)
     if repeated:
-        said = f"{title}: {repeated:,} ratings of a user and item that come again later (the last one counts)"
-        warnings.warn(said, HogwildWarning, stacklevel=2)
+        message = f"{title}: {repeated:,} ratings of a user and item that come again later (the last one counts)"
+        warnings.warn(message, HogwildWarning, stacklevel=2)
     return _match(ratings, users, items, unknown, title)
 
 
@@ -211,12 +211,12 @@ def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str,
         return ratings
     flat = user_indices, item_indices, ratings.values, (n_users, n_items), ratings.times, user_ids, item_ids
     matched = Ratings(*flat, check=False)
-    known = (matched.users >= 0) & (matched.items >= 0)
-    if unknown == "keep" or known.all():
+    placed = (matched.users >= 0) & (matched.items >= 0)
+    if unknown == "keep" or placed.all():
         return matched
-    dropped = len(matched) - int(np.count_nonzero(known))
+    dropped = len(matched) - int(np.count_nonzero(placed))
     if dropped == len(matched):
         raise InputError(f"{title}: all its ratings are of users or items that are not known")
-    said = f"{title}: {dropped:,} ratings of users or items that are not known were left out"
-    warnings.warn(said, HogwildWarning, stacklevel=3)
-    return matched.select(np.flatnonzero(known))
+    message = f"{title}: {dropped:,} ratings of users or items that are not known were left out"
+    warnings.warn(message, HogwildWarning, stacklevel=3)
+    return matched.select(np.flatnonzero(placed))

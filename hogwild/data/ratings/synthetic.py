@@ -203,8 +203,8 @@ def _apportion(total: int, share: np.ndarray, rounding: np.ndarray, most: int) -
             low = middle
         if not low < (low + high) / 2.0 < high:
             break
-    found, below = counts(high), counts(low)
-    extra = int(found.sum()) - total
+    shares, lower = counts(high), counts(low)
+    extra = int(shares.sum()) - total
     if extra > 0:  # several grew at the same x
-        found[np.flatnonzero(found > below)[:extra]] -= 1
-    return found
+        shares[np.flatnonzero(shares > lower)[:extra]] -= 1
+    return shares

@@ -17,7 +17,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.ratings.ids import IdCollector
 from hogwild.data.text.delimited import Delimited, TextLayout
-from hogwild.data.text.tokens import bad_number
+from hogwild.data.text.lines import bad_number
 from hogwild.errors import InputError
 
 COLUMNS = ("user", "item", "rating", "time")

@@ -83,33 +83,33 @@ class Categories:
         if t.is_null(kind):
             return np.full(len(values), self.missing, np.int32)
         if t.is_integer(kind):
-            found = self._of_whole(values)
+            buckets = self._of_whole(values)
         elif t.is_floating(kind) or t.is_decimal(kind):
-            found = self._of_floats(numbers_of(values), values.type)
+            buckets = self._of_floats(numbers_of(values), values.type)
         elif t.is_boolean(kind):
-            found = self._of_whole(values, ("false", "true"))
+            buckets = self._of_whole(values, ("false", "true"))
         else:
             return self._of_text(self._written(values))
         if values.null_count:
-            found[np.asarray(values.is_null())] = self.missing
-        return found
+            buckets[np.asarray(values.is_null())] = self.missing
+        return buckets
 
     def _of_dictionary(self, values: Any) -> np.ndarray:
         dictionary, indices = values.dictionary, values.indices
         key = tuple(buffer.address for buffer in dictionary.buffers() if buffer is not None)
         key += (dictionary.offset, len(dictionary))
-        held = self._known.get(key)
-        if held is None:
-            held = dictionary, np.append(self._of(dictionary), np.int32(self.missing))
+        cached = self._known.get(key)
+        if cached is None:
+            cached = dictionary, np.append(self._of(dictionary), np.int32(self.missing))
             if len(self._known) >= MEMORY:
                 self._known.clear()
-            self._known[key] = held  # keep the dictionary, so that its address is not reused
+            self._known[key] = cached  # keep the dictionary, so that its address is not reused
         if indices.null_count:
             indices = indices.fill_null(0)
-            found = held[1][np.asarray(indices)]
-            found[np.asarray(values.indices.is_null())] = self.missing
-            return found
-        return held[1][np.asarray(indices)]
+            buckets = cached[1][np.asarray(indices)]
+            buckets[np.asarray(values.indices.is_null())] = self.missing
+            return buckets
+        return cached[1][np.asarray(indices)]
 
     def texts(self, values: Any) -> Any:
         """Return each value's text as it is hashed, a pyarrow array; missing values give empty text."""
@@ -121,8 +121,8 @@ class Categories:
         kind = values.type
         if t.is_floating(kind) or t.is_decimal(kind):
             numbers = ((x, x.is_integer()) for x in numbers_of(values).tolist())
-            found = ["" if np.isnan(x) else str(int(x)) if whole else written(x, kind) for x, whole in numbers]
-            return pa.array(found, pa.large_string())
+            written_texts = ["" if np.isnan(x) else str(int(x)) if whole else written(x, kind) for x, whole in numbers]
+            return pa.array(written_texts, pa.large_string())
         plain = t.is_null(kind) or t.is_integer(kind) or t.is_boolean(kind)
         return (values.cast(pa.large_string()) if plain else self._written(values)).fill_null("")
 
@@ -147,10 +147,10 @@ class Categories:
         from hogwild.data.tables.text_kernel import hash_texts
 
         starts, text = text_of(values)
-        found = np.empty(len(values), np.int32)
+        buckets = np.empty(len(values), np.int32)
         with np.errstate(over="ignore"):
-            hash_texts(starts, text, self.state, self.bits, found)
-        return found
+            hash_texts(starts, text, self.state, self.bits, buckets)
+        return buckets
 
     def _of_whole(self, values: Any, names: tuple[str, ...] = ()) -> np.ndarray:
         import pyarrow as pa
@@ -167,21 +167,21 @@ class Categories:
         sizes = whole.astype(np.int64).view(np.uint64) if whole.dtype.kind == "i" else whole.astype(np.uint64)
         with np.errstate(over="ignore"):
             sizes = np.where(negative, np.uint64(0) - sizes, sizes)
-            found = np.empty(len(whole), np.int32)
-            hash_numbers(sizes, negative, self.state, self.bits, np.empty(DIGITS, np.uint64), found)
-        return found
+            buckets = np.empty(len(whole), np.int32)
+            hash_numbers(sizes, negative, self.state, self.bits, np.empty(DIGITS, np.uint64), buckets)
+        return buckets
 
     def _of_floats(self, numbers: np.ndarray, kind: Any) -> np.ndarray:
         """Hash whole numbers as integers are written, others as ``written`` says."""
         whole = (np.abs(numbers) < 2**63) & (numbers == np.floor(numbers))
-        found = self._of_integers(np.where(whole, numbers, 0).astype(np.int64))
+        buckets = self._of_integers(np.where(whole, numbers, 0).astype(np.int64))
         rest = np.flatnonzero(~whole)
         values = set(numbers[rest].tolist())
         names = {value: bucket_of(f"{self.column.name}={written(value, kind)}", self.bits) for value in values}
         missing = np.isnan(numbers)
-        found[rest] = [names.get(value, self.missing) for value in numbers[rest].tolist()]
-        found[missing] = self.missing
-        return found
+        buckets[rest] = [names.get(value, self.missing) for value in numbers[rest].tolist()]
+        buckets[missing] = self.missing
+        return buckets
 
 
 def text_of(values: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -194,36 +194,36 @@ def text_of(values: Any) -> tuple[np.ndarray, np.ndarray]:
     _, starts, text = values.buffers()
     n, at = len(values), values.offset
     size = 8 if wide else 4
-    found = np.frombuffer(starts, np.int64 if wide else np.int32, n + 1, at * size) if n else np.zeros(1, np.int64)
+    begins = np.frombuffer(starts, np.int64 if wide else np.int32, n + 1, at * size) if n else np.zeros(1, np.int64)
     raw = np.frombuffer(text, np.uint8) if text is not None and text.size else np.zeros(1, np.uint8)
-    return readonly(found.astype(np.int64)), readonly(raw)
+    return readonly(begins.astype(np.int64)), readonly(raw)
 
 
 def numbers_of(values: Any) -> np.ndarray:
     """Return a pyarrow array of numbers or booleans as (n,) float64, with NaN for missing values."""
     import pyarrow as pa
 
-    kind = pa.types
-    if kind.is_dictionary(values.type):
+    types = pa.types
+    if types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    if kind.is_boolean(values.type):
+    if types.is_boolean(values.type):
         values = values.cast(pa.uint8())
-    if kind.is_null(values.type):
+    if types.is_null(values.type):
         return np.full(len(values), np.nan)
     values = values.cast(pa.float64(), safe=False)
-    found = np.array(values.fill_null(np.nan) if values.null_count else values, np.float64)
-    return found
+    numbers = np.array(values.fill_null(np.nan) if values.null_count else values, np.float64)
+    return numbers
 
 
 def scaled(values: Any, column: TableColumn) -> np.ndarray:
     """Return numbers divided by the column's deviation, (n,) float32, with NaN for missing values."""
     numbers = finite(values, column.name)
     with np.errstate(over="ignore"):
-        found = (numbers / column.deviation).astype(np.float32)
-    if np.isinf(found).any():
-        row = int(np.argmax(np.isinf(found)))
+        quotients = (numbers / column.deviation).astype(np.float32)
+    if np.isinf(quotients).any():
+        row = int(np.argmax(np.isinf(quotients)))
         raise CellError(row, f"column {column.name}: {numbers[row]:g} is beyond float32 in deviations of this column")
-    return found
+    return quotients
 
 
 def finite(values: Any, name: str) -> np.ndarray:
@@ -247,10 +247,10 @@ class Words:
         """Return the words and pairs with the given numbers, a pyarrow array."""
         import pyarrow as pa
 
-        raw, found = self.text.data, []
+        raw, words = self.text.data, []
         for begin, end, second, last in self.places[at].tolist():
-            found.append(str(raw[begin:end], "utf-8") + (f" {str(raw[second:last], 'utf-8')}" if last > second else ""))
-        return pa.array(found, pa.large_string())
+            words.append(str(raw[begin:end], "utf-8") + (f" {str(raw[second:last], 'utf-8')}" if last > second else ""))
+        return pa.array(words, pa.large_string())
 
 
 def words_of(values: Any, column: TableColumn, bits: int, places: bool = False) -> Words:
@@ -265,11 +265,11 @@ def words_of(values: Any, column: TableColumn, bits: int, places: bool = False) 
     starts, text = text_of(pc.utf8_lower(values.cast(pa.large_string()).fill_null("")))
     counts = np.empty(len(values), np.int64)
     count_words(starts, text, counts)
-    found = np.empty(int(counts.sum()), np.int32)
-    lie = np.empty((len(found) if places else 0, 4), np.int64)
+    codes = np.empty(int(counts.sum()), np.int32)
+    positions = np.empty((len(codes) if places else 0, 4), np.int64)
     with np.errstate(over="ignore"):
-        hash_words(starts, text, np.uint64(name_state(f"{column.name}=")), bits, found, lie)
-    return Words(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), found, lie, text)
+        hash_words(starts, text, np.uint64(name_state(f"{column.name}=")), bits, codes, positions)
+    return Words(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), codes, positions, text)
 
 
 def kind_of(type: Any) -> str:

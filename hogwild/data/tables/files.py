@@ -16,7 +16,7 @@ from hogwild.data.hints import of_columns
 from hogwild.data.parallel import BytesRead
 from hogwild.data.tables.columns import kind_of
 from hogwild.data.text.delimited import Delimited
-from hogwild.data.text.tokens import shown_word
+from hogwild.data.text.lines import shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 
 ROWS = 1 << 16  # of a batch
@@ -160,8 +160,8 @@ class TextSource(TableSource):
             for _ in self.batches(dict.fromkeys(self.names, "text")):
                 pass
         for name in [name for name, kind in types.items() if kind == "empty"]:
-            said = f"{self.name}: column {name} is empty in its first {len(batch):,} rows: taken as categorical"
-            warnings.warn(said, HogwildWarning, stacklevel=2)
+            message = f"{self.name}: column {name} is empty in its first {len(batch):,} rows: taken as categorical"
+            warnings.warn(message, HogwildWarning, stacklevel=2)
             types[name] = "text"
         return types, batch
 

@@ -89,12 +89,12 @@ class AskedColumns:
         }
 
 
-def _names(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    if given is None:
+def _names(names: str | Iterable[str] | None) -> tuple[str, ...]:
+    if names is None:
         return ()
-    if isinstance(given, str):
-        return tuple(name.strip() for name in next(csv.reader([given], skipinitialspace=True), []) if name.strip())
-    return tuple(str(name) for name in given)
+    if isinstance(names, str):
+        return tuple(name.strip() for name in next(csv.reader([names], skipinitialspace=True), []) if name.strip())
+    return tuple(str(name) for name in names)
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class TablePlan:
     def lines(self) -> Iterable[str]:
         """Yield lines for people that describe the choice of columns."""
         for role in ROLES:
-            if found := self.of_role(role):
-                yield f"{role}: {', '.join(column.name for column in found)}"
+            if columns := self.of_role(role):
+                yield f"{role}: {', '.join(column.name for column in columns)}"
         if self.ignored:
             yield f"left out: {', '.join(self.ignored)}"
 
@@ -184,14 +184,14 @@ class TablePlan:
         missing = [column for column in wanted if column not in kinds]
         if missing:
             raise InputError(f"{name}: no column {shown(missing)}, which the model was trained with{has(kinds)}")
-        for column, taken in wanted.items():
-            if kinds[column] not in taken:
-                expected = "numbers" if taken == TAKEN["numeric"] else "text"
+        for column, kinds_of_role in wanted.items():
+            if kinds[column] not in kinds_of_role:
+                expected = "numbers" if kinds_of_role == TAKEN["numeric"] else "text"
                 raise InputError(f"{name}: column {column} holds {KINDS[kinds[column]]}, expected {expected}")
 
 
 def draft(
-    name: str, kinds: Mapping[str, str], asked: AskedColumns, hints: Mapping[str, str], unlabelled: str = ""
+    name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Mapping[str, str], unlabelled: str = ""
 ) -> TablePlan:
     """Sort columns by what was asked and by their kinds, in the order of the table.
 
@@ -201,7 +201,7 @@ def draft(
         Name of the table, for messages.
     kinds : mapping
         Kind of each column, one of ``KINDS``.
-    asked : AskedColumns
+    options : AskedColumns
     hints : mapping
         Roles that the first values suggest for some columns, rather than their type.
     unlabelled : str
@@ -212,9 +212,9 @@ def draft(
     InputError
         For a missing column, one that cannot have the use asked for, or dates and nested values.
     """
-    _check_asked(name, kinds, asked, unlabelled)
-    assert asked.label is not None
-    uses = {column: use for use, names in asked.uses().items() for column in names}
+    _check_asked(name, kinds, options, unlabelled)
+    assert options.label is not None
+    uses = {column: use for use, names in options.uses().items() for column in names}
     columns, ignored = [], []
     for column, kind in kinds.items():
         use = uses.get(column)
@@ -228,12 +228,12 @@ def draft(
             raise InputError(f"{name}: column {column} holds {KINDS[kind]}, {_remedy(column, kind, use)}")
         columns.append(TableColumn(column, role, kind))
     if not columns:
-        raise InputError(f"{name}: no column is left to learn from beside {asked.label}")
-    label = kinds[asked.label]
+        raise InputError(f"{name}: no column is left to learn from beside {options.label}")
+    label = kinds[options.label]
     if label not in LABELS:
-        raise InputError(f"{name}: column {asked.label} holds {KINDS[label]}, which are no labels")
+        raise InputError(f"{name}: column {options.label} holds {KINDS[label]}, which are no labels")
     kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
-    return TablePlan(tuple(columns), asked.label, kind, (), asked.weight, tuple(ignored))
+    return TablePlan(tuple(columns), options.label, kind, (), options.weight, tuple(ignored))
 
 
 def _remedy(column: str, kind: str, use: str | None) -> str:
@@ -243,20 +243,20 @@ def _remedy(column: str, kind: str, use: str | None) -> str:
     return f"which are not taken: {each}leave it out with --ignore {column}"
 
 
-def _check_asked(name: str, kinds: Mapping[str, str], asked: AskedColumns, hint: str) -> None:
-    if asked.label is None:
+def _check_asked(name: str, kinds: Mapping[str, str], options: AskedColumns, hint: str) -> None:
+    if options.label is None:
         raise UsageError(f"{name}: a table needs its label named: --label COLUMN{has(kinds)}{hint}")
-    for use, names in asked.uses().items():
+    for use, names in options.uses().items():
         for column in names:
             if column not in kinds:
                 raise InputError(f"{name}: no column {column} (--{use}){nearest(column, kinds) or has(kinds)}")
-    if asked.weight is not None and kinds[asked.weight] not in TAKEN["numeric"]:
-        raise InputError(f"{name}: column {asked.weight} holds {KINDS[kinds[asked.weight]]}, expected weights")
+    if options.weight is not None and kinds[options.weight] not in TAKEN["numeric"]:
+        raise InputError(f"{name}: column {options.weight} holds {KINDS[kinds[options.weight]]}, expected weights")
 
 
 def has(names: Iterable[str]) -> str:
     """Return ``; its columns are a, b, c``."""
-    return f"; its columns are {shown(found)}" if (found := list(names)) else "; it has no columns"
+    return f"; its columns are {shown(columns)}" if (columns := list(names)) else "; it has no columns"
 
 
 def shown(names: Sequence[str]) -> str:
@@ -265,7 +265,7 @@ def shown(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + more
 
 
-def check_plan(found: Any, expected: Any, name: str) -> None:
+def check_plan(plan: Any, expected: Any, name: str) -> None:
     """Refuse rows made by another plan than expected, or by none; None means that the rows are not from a table.
 
     Raises
@@ -273,11 +273,11 @@ def check_plan(found: Any, expected: Any, name: str) -> None:
     InputError
         One line with ``name`` and what to give instead.
     """
-    if found == expected:
+    if plan == expected:
         return
     if expected is None:
         raise InputError(f"{name}: a table, but the model's features are none of its columns")
     columns = shown([column["name"] for column in expected["columns"]])
-    if found is None:
+    if plan is None:
         raise InputError(f"{name}: expected a table with the model's columns: {columns}")
     raise InputError(f"{name}: its columns were prepared for another model: give the table itself")

@@ -60,18 +60,18 @@ def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
     """Return uses that the first values show better than the type: long texts, and whole numbers that are names."""
     import pyarrow.compute as pc
 
-    found = {}
+    roles = {}
     for name, kind in kinds.items():
         if kind == "text" and (values := batch.column(name)).null_count < len(values):
             words = pc.mean(pc.add(pc.count_substring(pc.utf8_trim_whitespace(values), " "), 1)).as_py()
             if words is not None and words >= WORDY:
-                found[name] = "text"
+                roles[name] = "text"
         elif kind in NUMBERS:  # whole numbers beyond 64 bits are inferred as decimals
             numbers = numbers_of(batch.column(name))
             numbers = numbers[~np.isnan(numbers)]
             if EXACT < np.abs(numbers).max(initial=0) < np.inf and (numbers == np.floor(numbers)).all():
-                found[name] = "categorical"
-    return found
+                roles[name] = "categorical"
+    return roles
 
 
 @dataclass
@@ -163,10 +163,10 @@ class Reader:
         codes = np.empty((len(self.categories), n), np.int32)
         for out, column in zip(codes, self.categories):
             cells = batch.column(column.column.name)
-            found = column.of(cells)
+            buckets = column.of(cells)
             if gathering is not None:
-                names.append(gathering.categories(column, cells, found))
-            np.right_shift(found, self.shift, out=out)
+                names.append(gathering.categories(column, cells, buckets))
+            np.right_shift(buckets, self.shift, out=out)
         numbers = np.empty((len(self.numeric), n), np.float32)
         for out, number in zip(numbers, self.numeric):
             out[:] = scaled(batch.column(number.name), number)
@@ -203,13 +203,13 @@ class Reader:
         _refuse(np.asarray(pc.equal(texts, "")), f"column {plan.label}: the label is missing")
         import pyarrow as pa
 
-        found = pc.index_in(texts, pa.array(names, texts.type))
-        unknown = np.asarray(found.is_null())
+        places = pc.index_in(texts, pa.array(names, texts.type))
+        unknown = np.asarray(places.is_null())
         if unknown.any():
             row = int(np.argmax(unknown))
-            known = shown(plan.label_names)
-            raise CellError(row, f"column {plan.label}: label {texts[row].as_py()!r} is none of the known: {known}")
-        return np.asarray(found).astype(np.float32)
+            labels = shown(plan.label_names)
+            raise CellError(row, f"column {plan.label}: label {texts[row].as_py()!r} is none of the known: {labels}")
+        return np.asarray(places).astype(np.float32)
 
     def _weights(self, values: Any) -> np.ndarray:
         weights = finite(values, str(self.weight))
@@ -257,8 +257,8 @@ class _Survey(Reader):
         seen, used = np.zeros(2**COUNTED_BITS >> 3, np.uint8), 0
         moments = [(0, 0.0, 0.0)] * len(self.numeric)
         names: set[str] = set()
-        for found, buckets, labels in self.each(self._facts, workers):
-            moments = [_merged(*pair) for pair in zip(moments, found)]
+        for sums, buckets, labels in self.each(self._facts, workers):
+            moments = [_merged(*pair) for pair in zip(moments, sums)]
             used += mark_buckets(seen, buckets)
             names |= labels
             if len(names) > MOST_LABELS:
@@ -292,8 +292,8 @@ class _Survey(Reader):
             return ()
         if self.plan.label_kind == "text":
             return tuple(sorted(names))
-        own = {name.lower(): name for name in sorted(names)}
-        return tuple(own.get(name, name) for name in BOOLEANS)
+        spelling = {name.lower(): name for name in sorted(names)}
+        return tuple(spelling.get(name, name) for name in BOOLEANS)
 
     def _deviation(self, column: str, count: int, mean: float, spread: float) -> float:
         deviation = float(np.sqrt(spread / count)) if count else 0.0

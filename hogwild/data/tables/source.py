@@ -98,7 +98,7 @@ def open_table(
 
 def table_recipe(
     table: Any,
-    asked: AskedColumns,
+    options: AskedColumns,
     hash_bits: int | None = None,
     plan: dict[str, Any] | None = None,
     *,
@@ -116,7 +116,7 @@ def table_recipe(
 
     def fill(sink: Sink) -> dict[str, Any]:
         with closing(open_source(table, format, progress, separator)) as source:
-            made = plan_table(source, asked, hash_bits, workers) if plan is None else TablePlan.from_json(plan)
+            made = plan_table(source, options, hash_bits, workers) if plan is None else TablePlan.from_json(plan)
             if plan is not None:
                 check_columns(source, made, labels)
             hashed = HashedSink(sink, made.hash_bits, raw=False)
@@ -129,7 +129,7 @@ def table_recipe(
         names = None if gathering is None else gathering.names(made)
         return hashed.facts() | {"table": made.to_json(), "names": names}
 
-    uses = {word: list(names) for word, names in asked.uses().items()}
+    uses = {word: list(names) for word, names in options.uses().items()}
     key = {"format": f"table {format}", "file": before, "asked": uses, "bits": hash_bits, "plan": plan}
     key |= {"labels": labels, "tables": VERSION} | ({} if separator is None else {"separator": separator})
     meta = {"source": os.path.abspath(name) if before else name, "parser": f"tables {VERSION}"}
@@ -166,20 +166,20 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
     InputError
         As for reading the table.
     """
-    made, wanted = TablePlan.from_json(plan), list(buckets)
-    gathering = Gathering(made.hash_bits, wanted)
+    table_plan, wanted = TablePlan.from_json(plan), list(buckets)
+    gathering = Gathering(table_plan.hash_bits, wanted)
     with closing(open_source(table)) as source:
-        check_columns(source, made, labels=False)
-        for _ in read_blocks(source, made, labels=False, gathering=gathering):
+        check_columns(source, table_plan, labels=False)
+        for _ in read_blocks(source, table_plan, labels=False, gathering=gathering):
             pass
-    return gathering.names(made).of(wanted)
+    return gathering.names(table_plan).of(wanted)
 
 
 def check_columns(source: TableSource, plan: TablePlan, labels: bool) -> None:
     """Refuse a table that lacks a column the plan reads; warn of columns unknown to the plan."""
     plan.check(source.name, source.held(), labels)
-    known = {column.name for column in plan.columns} | {plan.label, plan.weight, *plan.ignored, ""}
-    unknown = [name for name in source.names if name not in known]
+    expected = {column.name for column in plan.columns} | {plan.label, plan.weight, *plan.ignored, ""}
+    unknown = [name for name in source.names if name not in expected]
     if unknown:
-        said = f"{source.name}: the model does not know {shown(unknown)}: passed over"
-        warnings.warn(said, HogwildWarning, stacklevel=3)
+        message = f"{source.name}: the model does not know {shown(unknown)}: passed over"
+        warnings.warn(message, HogwildWarning, stacklevel=3)

@@ -42,16 +42,16 @@ def hash_indices(indices: Any, bits: int) -> np.ndarray:
     """Return the bucket, below 2^bits, of each zero-based index from 0 to 2^64 - 1: (n,) int32."""
     from hogwild.data.text import hashing_kernel as hashing
 
-    given = np.ascontiguousarray(indices)
-    if given.ndim != 1 or given.dtype.kind not in "iu":
-        raise InputError(f"indices: expected whole numbers in one dimension, got {given.dtype} of shape {given.shape}")
-    if given.dtype.kind == "i" and given.size and given.min() < 0:
-        raise InputError(f"indices: expected 0 or more, got {given.min()}")
-    if given.dtype != np.int32:
-        given = given.astype(np.uint64)
-    buckets = np.empty(len(given), np.int32)
+    array = np.ascontiguousarray(indices)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError(f"indices: expected whole numbers in one dimension, got {array.dtype} of shape {array.shape}")
+    if array.dtype.kind == "i" and array.size and array.min() < 0:
+        raise InputError(f"indices: expected 0 or more, got {array.min()}")
+    if array.dtype != np.int32:
+        array = array.astype(np.uint64)
+    buckets = np.empty(len(array), np.int32)
     with np.errstate(over="ignore"):  # wrapping is intended, and is only visible with the JIT off
-        hashing.hash_indices(readonly(given), check_bits(bits), buckets)
+        hashing.hash_indices(readonly(array), check_bits(bits), buckets)
     return buckets
 
 

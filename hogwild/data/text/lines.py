@@ -8,6 +8,7 @@ it ends; this is also a fifth faster than ``gzip.open`` on Python 3.11.
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
 from collections import deque
@@ -212,3 +213,31 @@ def numbered_lines(name: str, progress: BytesRead | None = None) -> Iterator[tup
         raise InputError(f"{name}:{number + 1}: {error}") from None
     finally:
         source.close()
+
+
+# -- words of a text that a reader refuses -----------------------------------------------------------------------------
+
+
+def quoted(token: bytes) -> str:
+    """Return a token in quotation marks, byte by byte, cut where it is long."""
+    return repr(token[:40])[1:] + ("..." if len(token) > 40 else "")
+
+
+def bad_number(token: bytes) -> str:
+    """Return why a token is no number of float32."""
+    from hogwild.data.text.parse_kernel import FLOAT32_END
+
+    try:
+        number = float(token)
+    except ValueError:
+        return "expected a number"
+    if math.isfinite(number) and abs(number) < FLOAT32_END:
+        return "expected a plain decimal number"  # Python knows spellings, such as 1_000, that svmlight does not
+    return "beyond float32" if any(48 <= c <= 57 for c in token) else "expected a finite number"
+
+
+def shown_word(word: bytes | str) -> str:
+    """Return a word in quotation marks, cut where it is long; what is not UTF-8 is escaped."""
+    text = word.decode(errors="replace") if isinstance(word, bytes) else word
+    shown = text if len(text) <= 40 else text[:37] + "..."
+    return repr(shown.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

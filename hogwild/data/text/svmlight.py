@@ -1,16 +1,18 @@
 """Parses svmlight (LIBSVM) text, plain or compressed, into arrays: ``label [qid:n] index:value ... [# comment]``.
 
-Chunks are parsed on several threads (``pipeline.py``): about a megabyte of text for each worker, and at most six bytes
-of arrays for a byte of text.
+Chunks are parsed on several threads: about a megabyte of text for each worker, and at most six bytes of arrays for a
+byte of text.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,11 +22,12 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT, Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.text.hashing import LARGEST, sort_rows
-from hogwild.data.text.lines import Source
-from hogwild.data.text.pipeline import CHUNK_BYTES, ChunkParser, usual_workers
-from hogwild.data.text.tokens import bad_number, line_of, quoted, token_at
+from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
 from hogwild.errors import InputError, UsageError
 
+CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
+MOST_WORKERS = 8  # a single thread reads, and could not supply more
+TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
 JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
 
 
@@ -135,6 +138,18 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     return block
 
 
+def line_of(buffer: bytearray, row: int) -> int:
+    """Return the line of the chunk, from 1, that holds its row ``row``; it is for errors, so in plain Python."""
+    lines = (number for number, line in enumerate(buffer.split(b"\n"), 1) if line.strip()[:1] not in b"#")
+    return next(itertools.islice(lines, row, None))
+
+
+def token_at(buffer: bytearray, start: int) -> bytes:
+    """Return the bytes from ``start`` to the next blank, line end or comment."""
+    match = TOKEN.match(buffer, start)
+    return match.group() if match else b""
+
+
 def _sort(block: _Block, bits: int) -> int:
     """Sort each row's indices, below 2^bits, and sum repeated ones; return the first row with a sum beyond float32."""
     lengths, indices, values, targets = block.arrays
@@ -178,18 +193,51 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
 
 
 def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, settings: _Settings) -> Iterator[_Block]:
-    """Yield parsed chunks in file order, with totals in ``summary``; this thread reads, and those of a pool parse."""
+    """Yield parsed chunks in file order, with totals in ``summary``; this thread reads, and those of a pool parse.
+
+    So decompression overlaps with parsing, the first wrong line of the file is the one that is reported, and the chunks
+    in flight bound the memory. Line numbers cost nothing until one is needed: a chunk knows how many lines it has.
+    """
     _parse(bytearray(b"0\n"), 2, settings)  # compiles the kernel in this thread, where Ctrl-C is noticed
     summary.width = settings.width or 0
-    with Source(path) as source, ChunkParser(settings.workers, settings.chunk) as parser:
-        parse = partial(_parse, settings=settings)
-        for block, _, _ in parser.each(source, parse, progress=settings.progress):
-            if block.error:
-                raise parser.fault(source, *block.error)
-            _add(summary, block, settings)
-            yield block
-        if summary.rows == 0:
-            raise InputError(f"{source.label}:{max(parser.lines, 1)}: no rows in it, expected svmlight text")
+    free: deque[bytearray] = deque()
+    jobs: deque[tuple[Future[_Block], bytearray, int, int]] = deque()
+    lines = 0
+    failure: ReadError | None = None
+    pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="hogwild-parse")
+
+    def finished() -> _Block:
+        nonlocal lines
+        future, buffer, _, done = jobs.popleft()
+        block = future.result()
+        if block.error:
+            raise InputError(f"{source.label}:{lines + block.error[0]}: {block.error[1]}")
+        lines += block.lines
+        if len(buffer) == settings.chunk + 1:
+            free.append(buffer)
+        _add(summary, block, settings)
+        if settings.progress is not None:
+            settings.progress(done, source.total)
+        return block
+
+    try:
+        with Source(path) as source:
+            try:
+                for buffer, size in chunks(source, settings.chunk, free):
+                    jobs.append((pool.submit(_parse, buffer, size, settings), buffer, size, source.done))
+                    room = settings.chunk * (settings.workers + 1)
+                    while jobs and (jobs[0][0].done() or sum(size for _, _, size, _ in jobs) > room):
+                        yield finished()
+            except ReadError as error:
+                failure = error
+            while jobs:
+                yield finished()
+            if failure is not None:
+                raise InputError(f"{source.label}:{lines + 1}: {failure}")
+            if summary.rows == 0:
+                raise InputError(f"{source.label}:{max(lines, 1)}: no rows in it, expected svmlight text")
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _add(summary: ParseSummary, block: _Block, settings: _Settings) -> None:
@@ -222,7 +270,7 @@ def _settings(
         raise UsageError(f"width {width}: expected 1 to {INDEX_LIMIT}")
     if labels not in ("required", "optional"):
         raise UsageError(f"labels {labels!r}: expected 'required' or 'optional'")
-    workers = usual_workers() if workers is None else workers
+    workers = min(len(os.sched_getaffinity(0)), MOST_WORKERS) if workers is None else workers
     if workers < 1:
         raise UsageError(f"workers {workers}: expected at least 1")
     chunk = max(chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (workers + 2)), 16)

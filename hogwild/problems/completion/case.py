@@ -35,7 +35,7 @@ class CompletionCase:
         self.note = ""
         self.held_out = "test_loss" if test is not None and train.held_out is test else ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        c = self.config = dataclasses.replace(config, discipline=discipline)
+        c = self.config = config.settled(discipline=discipline)
         self._train, self._test = train, None if test is None else _alike(test, train)
         _check_known(train)
         self.problem = CompletionProblem.of(

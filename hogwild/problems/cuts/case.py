@@ -33,7 +33,7 @@ class CutsCase:
             raise UsageError("test: a cut is of one graph, and there is nothing to test on")
         self.reason = self.note = ""
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        self.config = dataclasses.replace(config, discipline=discipline)
+        self.config = config.settled(discipline=discipline)
         self._graph = train
         cache = machine.l2_bytes()
         self.problem = CutsProblem.of(train, discipline, config.gradient_delay, cache)

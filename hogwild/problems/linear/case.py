@@ -37,7 +37,7 @@ from hogwild.problems.linear.rows import check_classes, intercept_share, labels_
 from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
 from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
-from hogwild.training.probe import Probe
+from hogwild.training.step_search import Probe
 
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
@@ -51,8 +51,12 @@ class LinearCase:
     _evaluator: Evaluator
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
-        self.config, self.n, self.reason = config, len(train) if train.totals is None else train.totals.rows, ""
-        self._train, self._test, self._held = train, test, held
+        self.config = config
+        self.n = len(train) if train.totals is None else train.totals.rows
+        self.reason = ""
+        self._train = train
+        self._test = test
+        self._held = held
         self.held_out = "held_out_loss" if held is not None else ""
         if test is not None and train.held_out is test:
             self.held_out = "test_loss"
@@ -73,7 +77,9 @@ class LinearCase:
         check_same(hashed, train.hash_bits, "the test rows", "training's")
 
     def _check_classes(self) -> None:
-        labels, rows, totals = self.problem.labels, self._train, self._train.totals
+        labels = self.problem.labels
+        rows = self._train
+        totals = self._train.totals
         if labels and (totals is not None or not (rows.weights is None or rows.weights.all())):
             held = facts_of(rows, np.array(labels), 0.0, "")["weights"] if totals is None else totals.weights
             names = [] if rows.table is None else rows.table["label_names"]
@@ -93,7 +99,9 @@ class LinearCase:
         """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline; return the rows in
         the problem's numbering.
         """
-        c, group, discipline = self.config, self.config.group, self.config.discipline
+        c = self.config
+        group = self.config.group
+        discipline = self.config.discipline
         self.problem = LinearProblem.of(c, rows, "tiered" if discipline == "auto" else discipline, machine.l2_bytes())
         self.numbering = None
         if renumbers(c, self.problem, rows):
@@ -114,7 +122,7 @@ class LinearCase:
             self._tiers, self.reason = choose(*posed, price, group, c.step)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
-            self.config = dataclasses.replace(c, discipline=discipline)
+            self.config = c.settled(discipline=discipline)
         return rows
 
     def cut(self) -> dict[str, Any]:
@@ -129,7 +137,10 @@ class LinearCase:
         if like is not None:
             self._evaluator = like._evaluator
             return
-        c, p, train, test = self.config, self.problem, self._train, self._test
+        c = self.config
+        p = self.problem
+        train = self._train
+        test = self._test
         if test is not None and (unknown := count_unknown(test, train.width)):
             message = f"{unknown:,} values of features beyond the model's {train.width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
@@ -172,8 +183,7 @@ class LinearCase:
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        quick = dataclasses.replace(self.config, gradient_delay=0.0)  # the delay does not affect which step is good
-        probe = Probe(quick, alone(self._scaled), self._weights)
+        probe = Probe(self.config, alone(self._scaled), self._weights)
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:

@@ -177,8 +177,8 @@ def tried(
         return None
     head = int(tiers.bounds[-1])
     data = _sample(rows, arrays, head if tiers.in_place else None, len(cpus))
-    own = dataclasses.replace(problem, width=head, intercept=0.0, delay=min(problem.delay, 1))
-    sides = _Side(own, data, step, len(cpus), None), _Side(own, data, step, len(cpus), tiers)
+    posed = dataclasses.replace(problem, width=head, intercept=0.0, delay=min(problem.delay, 1))
+    sides = _Side(posed, data, step, len(cpus), None), _Side(posed, data, step, len(cpus), tiers)
     try:
         with ThreadPoolExecutor(len(cpus), thread_name_prefix="hogwild-trial") as pool:
             racing, copies = (_rounds(partial(side.run, pool, cpus)) for side in sides)
@@ -198,8 +198,8 @@ def _rounds(run: Callable[[int], tuple[np.ndarray, bool]]) -> tuple[np.ndarray, 
     others: list[np.ndarray] = []
     end = time.perf_counter() + PATIENT
     for epoch in range(1, MOST):
-        found, together = run(epoch)
-        (valid if together else others).append(found)
+        seconds, together = run(epoch)
+        (valid if together else others).append(seconds)
         if len(valid) == ROUNDS or time.perf_counter() > end:
             break
     return (np.median(valid, axis=0), True) if valid else (np.max(others, axis=0), False)
@@ -210,27 +210,37 @@ def _sample(rows: Rows, arrays: dict[str, np.ndarray], head: int | None, threads
     ids = rows.spread(TRIED * threads)
     ids = np.resize(ids, max(TRIED * len(rows) // max(rows.nnz, 1), FEWEST) * threads)
     part = rows.select(ids).compact()
-    begin, end, indices, values = part.begin, part.end, part.indices, part.values
+    begin = part.begin
+    end = part.end
+    indices = part.indices
+    values = part.values
     if head is not None:
         kept = indices < head
         before = np.append(0, np.cumsum(kept))
-        begin, end, indices, values = before[begin], before[end], indices[kept], values[kept]
-    own = [arrays[name][ids] if arrays[name].size else arrays[name] for name in ("targets", "weights", "scales")]
-    return Data(*map(readonly, (begin, end, indices, values, *own, arrays["rates"])))
+        begin = before[begin]
+        end = before[end]
+        indices = indices[kept]
+        values = values[kept]
+    of_rows = [arrays[name][ids] if arrays[name].size else arrays[name] for name in ("targets", "weights", "scales")]
+    return Data(*map(readonly, (begin, end, indices, values, *of_rows, arrays["rates"])))
 
 
 class _Side:
     """Threads that train on the same rows, on one array, or with ``tiers`` on private copies."""
 
     def __init__(self, problem: LinearProblem, data: Data, step: float, threads: int, tiers: Tiers | None) -> None:
-        self._problem, self._data, self._order = problem, data, Order(len(data.begin), 1, True)
+        self._problem = problem
+        self._data = data
+        self._order = Order(len(data.begin), 1, True)
         self._step = step, 1.0, 1.0 if problem.falling else 0.0
         self.limit = (len(data.begin) - threads * self._order.chunk) // (CALLS * threads)  # rows of each call
-        flat, control, locks = aligned(problem.size), np.zeros(cells(threads), np.int64), np.zeros(1, np.int32)
+        flat = aligned(problem.size)
+        control = np.zeros(cells(threads), np.int64)
+        locks = np.zeros(1, np.int32)
         idle = as_tiers([], [0, 0], [NEVER], [NEVER], [1.0], [], [1.0, 1.0])  # of no features, and never merged
         self._shared = Shared(problem.parameters(flat), control, locks, tiers or idle)
         made = [problem.scratch(self._order, self._shared.tiers) for _ in range(threads)]
-        self._scratch = made if tiers else [scratch._replace(own=flat) for scratch in made]
+        self._scratch = made if tiers else [scratch._replace(private=flat) for scratch in made]
 
     def run(self, pool: ThreadPoolExecutor, cpus: list[int | None], epoch: int) -> tuple[np.ndarray, bool]:
         """Do an epoch.
@@ -242,7 +252,10 @@ class _Side:
         bool
             Whether the threads ran side by side.
         """
-        problem, order, shared, threads = self._problem, self._order, self._shared, len(cpus)
+        problem = self._problem
+        order = self._order
+        shared = self._shared
+        threads = len(cpus)
         blocks = np.empty(order.n_blocks, np.int32)
         problem.shuffle(blocks, order, 0, epoch)
         problem.begin_epoch(shared.control, order, 0)

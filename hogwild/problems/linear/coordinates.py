@@ -222,10 +222,10 @@ class Numbering:
     def flat_inward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
         """All parameters of these features, of those of the user's."""
         wide, inner = problem.widened(self.width), np.zeros(problem.size, dtype=flat.dtype)
-        for part, theirs in zip(problem.per_feature(inner), wide.per_feature(flat)):
-            part[:] = theirs[self.features]
-        for part, theirs in zip(problem.beside(inner), wide.beside(flat)):
-            part[:] = theirs
+        for part, outer in zip(problem.per_feature(inner), wide.per_feature(flat)):
+            part[:] = outer[self.features]
+        for part, outer in zip(problem.beside(inner), wide.beside(flat)):
+            part[:] = outer
         return inner
 
     def flat_outward(self, problem: Any, flat: np.ndarray) -> np.ndarray:

@@ -150,7 +150,10 @@ def dot(coef, indices, values, begin, end, unit=0, gathered=0):
 
     With ``gathered``, ``coef`` holds copies of the row's weights only.
     """
-    s0, s1, s2, s3 = ZERO, ZERO, ZERO, ZERO
+    s0 = ZERO
+    s1 = ZERO
+    s2 = ZERO
+    s3 = ZERO
     j = begin
     while j + 4 <= end:
         s0 = add_product(s0, coef, indices, values, begin, j, unit, gathered)
@@ -180,7 +183,10 @@ def dots(lanes, gathered, margins, coef, data, stride, begin, end):
     sums, so that no addition waits for the last.
     """
     for k in range(0, stride, len(lanes)):
-        s0, s1, s2, s3 = vectors.nothing(lanes), vectors.nothing(lanes), vectors.nothing(lanes), vectors.nothing(lanes)
+        s0 = vectors.nothing(lanes)
+        s1 = vectors.nothing(lanes)
+        s2 = vectors.nothing(lanes)
+        s3 = vectors.nothing(lanes)
         j = begin
         while j + 4 <= end:
             s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k)
@@ -256,36 +262,36 @@ def apart(penalty, rates, u):
 
 
 @inlined
-def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, step, l1, l2, unit=0, own=0):
+def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, step, l1, l2, unit=0, popular=0):
     """Update every coordinate of a row whose gradient is ``g * values``."""
     a = g if adagrad else step * g
     for j in range(begin, end):
         k = np.uint64(j)
         u = np.uint32(data.indices[k])
-        rate = data.rates[place_of_rate(u, own)] if visits(penalty) else ZERO
+        rate = data.rates[place_of_rate(u, popular)] if visits(penalty) else ZERO
         pull = l2 * apart(penalty, data.rates, u)
         write(discipline, penalty, adagrad, parameters, u, a, value(data.values, k, unit), step, rate, l1, pull)
 
 
 @inlined
-def write_rows(lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2, own=0):
+def write_rows(lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2, popular=0):
     """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
     if not adagrad and rule != ATOMIC and penalty != ELASTIC and penalty != APART:
-        move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2, own)
+        move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2, popular)
         return
     for j in range(begin, end):
         u = np.uint32(data.indices[np.uint64(j)])
         first = np.uint64(u) * np.uint64(stride)
         x = data.values[np.uint64(j)] * factor
         a = x if adagrad else step * x
-        rate = data.rates[place_of_rate(u, own)] if visits(penalty) else ZERO
+        rate = data.rates[place_of_rate(u, popular)] if visits(penalty) else ZERO
         pull = l2 * apart(penalty, data.rates, u)
         for k in range(stride):
             write(rule, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
 
 
 @inlined
-def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2, own):
+def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2, popular):
     """Do ``write_rows`` with plain stores of whole vectors, without an l1 penalty and sums of squares."""
     width = np.uint64(stride)
     for k in range(0, stride, len(lanes)):
@@ -296,7 +302,7 @@ def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2, ow
             first = np.uint64(u) * width + np.uint64(k)
             moved = vectors.fma(-step * (data.values[i] * factor), slope, vectors.load(lanes, coef, first))
             if visits(penalty):
-                rate = data.rates[place_of_rate(u, own)]
+                rate = data.rates[place_of_rate(u, popular)]
                 if penalty == L2_TABLE:
                     moved = vectors.times(rate, moved)
                 else:
@@ -377,7 +383,10 @@ def add_bends(bent, loss, margins, target, factor, classes, param):
     For softmax, this is the diagonal of its second derivative. Each class has its own sum: few classes may bend where
     most do not.
     """
-    label, top, total, largest = np.int64(target), margins[0], 0.0, ZERO
+    label = np.int64(target)
+    top = margins[0]
+    total = 0.0
+    largest = ZERO
     if loss == SOFTMAX:
         for k in range(1, classes):
             top = max(top, margins[k])
@@ -386,11 +395,11 @@ def add_bends(bent, loss, margins, target, factor, classes, param):
     for k in range(classes):
         if loss == SOFTMAX:
             share = math.exp(np.float64(margins[k] - top)) / total
-            found = share * (1.0 - share)
+            curvature = share * (1.0 - share)
         else:
             y = 1.0 if k == label else -1.0
-            found = bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
-        bent[k] += factor * np.float32(found)
+            curvature = bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
+        bent[k] += factor * np.float32(curvature)
         largest = max(largest, bent[k])
     return largest
 
@@ -514,27 +523,49 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
-        l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
-        coef, intercept, intercept_squares = parameters.coef, parameters.intercept, parameters.intercept_squares
-        step, scale, shrink, begun, param = ZERO, ONE, ONE, plan.epoch * plan.n_rows, plan.loss_param
-        left, done, grown, most, due, ripe = plan.limit, 0, 0.0, ZERO, 0, 0.0
-        own = np.uint32(plan.own_rates if far == PACKED else 0)
+        l1 = np.float32(plan.l1)
+        l2 = np.float32(plan.l2)
+        part = np.float32(plan.intercept)
+        coef = parameters.coef
+        intercept = parameters.intercept
+        intercept_squares = parameters.intercept_squares
+        step = ZERO
+        scale = ONE
+        shrink = ONE
+        begun = plan.epoch * plan.n_rows
+        param = plan.loss_param
+        remaining = plan.limit
+        done = 0
+        grown = 0.0
+        most = ZERO
+        due = 0
+        ripe = 0.0
+        popular = np.uint32(plan.own_rates if far == PACKED else 0)
         if size:
             g, bias, owed, gained, squares, bent = parts(buffer, plan.stride)
-            owed[:], gained[:], bent[:] = ZERO, ZERO, ZERO
+            owed[:] = ZERO
+            gained[:] = ZERO
+            bent[:] = ZERO
         else:
-            bias, owed, gained, squares = ZERO, ZERO, ZERO, ZERO
+            bias = ZERO
+            owed = ZERO
+            gained = ZERO
+            squares = ZERO
         if discipline == TIERED:
             done, grown = come_in(adagrad, tiers, replica, parameters, plan, state)
-        while left > 0:
+        while remaining > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
             first, visited = state[DONE], state[VISITED]
-            last = min(state[LENGTH], first + left)
-            unpaid, nonzeros, merged = 0, 0, False
+            last = min(state[LENGTH], first + remaining)
+            unpaid = 0
+            nonzeros = 0
+            merged = False
             for i in range(first, last):
                 row = rows[i]
-                begin, end, target = data.begin[row], data.end[row], data.targets[row]
+                begin = data.begin[row]
+                end = data.end[row]
+                target = data.targets[row]
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i, unit)
                 if far and size:
@@ -581,10 +612,24 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                     reach = step / scale
                     if size:
                         of_row = data, plan.stride, begin, end
-                        write_rows(lanes, rule, penalty, adagrad, parameters, *of_row, g, factor, reach, l1, l2, own)
+                        write_rows(
+                            lanes, rule, penalty, adagrad, parameters, *of_row, g, factor, reach, l1, l2, popular
+                        )
                     else:
                         write_row(
-                            rule, penalty, adagrad, parameters, data, begin, end, g * factor, reach, l1, l2, unit, own
+                            rule,
+                            penalty,
+                            adagrad,
+                            parameters,
+                            data,
+                            begin,
+                            end,
+                            g * factor,
+                            reach,
+                            l1,
+                            l2,
+                            unit,
+                            popular,
                         )
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
@@ -613,20 +658,51 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                 if discipline == TIERED:
                     done += 1
                     if done >= due or (grown + most >= ripe and (done + plan.worker) % QUANTUM == 0):
-                        grown, most, merged = grown + most, ZERO, True
+                        grown = grown + most
+                        most = ZERO
+                        merged = True
                         if size:
                             bent[:] = ZERO
                         due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
                 nonzeros += end - begin
             count(control, plan.worker, last - first, nonzeros)
             state[DONE] = last
-            left -= last - first
+            remaining -= last - first
         if discipline == TIERED:
             grown += most
-            over = left > 0
+            over = remaining > 0
             go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, over)
 
     return run
+
+
+@inlined
+def take_gradient(loss, size, lanes, gathered, g, bias, owed, coef, data, plan, row):
+    """Set ``g`` (stride,) to the loss's gradient in a row's margins, for workers that hold it for a while.
+
+    ``coef`` may be ``gathered``, as in ``dot``; the intercept is ``bias - owed``. Return whether any of it is nonzero.
+    """
+    begin, end, target = data.begin[row], data.end[row], data.targets[row]
+    factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
+    if size:
+        dots(lanes, gathered, g, coef, data, len(g), begin, end)
+        for k in range(len(g)):
+            g[k] = fma(factor, g[k], bias[k] - owed[k])
+        return slopes(loss, g, target, weight, plan.classes, plan.loss_param)
+    margin = fma(factor, dot(coef, data.indices, data.values, begin, end, 0, gathered), bias[0] - owed[0])
+    g[0] = np.float32(dloss(loss, margin, target, plan.loss_param)) * weight
+    return g[0] != ZERO
+
+
+@inlined
+def write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, g, step):
+    """Update the weights of a row by what ``take_gradient`` has found, with plain stores."""
+    l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
+    begin, end, factor = data.begin[row], data.end[row], row_factor(data.scales, row)
+    if size:
+        write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, len(g), begin, end, g, factor, step, l1, l2)
+    else:
+        write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
 
 
 @inlined
@@ -658,18 +734,19 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
-        l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
-        coef, stride, chunk_size = parameters.coef, plan.stride if size else 1, plan.block * BLOCKS_PER_CHUNK
+        part = np.float32(plan.intercept)
+        stride = plan.stride if size else 1
+        chunk_size = plan.block * BLOCKS_PER_CHUNK
         g, bias, owed, gained, squares, _ = parts(buffer, stride)
         gathered = buffer[VECTORS * stride :]
         owed[:], gained[:] = ZERO, ZERO
-        in_hand, left, row, some = state[HANDED] - 1, plan.limit, state[ROW], state[SOME] != 0
+        in_hand = state[HANDED] - 1
+        remaining = plan.limit
+        row = state[ROW]
+        some = state[SOME] != 0
         position = plan.start + plan.worker + state[TAKEN] * plan.workers
-        step, factor = (
-            step_of_turn(plan, max(position - plan.workers, plan.start), chunk_size),
-            row_factor(data.scales, row),
-        )
-        while left > 0:
+        step = step_of_turn(plan, max(position - plan.workers, plan.start), chunk_size)
+        while remaining > 0:
             if position < plan.n_rows and position // chunk_size != in_hand:
                 in_hand = position // chunk_size
                 chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
@@ -678,13 +755,7 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
                 return
             pending = state[TAKEN] > 0
             if pending and (some or penalty != NO_PENALTY):
-                begin, end = data.begin[row], data.end[row]
-                if size:
-                    write_rows(
-                        lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2
-                    )
-                else:
-                    write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+                write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, g, step)
             if pending and part != ZERO:
                 refresh(bias, squares, parameters, adagrad)
                 owe(adagrad, g, part * step, owed, gained, squares)
@@ -698,26 +769,19 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
                 place = np.uint64(j - begin) * np.uint64(stride)
                 first = np.uint64(data.indices[np.uint64(j)]) * np.uint64(stride)
                 for k in range(stride):
-                    gathered[place + np.uint64(k)] = coef[first + np.uint64(k)]
+                    gathered[place + np.uint64(k)] = parameters.coef[first + np.uint64(k)]
             refresh(bias, squares, parameters, adagrad)
             store(control, TURN, position + 1)
-            step, factor = step_of_turn(plan, position, chunk_size), row_factor(data.scales, row)
-            weight, target = row_factor(data.weights, row), data.targets[row]
-            if size:
-                dots(lanes, True, g, gathered, data, stride, begin, end)
-                for k in range(stride):
-                    g[k] = fma(factor, g[k], bias[k])
-                some = slopes(loss, g, target, weight, plan.classes, plan.loss_param)
-            else:
-                margin = fma(factor, dot(gathered, data.indices, data.values, begin, end, 0, 1), bias[0])
-                g[0] = np.float32(dloss(loss, margin, target, plan.loss_param)) * weight
-                some = g[0] != ZERO
+            step = step_of_turn(plan, position, chunk_size)
+            some = take_gradient(loss, size, lanes, True, g, bias, owed, gathered, data, plan, row)
             if delayed:
                 spin(control, plan.delay)
             count(control, plan.worker, 1, end - begin)
             position += plan.workers
             state[TAKEN] += 1
-            left -= 1
-        state[HANDED], state[ROW], state[SOME] = in_hand + 1, row, some
+            remaining -= 1
+        state[HANDED] = in_hand + 1
+        state[ROW] = row
+        state[SOME] = some
 
     return run

@@ -291,14 +291,14 @@ class LinearModel:
 
     def _apply(self, X: Any, function: Callable[[np.ndarray], np.ndarray], threads: int | None) -> np.ndarray:
         margins, unknown = self.margins_of(), 0
-        found: list[np.ndarray] = []
+        pieces: list[np.ndarray] = []
         for rows in self._hashed(X):
             unknown += count_unknown(rows, self.width, threads)
-            found += margins.each(rows, function, threads)
+            pieces += margins.each(rows, function, threads)
         self.warn_unknown(unknown)
-        if not found:
+        if not pieces:
             return function(np.empty((0, *margins.coef.shape[1:])))
-        return np.concatenate(found)
+        return np.concatenate(pieces)
 
     def _hashed(self, X: Any) -> Iterator[Rows]:
         """``X`` as rows of the model's features."""

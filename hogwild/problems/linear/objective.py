@@ -24,7 +24,15 @@ from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.coordinates import Numbering
-from hogwild.problems.linear.objective_kernel import PASSES, PLACES, area, tally, tally_classes, tally_log
+from hogwild.problems.linear.objective_kernel import (
+    PASSES,
+    PLACES,
+    area,
+    losses_of_classes,
+    tally,
+    tally_classes,
+    tally_log,
+)
 from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
 from hogwild.problems.protocol import Sums, in_all
@@ -38,16 +46,17 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     Parameters
     ----------
     loss : str
-        A key of ``LOSSES`` other than "softmax".
-    margins, targets : arrays, shape (n,)
-        The targets are -1 and +1, real numbers or counts.
+        A key of ``LOSSES``.
+    margins : array, shape (n,) or (n, K)
+    targets : array, shape (n,)
+        For one margin -1 and +1, real numbers or counts; for K margins the classes from 0 on.
     param : float
         Huber's delta, or epsilon.
     """
-    found = np.empty(len(margins))
+    losses = np.empty(len(margins))
     p, y = (readonly(np.ascontiguousarray(array, dtype=np.float64)) for array in (margins, targets))
-    values_of(LOSSES[loss].code, p, y, float(param), found)
-    return found
+    (values_of if p.ndim == 1 else losses_of_classes)(LOSSES[loss].code, p, y, float(param), losses)
+    return losses
 
 
 def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0) -> np.ndarray:
@@ -60,10 +69,10 @@ def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0)
     InputError
         If a target is no label; the message names the first such target.
     """
-    known = np.asarray(labels, dtype=np.float32)
+    float_labels = np.asarray(labels, dtype=np.float32)
     numbers = np.empty(len(targets), dtype=np.float32)
     wanted = readonly(np.ascontiguousarray(targets, dtype=np.float32))
-    row = number_classes(wanted, readonly(known), readonly(np.argsort(known, kind="stable")), numbers)
+    row = number_classes(wanted, readonly(float_labels), readonly(np.argsort(float_labels, kind="stable")), numbers)
     if row >= 0:
         shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
         raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
@@ -120,7 +129,11 @@ class Objective:
     ) -> None:
         if loss not in LOSSES:
             raise UsageError(f"loss {loss!r}: {expected_one_of(LOSSES, loss)}")
-        self.rows, self.loss, self.l1, self.l2, self.normalize = rows, loss, float(l1), float(l2), normalize
+        self.rows = rows
+        self.loss = loss
+        self.l1 = float(l1)
+        self.l2 = float(l2)
+        self.normalize = normalize
         self.loss_param = float((LOSSES[loss].param or 0.0) if loss_param is None else loss_param)
         weights = rows.weights if weights is None else np.asarray(weights, dtype=np.float32)
         self.weights = EMPTY if weights is None else readonly(weights)
@@ -210,7 +223,9 @@ class Objective:
 
     def tally(self, p: np.ndarray, first: int, last: int, scores: np.ndarray | None) -> np.ndarray:
         """Sums for margins ``p``: weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
-        sums, targets, weights = np.zeros(4), self.targets[first:last], self.weights[first:last]
+        sums = np.zeros(4)
+        targets = self.targets[first:last]
+        weights = self.weights[first:last]
         loss = LOSSES[self.loss]
         if p.ndim == 2:
             tally_classes(loss.code, p, targets, weights, self.loss_param, sums)
@@ -302,7 +317,10 @@ class _Both:
     """Two objectives of one model: ``test`` on the rows ``ids`` of ``whole``, ascending, ``train`` on the others."""
 
     def __init__(self, whole: Rows, ids: np.ndarray, train: Objective, test: Objective) -> None:
-        self.rows, self.ids, self.train, self.test = whole, ids, train, test
+        self.rows = whole
+        self.ids = ids
+        self.train = train
+        self.test = test
         self.scales: np.ndarray | None = None
         if train.scales is not None and test.scales is not None:
             self.scales = np.insert(train.scales, ids - np.arange(len(ids)), test.scales)
@@ -345,5 +363,5 @@ def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:
     bits = np.ascontiguousarray(scores, dtype=np.float32).view(np.uint32)
     marks = np.ascontiguousarray(positive, dtype=np.bool_)
     keys, other = np.empty((2, len(bits)), dtype=np.uint64)
-    found = float(area(bits, marks, keys, other, np.zeros((PASSES, PLACES), dtype=np.int64)))
-    return None if math.isnan(found) else found
+    area_under = float(area(bits, marks, keys, other, np.zeros((PASSES, PLACES), dtype=np.int64)))
+    return None if math.isnan(area_under) else area_under

@@ -41,7 +41,10 @@ def tally(code, kind, margins, targets, weights, param, sums):
 
     ``targets`` (n,) float32 are of a ``kind``: LABELS, 0 and 1, NUMBERS or COUNTS; ``weights`` (n,) may be empty.
     """
-    total, lost, first, second = 0.0, 0.0, 0.0, 0.0
+    total = 0.0
+    lost = 0.0
+    first = 0.0
+    second = 0.0
     for i in range(len(margins)):
         p, y = margins[i], np.float64(targets[i])
         y = 2.0 * y - 1.0 if kind == LABELS else y
@@ -63,7 +66,9 @@ def tally(code, kind, margins, targets, weights, param, sums):
 @njit(**REASSOCIATE)
 def tally_log(margins, targets, weights, sums):
     """Do :func:`tally` for the log loss in vector instructions; without weights each weight is 1."""
-    total, lost, right = np.float64(len(margins)), 0.0, 0.0
+    total = np.float64(len(margins))
+    lost = 0.0
+    right = 0.0
     if len(weights) == 0:
         for i in range(len(margins)):
             p, y = margins[i], 2.0 * np.float64(targets[i]) - 1.0
@@ -72,7 +77,9 @@ def tally_log(margins, targets, weights, sums):
     else:
         total = 0.0
         for i in range(len(margins)):
-            p, y, weight = margins[i], 2.0 * np.float64(targets[i]) - 1.0, np.float64(weights[i])
+            p = margins[i]
+            y = 2.0 * np.float64(targets[i]) - 1.0
+            weight = np.float64(weights[i])
             total += weight
             lost += weight * loss(LOG, p, y, 0.0)
             right += 1.0 if (y > 0.0) == (p > 0.0) and p == p else 0.0
@@ -102,19 +109,34 @@ def is_first_of_largest(margins, label):
 
 
 @njit(**JIT)
+def loss_of_classes(code, margins, label, param):
+    """Loss of one row's margins (K,): the cross-entropy, or the sum over the classes of one-versus-rest."""
+    if code == SOFTMAX:
+        return cross_entropy(margins, label)
+    total = 0.0
+    for k in range(len(margins)):
+        total += loss(code, margins[k], 1.0 if k == label else -1.0, param)
+    return total
+
+
+@njit(**JIT)
+def losses_of_classes(code, margins, targets, param, out):
+    """Do :func:`loss_values` for several classes: ``margins`` (n, K), ``targets`` the classes from 0 on."""
+    for i in range(len(margins)):
+        out[i] = loss_of_classes(code, margins[i], np.int64(targets[i]), param)
+
+
+@njit(**JIT)
 def tally_classes(code, margins, targets, weights, param, sums):
     """Do :func:`tally` for several classes: ``margins`` (n, K), ``targets`` the classes from 0 on."""
-    total, lost, right = 0.0, 0.0, 0.0
+    total = 0.0
+    lost = 0.0
+    right = 0.0
     for i in range(len(margins)):
-        label, row_loss = np.int64(targets[i]), 0.0
-        if code == SOFTMAX:
-            row_loss = cross_entropy(margins[i], label)
-        else:
-            for k in range(margins.shape[1]):
-                row_loss += loss(code, margins[i, k], 1.0 if k == label else -1.0, param)
+        label = np.int64(targets[i])
         weight = np.float64(weights[i]) if len(weights) else 1.0
         total += weight
-        lost += weight * row_loss
+        lost += weight * loss_of_classes(code, margins[i], label, param)
         right += 1.0 if is_first_of_largest(margins[i], label) else 0.0
     sums[0] += total
     sums[1] += lost
@@ -240,7 +262,9 @@ def area(bits, positive, keys, other, counts):
             other[counts[k, place]] = keys[i]
             counts[k, place] += 1
         keys, other = other, keys
-    below, twice, first = 0, 0, 0
+    below = 0
+    twice = 0
+    first = 0
     while first < len(keys):
         last, marked = first, 0
         while last < len(keys) and keys[last] >> MARK == keys[first] >> MARK:

@@ -54,7 +54,9 @@ class Scratch(NamedTuple):
     table: np.ndarray  # (width,) float32 for kernel.shrink_table, or empty
     buffer: np.ndarray  # float32: class vectors and gathered coordinates
     state: np.ndarray  # (STATE,) int64: progress in the current chunk, see kernel.py
-    own: np.ndarray  # (size,) float32: a tiered worker's private copy, or its view of the shared array, see tiers.py
+    private: (
+        np.ndarray
+    )  # (size,) float32: a tiered worker's private copy, or its view of the shared array, see tiers.py
     base: np.ndarray  # (size,) float32: the shared values at its last merges, by rank
     piece: np.ndarray  # (PIECE,) float32
     counts: np.ndarray  # (2, tiers) int64, and
@@ -267,8 +269,8 @@ class LinearProblem(InChunks):
         n, degree = frequencies(rows, threads)
         spread, inverse = n / degree, rows.inverse
         if inverse is None:
-            own = self.own_rates or len(spread)
-            return np.append(spread[:own], spread[own::PACK]).astype(np.float32)
+            popular_rates = self.own_rates or len(spread)
+            return np.append(spread[:popular_rates], spread[popular_rates::PACK]).astype(np.float32)
         spread = spread * (inverse if self.l1 > 0 else np.square(inverse))
         return np.concatenate([spread, inverse] if self.apart else [spread]).astype(np.float32)
 
@@ -277,15 +279,15 @@ class LinearProblem(InChunks):
         gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
         replica = self.size if self.discipline == "tiered" else 0
         many = 0 if tiers is None else len(tiers.intervals)
-        own = aligned(replica)
+        private = aligned(replica)
         if flat is not None and tiers is not None and tiers.in_place:
-            own = overlaid(flat, self.private(int(tiers.bounds[-1])))
+            private = overlaid(flat, self.private(int(tiers.bounds[-1])))
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
             table=np.empty(self.width if self._tabulates else 0, dtype=np.float32),
             buffer=np.zeros(linear.VECTORS * self.stride + gathered, dtype=np.float32),
             state=np.zeros(linear.STATE, dtype=np.int64),
-            own=own,
+            private=private,
             base=aligned(replica),
             piece=aligned(PIECE),
             counts=np.zeros((2, many), dtype=np.int64),
@@ -329,29 +331,31 @@ class LinearProblem(InChunks):
 
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """Return a function that makes kernel calls for any part and step; common arguments are looked up once."""
-        own: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
+        memory: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
         parameters: Parameters = shared.parameters
         if self.discipline == "tiered":
             base = self.parameters(scratch.base)
             replica = Replica(*parameters, *base, scratch.piece, *scratch.counts, *scratch.sums)
-            parameters, own = self.parameters(scratch.own), (*own, shared.tiers, replica)
+            parameters, memory = self.parameters(scratch.private), (*memory, shared.tiers, replica)
         elif self.discipline != "round-robin":
-            own = (*own, None, None)
+            memory = (*memory, None, None)
         tabulates, usual = self._tabulates, self._penalty
         kernel = self._kernel(usual)
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             table = tabulates and step[2] == 0.0
-            penalty, mine = (linear.L2_TABLE, data._replace(rates=readonly(scratch.table))) if table else (usual, data)
+            penalty, inputs = (
+                (linear.L2_TABLE, data._replace(rates=readonly(scratch.table))) if table else (usual, data)
+            )
             if table:
                 linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
             plan = self._plan(part, step)
             scratch.state[:] = 0
             if part.crew is not None:
                 events = simulated.events(LOSSES[self.loss].code, self.lanes, penalty, int(self.adagrad))
-                return partial(events, shared.parameters, mine, shared.control, plan, scratch.rows, part.crew)
+                return partial(events, shared.parameters, inputs, shared.control, plan, scratch.rows, part.crew)
             loop = self._kernel(penalty) if table else kernel
-            return partial(loop, parameters, mine, shared.control, shared.locks, plan, *own)
+            return partial(loop, parameters, inputs, shared.control, shared.locks, plan, *memory)
 
         return call
 
@@ -398,7 +402,9 @@ class LinearProblem(InChunks):
 
     def _kernel(self, penalty: int) -> Any:
         """The compiled loop for this loss and discipline."""
-        loss, adagrad, delayed = LOSSES[self.loss].code, int(self.adagrad), int(self.delay > 0)
+        loss = LOSSES[self.loss].code
+        adagrad = int(self.adagrad)
+        delayed = int(self.delay > 0)
         if self.discipline == "round-robin":
             return linear.turns(loss, penalty, adagrad, self.lanes, delayed)
         discipline = linear.DISCIPLINES[self.discipline]

@@ -70,10 +70,10 @@ def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> 
     if rows.width > SHARE_WIDTH:  # sums by feature would take longer to lay out than to add up
         (rows, _), ids = narrowed(rows.select(ids).compact()), np.arange(len(ids))
     scales = EMPTY if config.normalize == "none" else row_scales(rows.select(ids), config.normalize)
-    own, mutual = lengths(ids, rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
-    if not own > 0:
+    squared, mutual = lengths(ids, rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
+    if not squared > 0:
         return 1.0
-    return min(max(mutual / len(ids) ** 2, own / len(ids) * least), 1.0)
+    return min(max(mutual / len(ids) ** 2, squared / len(ids) * least), 1.0)
 
 
 def uneven(rows: Rows, weights: np.ndarray | None) -> bool:
@@ -83,10 +83,10 @@ def uneven(rows: Rows, weights: np.ndarray | None) -> bool:
     ids = rows.spread(READ) if rows.nnz > READ else np.arange(len(rows))
     if weights is not None:
         ids = np.append(ids, np.argmax(weights))
-    found = lengths_of(rows.select(ids) if weights is not None or len(ids) < len(rows) else rows)
-    found = found if weights is None else found * weights[ids]
-    found = found[found > 0]
-    return bool(len(found) and found.max() > UNEVEN * np.partition(found, len(found) // 2)[len(found) // 2])
+    reach = lengths_of(rows.select(ids) if weights is not None or len(ids) < len(rows) else rows)
+    reach = reach if weights is None else reach * weights[ids]
+    reach = reach[reach > 0]
+    return bool(len(reach) and reach.max() > UNEVEN * np.partition(reach, len(reach) // 2)[len(reach) // 2])
 
 
 def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
@@ -135,16 +135,16 @@ def check_classes(labels: Sequence[Any] | np.ndarray, weights: np.ndarray, stack
     InputError
         If only one class has any.
     """
-    left, none = (
+    weighted, weightless = (
         [str(label) for label, weight in zip(labels, weights) if (weight > 0) == has] for has in (True, False)
     )
-    if len(left) == 1 and none:
+    if len(weighted) == 1 and weightless:
         raise InputError(
-            f"weights: all rows but those of class {left[0]} have weight zero: expected two or more classes"
+            f"weights: all rows but those of class {weighted[0]} have weight zero: expected two or more classes"
         )
-    if none:
-        said = f"weights: all rows of a class have weight zero, so nothing is learned of it: {shown(none)}"
-        warnings.warn(said, HogwildWarning, stacklevel=stacklevel)
+    if weightless:
+        message = f"weights: all rows of a class have weight zero, so nothing is learned of it: {shown(weightless)}"
+        warnings.warn(message, HogwildWarning, stacklevel=stacklevel)
 
 
 def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None, fewest: int = 2) -> np.ndarray:

@@ -27,25 +27,11 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.control import CHUNK, COUNT, EVENT_KINDS, FIRST, LOAD, READ, STORE, count
-from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
-from hogwild.kernels.vectors import LANES, fma
-from hogwild.problems.linear.kernel import (
-    NO_PENALTY,
-    SERIAL,
-    ZERO,
-    dot,
-    dots,
-    owe,
-    refresh,
-    row_factor,
-    settle,
-    slopes,
-    write_row,
-    write_rows,
-)
+from hogwild.kernels.vectors import LANES
+from hogwild.problems.linear.kernel import NO_PENALTY, ZERO, owe, refresh, settle, take_gradient, write_gradient
 
 ROW, SOME, UNPAID = range(3)  # in a worker's numbers: its row, whether it moves any weight, rows since it paid
 G, BIAS, OWED, GAINED, SQUARES = range(5)  # in a worker's vectors, as in kernel.py
@@ -66,24 +52,14 @@ class Crew(NamedTuple):
 
 
 @inlined
-def read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker):
+def read(loss, size, lanes, adagrad, parameters, data, plan, crew, worker):
     """Compute the gradient of the worker's row; it knows the intercept as of its last payment, and its own debt."""
-    numbers, own, stride = crew.numbers[worker], crew.vectors[worker], plan.stride
-    g, bias, owed = own[G], own[BIAS], own[OWED]
+    numbers, vectors = crew.numbers[worker], crew.vectors[worker]
     if numbers[UNPAID] == 0:
-        refresh(bias, own[SQUARES], parameters, adagrad)
-    row = numbers[ROW]
-    begin, end = data.begin[row], data.end[row]
-    factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
-    if vector:
-        dots(lanes, False, g, parameters.coef, data, stride, begin, end)
-        for k in range(stride):
-            g[k] = fma(factor, g[k], bias[k] - owed[k])
-        numbers[SOME] = slopes(loss, g, data.targets[row], weight, plan.classes, plan.loss_param)
-    else:
-        margin = fma(factor, dot(parameters.coef, data.indices, data.values, begin, end), bias[0] - owed[0])
-        g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
-        numbers[SOME] = g[0] != ZERO
+        refresh(vectors[BIAS], vectors[SQUARES], parameters, adagrad)
+    numbers[SOME] = take_gradient(
+        loss, size, lanes, False, vectors[G], vectors[BIAS], vectors[OWED], parameters.coef, data, plan, numbers[ROW]
+    )
 
 
 @inlined
@@ -119,59 +95,53 @@ def put_back(adagrad, parameters, data, stride, crew, worker):
 @inlined
 def pay(adagrad, parameters, crew, worker):
     """Settle the worker's debt to the shared intercept."""
-    own = crew.vectors[worker]
-    settle(0, adagrad, parameters, own[BIAS], own[OWED], own[GAINED], own[SQUARES])
+    vectors = crew.vectors[worker]
+    settle(0, adagrad, parameters, vectors[BIAS], vectors[OWED], vectors[GAINED], vectors[SQUARES])
     crew.numbers[worker, UNPAID] = 0
 
 
 @inlined
-def store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
+def store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
     """Write the update of the worker's row; return the number of its entries."""
-    l1, l2, part = np.float32(plan.l1), np.float32(plan.l2), np.float32(plan.intercept)
-    numbers, own, step, stride = crew.numbers[worker], crew.vectors[worker], crew.steps[worker], plan.stride
-    g, owed, gained, squares = own[G], own[OWED], own[GAINED], own[SQUARES]
-    row = numbers[ROW]
-    begin, end, factor = data.begin[row], data.end[row], row_factor(data.scales, row)
+    numbers, vectors = crew.numbers[worker], crew.vectors[worker]
+    row, step = numbers[ROW], crew.steps[worker]
+    part = np.float32(plan.intercept)
     if numbers[SOME] != 0 or penalty != NO_PENALTY:
         if crew.loaded.size:
-            put_back(adagrad, parameters, data, stride, crew, worker)
-        if vector:
-            write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2)
-        else:
-            write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+            put_back(adagrad, parameters, data, plan.stride, crew, worker)
+        write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, vectors[G], step)
     if part != ZERO:
-        owe(adagrad, g, part * step, owed, gained, squares)
+        owe(adagrad, vectors[G], part * step, vectors[OWED], vectors[GAINED], vectors[SQUARES])
         numbers[UNPAID] += 1
         if numbers[UNPAID] >= plan.flush:
             pay(adagrad, parameters, crew, worker)
-    return end - begin
+    return data.end[row] - data.begin[row]
 
 
 @lru_cache(None)
-def events(loss, vector, penalty, adagrad):
-    """The loop over the events of a chunk; the arguments are those of ``kernel.epoch``.
-
-    ``vector`` is its ``size``.
-    """
-    lanes = LANES[vector or 4]
+def events(loss, size, penalty, adagrad):
+    """The loop over the events of a chunk; the arguments are those of ``kernel.epoch``."""
+    lanes = LANES[size or 4]
 
     @njit(**JIT)
     def run(parameters, data, control, plan, rows, crew):
-        taken, visited, chunk = 0, 0, crew.events[CHUNK]
+        position = 0
+        visited = 0
+        chunk = crew.events[CHUNK]
         if chunk >= 0:
             chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
             visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
         for e in range(FIRST, FIRST + crew.events[COUNT]):
             worker, kind = crew.events[e] // EVENT_KINDS, crew.events[e] % EVENT_KINDS
             if kind == READ:
-                crew.numbers[worker, ROW] = rows[taken]
-                crew.steps[worker] = step_at(plan.step, visited + taken - taken % STEP_EVERY)
-                taken += 1
-                read(loss, vector, lanes, adagrad, parameters, data, plan, crew, worker)
+                crew.numbers[worker, ROW] = rows[position]
+                crew.steps[worker] = step_at(plan.step, visited + position - position % STEP_EVERY)
+                position += 1
+                read(loss, size, lanes, adagrad, parameters, data, plan, crew, worker)
             elif kind == LOAD:
                 load_row(adagrad, parameters, data, plan.stride, crew, worker)
             elif kind == STORE:
-                nonzeros = store_row(vector, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
+                nonzeros = store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
                 count(control, worker, 1, nonzeros)
             elif crew.numbers[worker, UNPAID] > 0:
                 pay(adagrad, parameters, crew, worker)

@@ -134,10 +134,10 @@ def rank(
     With a ``head``, the problem numbers them by popularity, and workers copy so many.
     """
     features = by_popularity(rows) if head is None else EMPTY
-    own = frequency[features] if head is None else frequency[:head]
-    frequency = _falling(own)
+    by_rank = frequency[features] if head is None else frequency[:head]
+    frequency = _falling(by_rank)
     bounds = _cut(frequency)
-    rates, intercept = _rates(problem, rows, arrays, features, own, bounds)
+    rates, intercept = _rates(problem, rows, arrays, features, by_rank, bounds)
     rates = np.minimum(rates, LARGEST)
     tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.full(2, intercept)
     tops[0] = max(tops[0], intercept)
@@ -225,7 +225,9 @@ def _rates(
         rank = rank_of[rank]
     else:  # the others are not merged
         ours = rank < width
-        rank, row, size = rank[ours], row[ours], size[ours]
+        rank = rank[ours]
+        row = row[ours]
+        size = size[ours]
     group = (np.searchsorted(bounds, rank, side="right") - 1) // SPAN
     weights = arrays["weights"][ids].astype(np.float64) if arrays["weights"].size else np.ones(len(ids))
 
@@ -237,8 +239,8 @@ def _rates(
     moves = sums.astype(np.float64).reshape(len(ids), groups)  # |x_t| . v; bincount of an empty array gives integers
     moves[:, 0] += problem.intercept  # its |x| and v are both the root of its share of the step
     moves *= weights[:, None]
-    found = np.bincount(rank, weights=size * moves[row, group], minlength=width) * worth / v
-    return _smoothed(found, seen, frequency, bounds), float(moves[:, 0].mean()) if problem.intercept else 0.0
+    rates = np.bincount(rank, weights=size * moves[row, group], minlength=width) * worth / v
+    return _smoothed(rates, seen, frequency, bounds), float(moves[:, 0].mean()) if problem.intercept else 0.0
 
 
 def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds: np.ndarray) -> np.ndarray:

@@ -89,7 +89,7 @@ class ModuleCase:
         if not self.n:
             raise InputError("the data have no examples")
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        self.config = c = dataclasses.replace(config, discipline=discipline)
+        self.config = c = config.settled(discipline=discipline)
         if c.state == "shared" and c.optimizer == "sgd":
             raise UsageError("state='shared': optimizer 'sgd' keeps nothing that could be shared: leave state out")
         self._examples, self._test = train.examples, test

@@ -24,8 +24,8 @@ from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.module.case import LOSSES, NamedLoss, Posed
 from hogwild.problems.module.feed import Examples, take_data
 from hogwild.training.checkpoint import check_header, resumable
-from hogwild.training.run import Run, resolve
-from hogwild.training.train import begin
+from hogwild.training.engine import resolve
+from hogwild.training.run import Run, begin
 
 if TYPE_CHECKING:
     from hogwild.config import ModuleOptions

@@ -100,7 +100,10 @@ class Candidates:
         first: float = 0.0,
     ) -> None:
         _check_room(problem, len(lanes), fold_of is not None)
-        self.rows, self.order, self.epoch, self.seed = rows, order, 0, seed
+        self.rows = rows
+        self.order = order
+        self.epoch = 0
+        self.seed = seed
         l1, l2 = max(lane.l1 for lane in lanes), max(lane.l2 for lane in lanes)
         apart = rows.inverse is not None and l1 > 0 and l2 > 0
         self.problem = dataclasses.replace(problem, l1=l1, l2=l2, apart=apart, discipline="serial", scaled=False)
@@ -129,8 +132,8 @@ class Candidates:
         kept = [old[lane // size].lanes[lane % size] for lane in lanes]
         self._groups = [_Group(self, kept[k : k + size], size) for k in range(0, len(kept), size)]
         for k, lane in enumerate(lanes):
-            for mine, before in zip(self._groups[k // size].parameters, old[lane // size].parameters, strict=True):
-                mine[k % size :: size] = before[lane % size :: size]
+            for part, before in zip(self._groups[k // size].parameters, old[lane // size].parameters, strict=True):
+                part[k % size :: size] = before[lane % size :: size]
 
     def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights (width,) and intercept (1,) of a lane, as copies."""
@@ -157,7 +160,9 @@ class _Group:
     """Lanes that fill one vector, and their memory."""
 
     def __init__(self, of: Candidates, lanes: Sequence[Candidate], size: int) -> None:
-        self.lanes, self.size, self.rates = lanes, size, of.data.rates
+        self.lanes = lanes
+        self.size = size
+        self.rates = of.data.rates
         width, adagrad = of.problem.width, of.problem.adagrad
         sizes = [width * size, size, *((width * size, size) if adagrad else (0, 0))]
         self.parameters = Parameters(*(aligned(length) for length in sizes))
@@ -178,7 +183,9 @@ class _Group:
     @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
     def train(self, of: Candidates, epochs: int) -> None:
         """Do some epochs."""
-        p, order, steps = of.problem, of.order, np.zeros((3, self.size))
+        p = of.problem
+        order = of.order
+        steps = np.zeros((3, self.size))
         folds = readonly(np.zeros(0, np.int32)) if of.fold_of is None else of.fold_of
         known = p.adagrad, 4 * p.width * self.size > OUTGROWN * machine.l2_bytes()
         rest = self.size, int(len(p.labels) > 2), int(of.fold_of is not None), PASSIVE[p.passive]
@@ -203,9 +210,9 @@ class _Group:
             loop(self.parameters, of.data._replace(rates=self.rates), plan, self.rows, self.buffer)
 
     def _filled(self, values: Sequence[float], dtype: Any) -> np.ndarray:
-        found = np.zeros(self.size, dtype=dtype)
-        found[: len(values)] = values
-        return found
+        numbers = np.zeros(self.size, dtype=dtype)
+        numbers[: len(values)] = values
+        return numbers
 
     def _own_rates(self, of: Candidates) -> np.ndarray:
         """Rates of each lane's own rows, (width * size,), and for two penalties on scaled columns (width,) more."""
@@ -216,11 +223,11 @@ class _Group:
             fold: p.rates(of.rows.select(np.flatnonzero(fold_of != fold)))
             for fold in {lane.fold for lane in self.lanes}
         }
-        found = np.zeros((p.width, self.size), dtype=np.float32)
+        rates = np.zeros((p.width, self.size), dtype=np.float32)
         for k, lane in enumerate(self.lanes):
-            found[:, k] = by_fold[lane.fold][: p.width]
+            rates[:, k] = by_fold[lane.fold][: p.width]
         more = next(iter(by_fold.values()))[p.width :]
-        return np.concatenate((found.ravel(), more))
+        return np.concatenate((rates.ravel(), more))
 
 
 def steps_between(search: Callable[[float], float], penalties: Sequence[float]) -> list[float]:

@@ -72,7 +72,9 @@ def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row,
 
     Lanes that leave out the row get the slope and step zero.
     """
-    some, target, weight = False, data.targets[row], row_factor(data.weights, row)
+    some = False
+    target = data.targets[row]
+    weight = row_factor(data.weights, row)
     for k in range(len(g)):
         margin = fma(factor, g[k], bias[k])
         y = target
@@ -114,7 +116,9 @@ def move(lanes, penalty, adagrad, folded, parameters, data, width, begin, end, g
     for j in range(begin, end):
         i = np.uint64(j)
         u = np.uint32(data.indices[i])
-        first, x, reach = np.uint64(u) * np.uint64(len(lanes)), data.values[i], step
+        first = np.uint64(u) * np.uint64(len(lanes))
+        x = data.values[i]
+        reach = step
         w = vectors.load(lanes, coef, first)
         if adagrad:
             gradient = vectors.times(x, g)
@@ -153,9 +157,15 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
 
     @njit(**JIT)
     def run(parameters, data, plan, rows, buffer):
-        g, steps, now = buffer[:size], buffer[size : 2 * size], buffer[2 * size : 3 * size]
-        coef, bias, squares = parameters.coef, parameters.intercept, parameters.intercept_squares
-        l1, l2, width = vectors.load(lanes, plan.l1, 0), vectors.load(lanes, plan.l2, 0), len(coef) // size
+        g = buffer[:size]
+        steps = buffer[size : 2 * size]
+        now = buffer[2 * size : 3 * size]
+        coef = parameters.coef
+        bias = parameters.intercept
+        squares = parameters.intercept_squares
+        l1 = vectors.load(lanes, plan.l1, 0)
+        l2 = vectors.load(lanes, plan.l2, 0)
+        width = len(coef) // size
         for chunk in range(plan.n_chunks):
             length = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
             visited = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK

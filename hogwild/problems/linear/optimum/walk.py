@@ -1,4 +1,4 @@
-"""Which penalties are tried one after the other, by the losses of those before, and which of them is chosen.
+"""Which penalties are tried one after the other, by the losses of those before.
 
 Losses on rows held out fall and rise again as the penalty gets weaker, and weak penalties take the most steps, so the
 walk begins at the strongest and ends where the loss has risen. Columns of other scales come to count at penalties in
@@ -17,8 +17,6 @@ from hogwild.problems.linear.options import L2_PATH
 
 RISEN, LEAST = 0.05, 1e-3  # a loss is past the lowest by so much of what is learned, and of the loss itself
 DECADES = 6  # beyond the strongest penalty, at most
-NEAR = 0.002  # share of what is learned that a penalty may lose, if it is stronger than that of the lowest loss
-CHANCE = 1e-4  # share of the loss that it may lose however little is learned
 FARTHEST = 24  # power of ten of a unit, so that penalties are normal numbers in float32
 
 
@@ -26,8 +24,7 @@ def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> 
     """The losses of penalties, by ascending penalty: of whole decades from the strongest on, until they have risen.
 
     While the strongest is clearly the best, stronger ones are tried. Then come those halfway between the best and its
-    neighbours, the lowest point of a parabola through the best and what are its neighbours now, and a penalty between
-    the strongest that is near the lowest loss and the next.
+    neighbours, and the lowest point of a parabola through the best and what are its neighbours now.
     """
     losses = {strongest: loss(strongest)}
     while not _risen(losses) and min(losses) > 1.01 * weakest:
@@ -45,10 +42,9 @@ def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> 
     for other in sizes[max(k - 1, 0) : k + 2]:
         l2 = rounded(math.sqrt(best * other))
         losses[l2] = losses[l2] if l2 in losses else loss(l2)
-    for between in (_lowest, _strongest):
-        middle = between(losses)
-        if middle is not None and middle not in losses:
-            losses[middle] = loss(middle)
+    middle = _lowest(losses)
+    if middle is not None and middle not in losses:
+        losses[middle] = loss(middle)
     return dict(sorted(losses.items()))
 
 
@@ -61,26 +57,6 @@ def _risen(losses: dict[float, float]) -> bool:
     """Whether the loss of the weakest penalty is past the lowest."""
     lowest, nothing = min(losses.values()), losses[max(losses)]
     return losses[min(losses)] > lowest + max(RISEN * (nothing - lowest), LEAST * abs(lowest))
-
-
-def _near(losses: dict[float, float]) -> float:
-    """The strongest penalty learns next to nothing, so how far it is above the lowest loss is what can be learned.
-
-    Penalties that somebody names may all be weak; then it is not above it, and ``CHANCE`` tells which are equal.
-    """
-    lowest, nothing = min(losses.values()), losses[max(losses)]
-    return lowest + max(NEAR * (nothing - lowest if math.isfinite(nothing) else abs(lowest)), CHANCE * abs(lowest))
-
-
-def _strongest(losses: dict[float, float]) -> float | None:
-    """Between the best penalty and the next stronger one, where the line through both passes what is near."""
-    near = _near(losses)
-    best = max(l2 for l2, loss in losses.items() if loss <= near)
-    above = [l2 for l2 in losses if l2 > best]
-    if not above or not best > 0.0 or not math.isfinite(losses[min(above)]):
-        return None
-    share = (near - losses[best]) / (losses[min(above)] - losses[best])
-    return rounded(best * (min(above) / best) ** share)
 
 
 def _lowest(losses: dict[float, float]) -> float | None:

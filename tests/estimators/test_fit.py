@@ -14,14 +14,11 @@ import hogwild
 from hogwild import HogwildClassifier
 from hogwild.data.order import Order
 from hogwild.data.rows.container import readonly
-from hogwild.estimators import jobs as workers
-from hogwild.estimators.arrays import about_rates, as_targets, converted, problem_of, rates_of, rows_of
+from hogwild.estimators import options as estimator_options
+from hogwild.estimators.arrays import as_targets, converted, problem_of, rates_of, rows_of
+from hogwild.estimators.fit import SampleObjective, racing
 from hogwild.estimators.options import read_options
-from hogwild.estimators.sample_objective import Gauge
-from hogwild.estimators.steps import FitSteps
-from hogwild.estimators.workers import Classes, RacingWorkers, can_share_out
 from hogwild.problems.linear.objective_kernel import sum_of_squares
-from hogwild.training.solo import Solo
 from tests import reference
 
 
@@ -40,97 +37,10 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
 
 
 @pytest.mark.parametrize(
-    ("groups", "options"),
-    [(2, {}), (3, {}), (3, {"penalty": "elasticnet"}), (3, {"penalty": None, "weights": True})],
-    ids=str,
-)
-def test_groups_of_classes_are_one_worker_to_the_last_bit(groups: int, options: dict[str, Any]) -> None:
-    rows, problem, arrays = posed(**options)
-    order, start = Order.of(len(rows)), np.random.default_rng(1).normal(size=problem.size).astype(np.float32)
-    start.reshape(-1, 16)[:, problem.classes :] = 0
-    crews = Solo(problem, order, rows, arrays, 3), Classes(problem, order, rows, arrays, 3, groups)
-    gauge = Gauge(problem, rows)
-    for crew in crews:
-        crew.reset(start)
-        assert np.array_equal(crew.parameters()[: problem.width * 16], start[: problem.width * 16])
-        crew.run(0, (0.1, 1.0, 0.0))
-        crew.run(1, (0.1, 5.0, 0.5), 2)
-    solo, classes = crews
-    for one, other in zip(solo.solution(), classes.solution()):
-        assert np.array_equal(one, other)
-    assert np.array_equal(solo.parameters(), classes.parameters())
-    assert classes.objective(gauge) == pytest.approx(solo.objective(gauge), rel=1e-8)
-    classes.close()
-
-
-def test_two_jobs_share_out_the_classes_and_end_where_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "WORTH", 1)
-    monkeypatch.setattr(workers, "RACE", 1)
-    made = []
-    begin = Classes.__init__
-    monkeypatch.setattr(Classes, "__init__", lambda self, *a: made.append(a[-1]) or begin(self, *a))
-    X, y = many_classes(20, 1500)
-    alone, both = (HogwildClassifier(random_state=0, n_jobs=jobs).fit(X, y) for jobs in (None, 2))
-    assert made == [2, 2]  # one for the trials of steps
-    assert np.array_equal(alone.coef_, both.coef_)
-    assert np.array_equal(alone.intercept_, both.intercept_)
-
-
-def test_who_can_be_shared_out() -> None:
-    def fit(problem: Any, workers: int, host: str) -> bool:
-        return can_share_out(problem.loss, problem.classes, workers, host)
-
-    _, problem, _ = posed(classes=20)
-    assert fit(problem, 2, "threads")
-    assert not fit(problem, 3, "threads")  # vector instructions would be half empty
-    assert not fit(problem, 1, "threads")
-    assert not fit(problem, 2, "processes")
-    assert not fit(dataclasses.replace(problem, loss="softmax"), 2, "threads")
-    _, binary, _ = posed(classes=2)
-    assert not fit(binary, 2, "threads")
-
-
-def test_an_interrupt_ends_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, problem, arrays = posed()
-    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, 2)
-    stopped, stop, first = [], Solo.stop, crew._solos[0]
-    monkeypatch.setattr(Solo, "stop", lambda self: stopped.append(self) or stop(self))
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(first, "run", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        crew.run(0, (0.1, 1.0, 0.0))
-    told, begun = [crew._others[0].submit(crew._solos[1].run, epoch, (0.1, 1.0, 0.0)) for epoch in range(100)], []
-    begin = type(problem).begin_epoch
-    monkeypatch.setattr(type(problem), "begin_epoch", lambda *a: begun.append(1) or begin(*a))
-    crew.close()
-    assert len(stopped) == 2
-    assert all(job.done() for job in told)
-    assert sum(job.cancelled() for job in told) > 50
-    assert len(begun) < 50
-
-
-def test_what_a_worker_raises_is_raised_where_it_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, problem, arrays = posed()
-    crew = Classes(problem, Order.of(len(rows)), rows, arrays, 0, 2)
-
-    def fail(*_: Any) -> None:
-        raise MemoryError("no more")
-
-    monkeypatch.setattr(crew._solos[1], "run", fail)
-    crew.run(0, (0.1, 1.0, 0.0))
-    with pytest.raises(MemoryError, match="no more"):
-        crew.objective(Gauge(problem, rows))
-    crew.close()
-
-
-@pytest.mark.parametrize(
     ("loss", "classes"),
     [*product(["hinge", "softmax"], [2, 3, 7, 11, 40]), *product(["log_loss", "modified_huber"], [2, 3])],
 )
-def test_the_gauge_is_the_objective(loss: str, classes: int) -> None:
+def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
     weights = classes == 7
     rows, problem, _ = posed(loss, classes, weights, penalty="elasticnet", alpha=0.01)
     flat = np.zeros(problem.size, np.float32)
@@ -153,7 +63,7 @@ def test_the_gauge_is_the_objective(loss: str, classes: int) -> None:
     if weights:  # of mean one there; here they are what they are
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty
-    assert Gauge(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
+    assert SampleObjective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 5_003])
@@ -162,25 +72,16 @@ def test_a_sum_of_squares(size: int) -> None:
     assert sum_of_squares(readonly(w)) == pytest.approx(np.square(w, dtype=np.float64).sum(), rel=1e-14)
 
 
-def test_a_crew_of_racing_workers_has_the_same_face() -> None:
+def test_racing_workers_lower_the_objective() -> None:
     rows, problem, arrays = posed(classes=3)
-    racing = dataclasses.replace(problem, discipline="hogwild")
-    crew = RacingWorkers(racing, Order.of(len(rows)), rows, arrays, 0, 2, "threads", None)
-    gauge = Gauge(problem, rows)
-    before = crew.objective(gauge)
+    options = read_options(HogwildClassifier())
+    team = racing(dataclasses.replace(problem, discipline="hogwild"), Order.of(len(rows)), rows, arrays, 0, 2, options)
+    objective = SampleObjective(problem, rows)
+    before = objective(team.parameters())
     for epoch in range(3):
-        crew.run(epoch, (0.5, 1.0, 0.0))
-    assert crew.objective(gauge) < 0.9 * before
-    assert crew.solution()[0].shape == (3, rows.width)
-    crew.close()
-
-
-def test_rates_from_a_sample_rank_features_as_all_rows_do() -> None:
-    rows, problem, _ = posed()
-    exact = rates_of(dataclasses.replace(problem, scaled=False), rows, 1)
-    assert np.array_equal(about_rates(rows), exact)  # few enough that all are looked at
-    wide = rows_of(scipy.sparse.csr_array((90, 7), dtype=np.float32), np.ones(90, np.float32), None)
-    assert np.array_equal(about_rates(wide), np.full(7, 90, np.float32))  # in no row: as if in one
+        team.run(epoch, (0.5, 1.0, 0.0))
+    assert objective(team.parameters()) < 0.9 * before
+    team.close()
 
 
 @pytest.mark.parametrize(
@@ -225,7 +126,7 @@ def test_when_racing_workers_see_the_same_scale() -> None:
 def test_racing_workers_end_where_one_does_whatever_the_penalty(
     rate: str, n_jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "RACE", 1)
+    monkeypatch.setattr(estimator_options, "RACE", 1)
     X, y = many_classes(2, 4000, 200)
     for alpha in (1e-4, 1e-2):
         ends = []
@@ -260,25 +161,6 @@ def test_any_alpha_is_minimised(rate: str, alpha: float) -> None:
         assert theirs + alpha / 2 * np.square(model.coef_).sum() <= 1.0 + 1e-3  # what zeros have
 
 
-def test_auto_ends_when_the_rest_could_not_reach_tol() -> None:
-    steps = FitSteps(read_options(HogwildClassifier()), 1.0, lambda p: 1.0, 100, 1e-4)
-    assert steps.settled(2, 0.0001, 3, 0.001)
-    assert steps.settled(2, 0.0007, 3, 0.001)  # as each of them takes smaller steps
-    assert not steps.settled(2, 0.0008, 3, 0.001)
-    assert not steps.settled(2, 0.0011, 1, 0.001)
-    assert not steps.settled(1, 0.0, 4, 0.001)  # once is no proof,
-    steps.observe(True)
-    for _ in range(2):
-        steps.observe(False)
-        assert not steps.settled(1, 0.0, 4, 0.001)
-    steps.observe(False)  # but on small steps
-    assert steps.settled(1, 0.0, 4, 0.001)
-    assert not steps.settled(0, 0.0, 5, 0.001)
-    assert not steps.settled(2, -0.0001, 3, 0.001)  # that was noise
-    constant = read_options(HogwildClassifier(learning_rate="constant", eta0=0.1))
-    assert not FitSteps(constant, 0.1, lambda p: 1.0, 100, 1e-4).settled(4, 0.0, 1, 0.001)
-
-
 @pytest.mark.parametrize("classes", [1, 3, 20])
 def test_steps_are_tried_without_the_columns_that_are_empty(classes: int) -> None:
     """A thousand columns for each that is used cost nothing, and change nothing."""
@@ -291,10 +173,3 @@ def test_steps_are_tried_without_the_columns_that_are_empty(classes: int) -> Non
             given = {name: np.full(shape[: 2 if "coef" in name else 1], value) for name, value in init.items()}
             models.append(HogwildClassifier("log_loss", random_state=0, max_iter=3, tol=None).fit(matrix, y, **given))
         assert np.allclose(models[0].coef_, models[1].coef_[:, ::1000], rtol=1e-3, atol=1e-5)
-
-
-def test_weights_whose_squares_are_beyond_float32_have_an_objective() -> None:
-    rows, problem, _ = posed(classes=2)
-    flat = np.zeros(problem.size, np.float32)
-    problem.parameters(flat).coef[:] = 2e19
-    assert np.isfinite(Gauge(problem, rows)(flat))

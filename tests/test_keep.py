@@ -11,8 +11,8 @@ import pytest
 import hogwild
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
+from hogwild.training.keep import enough, outlook, unsettled, verdict
 from hogwild.training.schedule import move_mean
-from hogwild.training.stopping import enough, outlook, unsettled, verdict
 
 FACTS = ("objective", "train_loss", "test_loss", "status", "verdict", "gradient_norm", "kept_epoch")
 UNEQUAL = {"epochs": 20, "schedule": "constant", "step": 8.0}  # a run whose noise never ends

@@ -22,10 +22,9 @@ the objectives are the same to the last bit, and the time does not depend on the
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -34,15 +33,17 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, narrowed
 from hogwild.data.rows.margins import row_scales
 from hogwild.exchanges import make_exchange
-from hogwild.hosts.job import Task
+from hogwild.hosts.job import Job
 from hogwild.hosts.simulator import Simulator
 from hogwild.methods import LABEL_LOSSES, parse_link
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
-from hogwild.training.schedule import LONG, make_schedule, usual_schedule
-from hogwild.training.stopping import has_diverged
+from hogwild.training.engine import Engine
+from hogwild.training.keep import has_diverged
+from hogwild.training.schedule import LONG, Step, make_schedule, usual_schedule
+from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
 
 EPOCHS = 10
 LOOKS = (1, 3, EPOCHS)  # epochs after which a trial is evaluated
@@ -52,7 +53,60 @@ ROUND_SLACK = 0.002  # as a share of the best trial's gain
 FEWEST = 2_000  # rows, whatever the budget
 LITTLE = 0.01  # share of the initial objective that twice the step must gain, or it will be too large on more rows
 QUANTUM = 64  # rows that a replica of a trial does at a time
-LOWEST, HIGHEST = -124, 60  # powers of two; float32 ends at 2^-126 and 2^128, and weights are squared
+LOWEST = -124  # powers of two; float32 ends at 2^-126 and 2^128, and weights are squared
+HIGHEST = 60
+
+
+class StepTrials:
+    """Maps a power of two to the objective after a short run with that step, inf if it diverged.
+
+    Parameters
+    ----------
+    workers : Workers
+    objective : callable
+        Takes flat parameters.
+    plan : callable
+        Takes a step; yields parts of the run: a number of epochs, and their step for the kernel.
+    start : array of float32, optional
+        Flat parameters to start from; zeros if not given.
+    looks : tuple of int
+        Epochs after which the objective is taken: a step that recovers by the end would still have ended a run.
+    largest : float
+        Larger steps diverge without a trial.
+    """
+
+    def __init__(
+        self,
+        workers: Workers,
+        objective: Callable[[np.ndarray], float],
+        plan: Callable[[float], Iterator[tuple[int, Step]]],
+        start: np.ndarray | None,
+        looks: tuple[int, ...],
+        largest: float = math.inf,
+    ) -> None:
+        self.workers = workers
+        self.objective = objective
+        self.plan = plan
+        self.start = start
+        self.looks = looks
+        self.largest = largest
+        workers.reset(start)
+        self.before = objective(workers.parameters())
+
+    def __call__(self, power: int) -> float:
+        if 2.0**power > self.largest:
+            return math.inf
+        self.workers.reset(self.start)
+        epoch = 0
+        value = self.before
+        for epochs, step in self.plan(2.0**power):
+            self.workers.run(epoch, step, epochs)
+            epoch += epochs
+            if epoch in self.looks:
+                value = self.objective(self.workers.parameters())
+                if has_diverged(value, [self.before]):
+                    return math.inf
+        return value
 
 
 class Probe:
@@ -70,27 +124,74 @@ class Probe:
     """
 
     def __init__(self, config: TrainConfig, rows: Rows, weights: np.ndarray | None = None, share: float = 1.0) -> None:
-        schedule = usual_schedule(config.schedule, len(rows), config.settles_schedule)
-        config = dataclasses.replace(config, schedule=schedule)
-        long = config.schedule == "rows" and len(rows) > LONG
+        self.schedule = usual_schedule(config.schedule, len(rows), config.settles_schedule)
+        long = self.schedule == "rows" and len(rows) > LONG
         sample = _sample(config, rows, weights, int(share * (LONG_BUDGET if long else BUDGET // EPOCHS)))
-        self._first = _start(config, sample)
-        self._run = _Trial(config, sample, 1 if long else EPOCHS)
+        sample = sample if sample.contiguous else sample.compact()
+        self._first = -1
+        if not config.adagrad:
+            scales = row_scales(sample, config.normalize)
+            self._first = first_power(mean_square(sample, None if scales is None else np.square(scales, dtype=float)))
+        self.trials = _trials(config, self.schedule, sample, 1 if long else EPOCHS)
         self._fine = not long
         self._little = 0.0 if len(sample) == len(rows) else LITTLE
         self.path: list[dict[str, float | None]] = []  # ``step`` and ``objective`` of each trial, None if it diverged
 
     def search(self) -> float:
         """Return the step to train with, a power of two; ``path`` is then what was tried."""
-        best, found = best_power(self._run, self._run.start, self._first, self._fine, self._little)
-        if self._run.config.schedule == "round" and found:  # the step soon falls: the largest of similarly good ones
-            limit = found[best] + ROUND_SLACK * (self._run.start - found[best])
-            best = max(power for power, objective in found.items() if objective <= limit)
+        before = self.trials.before
+        best, values = best_power(self.trials, before, self._first, self._fine, self._little)
+        if self.schedule == "round" and values:  # the step soon falls: the largest of similarly good ones
+            limit = values[best] + ROUND_SLACK * (before - values[best])
+            best = max(power for power, objective in values.items() if objective <= limit)
         self.path = [
             {"step": 2.0**power, "objective": value if math.isfinite(value) else None}
-            for power, value in sorted(found.items())
+            for power, value in sorted(values.items())
         ]
         return 2.0**best
+
+
+def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> StepTrials:
+    """Short serial runs of the config's problem on contiguous rows, or simulated ones if replicas trade."""
+    racing = config.discipline == "hogwild" and config.between_workers == "none"
+    discipline = "hogwild" if racing else "serial"  # the same bits, one loop fewer to compile
+    problem = LinearProblem.of(
+        config.settled(schedule=schedule, class_weight=None, gradient_delay=0.0), sample, discipline
+    )
+    sample, _ = narrowed(sample)
+    problem = problem.narrowed(sample.width)
+    problem.compile()
+    order = Order.of(len(sample), shuffled=True)
+    arrays = problem.row_arrays(sample, None)
+    replicas = min(config.replicas, len(sample))  # a group is tried as one worker
+    workers: Workers
+    if replicas == 1:
+        workers = InlineWorker(problem, order, sample, arrays, config.seed)
+    else:
+        name = re.sub(r"group=[^,]*", "", config.exchange)
+        exchange = make_exchange(name, len(sample) / replicas, shrinks=config.l1 > 0)
+
+        def lay_out(shared: bool) -> Job:
+            return job_of(problem, order, config.seed, replicas, sample, arrays, shared, exchange=exchange)
+
+        pool = Simulator(replicas, f"round-robin:quantum={QUANTUM}")
+        engine = Engine(lay_out, pool.host, replicas, pool=pool, wire=parse_link(config.link))
+        workers = RacingWorkers(problem, engine)
+    weights = row_weights(sample, None)
+    p = problem
+    objective = Objective(
+        sample, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels, weights=weights
+    )
+
+    def value(flat: np.ndarray) -> float:
+        return float(objective.evaluate(*problem.solution(flat))["objective"] or 0.0)
+
+    def plan(step: float) -> Iterator[tuple[int, Step]]:
+        c = config
+        steps = make_schedule(schedule, step, decay=c.decay, power=c.power, l2=c.l2, tol=c.tol)
+        return ((1, steps.plan(epoch)) for epoch in range(epochs))
+
+    return StepTrials(workers, value, plan, None, LOOKS)
 
 
 def best_power(
@@ -114,12 +215,12 @@ def best_power(
     best = min(max(first, LOWEST + 2), HIGHEST - 2)
     if start == 0.0:  # the perceptron starts at its lowest objective, and classifies alike at any step
         return best, {}
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
 
     def at(power: int) -> float:
-        if power not in found:
-            found[power] = value(power)
-        return found[power]
+        if power not in values:
+            values[power] = value(power)
+        return values[power]
 
     # while runs end worse than they began, but only up to a limit, since on some data nothing helps
     while best > LOWEST + 1 and at(best) > start and (best > first - 20 or at(best) == math.inf):
@@ -130,13 +231,13 @@ def best_power(
     while best - 2 >= LOWEST and at(best - 2) < at(best):
         best -= 2
     if not fine:
-        return best, found
+        return best, values
     half, double = max(best - 1, LOWEST), min(best + 1, HIGHEST)
     # too small a step shows gradually, too large a one at once: half the step is not the best if a quarter of it is
     # worse than four times it
-    if found.get(best + 2, math.inf) >= found.get(best - 2, -math.inf) and at(half) <= at(best):
-        return half, found
-    return double if at(double) < at(best) - gain else best, found
+    if values.get(best + 2, math.inf) >= values.get(best - 2, -math.inf) and at(half) <= at(best):
+        return half, values
+    return double if at(double) < at(best) - gain else best, values
 
 
 def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget: int) -> Rows:
@@ -156,14 +257,6 @@ def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget:
     return rows.select(np.sort(picked)).compact()
 
 
-def _start(config: TrainConfig, sample: Rows) -> int:
-    if config.adagrad:
-        return -1
-    rows = sample if sample.contiguous else sample.compact()
-    scales = row_scales(rows, config.normalize)
-    return first_power(mean_square(rows, None if scales is None else np.square(scales, dtype=np.float64)))
-
-
 def mean_square(rows: Rows, factors: np.ndarray | None) -> float:
     """Mean squared length of contiguous rows, each times its factor, if any."""
     squares = np.square(rows.values[rows.begin[0] : rows.end[-1]], dtype=np.float64)
@@ -175,64 +268,3 @@ def mean_square(rows: Rows, factors: np.ndarray | None) -> float:
 def first_power(square: float) -> int:
     """Power of two of the first trial: the reciprocal of the :func:`mean_square` of the rows."""
     return min(max(round(-math.log2(square)), LOWEST + 2), HIGHEST - 2) if 0 < square < math.inf else 0
-
-
-class _Trial:
-    """Maps a power of two to the objective on the sample after a short run with that step, inf if it diverged."""
-
-    def __init__(self, config: TrainConfig, sample: Rows, epochs: int) -> None:
-        self.epochs = epochs
-        racing = config.discipline == "hogwild" and config.between_workers == "none"
-        alone = "hogwild" if racing else "serial"  # the same bits, one loop fewer to compile
-        workers = min(config.replicas, len(sample))  # a group is tried as one worker
-        exchanged = re.sub(r"group=[^,]*", "", config.exchange)
-        self.config = config.replace(discipline=alone, workers=workers, class_weight=None, exchange=exchanged)
-        problem = LinearProblem.of(self.config, sample, alone)
-        sample, _ = narrowed(sample if sample.contiguous else sample.compact())
-        self.problem = problem.narrowed(sample.width)
-        order = Order.of(len(sample), shuffled=True)
-        arrays = self.problem.row_arrays(sample, None)
-        exchange = (
-            None if workers == 1 else make_exchange(config.exchange, len(sample) / workers, shrinks=config.l1 > 0)
-        )
-        self.job = job_of(self.problem, order, config.seed, workers, sample, arrays, False, exchange=exchange)
-        self.problem.compile()
-        self.parts = self.job.shared(), self.job.scratch(), self.job.data()
-        self.pool = None if workers == 1 else Simulator(workers, f"round-robin:quantum={QUANTUM}")
-        if self.pool is not None:
-            self.job.wire = parse_link(config.link)
-            self.pool.open(self.job)
-        p = self.problem
-        weights = row_weights(sample, None)
-        self.objective = Objective(
-            sample, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels, weights=weights
-        )
-        self.start = self._judge()  # with all parameters zero
-
-    def __call__(self, power: int) -> float:
-        c = self.config
-        schedule = make_schedule(c.schedule, 2.0**power, decay=c.decay, power=c.power, l2=c.l2, tol=c.tol)
-        self.job.flat[:] = 0
-        for array in self.job.trader.arrays.values() if self.job.trader else ():
-            array[:] = 0
-        value = self.start
-        for epoch in range(self.epochs):
-            self._train(Task(epoch, 0, schedule.plan(epoch)))
-            if epoch + 1 in LOOKS:  # a step that recovers by the end would still have ended a run
-                value = self._judge()
-                if has_diverged(value, [self.start]):
-                    return math.inf
-        return value
-
-    def _train(self, task: Task) -> None:
-        self.job.begin_epoch(task.epoch, 0)
-        if self.pool is None:
-            self.job.work(*self.parts, task, 0)
-            return
-        self.pool.begin(task)
-        while not self.pool.wait(1.0):
-            pass
-        self.job.meet()
-
-    def _judge(self) -> float:
-        return float(self.objective.evaluate(*self.problem.solution(self.job.flat))["objective"] or 0.0)

@@ -15,12 +15,11 @@ import hogwild
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import TrainingError
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective import Objective
-from hogwild.training import probe as module
-from hogwild.training.probe import HIGHEST, LITTLE, LOWEST, Probe, best_power
+from hogwild.training import step_search
+from hogwild.training.step_search import HIGHEST, LOWEST, Probe, StepTrials, best_power
+from hogwild.training.workers import InlineWorker
 from tests.runs import toy
 
 
@@ -65,34 +64,10 @@ def test_near_the_best_of_the_grid(name: str) -> None:
 
 def test_the_loop_of_the_run_is_the_one_that_probes() -> None:
     """A lock-free worker alone does what a serial one does, to the last bit, so there is one loop to compile."""
-    trials = [Probe(TrainConfig(workers=2, discipline=name), toy())._run for name in ("hogwild", "tiered")]
-    assert [trial.problem.discipline for trial in trials] == ["hogwild", "serial"]
-    assert [trial(-3) for trial in trials[:1]] == [trial(-3) for trial in trials[1:]]
-    assert (trials[0].job.flat == trials[1].job.flat).all()
-
-
-@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e12])
-@pytest.mark.parametrize("loss", ["log", "squared-error", "poisson"])
-def test_values_of_any_size(scale: float, loss: str) -> None:
-    """The step that is found trains, though at these scales nearly all of them diverge."""
-    rows = toy(classes=2 if loss == "log" else 0)
-    targets = np.abs(rows.targets).round() if loss == "poisson" else rows.targets
-    X = rows.to_scipy()[0] * np.float32(scale)
-    run = hogwild.train((X, targets), loss=loss, workers=1, epochs=10)
-    run.finish()
-    assert run.config.step is not None
-    assert 2.0**LOWEST <= run.config.step <= 2.0**HIGHEST
-    assert run.history[-1]["objective"] < run.history[0]["objective"]
-
-
-def test_a_step_that_recovers_is_not_chosen() -> None:
-    """Poisson overshoots by orders of magnitude and comes back: the run would have been stopped meanwhile."""
-    rng = np.random.default_rng(0)
-    X = sp.random_array((3000, 200), density=0.05, format="csr", dtype=np.float32, rng=rng)
-    y = rng.poisson(np.exp(0.5 * (X @ rng.standard_normal(200))))
-    run = hogwild.train((X, y), loss="poisson", workers=1, epochs=10)
-    run.finish()
-    assert run.history[-1]["objective"] < run.history[0]["objective"]
+    trials = [Probe(TrainConfig(workers=2, discipline=name), toy()).trials for name in ("hogwild", "tiered")]
+    assert [trial.workers.problem.discipline for trial in trials] == ["hogwild", "serial"]
+    assert trials[0](-3) == trials[1](-3)
+    assert (trials[0].workers.parameters() == trials[1].workers.parameters()).all()
 
 
 @pytest.mark.parametrize("scale", [1e20, 1e30])
@@ -129,28 +104,18 @@ def test_features_that_the_sample_lacks_change_nothing(options: dict[str, Any]) 
     rows = toy(800, width=60)
     places = np.sort(np.random.default_rng(0).choice((1 << 20) + 1, 60, replace=False))
     wide = Rows((rows.begin, rows.end), places[rows.indices].astype(np.int32), rows.values, rows.targets, (1 << 20) + 1)
-    narrow, full = (Probe(TrainConfig(workers=1, **options), wide)._run for _ in range(2))
-    assert narrow.problem.width <= 60
-    full.problem = dataclasses.replace(narrow.problem, width=wide.width)
-    order = Order.of(len(wide), shuffled=True)
-    full.job = job_of(full.problem, order, 0, 1, wide, full.problem.row_arrays(wide, None), False)
-    full.parts = full.job.shared(), full.problem.scratch(order), full.job.data()
-    p = full.problem
-    full.objective = Objective(wide, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels)
+    narrow = Probe(TrainConfig(workers=1, **options), wide).trials
+    assert narrow.workers.problem.width <= 60
+    p = dataclasses.replace(narrow.workers.problem, width=wide.width)
+    worker = InlineWorker(p, Order.of(len(wide)), wide, p.row_arrays(wide, None), 0)
+    objective = Objective(wide, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels)
+
+    def value(flat: np.ndarray) -> float:
+        return float(objective.evaluate(*p.solution(flat))["objective"] or 0.0)
+
+    full = StepTrials(worker, value, narrow.plan, None, narrow.looks)
     for power in (-6, -1, 4):
         assert narrow(power) == full(power)
-
-
-def test_weights_count() -> None:
-    """Rows of weight zero, whose values are far too large for the others, do not decide the step."""
-    rows = toy(4000)
-    X, y = rows.to_scipy()
-    X = X.copy()
-    X.data = X.data * np.where(np.repeat(np.arange(4000) < 2000, 8), 1e4, 1).astype(np.float32)
-    weights = np.where(np.arange(4000) < 2000, 0.0, 2.0)
-    small = probed(rows.block(2000, 4000), l2=0.0)
-    assert probed(Rows.from_scipy(X, y), l2=0.0) < small / 4
-    assert small / 4 <= probed(Rows.from_scipy(X, y), weights, l2=0.0) <= 4 * small
 
 
 def test_it_depends_on_nothing_that_resuming_may_change() -> None:
@@ -162,61 +127,39 @@ def test_it_depends_on_nothing_that_resuming_may_change() -> None:
 
 
 def test_a_class_that_the_sample_missed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FEWEST", 50)
-    monkeypatch.setattr(module, "BUDGET", 10)
+    monkeypatch.setattr(step_search, "FEWEST", 50)
+    monkeypatch.setattr(step_search, "BUDGET", 10)
     rows = toy(5000)
     targets = np.ones(5000, np.float32)
     targets[4321] = -1
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
     probe = Probe(TrainConfig(workers=1), rare)
-    assert len(probe._run.job.data().targets) == 51
+    assert probe.trials.workers.order.n_rows == 51
     assert 2.0**LOWEST <= probe.search() <= 2.0**HIGHEST
 
 
-def test_part_of_a_store_is_the_same_as_its_copy(tmp_path: Any) -> None:
-    part, _ = open_store(save_store(toy(3000), tmp_path / "a.store")).split(0.4)
-    assert probed(part) == probed(part.compact())
-    assert Probe(TrainConfig(), part)._first == Probe(TrainConfig(), part.compact())._first
-
-
-def searched(
-    monkeypatch: pytest.MonkeyPatch, first: int, value: Callable[[int], float], schedule: str = "epoch"
-) -> tuple[int, list[int]]:
+def searched(first: int, value: Callable[[int], float]) -> tuple[int, list[int]]:
     """The power found for an objective ``value``, and the powers that were tried."""
-    tried: list[int] = []
-    probe = Probe.__new__(Probe)
-    probe._first, probe._fine, probe._little = first, True, LITTLE
-
-    class Trial:
-        start = 1e6
-        config = TrainConfig(schedule=schedule)
-
-        def __call__(self, power: int) -> float:
-            tried.append(power)
-            return value(power)
-
-    monkeypatch.setattr(probe, "_run", Trial(), raising=False)
-    return round(math.log2(probe.search())), tried
+    powers: list[int] = []
+    return best_power(lambda power: powers.append(power) or value(power), 1e6, first)[0], powers
 
 
 @pytest.mark.parametrize("first", [-13, -2, 0, 7, 16])
 @pytest.mark.parametrize("best", [-9, -4, 0, 3, 6])
-def test_the_search_finds_the_minimum(monkeypatch: pytest.MonkeyPatch, first: int, best: int) -> None:
-    found, tried = searched(monkeypatch, first, lambda power: 3e4 * abs(power - best - 0.1))
-    assert found == best
-    assert len(tried) == len(set(tried)) <= abs(first - best) // 2 + 5
-    found, tried = searched(monkeypatch, first, lambda power: math.inf if power > best else -3e4 * power)
-    assert found == best
+def test_the_search_finds_the_minimum(first: int, best: int) -> None:
+    power, powers = searched(first, lambda power: 3e4 * abs(power - best - 0.1))
+    assert power == best
+    assert len(powers) == len(set(powers)) <= abs(first - best) // 2 + 5
+    assert searched(first, lambda power: math.inf if power > best else -3e4 * power)[0] == best
 
 
-def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, tried = searched(monkeypatch, 0, lambda power: math.inf)
-    assert found == LOWEST
-    assert len(tried) < 80
-    found, tried = searched(monkeypatch, 0, lambda power: 1e7 - power)  # worse than nothing, whatever is tried
-    assert len(tried) < 40
-    assert searched(monkeypatch, 0, lambda power: 1.0)[0] == -1  # nothing matters: the smallest that was tried
-    assert searched(monkeypatch, 0, lambda power: -3e4 * power)[0] == HIGHEST
+def test_the_search_ends() -> None:
+    power, powers = searched(0, lambda power: math.inf)
+    assert power == LOWEST
+    assert len(powers) < 80
+    assert len(searched(0, lambda power: 1e7 - power)[1]) < 40  # worse than nothing, whatever is tried
+    assert searched(0, lambda power: 1.0)[0] == -1  # nothing matters: the smallest that was tried
+    assert searched(0, lambda power: -3e4 * power)[0] == HIGHEST
 
 
 @pytest.mark.parametrize("fine", [False, True])
@@ -242,9 +185,12 @@ def test_perceptron_is_not_probed_down_to_nothing():
 
 def test_round_backoff_takes_the_longest_step_of_those_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its steps soon fall a hundredfold: of steps that gain alike in ten epochs, a short one would come to a halt."""
-    flat = lambda power: 1.0 + abs(power) if -1 <= power <= 1 else 1e5 * abs(power)  # noqa: E731
-    assert searched(monkeypatch, 0, flat)[0] == 0
-    assert searched(monkeypatch, 0, flat, "round")[0] == 1
+    alike = {-1: 1.0, 0: 0.999, 1: 1.0, 2: 1e5}
+    monkeypatch.setattr(step_search, "best_power", lambda *_: (0, alike))
+    for schedule, step in (("epoch", 1.0), ("round", 2.0)):
+        probe = Probe(TrainConfig(schedule=schedule), toy(200))
+        probe.trials.before = 1e6
+        assert probe.search() == step
 
 
 def test_the_first_row_has_what_was_tried() -> None:

@@ -1,0 +1,421 @@
+"""The epochs of one ``fit``: find a step, pass over the rows until the objective stalls, and return the solution.
+
+A fit reports no rows of measurements, so only what ``tol`` needs is measured: the objective on a sample of the training
+rows, which costs up to a tenth of an epoch. Steps, trials and workers are the trainer's; one worker does its epochs in
+the caller's thread. If a fit diverges with steps that were found by trial, it begins again with a quarter of the step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.order import Order
+from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
+from hogwild.data.rows.margins_kernel import margins
+from hogwild.errors import TrainingError
+from hogwild.estimators.arrays import about_rates, converted, mean_weight, problem_of, rates_of
+from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
+from hogwild.hosts.job import Job
+from hogwild.kernels.losses import LABELS, LOSSES
+from hogwild.kernels.tiers import Tiers
+from hogwild.problems.linear.contention import choose
+from hogwild.problems.linear.coordinates import Coordinates, Scaling
+from hogwild.problems.linear.layout import job_of
+from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log
+from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
+from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.training.engine import Engine
+from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
+from hogwild.training.schedule import Adaptive, Cooling, Inverse, Optimal, Schedule, Step, move_mean
+from hogwild.training.step_search import LITTLE, StepTrials, best_power, first_power, mean_square
+from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
+
+JUDGED = 500_000  # nonzeros times classes of the sample that the objective is taken on
+TRIED = 400_000  # nonzeros times classes of the sample that steps are tried on
+FEWEST_JUDGED = 1_000  # rows of the first sample
+FEWEST_TRIED = 500  # rows of the second sample
+SEVERAL = 300  # rows of both, if each row has several losses
+SHARE = 4  # a sample is one row in this many
+WHOLE = 20  # all rows are taken if their entries are at most one in this many of those allowed
+TRIALS = (2, 10)  # fewest and most epochs of a trial
+TRIAL_ROWS = 1_500  # rows that set the number of a trial's epochs
+COOLER = 0.25  # factor on the step in the last epoch of a trial
+SLOW = 2  # times tol: after an epoch that gains less, steps are smaller
+REACHED = 1e-3  # largest tol that the remaining epochs must reach to be run; a fit with a smaller one runs them all
+LOOSE = 1e-3  # tol above which a fit is meant to end early
+FEW_EPOCHS = 30  # max_iter below which a fit is meant to end early
+ABOVE = "The fit has ended above its optimum, and exact steps would take too long to reach it"
+CUT = "Maximum number of iteration reached before convergence. Consider increasing max_iter to improve the fit"
+RESTARTS = 8  # of a diverged fit, each with a smaller step
+
+
+@dataclass
+class FitResult:
+    """Result of a fit."""
+
+    coef: Any = None  # as ``LinearProblem.solution``, in the user's columns
+    intercept: Any = None
+    epochs: int = 0
+    curve: list[float] = field(default_factory=list)  # the objective after each epoch
+    scores: list[float] = field(default_factory=list)  # on the validation rows
+
+
+class SampleObjective:
+    """The objective of flat parameters on some rows: mean weighted loss plus penalties, float64.
+
+    The evaluator's loops are called one after the other, into memory that is kept: on a few hundred rows the calls are
+    the cost, and ``Objective`` itself, which streams rows through threads and counts what else a table of results
+    shows, takes ten times as long. Unlike scikit-learn's running loss, the objective includes the penalty, and it is
+    taken at the current weights, not at those before each row.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    rows : Rows
+        Contiguous rows with kernel targets.
+    """
+
+    def __init__(self, problem: LinearProblem, rows: Rows) -> None:
+        self.problem = problem
+        self.rows = rows
+        self.weight = mean_weight(rows)
+        self._weights = EMPTY if rows.weights is None else rows.weights
+        self._targets = rows.targets
+        self._flat: np.ndarray | None = None  # the parameters whose views are kept
+        loss = LOSSES[problem.loss]
+        if problem.classes > 1:
+            row = np.empty(problem.stride, np.float32)
+            self._many = partial(many_margins(loss.code, problem.lanes), row, problem.classes)
+            return
+        self._margins = np.empty(len(rows))
+        if loss.targets == LABELS:  # the evaluator's classes are 0 and 1
+            self._targets = readonly((rows.targets > 0).astype(np.float32))
+        self._tally = tally_log if problem.loss == "log" else partial(tally, loss.code, loss.targets)
+
+    def __call__(self, flat: np.ndarray) -> float:
+        p = self.problem
+        rows = self.rows
+        if self._flat is not flat:
+            self._flat = flat
+            views = p.parameters(flat)
+            self._coef = readonly(views.coef)
+            self._intercept = views.intercept
+        coef = self._coef
+        entries = rows.begin, rows.end, rows.indices, rows.values
+        if p.classes > 1:
+            lost = self._many(*entries, self._targets, self._weights, coef, self._intercept, p.loss_param)
+        else:
+            margins(*entries, coef, float(self._intercept[0]), EMPTY, self._margins)
+            sums = np.zeros(4)
+            more = () if p.loss == "log" else (p.loss_param,)
+            self._tally(self._margins, self._targets, self._weights, *more, sums)
+            lost = sums[1]
+        value = float(lost) / len(rows)
+        if rows.inverse is not None and (p.l1 or p.l2):
+            coef = readonly((coef.reshape(p.width, -1) * rows.inverse[:, None]).astype(np.float32).ravel())
+        if p.l2:
+            value += p.l2 / 2 * sum_of_squares(coef)
+        if p.l1:
+            value += p.l1 * float(np.abs(coef).sum(dtype=np.float64))
+        return value
+
+
+def sampled(rows: Rows, entries: int, fewest: int, classes: int, seed: int) -> Rows:
+    """A random quarter of the rows, or fewer, such that their nonzeros times ``classes`` are at most ``entries``.
+
+    The sample has at least ``fewest`` rows. It is all rows if there are no more, or so few that drawing takes longer.
+    """
+    per_row = max(rows.nnz / max(len(rows), 1), 1.0) * classes
+    count = max(fewest, min(len(rows) // SHARE, int(entries / per_row)))
+    if count >= len(rows) or per_row * len(rows) <= entries / WHOLE:
+        return rows if rows.contiguous else rows.compact()
+    return drawn(rows, count, seed)
+
+
+def schedule_of(
+    options: Options, step: float, problem: LinearProblem, rows: int, fall: float, visited: int = 0, epochs: int = 0
+) -> Schedule:
+    """The steps of a fit; ``step``, ``fall`` and what follows are for ``auto``, see :class:`Cooling`."""
+    rate = options.learning_rate
+    if rate == "auto":
+        return Cooling(step, fall, rows, visited, epochs)
+    if rate == "optimal":
+        return Optimal(options.alpha, problem.slope)
+    if rate == "invscaling":
+        return Inverse(options.eta0, options.power_t)
+    return Adaptive(options.eta0) if rate == "adaptive" else Schedule(options.eta0)
+
+
+def find_step(
+    workers: Workers,
+    rows: Rows,
+    objective: SampleObjective,
+    start: np.ndarray | None,
+    whole: bool = True,
+    fine: bool = False,
+    cooler: float = COOLER,
+) -> float:
+    """Step that does best in short runs of workers that hold ``rows``, from ``start`` or zeros.
+
+    The last epoch of a run takes small steps, as the last epochs of a fit do: otherwise the noise of a large step would
+    hide its progress, and small steps that are of no use would win. ``whole`` says that there are no other rows. With
+    few rows the best power of four suffices, so ``fine`` is False: the difference is within the noise.
+    """
+    epochs = int(np.clip(TRIAL_ROWS // len(rows), *TRIALS))
+    problem = workers.problem
+    visits = problem.l2 * epochs * len(rows) if problem.scaled else 0.0
+
+    def plan(step: float) -> Iterator[tuple[int, Step]]:
+        yield epochs - 1, (step, 1.0, 0.0)
+        yield 1, (cooler * step, 1.0, 0.0)
+
+    trials = StepTrials(workers, objective, plan, start, (epochs,), DEEPEST / visits if visits else math.inf)
+    first = first_power(mean_square(rows, rows.weights))
+    power, _ = best_power(trials, trials.before, first, fine, 0.0 if whole else LITTLE)
+    return 2.0**power
+
+
+def try_steps(
+    problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None, cooler: float = COOLER, whole: bool = True
+) -> float:
+    """Do :func:`find_step` on a sample of the rows. ``whole``: no other rows follow.
+
+    Columns that are empty in the sample get no weights: a pass over all 2^20 hashed features after each epoch would
+    take longer than the epochs. So the penalty of their weights in ``start`` is left out of the comparison.
+    """
+    fewest = FEWEST_TRIED if problem.classes == 1 else SEVERAL
+    part = sampled(rows, TRIED, fewest, problem.classes, seed)
+    if part.nnz < part.width:
+        part, columns = narrowed(part)
+        small = dataclasses.replace(problem, width=part.width)
+        if start is not None:
+            wide = problem.parameters(start)
+            start = aligned(small.size)
+            views = small.parameters(start)
+            views.coef.reshape(small.width, -1)[: len(columns)] = wide.coef.reshape(problem.width, -1)[columns]
+            views.intercept[:] = wide.intercept
+        problem = small
+    worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, rates_of(problem, part, 1)), seed)
+    whole = whole and len(part) == len(rows)
+    return find_step(worker, part, SampleObjective(problem, part), start, whole, len(part) >= fewest, cooler)
+
+
+def descend(
+    options: Options,
+    rows: Rows,
+    classes: int,
+    *,
+    seed: int,
+    workers: int,
+    start: Callable[[Any], Any],
+    score: Callable[[np.ndarray, np.ndarray], float] | None,
+    report: Callable[[int, float], None],
+) -> FitResult:
+    """Train on the rows until the objective, or the score, stops improving, or for ``max_iter`` epochs.
+
+    Parameters
+    ----------
+    options : Options
+    rows : Rows
+        Rows with kernel targets.
+    classes : int
+        Number of classes; 0 for real targets.
+    seed, workers : int
+    start : callable
+        Takes the problem and returns the flat parameters to start from, or None for zeros.
+    score : callable, optional
+        Takes weights and intercept and returns their score on held-out rows, higher is better; if given, it decides
+        when to stop instead of the objective.
+    report : callable
+        Takes the number of epochs done and the objective, after each.
+
+    Raises
+    ------
+    TrainingError
+        If training diverges with a step that the caller chose.
+    """
+    coordinates = Coordinates(Scaling.of(rows, options.intercept) if options.scale_columns else None)
+    scaled = coordinates.rows(rows)
+    problem = problem_of(options, scaled, classes, "serial", whole=True)
+    flat = start(problem)
+    if flat is not None:
+        views = problem.parameters(flat)
+        coef, intercept = coordinates.inward(*problem.solution(flat))
+        views.coef.reshape(problem.width, problem.stride)[:, : problem.classes] = coef.reshape(-1, problem.width).T
+        views.intercept[: problem.classes] = intercept
+    team = _start_workers(problem, scaled, options, seed, workers)
+    auto = options.learning_rate == "auto"
+    try:
+        fewest = max(FEWEST_JUDGED // problem.classes, SEVERAL)
+        objective = SampleObjective(problem, sampled(scaled, JUDGED, fewest, problem.classes, seed))
+        few = len(rows) <= FEWEST_JUDGED and rows.nnz >= rows.width and options.shuffle
+        if not auto:
+            step = options.eta0
+        elif isinstance(team, InlineWorker) and few:  # so few rows that all are used in the trials
+            step = find_step(team, scaled, objective, flat)
+        else:
+            step = try_steps(problem, scaled, seed, flat)
+        for attempt in range(RESTARTS + 1):
+            team.reset(flat)  # new memory too: touched in order, it comes in a quarter of the time
+            fit = FitResult()
+            if _epochs(fit, options, coordinates, step, team, objective, score, report, len(rows)):
+                break
+            if not auto:
+                optimal = options.learning_rate == "optimal"
+                remedy = f"an alpha above {options.alpha:g}" if optimal else f"an eta0 below {options.eta0:g}"
+                end = diverged_in(fit.epochs, fit.curve[-1])
+                raise TrainingError(f"{end}; scale the columns of X, or try {remedy}, or learning_rate='auto'")
+            if attempt == RESTARTS:
+                raise TrainingError(f"diverged at every step down to {step:.3g}: scale the columns of X")
+            step /= 4
+    finally:
+        team.close()
+    meant = options.tol <= LOOSE and not (fit.epochs == options.max_iter < FEW_EPOCHS)
+    if problem.l1 or (score is None and meant and (auto or options.learning_rate == "optimal")):
+        _finish(fit, problem, rows, options, score)
+    return fit
+
+
+def _finish(fit: FitResult, p: LinearProblem, rows: Rows, options: Options, score: Any) -> None:
+    """Take exact steps where stochastic ones have ended above the optimum, or with an l1 penalty, for its zeros.
+
+    With a ``score``, which must not fall, there is no warning.
+    """
+    if p.loss == "perceptron":  # its lowest objective is that of zero weights
+        return
+    problem = FitProblem(rows, p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, options.intercept)
+    usual = options.learning_rate == "auto" and not options.average  # the bound of stochastic gradient descent holds
+    many = rows.nnz * p.classes > LARGEST
+    if not p.l1 and (many or (usual and problem.has_settled(fit.epochs))):
+        return
+    skip = None if p.l1 else UNSETTLED / 2
+    best = problem.lowered(fit.coef, fit.intercept, WORK if p.l1 else FIT_WORK, skip=skip)
+    coef = best.coef.astype(np.float32)
+    intercept = best.intercept.astype(np.float32)
+    if best.steps and (score is None or score(coef, intercept) >= score(fit.coef, fit.intercept)):
+        fit.coef = coef
+        fit.intercept = intercept
+    if score is None and not best.is_near(UNSETTLED):
+        _warn(f"{ABOVE}: a larger alpha, or columns of one scale, bring it nearer")
+
+
+def _start_workers(problem: LinearProblem, rows: Rows, options: Options, seed: int, workers: int) -> Workers:
+    """The workers, with the discipline that suits the data."""
+    order = Order.of(len(rows), options.shuffle, 8 * rows.nnz / len(rows))
+    if workers > 1 and not options.shrinks_alike(len(rows), order.chunk, workers):
+        problem = dataclasses.replace(problem, scaled=False)
+    arrays = converted(rows, rates_of(problem, rows, workers))
+    if workers == 1 and options.host == "threads":
+        return InlineWorker(problem, order, rows, arrays, seed)
+    discipline = "serial"
+    tiers: Tiers | None = None
+    if workers > 1:
+        tiered = dataclasses.replace(problem, discipline="tiered")
+        tiers, _ = choose(tiered, rows, arrays | {"rates": about_rates(rows)}, workers)
+        discipline = "hogwild" if tiers is None else "tiered"
+    return racing(
+        dataclasses.replace(problem, discipline=discipline), order, rows, arrays, seed, workers, options, tiers
+    )
+
+
+def racing(
+    problem: LinearProblem,
+    order: Order,
+    rows: Rows,
+    arrays: dict[str, np.ndarray],
+    seed: int,
+    workers: int,
+    options: Options,
+    tiers: Tiers | None = None,
+) -> RacingWorkers:
+    """Workers that share parameters, or a single one in a process of its own."""
+
+    def lay_out(shared: bool) -> Job:
+        return job_of(problem, order, seed, workers, rows, arrays, shared, tiers)
+
+    return RacingWorkers(problem, Engine(lay_out, options.host, workers))
+
+
+def _epochs(
+    fit: FitResult,
+    options: Options,
+    coordinates: Coordinates,
+    step: float,
+    workers: Workers,
+    objective: SampleObjective,
+    score: Any,
+    report: Any,
+    n: int,
+) -> bool:
+    """Run the epochs and fill in ``fit``; return False if it diverged."""
+    problem = objective.problem
+    stops = math.isfinite(options.tol)
+    schedule = schedule_of(options, step, problem, n, options.l2, epochs=0 if stops else options.max_iter)
+    cooling = schedule if isinstance(schedule, Cooling) else None
+    wait = min(-(-LOOK // n), -(-PATIENT * LOOK // (n * options.patience)))  # more patience means more frequent looks
+    looks = min(wait, max(options.max_iter // (options.patience + 1), 1))
+    falls = options.learning_rate in ("optimal", "invscaling")  # after a leap at first, the objective may come back
+    unit = 1.0  # the objective's unit for tol
+    if score is None:
+        unit = objective.weight * (1 if problem.loss == "softmax" else problem.classes)
+    mean: np.ndarray | None = None  # of the parameters after each epoch, if averaging
+    averaged = 0
+    start = objective(workers.parameters())
+    best = math.inf
+    stalled = 0
+
+    def solution() -> tuple[np.ndarray, np.ndarray]:
+        """In the user's columns."""
+        flat = workers.parameters() if mean is None else mean.astype(np.float32)
+        return coordinates.outward(*problem.solution(flat))
+
+    while fit.epochs < options.max_iter:
+        times = min(looks, options.max_iter - fit.epochs)
+        workers.run(fit.epochs, schedule.plan(fit.epochs), times)
+        fit.epochs += times
+        if options.average and fit.epochs * n >= options.average:
+            averaged += 1
+            mean = np.zeros(problem.size) if mean is None else mean
+            move_mean(mean, workers.parameters(), averaged)
+        value = objective(workers.parameters() if mean is None else mean.astype(np.float32))
+        fit.curve.append(value)
+        if has_diverged(value, [] if falls else [start, *fit.curve[:1]]):
+            return False
+        report(fit.epochs, value)
+        if score is not None:
+            fit.scores.append(score(*solution()))
+            value = -fit.scores[-1]
+        scale = max(unit, abs(best) if math.isfinite(best) else 0.0)
+        tol = options.tol * scale
+        gain = best - value
+        stalled = stalled + 1 if stops and value > best - tol else 0
+        if cooling and stops and value > best - SLOW * tol:
+            cooling.cool()
+        best = min(best, value)
+        rest = options.patience - stalled
+        settled = cooling and score is None and cooling.settled(stalled, gain, rest, min(options.tol, REACHED) * scale)
+        if settled or stalled >= options.patience:
+            if not (isinstance(schedule, Adaptive) and schedule.divide()):
+                break
+            stalled = 0
+    else:
+        if stops and (not stalled or len(fit.curve) > options.patience):
+            # unless the looks were too few to tell, and the last one brought nothing
+            motion = unsettled([start, *fit.curve], options.tol, looks)
+            _warn(". ".join(filter(None, (CUT, motion, "A larger tol ends it sooner"))))
+    fit.coef, fit.intercept = solution()
+    return not (falls and has_diverged(fit.curve[-1], [start, *fit.curve[:1]]))
+
+
+def _warn(sentence: str) -> None:
+    from sklearn.exceptions import ConvergenceWarning
+
+    warnings.warn(sentence, ConvergenceWarning, stacklevel=7)  # the line that calls fit
