@@ -41,7 +41,7 @@ PASSIVE_LOSS = {"classifier": "hinge", "regressor": "epsilon_insensitive"}
 HOSTS = ("threads", "processes")
 LOOK = 500  # fewest rows between two looks at the objective: several epochs if they are shorter
 PATIENT = 20  # looks without progress, LOOK rows each, after which waiting longer is useless
-RACE = 4_000_000  # nonzeros times classes of an epoch below which more workers cost more than they save
+RACE = 4_000_000  # nonzeros (times eighths of classes) of an epoch below which more workers cost more than they save
 ENOUGH = 200  # rows; with fewer, dividing each weight costs nothing, and steps may have any size
 SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step, over chunks worked on at once
 DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
@@ -253,7 +253,7 @@ def workers_for(n_jobs: Any, host: str, entries: int, rows: int) -> int:
     n_jobs, host
         The estimator's parameters.
     entries : int
-        Nonzeros times classes of an epoch.
+        Nonzeros of an epoch, times the eighths of classes.
     rows : int
 
     Raises
