@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.chunks import count_unknown, map_chunks
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, count_unknown, map_chunks
 from hogwild.errors import InputError
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 from hogwild.problems.linear.objective import auc, class_numbers

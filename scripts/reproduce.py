@@ -40,7 +40,10 @@ FAMILIES = {
     "synthetic:uniform?rows=400000": "uniform",
     "synthetic:ctr?rows=200000&features=16777216": "ctr",
 }
-NETFLIX = "synthetic:netflix?ratings=10000000"
+#: The full sets of Netflix and KDD have ratings=100198805&shift=106 and ratings=252800275.
+NETFLIX = (
+    "synthetic:ratings?users=480189&items=17770&ratings=10000000&rank=16&zipf=1.5&shift=208&user_shift=350&noise=0.8"
+)
 #: Methods of the section against, as they are called outside.
 PROGRAMS = {
     "sklearn-sgd": "scikit-learn SGD",
@@ -112,19 +115,19 @@ PAPER = {
     "Netflix": StandIn(
         "completion",
         ((301.0, 0.754, 0.928), (2569.1, 0.754, 0.927)),
-        "synthetic:netflix?users=48019&items=1777&ratings=1001988&zipf=1.5&shift=370.8&user_zipf=0.8&user_shift=774.3",
+        "synthetic:ratings?users=48019&items=1777&ratings=1001988&rank=16&zipf=1.5&shift=370.8&user_shift=774.3&noise=0.8",
         ("--rank", "30", "--l2", "0.1", *HELD_OUT),
     ),
     "KDD": StandIn(
         "completion",
         ((877.5, 19.5, 22.6), (7139.0, 19.5, 22.6)),
-        "synthetic:kdd?users=100099&items=62496&ratings=2528003&zipf=1&shift=82.92&user_zipf=0.8&user_shift=44.49",
+        "synthetic:ratings?users=100099&items=62496&ratings=2528003&rank=16&shift=82.92&user_shift=44.49&noise=0.8&scale=100",
         ("--rank", "30", "--l2", "0.1", *HELD_OUT),
     ),
     "Jumbo": StandIn(
         "completion",
         ((9453.5, 0.031, 0.013), (None, None, None)),
-        "synthetic:jumbo?users=316228&items=316228&ratings=2000000",
+        "synthetic:ratings?users=316228&items=316228&ratings=2000000&rank=10&zipf=0&user_zipf=0&noise=0&values=real",
         ("--rank", "10", *HELD_OUT),
     ),
     "DBLife": StandIn(

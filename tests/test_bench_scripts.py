@@ -57,7 +57,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(place, "connect", lambda: device)
     for name, answer in {"is_available": True, "get_device_name": "a stand-in", "synchronize": None}.items():
         monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
-    sizes = ("synthetic:rcv1?rows=200&features=200&nnz=8", "synthetic:netflix?users=30&items=20&ratings=150", 256, 16)
+    sizes = ("synthetic:rcv1?rows=200&features=200&nnz=8", "synthetic:ratings?users=30&items=20&ratings=150", 256, 16)
     small = {"DEVICE": "cpu", "SIZES": {True: sizes}, "INPUTS": 12, "HIDDEN": 8, "BATCH": 16, "COPIED": 1 << 16}
     for name, value in small.items():
         monkeypatch.setattr(module, name, value)

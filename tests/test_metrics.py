@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as theirs
 
-from hogwild.data.rows import chunks
+from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.metrics import evaluate
@@ -20,7 +20,7 @@ WIDTH = 7
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks.chunks, "__defaults__", (40,))
+    monkeypatch.setattr(container.chunks, "__defaults__", (40,))
 
 
 def example(loss="log", classes=2, n=120, seed=0):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data.rows import chunks
+from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.problems.linear import model as model_module
@@ -19,7 +19,7 @@ WIDTH = 8
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks.chunks, "__defaults__", (30,))
+    monkeypatch.setattr(container.chunks, "__defaults__", (30,))
     monkeypatch.setattr(model_module, "CHUNK_NONZEROS", 30)
 
 

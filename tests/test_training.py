@@ -26,8 +26,8 @@ import hogwild
 from hogwild import machine
 from hogwild.config import RESUMABLE, SHORT_RUN, TrainConfig
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.degrees import Totals, facts_of
 from hogwild.data.rows.store import open_store, save_store
-from hogwild.data.rows.totals import Totals, facts_of
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import DISCIPLINES, SCHEDULES

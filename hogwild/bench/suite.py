@@ -23,13 +23,19 @@ SECTIONS = {
     "estimators": "whole fits of HogwildClassifier, beside SGDClassifier",
     "against": "other programs, to the same held-out loss",
 }
+#: The shape of Netflix's ratings, at 10 million of them.
+RATINGS = "synthetic:ratings?rank=16&zipf=1.5&shift=208&user_shift=350&noise=0.8"
 #: Generated sets that exceed a core's own cache, by whether the run is quick: fitting data answer another question.
 GENERATED = {
-    False: ("synthetic:rcv1?rows=200000", "synthetic:ctr?rows=200000&features=16777216", "synthetic:netflix"),
+    False: (
+        "synthetic:rcv1?rows=200000",
+        "synthetic:ctr?rows=200000&features=16777216",
+        f"{RATINGS}&users=480189&items=17770&ratings=10000000",
+    ),
     True: (
         "synthetic:rcv1?rows=60000",
         "synthetic:ctr?rows=50000&features=16777216",
-        "synthetic:netflix?users=60000&items=4000&ratings=1000000",
+        f"{RATINGS}&users=60000&items=4000&ratings=1000000",
     ),
 }
 HELD_OUT = 0.1

@@ -215,7 +215,7 @@ def predictions(
 ) -> Iterator[tuple[bytes, int]]:
     """Yield each block's output text and number of unknown features, in order, computed a few blocks ahead."""
     from hogwild.data.parallel import in_order
-    from hogwild.data.rows.chunks import count_unknown
+    from hogwild.data.rows.container import count_unknown
 
     margins = model.margins_of()
 

@@ -186,7 +186,7 @@ class Sources:
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
         """Yield the rows in order, in blocks of bounded size. Text, or standard input for "-", is not kept."""
         from hogwild.data.public.catalogue import located as located_data
-        from hogwild.data.rows.chunks import chunks
+        from hogwild.data.rows.container import chunks
         from hogwild.data.rows.source import is_text
         from hogwild.data.tables.files import SUFFIXES, table_format
 

@@ -183,9 +183,8 @@ def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
         return built
     memory = MemoryWriter()
     facts = recipe.fill(memory)
-    rows = memory.close(facts.pop("width"), facts.get("hash_bits"), facts.get("table"))
-    rows.names = facts.pop("names", None)
-    return rows, {**recipe.meta, **facts}
+    rows = memory.close(**facts)
+    return rows, {**recipe.meta, **{name: fact for name, fact in facts.items() if name not in ("width", "names")}}
 
 
 def identity(path: str | Path) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
-from hogwild.data.rows.degrees import degrees
 from hogwild.errors import InputError
 from hogwild.estimators.options import Options
 from hogwild.methods import COUNT_LOSSES
@@ -174,5 +173,5 @@ def rates_of(problem: LinearProblem, rows: Rows, workers: int) -> np.ndarray:
 def about_rates(rows: Rows) -> np.ndarray:
     """``N / d_u`` for each feature, (width,) float32, from a sample that suffices to rank features."""
     ids = rows.spread(RANKED, len(rows))
-    counts = degrees(rows.select(ids), 1)
+    counts = rows.select(ids).degrees(1)
     return (len(ids) / np.maximum(counts, len(ids) / len(rows))).astype(np.float32)

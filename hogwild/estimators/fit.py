@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.order import Order
-from hogwild.data.rows.container import EMPTY, Rows, readonly
-from hogwild.data.rows.copies import drawn, narrowed
+from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
 from hogwild.data.rows.margins_kernel import margins
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import about_rates, converted, mean_weight, problem_of, rates_of

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.order import Order
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.copies import joined
+from hogwild.data.rows.container import Rows, joined
 from hogwild.data.rows.counts_kernel import count_features
 from hogwild.data.tables.plan import shown
 from hogwild.errors import TrainingError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.totals import Totals
+from hogwild.data.rows.degrees import Totals
 from hogwild.errors import InputError, TrainingError
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging

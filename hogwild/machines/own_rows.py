@@ -16,7 +16,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows, shortest
-from hogwild.data.rows.totals import Totals
+from hogwild.data.rows.degrees import Totals
 from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.machines.cluster import Cluster
 from hogwild.problems.protocol import Summable, Sums, case_of

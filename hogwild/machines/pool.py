@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.totals import Totals
+from hogwild.data.rows.degrees import Totals
 from hogwild.exchanges.trade import Counts, Exchange, Message
 from hogwild.exchanges.trader import compile_raced
 from hogwild.hosts.job import Job, Task

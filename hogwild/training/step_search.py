@@ -30,9 +30,8 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.copies import narrowed
-from hogwild.data.rows.normalize import row_scales
+from hogwild.data.rows.container import Rows, narrowed
+from hogwild.data.rows.margins import row_scales
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.hosts.simulator import Simulator
@@ -243,9 +242,7 @@ def best_power(
 
 def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget: int) -> Rows:
     if weights is not None:
-        inverse, flat = rows.inverse, (rows.indices, rows.values, rows.targets, rows.width)
-        rows = Rows((rows.begin, rows.end), *flat, weights, check=False)
-        rows.inverse = inverse
+        rows = rows.replace(weights=weights, store=None)
     per_row = max(rows.nnz / len(rows), 1.0)
     if config.loss in LABEL_LOSSES and (labels := len(np.unique(rows.targets[:10_000]))) > 2:
         per_row *= min(labels, 64) / 4  # vector instructions process several classes at once

@@ -35,9 +35,10 @@ SERIAL: dict[str, Any] = {"workers": 1, "discipline": "serial", "host": "threads
 INPUTS, HIDDEN, CLASSES, BATCH = 784, 512, 10, 128
 GOAL_EPOCHS, MOST_EPOCHS = 10, 50  # of the CPU, whose loss is the goal; of each run, to reach it
 COPIED, COPIES = 1 << 30, 10  # bytes of the array that is copied; copies timed together
+RATINGS = "synthetic:ratings?rank=16&zipf=1.5&shift=208&user_shift=350&noise=0.8"
 SIZES = {  # rows, ratings, samples, rows of a check
-    False: ("synthetic:rcv1?rows=300000", "synthetic:netflix?ratings=20000000", 1 << 16, 4096),
-    True: ("synthetic:rcv1?rows=20000", "synthetic:netflix?users=6000&items=4000&ratings=500000", 1 << 13, 512),
+    False: ("synthetic:rcv1?rows=300000", f"{RATINGS}&users=480189&items=17770&ratings=20000000", 1 << 16, 4096),
+    True: ("synthetic:rcv1?rows=20000", f"{RATINGS}&users=6000&items=4000&ratings=500000", 1 << 13, 512),
 }
 
 
@@ -70,7 +71,7 @@ def correctness(n: int) -> bool:
     one = same | {"step": 0.1, "in_flight": 1}
     equal = Rows(np.arange(n + 1) * 33, np.tile(np.arange(33), n), np.ones(n * 33), np.arange(n) % 4 > 0, 33)
     text, classes = (open_data(f"synthetic:rcv1?rows={n}&classes={count}") for count in (2, 5))
-    ratings = open_ratings(f"synthetic:netflix?users=500&items=300&ratings={4 * n}")
+    ratings = open_ratings(f"{RATINGS}&users=500&items=300&ratings={4 * n}")
     module: dict[str, Any] = {"epochs": 1, "batch": 16, "order": "file", "step": STEP, "discipline": "serial"}
     checks: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
         **{f"linear, {loss}": (partial(train, text), one | {"loss": loss}) for loss in ("log", "hinge")},

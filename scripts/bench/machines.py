@@ -71,7 +71,7 @@ KINDS = {
         CROWDS[:3],
     ),
     "ratings": Kind(
-        "synthetic:netflix?users=20000&items=3500&ratings=4000000&shift=41",
+        "synthetic:ratings?users=20000&items=3500&ratings=4000000&rank=16&zipf=1.5&shift=41&user_shift=350&noise=0.8",
         0.05,
         {"epochs": 12, "problem": "completion"},
         {"none": 0.05, "averaging": 0.05, "rotation": 0.05},

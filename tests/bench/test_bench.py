@@ -23,7 +23,7 @@ from hogwild.methods import DISCIPLINES
 from hogwild.rows_file import to_json
 
 ROWS = "synthetic:rcv1?rows=600&features=300&nnz=8"
-RATINGS = "synthetic:netflix?users=400&items=150&ratings=12000"
+RATINGS = "synthetic:ratings?users=400&items=150&ratings=12000"
 
 
 def rows_of(plan: BenchPlan, problem: str, name: str) -> list[dict[str, Any]]:

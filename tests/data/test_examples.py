@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data.rows.container import Rows, shortest
-from hogwild.data.rows.copies import joined, narrowed
+from hogwild.data.rows.container import Rows, joined, narrowed, shortest
 from hogwild.data.rows.statistics import describe
 from hogwild.errors import InputError
 
@@ -137,3 +136,13 @@ def test_rows_without_their_empty_columns() -> None:
     assert not np.shares_memory(small.indices, rows.indices)
     none, columns = narrowed(Rows.from_scipy(scipy.sparse.csr_matrix((3, 9), dtype=np.float32), np.zeros(3)))
     assert (none.width, len(columns), len(none)) == (1, 0, 3)
+
+
+def test_rows_are_frozen() -> None:
+    rows = Rows([0, 1, 2], [0, 1], [1.0, 2.0], [1, -1], 3)
+    with pytest.raises(AttributeError):
+        rows.width = 4  # type: ignore[misc]
+    wider = rows.replace(width=4, known_degrees=None)
+    assert (rows.width, wider.width) == (3, 4)
+    assert wider.indices is rows.indices
+    assert (rows.degrees().tolist(), wider.degrees().tolist()) == ([1, 1, 0], [1, 1, 0, 0])

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data.rows import chunks as chunks_module
-from hogwild.data.rows.chunks import chunks, count_unknown, map_chunks
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.margins import margins
-from hogwild.data.rows.normalize import row_scales
+from hogwild.data.rows import container as chunks_module
+from hogwild.data.rows.container import Rows, chunks, count_unknown, map_chunks
+from hogwild.data.rows.margins import margins, row_scales
 from hogwild.errors import UsageError
 from tests import reference
 from tests.runs import living

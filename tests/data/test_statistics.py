@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hogwild
-from hogwild.data.rows import chunks, statistics
+from hogwild.data.rows import container, statistics
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.data.rows.statistics import describe, meets
@@ -67,7 +67,7 @@ def test_meetings_over_many_chunks(monkeypatch):
     random = np.random.default_rng(0)
     sets = [set(random.choice(12, random.integers(0, 4), replace=False).tolist()) for _ in range(200)]
     expected = [sum(bool(e & other) for other in sets) for e in sets[:64]]
-    monkeypatch.setattr(chunks, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(container, "CHUNK_ROWS", 7)
     assert meets(rows_of(sets), np.arange(64)).tolist() == expected
     twice = rows_of([set(), *sets, set()]).select(np.arange(1, 201)[::-1])  # neither contiguous nor in order
     assert meets(twice, np.arange(199, 135, -1)).tolist() == expected

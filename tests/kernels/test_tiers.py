@@ -16,8 +16,7 @@ import pytest
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.degrees import degrees
-from hogwild.data.rows.totals import Totals, facts_of
+from hogwild.data.rows.degrees import Totals, facts_of
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
 from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
@@ -524,7 +523,7 @@ def test_a_zero_that_no_penalty_made_is_a_number_like_others():
 def test_where_steps_are_large_the_shared_value_becomes_kappa_times_the_average(classes):
     rows = awkward_rows(n=200, classes=classes)
     job = make_job(rows, "tiered", 4, start=False)
-    seen = degrees(rows)[job.tiers.features] > 0  # no step moves the others, so theirs are not large
+    seen = rows.degrees()[job.tiers.features] > 0  # no step moves the others, so theirs are not large
     rng, scratches = np.random.default_rng(0), [job.scratch() for _ in range(4)]
     for scratch in scratches:
         scratch.private[:] = rng.normal(size=job.problem.size)

@@ -33,8 +33,7 @@ def parts_of(rows: Rows, *cuts: int) -> list[Rows]:
     found = []
     for first, last in zip((0, *cuts), (*cuts, len(rows)), strict=True):
         part = rows.block(first, last).compact()
-        part.width = int(part.indices.max(initial=0)) + 1
-        found.append(part)
+        found.append(part.replace(width=int(part.indices.max(initial=0)) + 1))
     return found
 
 

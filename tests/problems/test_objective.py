@@ -10,7 +10,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.rows import chunks
+from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import Margins
 from hogwild.errors import InputError, UsageError
@@ -23,7 +23,7 @@ REAL = sorted(set(reference.TWINS) - set(LABEL_LOSSES))
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(chunks.chunks, "__defaults__", (50,))
+    monkeypatch.setattr(container.chunks, "__defaults__", (50,))
 
 
 def example(loss, classes=2, n=60, width=9, seed=0):

@@ -26,8 +26,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.copies import narrowed
+from hogwild.data.rows.container import Rows, narrowed
 from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
 from hogwild.problems.cuts.objective import CutEvaluator

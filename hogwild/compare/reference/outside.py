@@ -38,7 +38,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.normalize import scaled
+from hogwild.data.rows.margins import scaled
 from hogwild.errors import UsageError
 from hogwild.machine import worker_counts
 from hogwild.methods import SGD_LOSSES

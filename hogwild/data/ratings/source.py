@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild.data.cache import Cache, Recipe, check_unchanged, identity
-from hogwild.data.hints import looks_like
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
@@ -169,10 +168,7 @@ def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
     before = identity(name)
 
     def make() -> tuple[Ratings, dict[str, Any]]:
-        try:
-            made = _text(name, options)
-        except InputError as error:
-            raise InputError(f"{error}{looks_like(name, ('ratings', 'table', 'unnamed', 'blanks'))}") from None
+        made = _text(name, options)
         check_unchanged(name, before)
         return made
 

@@ -8,11 +8,6 @@ are stored user by user.
 Only operations that IEEE 754 rounds exactly are used, as in ``data/rows/synthetic.py``, and there are no tables of
 factors: they are hashed afresh for every rating (``generate_kernel.py``), about 2 ns a factor, so that ten million
 users and items cost no memory.
-
-``netflix``, ``kdd`` and ``jumbo`` are shaped after the sets of Recht et al. (2011), table 1, with fewer ratings unless
-more are asked for. The shifts are chosen so that at the default size the busiest item and user have the shares of the
-originals, and so their Delta and rho: 2.3e-3 and 2.5e-3; 1.8e-3 and 3.0e-3. With more ratings popular items run out of
-users who have not rated them, and a smaller shift is needed.
 """
 
 from __future__ import annotations
@@ -36,6 +31,7 @@ from hogwild.data.ratings.store import KIND
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.errors import InputError
 
+FAMILIES = ("ratings",)
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
 VALUES = {"stars": 0, "real": 1}  # codes in generate_kernel.py
 CHUNK = 1 << 20  # ratings generated at a time
@@ -106,49 +102,7 @@ class RatingSpec(common.Spec):
 
     @classmethod
     def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        usual = {field.name: field.default for field in dataclasses.fields(cls) if field.name != "family"}
-        return usual | FAMILIES.get(family, {})
-
-
-FAMILIES: dict[str, dict[str, Any]] = {
-    "ratings": {},
-    # the full set has ratings=100198805&shift=106
-    "netflix": {
-        "users": 480_189,
-        "items": 17_770,
-        "ratings": 10_000_000,
-        "rank": 16,
-        "zipf": 1.5,
-        "shift": 208.0,
-        "user_zipf": 0.8,
-        "user_shift": 350.0,
-        "noise": 0.8,
-    },
-    # track ratings of 0 to 100, here from 1; the full set has ratings=252800275
-    "kdd": {
-        "users": 1_000_990,
-        "items": 624_961,
-        "ratings": 10_000_000,
-        "rank": 16,
-        "zipf": 1.0,
-        "shift": 48.0,
-        "user_zipf": 0.8,
-        "user_shift": 21.0,
-        "noise": 0.8,
-        "scale": 100,
-    },
-    # uniform popularity; the full set has ratings=2e9
-    "jumbo": {
-        "users": 10_000_000,
-        "items": 10_000_000,
-        "ratings": 10_000_000,
-        "rank": 10,
-        "zipf": 0.0,
-        "user_zipf": 0.0,
-        "noise": 0.0,
-        "values": "real",
-    },
-}
+        return {field.name: field.default for field in dataclasses.fields(cls) if field.name != "family"}
 
 
 def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:

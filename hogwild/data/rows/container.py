@@ -5,23 +5,39 @@ hold-out split, a fold) is a pair of small arrays over the *same* data: nothing 
 memory can be split. For whole data ``begin`` and ``end`` are two views of one ``indptr``.
 
 All arrays are read-only, so that kernels compile once per role and a memory map never counts as used memory.
+
+Passes over rows take chunks of about a million nonzeros, not a number of rows, so a thread needs the same memory for
+tweets and for books, and for data in memory and for a store larger than it. Where the cuts fall depends on the rows
+alone, so sums over the chunks are the same to the last bit on any number of threads. A chunk costs some 50 us of Python
+for half a millisecond of a compiled loop.
 """
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hogwild.errors import InputError
+from hogwild.data.parallel import map_cuts
+from hogwild.errors import HogwildWarning, InputError, UsageError
 
 if TYPE_CHECKING:
     import scipy.sparse
 
 INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
 PIECE = 1 << 20  # entries processed at a time where temporaries are made
+OWN_BYTES = 64 << 20  # for all threads' counts of features together
+CHUNK_NONZEROS = 1 << 20
+CHUNK_ROWS = 1 << 18  # limit for rows that are short or empty
+Result = TypeVar("Result")
 
 
 def evenly(total: int, count: int) -> np.ndarray:
@@ -72,6 +88,7 @@ def shortest(number: float) -> str:
 EMPTY = readonly(np.empty(0, dtype=np.float32))  # used where there are no weights or scales
 
 
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class Rows:
     """Sparse rows with a target, and optionally a weight, each.
 
@@ -103,6 +120,23 @@ class Rows:
         The message names the first row that breaks a rule.
     """
 
+    begin: np.ndarray
+    end: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    targets: np.ndarray
+    width: int
+    weights: np.ndarray | None
+    store: Path | None
+    hash_bits: int | None
+    table: dict[str, Any] | None
+    names: Any  # of a table's features, see `data/names.py`
+    known_degrees: np.ndarray | None  # (width,) int32, once they are counted
+    totals: Any  # counts of all rows, if other machines have more: see `data/rows/degrees.py`
+    renumbered: bool  # the indices are not those of the store: see `problems/linear/coordinates.py`,
+    inverse: np.ndarray | None  # as are these (width,) factors on the columns
+    split_from: tuple[Rows, Rows, np.ndarray] | None  # (whole, held out, their ids) if a split left these rows
+
     def __init__(
         self,
         indptr: Any,
@@ -117,31 +151,44 @@ class Rows:
         table: dict[str, Any] | None = None,
     ) -> None:
         if isinstance(indptr, tuple):
-            self.begin, self.end = (frozen_array(a, np.int64) for a in indptr)
+            begin, end = (frozen_array(ends, np.int64) for ends in indptr)
         else:
             whole = frozen_array(indptr, np.int64)
             if whole.ndim != 1 or len(whole) == 0:
                 raise InputError("indptr: expected a one-dimensional array of at least one offset")
-            self.begin, self.end = whole[:-1], whole[1:]
+            begin, end = whole[:-1], whole[1:]
         if check:
             check_whole("indices", indices)
-        self.indices = frozen_array(indices, np.int32)
-        self.values = frozen_array(values, np.float32)
-        self.targets = frozen_array(targets, np.float32)
-        self.weights = None if weights is None else frozen_array(weights, np.float32)
-        self.width = int(width)
-        self.store = None if store is None else Path(store)
-        self.hash_bits, self.table = hash_bits, table
-        self.names: Any = None  # see `data/names.py`: names of a table's features
-        self.known_degrees: np.ndarray | None = None  # (width,) int32, for rows whose store has them
-        self.totals: Any = None  # see `data/rows/totals.py`: counts of all rows, if other machines have more
-        self.renumbered = False  # the indices are not those of the store: see `problems/linear/coordinates.py`,
-        self.inverse: np.ndarray | None = None  # as are these (width,) factors on the columns
-        self.left_by: tuple[Rows, Rows, np.ndarray] | None = None  # (whole, held out, their ids) of a split
+        vars(self).update(
+            begin=begin,
+            end=end,
+            indices=frozen_array(indices, np.int32),
+            values=frozen_array(values, np.float32),
+            targets=frozen_array(targets, np.float32),
+            width=int(width),
+            weights=None if weights is None else frozen_array(weights, np.float32),
+            store=None if store is None else Path(store),
+            hash_bits=hash_bits,
+            table=table,
+            names=None,
+            known_degrees=None,
+            totals=None,
+            renumbered=False,
+            inverse=None,
+            split_from=None,
+        )
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
         if check:
             self._check()
+
+    def replace(self, **changes: Any) -> Rows:
+        """Return rows that differ in the attributes given, which are not checked: arrays are read-only and of the
+        container's types.
+        """
+        rows = object.__new__(Rows)
+        vars(rows).update({field.name: getattr(self, field.name) for field in fields(self)} | changes)
+        return rows
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -286,26 +333,23 @@ class Rows:
         return self._part((self.begin[first:last], self.end[first:last]), self.targets[first:last], weights)
 
     def _part(self, ends: tuple[np.ndarray, np.ndarray], targets: np.ndarray, weights: np.ndarray | None) -> Rows:
-        flat = self.indices, self.values, targets, self.width, weights
-        part = Rows(ends, *flat, self.store, check=False, hash_bits=self.hash_bits, table=self.table)
-        part.names, part.inverse = self.names, self.inverse
-        return part
+        begin, end = map(readonly, ends)
+        kept = {"targets": readonly(targets), "weights": None if weights is None else readonly(weights)}
+        return self.replace(begin=begin, end=end, **kept, known_degrees=None, totals=None, split_from=None)
 
     def compact(self) -> Rows:
         """Return a copy in memory whose flat arrays hold these rows only, in order."""
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.end - self.begin)))
         if self.contiguous:
-            part = slice(self.begin[0], self.end[-1]) if len(self) else slice(0)
-            indices, values = np.array(self.indices[part]), np.array(self.values[part])
+            flat = slice(self.begin[0], self.end[-1]) if len(self) else slice(0)
+            indices, values = np.array(self.indices[flat]), np.array(self.values[flat])
         else:
             from hogwild.data.rows.counts_kernel import copy_entries
 
             indices, values = np.empty(indptr[-1], self.indices.dtype), np.empty(indptr[-1], self.values.dtype)
             copy_entries(self.begin, indptr, self.indices, self.values, indices, values)
-        flat = indices, values, self.targets, self.width, self.weights
-        copy = Rows(indptr, *flat, check=False, hash_bits=self.hash_bits, table=self.table)
-        copy.names, copy.inverse = self.names, self.inverse
-        return copy
+        part = self._part((indptr[:-1], indptr[1:]), self.targets, self.weights)
+        return part.replace(indices=readonly(indices), values=readonly(values), store=None)
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Rows, Rows]:
         """Return ``(rest, held_out)`` with ``round(fraction * n)`` rows held out at random, each part in file order.
@@ -323,20 +367,165 @@ class Rows:
         mask = np.zeros(len(self), dtype=bool)
         mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
         ids = np.flatnonzero(mask)
-        rest, held_out = self.select(np.flatnonzero(~mask)), self.select(ids)
-        rest.left_by = self, held_out, ids
-        return rest, held_out
+        held_out = self.select(ids)
+        return self.select(np.flatnonzero(~mask)).replace(split_from=(self, held_out, ids)), held_out
 
     @property
     def held_out(self) -> Rows | None:
         """What the split that left these rows held out."""
-        return None if self.left_by is None else self.left_by[1]
+        return None if self.split_from is None else self.split_from[1]
 
-    def degrees(self) -> np.ndarray:
-        """Rows that hold each feature, (width,) int64: the paper's ``d_u`` (Recht et al. 2011, section 2.2)."""
-        total = np.zeros(self.width, dtype=np.int64)
-        step = max(1, PIECE * len(self) // max(self.nnz, 1))
-        for first in range(0, len(self), step):  # so that a store larger than memory is only streamed
-            part = self.block(first, first + step).compact()
-            np.add.at(total, part.indices, 1)  # many times faster than bincount, which casts to 64 bits
+    def degrees(self, threads: int | None = None) -> np.ndarray:
+        """Number of rows that hold each feature, (width,) int32: the paper's ``d_u`` (Recht et al. 2011, section 2.2).
+
+        They are counted once, on ``threads`` threads (default: all cores), and rows may be larger than memory.
+        """
+        if self.known_degrees is None:
+            vars(self)["known_degrees"] = readonly(_count(self, threads))
+        return vars(self)["known_degrees"]
+
+
+def _count(rows: Rows, threads: int | None) -> np.ndarray:
+    """Count the rows of each feature, or take the held-out rows' from those of the whole.
+
+    Each thread counts a share of the rows into its own array, at about 1 ns a nonzero; with very many features one
+    thread counts alone.
+    """
+    from hogwild.data.rows.counts_kernel import count_features
+
+    if rows.split_from is not None and (whole := rows.split_from[0]).known_degrees is not None:
+        return whole.known_degrees - rows.split_from[1].degrees(threads)
+    threads = threads or len(os.sched_getaffinity(0))
+    threads = max(1, min(threads, len(rows), OWN_BYTES // max(4 * rows.width, 1)))
+    cuts = np.linspace(0, len(rows), threads + 1).astype(np.int64)
+
+    def count_part(part: int) -> np.ndarray:
+        total = np.zeros(rows.width, dtype=np.int32)
+        first, last = cuts[part], cuts[part + 1]
+        count_features(rows.begin[first:last], rows.end[first:last], rows.indices, total)
         return total
+
+    if threads == 1:
+        return count_part(0)
+    with ThreadPoolExecutor(threads, thread_name_prefix="hogwild-degrees") as pool:
+        first, *others = pool.map(count_part, range(threads))
+    for other in others:
+        first += other
+    return first
+
+
+# -- rows in pieces ---------------------------------------------------------------------------------------------------
+
+
+def chunks(rows: Rows, nonzeros: int = CHUNK_NONZEROS, *, columns: int = 1) -> Iterator[tuple[int, int]]:
+    """Cut rows into runs ``(first, last)`` of at most ``nonzeros`` entries (but at least one row) each, in order.
+
+    ``columns`` is how many numbers will be computed per row: the more classes, the fewer rows in a chunk.
+    """
+    most = max(1, CHUNK_ROWS // columns)
+    for base in range(0, len(rows), most):
+        total = np.cumsum(rows.end[base : base + most] - rows.begin[base : base + most])
+        first = 0
+        while first < len(total):
+            before = total[first - 1] if first else 0
+            last = max(first + 1, int(np.searchsorted(total, before + nonzeros, side="right")))
+            yield base + first, base + last
+            first = last
+
+
+def map_chunks(
+    rows: Rows, function: Callable[[int, int], Result], threads: int | None = None, columns: int = 1
+) -> Iterator[Result]:
+    """Yield ``function(first, last)`` of each chunk in order, computed on ``threads`` threads.
+
+    Chunks not yet begun are dropped when the caller stops asking, or on an error or Ctrl-C.
+    """
+    return map_cuts(list(chunks(rows, columns=columns)), function, threads)
+
+
+def count_unknown(rows: Rows, width: int, threads: int | None = None) -> int:
+    """Number of entries whose feature is at or beyond ``width``, which the margins leave out."""
+    return 0 if rows.width <= width else int((rows.end - _known_ends(rows, width, threads)).sum())
+
+
+def _known_ends(rows: Rows, width: int, threads: int | None = None) -> np.ndarray:
+    """Where the entries below ``width`` end in each row: features ascend, so the others are a row's last."""
+    from hogwild.data.rows.margins_kernel import known_ends
+
+    ends = np.empty(len(rows), dtype=np.int64)
+
+    def fill(first: int, last: int) -> None:
+        known_ends(rows.begin[first:last], rows.end[first:last], rows.indices, width, ends[first:last])
+
+    deque(map_chunks(rows, fill, threads), 0)
+    return ends
+
+
+def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
+    """Return the same rows with ``width`` features; entries beyond it are cut off at the end of a row.
+
+    Raises
+    ------
+    InputError
+        If there are entries beyond it, unless ``beyond`` is "ignore": they are then counted in a warning.
+    """
+    if width is None or width == rows.width:
+        return rows
+    if not 1 <= width <= INDEX_LIMIT:
+        raise UsageError(f"width={width}: expected 1 to {INDEX_LIMIT}")
+    if rows.hash_bits is not None:
+        raise InputError(f"{name}: hashed to 2^{rows.hash_bits} = {rows.width} features, so there cannot be {width}")
+    end = rows.end if rows.width < width else _known_ends(rows, width)
+    dropped = int((rows.end - end).sum())
+    if dropped and beyond == "error":
+        row = int(np.argmax(end < rows.end))
+        raise InputError(f"{name}: row {row + 1}: feature beyond the {width} allowed ({dropped:,} such entries)")
+    if dropped:
+        message = f"{dropped:,} entries of features beyond the model's {width:,} were ignored in {name}"
+        warnings.warn(message, HogwildWarning, stacklevel=3)
+    end = readonly(end) if dropped else rows.end
+    return rows.replace(end=end, width=width, table=None, names=None, known_degrees=None)
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+
+def drawn(rows: Rows, count: int, seed: int) -> Rows:
+    """Return a copy in memory of ``count`` rows chosen at random, in their original order."""
+    from hogwild.kernels.order import choose
+
+    ids = np.empty(count, dtype=np.int64)
+    choose(ids, len(rows), seed)
+    return rows.select(ids).compact()
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """Return a copy in memory of the rows of all parts, concatenated; all parts have the same width."""
+    copies = [part.compact() for part in parts]
+    lengths = np.concatenate([part.end - part.begin for part in copies])
+    indices, values, targets = (
+        np.concatenate([getattr(part, name) for part in copies]) for name in ("indices", "values", "targets")
+    )
+    weights = None
+    if any(part.weights is not None for part in copies):
+        ones = [np.ones(len(part), np.float32) if part.weights is None else part.weights for part in copies]
+        weights = np.concatenate(ones)
+    return Rows(np.append(0, np.cumsum(lengths)), indices, values, targets, copies[0].width, weights, check=False)
+
+
+def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
+    """Return a copy of contiguous rows without empty columns, and the numbers (int32) of the columns that are left.
+
+    The columns keep their order. It takes two bits of memory a column, whatever the number of columns.
+    """
+    from hogwild.data.rows.counts_kernel import renumber
+
+    low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
+    indices, columns = np.array(rows.indices[low:high]), np.empty(min(high - low, rows.width), np.int32)
+    words = rows.width // 64 + 1
+    count = renumber(indices, np.zeros(words, np.uint64), np.empty(words, np.int32), columns)
+    ends = (rows.begin - low, rows.end - low)
+    narrow = Rows(ends, indices, rows.values[low:high], rows.targets, max(count, 1), rows.weights, check=False)
+    if rows.inverse is not None:
+        narrow = narrow.replace(inverse=readonly(rows.inverse[columns[: narrow.width]]))
+    return narrow, columns[:count]

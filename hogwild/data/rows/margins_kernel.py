@@ -61,12 +61,10 @@ def margins_of_classes(begin, end, indices, values, coef, intercept, scales, out
 
 
 @njit(**JIT)
-def count_unknown(begin, end, indices, width):
-    """Number of entries whose feature is at or beyond ``width``."""
-    unknown = 0
+def known_ends(begin, end, indices, width, out):
+    """Set ``out`` (n,) int64 to the end of each row's entries whose features are below ``width``."""
     for i in range(len(begin)):
-        unknown += end[i] - known_end(begin[i], end[i], indices, width)
-    return unknown
+        out[i] = known_end(begin[i], end[i], indices, width)
 
 
 @njit(**REASSOCIATE)

@@ -23,8 +23,7 @@ from hogwild.data.bits import check_bits
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
-from hogwild.data.rows.chunks import fit_width
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, fit_width
 from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
 from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.data.rows.synthetic import recipe as synthetic_recipe
@@ -38,6 +37,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
 FORMATS = ("svmlight", "npz", "store", "synthetic", *TABLES)
 ROW_BYTES = 28  # most memory that a row of a matrix takes without entries: offsets here and in scipy, and a target
+OTHERS = "; svmlight text was expected: tables need --label COLUMN, ratings and graphs --problem"
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
 REPAIRS = {
@@ -302,9 +302,7 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
     try:
         summary = parse_svmlight(source, hashed or sink, **options)
     except InputError as error:
-        from hogwild.data.hints import looks_like
-
-        raise InputError(f"{error}{looks_like(source, ['svmlight'])}") from None
+        raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
     queries = {"query_rows": int(summary.query_rows)} if summary.query_rows else {}
     if hashed is not None:
         return hashed.facts() | ({"warnings": queries} if queries else {})
@@ -315,7 +313,7 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
 def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
     memory = MemoryWriter()
     facts = _parse(stream, memory, options)
-    return memory.close(facts.pop("width"), facts.get("hash_bits")), {"source": title, **facts}
+    return memory.close(**facts), {"source": title, **facts}
 
 
 def _copy(source: str, rows: Rows) -> Recipe:

@@ -20,8 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.chunks import map_chunks
-from hogwild.data.rows.container import Rows, shortest
+from hogwild.data.rows.container import Rows, map_chunks, shortest
 from hogwild.data.text.hashing import collisions
 
 BITS = 64  # rows tried in one pass

@@ -31,8 +31,7 @@ import numpy as np
 
 from hogwild.data.names import NAMES, Names
 from hogwild.data.parallel import in_order, map_pieces
-from hogwild.data.rows.chunks import chunks
-from hogwild.data.rows.container import INDEX_LIMIT, Rows, frozen_array
+from hogwild.data.rows.container import INDEX_LIMIT, Rows, chunks, frozen_array
 from hogwild.errors import HogwildError, InputError, OutputError
 
 FORMAT = "hogwild-store"
@@ -279,14 +278,14 @@ class MemoryWriter:
             if part is not None:
                 self._parts[name].append(np.array(part, dtype=ARRAYS[name]))  # a copy: readers reuse their buffers
 
-    def close(
-        self, width: int | None = None, hash_bits: int | None = None, table: dict[str, Any] | None = None
-    ) -> Rows:
+    def close(self, width: int | None = None, **facts: Any) -> Rows:
+        """Return the rows; of the ``facts`` these keep ``hash_bits``, ``table`` and ``names``."""
         lengths, indices, values, targets, weights = (self._join(name) for name in ARRAYS)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         width = int(indices.max(initial=-1)) + 1 if width is None else width
         flat = indices, values, targets, width, weights if len(weights) else None
-        return Rows(indptr, *flat, check=False, hash_bits=hash_bits, table=table)
+        rows = Rows(indptr, *flat, check=False, hash_bits=facts.get("hash_bits"))
+        return rows.replace(table=facts.get("table"), names=facts.get("names"))
 
     def _join(self, name: str) -> np.ndarray:
         parts = self._parts.pop(name)  # so that only one array at a time is held twice
@@ -405,11 +404,9 @@ def open_store(path: str | Path) -> Rows:
     check_range(path, "indices", arrays["indices"], width)
     check_range(path, "degrees", arrays.get("degrees", np.empty(0, np.int32)), meta["rows"] + 1)
     flat = arrays["indices"], arrays["values"], arrays["targets"], width, arrays.get("weights")
-    rows = Rows(indptr, *flat, os.path.abspath(path), check=False, hash_bits=bits, table=meta.get("table"))
-    rows.known_degrees = arrays.get("degrees")
-    if set(NAMES) <= set(arrays):
-        rows.names = Names(*(arrays[name] for name in NAMES))
-    return rows
+    names = Names(*(arrays[name] for name in NAMES)) if set(NAMES) <= set(arrays) else None
+    rows = Rows(indptr, *flat, os.path.abspath(path), check=False, hash_bits=bits)
+    return rows.replace(table=meta.get("table"), names=names, known_degrees=arrays.get("degrees"))
 
 
 def _lengths(meta: dict[str, Any]) -> dict[str, int]:

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
-from hogwild.data.rows.chunks import chunks
-from hogwild.data.rows.container import PIECE, Rows, readonly
+from hogwild.data.rows.container import PIECE, Rows, chunks, readonly
 from hogwild.data.rows.store import MemoryWriter, Sink, read_meta
 from hogwild.errors import HogwildWarning, InputError
 

@@ -16,11 +16,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.mapped import entries_of
 from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
-from hogwild.data.rows.chunks import count_unknown
-from hogwild.data.rows.container import Rows, shortest
-from hogwild.data.rows.copies import narrowed
-from hogwild.data.rows.degrees import degrees
-from hogwild.data.rows.totals import alone, facts_of
+from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
+from hogwild.data.rows.degrees import alone, facts_of
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -208,7 +205,7 @@ class LinearCase:
             raise InputError("the training data have no rows")
         labels = labels_of(rows.targets, config.loss, rows.table, fewest=1)
         facts = facts_of(rows, labels.astype(np.float32), intercept_share(config, rows), fingerprint(rows))
-        return facts | {"features": [rows.hash_bits, fingerprint_of_json(rows.table)]}, degrees(rows)
+        return facts | {"features": [rows.hash_bits, fingerprint_of_json(rows.table)]}, rows.degrees()
 
     def sums(self, solution: tuple[np.ndarray, ...]) -> list[Sums]:
         return self._evaluator.sums(*solution)

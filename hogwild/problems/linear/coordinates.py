@@ -33,7 +33,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.counts_kernel import column_sums, look_up, scale_entries
-from hogwild.data.rows.degrees import by_degree, degrees
+from hogwild.data.rows.degrees import by_degree
 from hogwild.kernels.tiers import PACK
 from hogwild.problems.linear.rows import READ, all_ones, like_text
 
@@ -121,8 +121,7 @@ class Scaling:
             hash_bits=rows.hash_bits,
             table=rows.table,
         )
-        scaled.inverse = readonly(self.inverse)
-        return scaled
+        return scaled.replace(inverse=readonly(self.inverse))
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The weights of scaled columns that predict what the user's do, float32."""
@@ -175,7 +174,7 @@ class Numbering:
     @classmethod
     def by_popularity(cls, rows: Rows) -> Numbering:
         """The features of training rows, from the one in most rows on; last one that is in no row, if there is any."""
-        degree = degrees(rows)
+        degree = rows.degrees()
         occurring = np.flatnonzero(degree)
         features = occurring[by_degree(degree[occurring])]
         features, popular = packed(features, degree[features])
@@ -196,21 +195,15 @@ class Numbering:
             place[self.width :] = last
             place[self.features] = np.arange(last, dtype=np.int32)
             self._renumbered[key] = rows.indices, _renumbered(rows.indices, place)
-        numbered = Rows(
-            (rows.begin, rows.end),
-            self._renumbered[key][1],
-            rows.values,
-            rows.targets,
-            len(self.features),
-            rows.weights,
-            rows.store,
-            check=False,
+        known = rows.known_degrees if rows.width == self.width else None
+        return rows.replace(
+            indices=self._renumbered[key][1],
+            width=len(self.features),
+            renumbered=True,
+            inverse=None if rows.inverse is None else readonly(rows.inverse[self.features]),
+            known_degrees=None if known is None else readonly(known[self.features]),
+            **dict.fromkeys(("hash_bits", "table", "names", "totals", "split_from")),
         )
-        numbered.renumbered = True
-        numbered.inverse = None if rows.inverse is None else readonly(rows.inverse[self.features])
-        if rows.known_degrees is not None and rows.width == self.width:
-            numbered.known_degrees = readonly(rows.known_degrees[self.features])
-        return numbered
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The weights of these features."""

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.bits import check_bits
-from hogwild.data.rows.chunks import CHUNK_NONZEROS, count_unknown
-from hogwild.data.rows.container import Rows, shortest
+from hogwild.data.rows.container import CHUNK_NONZEROS, Rows, count_unknown, shortest
 from hogwild.data.rows.margins import Margins
 from hogwild.data.tables.plan import TablePlan, check_plan
 from hogwild.data.text.hashing import check_same, hashed_pieces

@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.parallel import map_cuts, pieces
-from hogwild.data.rows.chunks import chunks
-from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
-from hogwild.data.rows.margins import Margins
-from hogwild.data.rows.normalize import row_scales
+from hogwild.data.rows.container import EMPTY, Rows, chunks, readonly, shortest
+from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.coordinates import Numbering
@@ -287,8 +285,8 @@ class Evaluator:
             for name, each in others.items()
         }
         self._both: _Both | None = None
-        if others and rows.left_by is not None and rows.left_by[1] is next(iter(others.values())):
-            whole, _, ids = rows.left_by
+        if others and rows.split_from is not None and rows.split_from[1] is next(iter(others.values())):
+            whole, _, ids = rows.split_from
             whole = whole if numbering is None else numbering.rows(whole)
             self._both = _Both(whole, ids, self.train, next(iter(self.others.values())))
 

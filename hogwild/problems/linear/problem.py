@@ -23,7 +23,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
 from hogwild.data.rows.degrees import frequencies
-from hogwild.data.rows.normalize import row_scales
+from hogwild.data.rows.margins import row_scales
 from hogwild.errors import InputError
 from hogwild.hosts.memory import overlaid
 from hogwild.kernels.control import FIRST, cells

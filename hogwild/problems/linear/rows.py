@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import EMPTY, Rows, shortest
-from hogwild.data.rows.copies import narrowed
+from hogwild.data.rows.container import EMPTY, Rows, narrowed, shortest
 from hogwild.data.rows.counts_kernel import lengths, squared_lengths
-from hogwild.data.rows.normalize import row_scales
+from hogwild.data.rows.margins import row_scales
 from hogwild.data.tables.plan import shown
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hogwild.data.rows.container import EMPTY, Rows
-from hogwild.data.rows.degrees import by_popularity, degrees, frequencies
+from hogwild.data.rows.degrees import by_popularity, frequencies
 from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _rates(
     """``(r, r of the intercept)`` of the module's docstring, by rank; float64."""
     width, groups = len(frequency), -(-(len(bounds) - 1) // SPAN) or 1
     if rows.totals is not None:  # what races here are this machine's rows, in which other features may be popular
-        frequency = degrees(rows)[features] / len(rows)
+        frequency = rows.degrees()[features] / len(rows)
     ids = rows.spread(SAMPLED)
     sample = rows.select(ids).compact()
     row = np.repeat(np.arange(len(ids)), sample.end - sample.begin)

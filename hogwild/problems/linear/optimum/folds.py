@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hogwild.data.parallel import map_cuts
-from hogwild.data.rows.container import Rows
-from hogwild.data.rows.copies import narrowed
+from hogwild.data.rows.container import Rows, narrowed
 from hogwild.errors import NoChoice
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
