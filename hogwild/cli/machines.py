@@ -36,7 +36,10 @@ from hogwild.cli.machines import end_with_parent
 end_with_parent()
 sys.exit(main())
 """
-PINGS, LOADS, LOAD = 50, 3, 16 << 20  # of cluster check; bytes of a load
+# of cluster check; bytes of a load
+PINGS = 50
+LOADS = 3
+LOAD = 16 << 20
 
 cluster_app = typer.Typer(help="Look at the machines that are to train together.", no_args_is_help=True)
 
@@ -227,7 +230,9 @@ def _answer(cluster: Cluster) -> None:
 
 def _measure(cluster: Cluster, other: int) -> dict[str, Any]:
     """Return the link to another machine: half of a round trip's median, and the median rate of loads."""
-    trips, offsets, rates = [], [], []
+    trips = []
+    offsets = []
+    rates = []
     for _ in range(PINGS):
         before, clock = time.perf_counter(), time.time()
         cluster.tell({"kind": "ping"}, other)

@@ -32,7 +32,9 @@ class Names:
     """
 
     def __init__(self, buckets: np.ndarray, ends: np.ndarray, text: np.ndarray) -> None:
-        self.buckets, self.ends, self.text = buckets, ends, text
+        self.buckets = buckets
+        self.ends = ends
+        self.text = text
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays in a store's format."""

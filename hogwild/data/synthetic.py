@@ -17,7 +17,9 @@ from hogwild.errors import InputError, expected_one_of, nearest
 PREFIX = "synthetic:"
 BITS = 52  # resolution of a cumulative popularity table
 MASK = 2**64 - 1
-GOLDEN, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+GOLDEN = 0x9E3779B97F4A7C15
+MIX_1 = 0xBF58476D1CE4E5B9
+MIX_2 = 0x94D049BB133111EB
 ROOT3 = math.sqrt(3.0)
 LN2 = 0.6931471805599453
 

@@ -218,7 +218,10 @@ def _in_order(
     if len(first) < len(u):
         forward, backward = (np.bincount(pair, weights, len(first)) for weights in (forward, backward))
         order = np.argsort(first)
-        u, v, forward, backward = u[first[order]], v[first[order]], forward[order], backward[order]
+        u = u[first[order]]
+        v = v[first[order]]
+        forward = forward[order]
+        backward = backward[order]
     some = (forward > 0) | (backward > 0)
     return (u, v, forward, backward) if some.all() else (u[some], v[some], forward[some], backward[some])
 

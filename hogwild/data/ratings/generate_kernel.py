@@ -49,7 +49,9 @@ def draw_ratings(
 ):
     """Set ratings of users from ``first`` on: ``mean + b_u + b_i + p_u . q_i + noise`` of five stars, scaled."""
     for i in range(len(begin) - 1):
-        low, n, user = begin[i], begin[i + 1] - begin[i], first + i
+        low = begin[i]
+        n = begin[i + 1] - begin[i]
+        user = first + i
         if n == 0:
             continue
         state, draws = _hash(keys[0], user), skipped[i] + n
@@ -68,4 +70,6 @@ def draw_ratings(
             value = 1.0 + (value - 1.0) * (dials[4] / 4.0)
             if law == STARS:
                 value = min(max(math.floor(value + 0.5), 1.0), 1.0 + dials[4])
-            users[low + j], items[low + j], values[low + j] = user, item, value
+            users[low + j] = user
+            items[low + j] = item
+            values[low + j] = value

@@ -200,7 +200,9 @@ def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str,
         if wanted is not None and not (ids is not None and (ids is wanted or ids == wanted)):
             names = np.arange(size) if ids is None else ids.names()
             table = wanted.lookup(names)
-            indices, ids, size = table[indices], wanted, len(wanted)
+            indices = table[indices]
+            ids = wanted
+            size = len(wanted)
             lost = int(np.count_nonzero(indices < 0))
             if lost and unknown == "error":
                 first = names[(ratings.users if side == "user" else ratings.items)[int(np.argmin(indices))]]

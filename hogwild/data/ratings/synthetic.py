@@ -35,7 +35,10 @@ FAMILIES = ("ratings",)
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
 VALUES = {"stars": 0, "real": 1}  # codes in generate_kernel.py
 CHUNK = 1 << 20  # ratings generated at a time
-MEAN, BIAS, PRODUCT = 3.6, 0.35, 0.6  # on five stars: mean; standard deviations of each bias and of p_u . q_i
+# on five stars: mean; standard deviations of each bias and of p_u . q_i
+MEAN = 3.6
+BIAS = 0.35
+PRODUCT = 0.6
 STREAMS = ("draws", "user_factors", "item_factors", "user_bias", "item_bias", "noise", "users", "items", "rounding")
 
 

@@ -59,7 +59,9 @@ def renumber(indices, marks, before, columns):
 
     ``marks`` holds zeros, uint64, a bit for each column, and ``before`` (as long, int32) gets how many columns precede.
     """
-    six, last, one = np.uint64(6), np.uint64(63), np.uint64(1)
+    six = np.uint64(6)
+    last = np.uint64(63)
+    one = np.uint64(1)
     for j in range(len(indices)):
         u = np.uint64(np.uint32(indices[np.uint64(j)]))
         marks[u >> six] |= one << (u & last)

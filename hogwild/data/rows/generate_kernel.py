@@ -18,9 +18,15 @@ from numba import njit
 from hogwild.kernels.options import JIT, called
 from hogwild.kernels.order import GOLDEN, mix
 
-S12, S16, S32, S48 = np.uint64(12), np.uint64(16), np.uint64(32), np.uint64(48)
+S12 = np.uint64(12)
+S16 = np.uint64(16)
+S32 = np.uint64(32)
+S48 = np.uint64(48)
 LOW12, LOW16 = np.uint64(0xFFF), np.uint64(0xFFFF)
-TFIDF, BINARY, COUNTS, REAL = 0, 1, 2, 3
+TFIDF = 0
+BINARY = 1
+COUNTS = 2
+REAL = 3
 ROOT3 = math.sqrt(3.0)
 
 
@@ -35,7 +41,9 @@ def draw_words(state, n, latent, tilt, cdf, guide, shift, topic, slots, ranks, c
     while mask < 2 * n:
         mask = 2 * mask + 1
     slots[: mask + 1] = 0
-    found, draws, fill = 0, 0, 0
+    found = 0
+    draws = 0
+    fill = 0
     while found < n:
         draws += 1
         if draws <= 64 * n:

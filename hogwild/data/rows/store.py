@@ -392,7 +392,10 @@ def open_store(path: str | Path) -> Rows:
     """
     path = Path(path)
     meta, arrays = open_arrays(path, "rows", COLUMNS, _lengths)
-    indptr, nnz, width, bits = arrays["indptr"], meta["nnz"], meta["width"], meta.get("hash_bits")
+    indptr = arrays["indptr"]
+    nnz = meta["nnz"]
+    width = meta["width"]
+    bits = meta.get("hash_bits")
     if bits is not None and (bits not in range(32) or width != 1 << bits):
         raise damaged(path, f"{width} features, but hashed to 2^{bits}")
     ascends = indptr[0] == 0 and indptr[-1] == nnz

@@ -109,7 +109,10 @@ class Reader:
         weighted: bool = True,
         gathering: Gathering | None = None,
     ) -> None:
-        self.plan, self.source, self.labels, self.gathering = plan, source, labels, gathering
+        self.plan = plan
+        self.source = source
+        self.labels = labels
+        self.gathering = gathering
         self.weight = plan.weight if labels and weighted else None
         bits = plan.hash_bits
         self.fine, self.shift = (bits, 0) if gathering is None else (gathering.bits, gathering.shift())
@@ -179,7 +182,9 @@ class Reader:
             words.append(each.codes >> self.shift)
         flat = np.concatenate(words)
         room = n * (len(codes) + len(numbers)) + len(flat)
-        lengths, indices, values = np.empty(n, np.int64), np.empty(room, np.int32), np.empty(room, np.float32)
+        lengths = np.empty(n, np.int64)
+        indices = np.empty(room, np.int32)
+        values = np.empty(room, np.float32)
         used = lay_rows(codes, numbers, self.own, self.missing, starts, flat, lengths, indices, values)
         return lengths, indices[:used], values[:used]
 

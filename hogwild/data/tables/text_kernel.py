@@ -14,7 +14,10 @@ from hogwild.data.text.hashing_kernel import bucket
 from hogwild.kernels.options import JIT, called
 
 BASIS, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-TEN, ZERO, MINUS, SPACE = np.uint64(10), np.uint64(48), np.uint64(45), np.uint64(32)
+TEN = np.uint64(10)
+ZERO = np.uint64(48)
+MINUS = np.uint64(45)
+SPACE = np.uint64(32)
 DIGITS = 20  # decimal digits of the largest uint64
 
 
@@ -49,7 +52,9 @@ def hash_numbers(
 ):
     """Set the buckets of whole numbers, hashed as they are written in decimal."""
     for i in range(len(buckets)):
-        rest, count, now = sizes[i], 0, state
+        rest = sizes[i]
+        count = 0
+        now = state
         while True:
             digits[count] = rest % TEN
             rest = rest // TEN
@@ -98,7 +103,9 @@ def count_words(
     counts,  # (n,) int64, out: words and pairs of neighbours
 ):
     for i in range(len(counts)):
-        words, at, last = 0, starts[i], starts[i + 1]
+        words = 0
+        at = starts[i]
+        last = starts[i + 1]
         while at < last:
             begin, at = _word(text, at, last)
             words += begin < last
@@ -117,7 +124,10 @@ def hash_words(
     """Set the bucket of each word and of each pair with the word before; ``count_words`` gives their number."""
     k = 0
     for i in range(len(starts) - 1):
-        at, last, before, ended = starts[i], starts[i + 1], np.int64(-1), np.int64(-1)
+        at = starts[i]
+        last = starts[i + 1]
+        before = np.int64(-1)
+        ended = np.int64(-1)
         pair = state
         while at < last:
             begin, at = _word(text, at, last)
@@ -126,13 +136,19 @@ def hash_words(
             if before >= 0:
                 buckets[k] = bucket(fold((pair ^ SPACE) * PRIME, text, begin, at), bits)
                 if len(places):
-                    places[k, 0], places[k, 1], places[k, 2], places[k, 3] = before, ended, begin, at
+                    places[k, 0] = before
+                    places[k, 1] = ended
+                    places[k, 2] = begin
+                    places[k, 3] = at
                 k += 1
             pair = fold(state, text, begin, at)
             before, ended = begin, at
             buckets[k] = bucket(pair, bits)
             if len(places):
-                places[k, 0], places[k, 1], places[k, 2], places[k, 3] = begin, at, at, at
+                places[k, 0] = begin
+                places[k, 1] = at
+                places[k, 2] = at
+                places[k, 3] = at
             k += 1
 
 

@@ -93,7 +93,9 @@ class Delimited:
         null_values: list[str] | None = None,
         progress: BytesRead | None = None,
     ) -> None:
-        self.what, self.newlines, self.progress = what, newlines, progress
+        self.what = what
+        self.newlines = newlines
+        self.progress = progress
         self.null_values = null_values or [""]
         self.label = Source(what).label if not isinstance(what, str | os.PathLike) else os.fspath(what)
         self.start = what.tell() if self._seekable() else None  # type: ignore[union-attr]

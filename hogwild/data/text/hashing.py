@@ -155,7 +155,9 @@ class HashedSink:
     """
 
     def __init__(self, sink: Sink, bits: int, raw: bool) -> None:
-        self.sink, self.bits, self.raw = sink, check_bits(bits), raw
+        self.sink = sink
+        self.bits = check_bits(bits)
+        self.raw = raw
         self.used = 0
         self._seen = np.zeros(max(1, 2**self.bits >> 3), np.uint8)
 

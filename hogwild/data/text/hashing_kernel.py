@@ -138,13 +138,18 @@ def sort_rows(
 
     Rows are sorted and their repeated indices summed in float64, each row moved up to the end of the one before.
     """
-    read, write, summed, bad = 0, 0, 0, -1
+    read = 0
+    write = 0
+    summed = 0
+    bad = -1
     for row in range(len(lengths)):
         n, first = lengths[row], write
         _sort_row(indices, values, read, n, bits, spare_indices, spare_values, counts)
         i = read
         while i < read + n:
-            index, value, total = indices[i], values[i], np.float64(values[i])
+            index = indices[i]
+            value = values[i]
+            total = np.float64(values[i])
             i += 1
             if i < read + n and indices[i] == index:
                 while i < read + n and indices[i] == index:

@@ -158,10 +158,15 @@ def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple
     ReadError
         After the last whole line, if the source cannot be read further.
     """
-    room, rest, failure, stream = chunk, b"", None, None
+    room = chunk
+    rest = b""
+    failure = None
+    stream = None
     while True:
         buffer = free.popleft() if free and room == chunk else bytearray(room + 1)
-        filled, ended, first = len(rest), False, stream is None
+        filled = len(rest)
+        ended = False
+        first = stream is None
         buffer[:filled] = rest
         with memoryview(buffer) as view:
             try:

@@ -17,8 +17,14 @@ from numba import njit
 from hogwild.data.text.hashing_kernel import bucket
 from hogwild.kernels.options import JIT, called
 
-DONE, BAD_LABEL, BAD_FEATURE = 0, 1, 2  # how parse_rows ended
-GOOD, BAD, UNRESOLVED = 0, 1, 2  # results of parsing a number
+# how parse_rows ended
+DONE = 0
+BAD_LABEL = 1
+BAD_FEATURE = 2
+# results of parsing a number
+GOOD = 0
+BAD = 1
+UNRESOLVED = 2
 
 INDEX_END = 2**31 - 1  # zero-based indices are below it, so that the width is an int32 too
 HALF = 10**10  # splits an index of 19 or 20 digits in two; the halves of the largest, 2^64 - 1
@@ -74,7 +80,11 @@ def _scaled(mantissa, digits, exponent):
 @called
 def _long_number(text, p):
     """Return ``(result, end, magnitude)`` of any unsigned decimal: many digits, leading zeros, exponents."""
-    mantissa, kept, digits, exponent, point = 0, 0, 0, 0, 0
+    mantissa = 0
+    kept = 0
+    digits = 0
+    exponent = 0
+    point = 0
     while True:
         c = text[p]
         if c == 46 and point == 0:
@@ -226,7 +236,13 @@ def parse_rows(
     if ``unresolved`` exceeds the room, call again. With ``bits`` the entries are still in the order of the text: see
     ``hashing_kernel.py``.
     """
-    p, row, k, width, falls, queries, left = 0, 0, 0, 0, 0, 0, 0
+    p = 0
+    row = 0
+    k = 0
+    width = 0
+    falls = 0
+    queries = 0
+    left = 0
     while p < size:
         start = p = skip_blanks(text, p)
         if text[p] != 10 and text[p] != 35:

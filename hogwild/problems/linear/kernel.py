@@ -682,7 +682,9 @@ def take_gradient(loss, size, lanes, gathered, g, bias, owed, coef, data, plan, 
 
     ``coef`` may be ``gathered``, as in ``dot``; the intercept is ``bias - owed``. Return whether any of it is nonzero.
     """
-    begin, end, target = data.begin[row], data.end[row], data.targets[row]
+    begin = data.begin[row]
+    end = data.end[row]
+    target = data.targets[row]
     factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
     if size:
         dots(lanes, gathered, g, coef, data, len(g), begin, end)
@@ -698,7 +700,9 @@ def take_gradient(loss, size, lanes, gathered, g, bias, owed, coef, data, plan, 
 def write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, g, step):
     """Update the weights of a row by what ``take_gradient`` has found, with plain stores."""
     l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
-    begin, end, factor = data.begin[row], data.end[row], row_factor(data.scales, row)
+    begin = data.begin[row]
+    end = data.end[row]
+    factor = row_factor(data.scales, row)
     if size:
         write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, len(g), begin, end, g, factor, step, l1, l2)
     else:
