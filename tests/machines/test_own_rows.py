@@ -257,8 +257,7 @@ def of_one_class(rows: Rows) -> Rows:
 
 
 def hashed(rows: Rows) -> Rows:
-    rows.hash_bits = 8
-    return rows
+    return rows.replace(hash_bits=8)
 
 
 #: Rows of machines 0 and 1 (and 2), what they want besides, and why all of them refuse.
