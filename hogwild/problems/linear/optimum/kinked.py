@@ -34,6 +34,7 @@ UNIT, NARROWER = 4.0, 0.5  # width of the first parabola, over that of the loss,
 FALLEN = 0.25  # share of the gap before: after a bend that leaves more the next is solved to a tighter tolerance,
 TIGHTEST = 1e-10  # or has narrower parabolas if the last step gained less than this share of the objective
 BENDS = 60
+SLIGHT = 1e-4  # share of the objective up to which a penalty is too weak for a bound by dual variables
 LOOSE, CLOSE = 3e-3, 0.05  # shares of the objective, and of the gap, that the last step on a bent loss gains at most
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
@@ -82,13 +83,14 @@ def _bent(
         spent = spent + fit.spent
         steps = steps + fit.steps
         p = sums.margins(x)
-        if l1 + l2 == 0.0:  # the minimum of the bent objective, if its gap is right
-            lower = max(lower, unit * (fit.value - fit.gap - float(shares @ np.square(m)) / 2.0))
+        bent_minimum = unit * (fit.value - fit.gap - float(shares @ np.square(m)) / 2.0)  # if the gap is right
         bent.derive(p / unit, p, 0.0)
         m = bent.slopes / np.where(shares > 0.0, shares, 1.0)
         if l1 + l2 > 0.0:
             lower = max(lower, bound(sums, bent.slopes, l1, l2, newton.intercept))
         value = sums.derive(p, p, 0.0)[0] + penalty(x, l1, l2)
+        if penalty(x, l1, l2) <= SLIGHT * value:
+            lower = max(lower, bent_minimum)
         if value < lowest:
             best, lowest = x, value
         last, gap = gap, max(lowest - lower, 0.0)
