@@ -13,7 +13,7 @@ import typer
 
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
-from hogwild.cli.sources import Sources, check_readable, check_width, chosen_problem, described
+from hogwild.cli.sources import Sources, check_readable, check_vertices, check_width, chosen_problem, described
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.methods import parse_link
 from hogwild.rows_file import Screen, printable
@@ -130,6 +130,8 @@ def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[
     reading = Reading(path)
     with Display(quiet=quiet).live(reading.line):
         examples = sources.open(problem, path, reading.update)
+    if problem == "cuts":
+        check_vertices(path, examples)
     statistics = rating_statistics(examples) if problem == "completion" else graph_statistics(examples)
     return {"data": path, "problem": problem, "what": described(problem, examples), **statistics}
 

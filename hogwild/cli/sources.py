@@ -238,6 +238,14 @@ def described(problem: str, examples: Any) -> str:
     return f"{examples.n_vertices:,} vertices, {terminals}, {len(examples):,} edges{grid}"
 
 
+def check_vertices(name: str, graph: Any) -> int:
+    """Return vertices times labels; raise InputError if there is no memory for them."""
+    size: int = graph.n_vertices * graph.n_labels
+    label = f"{name}: {graph.n_vertices:,} vertices of {graph.n_labels:,} labels"
+    machine.check_memory(label, VERTEX_BYTES * size)
+    return size
+
+
 def remarks(name: str, examples: Any, config: TrainConfig) -> Iterator[str]:
     """Yield remarks on training data; raise InputError if training on them needs more than the memory."""
     if config.problem == "completion":
@@ -246,9 +254,7 @@ def remarks(name: str, examples: Any, config: TrainConfig) -> Iterator[str]:
         label = f"{name}: {size:,} users and items at rank {config.rank}"
         machine.check_memory(label, 4 * COPIES * stride * size, ": give a smaller --rank")
     elif config.problem == "cuts":
-        size = examples.n_vertices * examples.n_labels
-        label = f"{name}: {examples.n_vertices:,} vertices of {examples.n_labels:,} labels"
-        machine.check_memory(label, VERTEX_BYTES * size)
+        size = check_vertices(name, examples)
         if examples.n_labels > 2 and size > 1 << 32:
             warnings.warn(f"{name}: {examples.n_labels:,} labels for each vertex", HogwildWarning, stacklevel=2)
     else:

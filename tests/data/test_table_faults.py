@@ -18,7 +18,7 @@ from hogwild.errors import HogwildWarning, InputError
 LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
 TEXTS = {
     "y,a,a\n0,1,2\n": ":1: several columns are named 'a'",
-    "1,1,5\n1,2,4\n": ":1: several columns are named '1'; for ratings, --problem completion",
+    "1,1,5\n1,2,4\n": ":1: several columns are named '1'; a line of names belongs above",
     "1,1.5,1,0\n0,3,4,1\n": ":1: several columns are named '1'; a line of names belongs above",
     "y,a,b\n0,1,2\n1,3\n": ":3: 2 fields in '1,3', expected y,a,b separated by commas",
     "y,a,b\n0,1,2\n\n1,3,4,5\n": ":4: 4 fields in '1,3,4,5', expected y,a,b separated by commas",

@@ -235,8 +235,23 @@ def _fetch_part(
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether the file is an archive of files, rather than one text."""
-    return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
+    """Return whether the file is an archive of files, rather than one text.
+
+    Raises
+    ------
+    InputError
+        If it is compressed and damaged.
+    """
+    try:
+        return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
+    except DAMAGE as error:
+        raise damaged(path, error) from None
+
+
+def damaged(archive: Path, error: BaseException) -> InputError:
+    """Return the error for an archive that cannot be read."""
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return InputError(f"{archive}: the archive is damaged: {reason}")
 
 
 def fits(name: str, pattern: str) -> bool:
@@ -270,8 +285,7 @@ def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk is at fault
             raise OutputError(f"{folder}: cannot unpack there: {error.strerror}") from None
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{archive}: the archive is damaged: {reason}") from None
+        raise damaged(archive, error) from None
     if not members:
         raise InputError(f"{archive}: no {pattern} among its {len(others)} other members {others[:1]}")
     return [path for _, path in sorted(members)]

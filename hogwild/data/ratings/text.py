@@ -71,7 +71,7 @@ def _collect(table: Delimited, optional: bool) -> Ratings:
     if "rating" in table.names:
         types["rating"] = pa.float64()
     if "time" in table.names and table.rows:
-        time = table.rows[0][table.names.index("time")]
+        time = dict(zip(table.names, table.rows[0])).get("time", "")  # a short row is refused below
         types["time"] = pa.date32() if DAY.match(time) else pa.int64() if time.isdigit() else pa.float64()
     users, items = IdCollector(), IdCollector()
     ratings: list[np.ndarray] = []

@@ -280,7 +280,10 @@ class Delimited:
         if not self.again:
             return InputError(f"{self.label}: row {row + 1}: bad {column}: {expected}")
         line, fields = self.row(row)
-        value = fields[self.names.index(column)]
+        place = self.names.index(column)
+        if place >= len(fields):  # quotes that pyarrow and Python's csv read differently
+            return InputError(f"{self.label}: row {row + 1}: bad {column}: {expected}")
+        value = fields[place]
         if any("\udc80" <= character <= "\udcff" for character in value):
             expected = "it is not UTF-8: convert the file first"
         return InputError(f"{self.label}:{line}: bad {column} {shown_word(value)}: {expected}")
@@ -298,7 +301,8 @@ class Delimited:
             name = self._all_names()[int(column[1])]
             return self.fault(int(row[1]) - 1, name, f"expected {EXPECTED.get(str(types.get(name)), 'text')}")
         line, fields = self.row(int(row[1]) - 1)
-        expected = ",".join(self.names) if len(self.names) <= 8 else f"{len(self.names)}"
+        names = " ".join(",".join(self.names).split())  # a quoted name may hold line ends
+        expected = names if len(self.names) <= 8 else f"{len(self.names)}"
         return InputError(f"{self.label}:{line}: {self._miscounted(fields, expected)}")
 
     def _miscounted(self, fields: list[str], expected: str) -> str:
