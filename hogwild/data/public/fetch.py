@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import errno
 import fcntl
 import fnmatch
 import lzma
@@ -283,7 +284,7 @@ def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
                 shutil.copyfileobj(member, file)
             members.append((name, path))
     except DAMAGE as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the disk is at fault
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk is at fault
             raise OutputError(f"{folder}: cannot unpack there: {error.strerror}") from None
         raise damaged(archive, error) from None
     if not members:

@@ -455,7 +455,7 @@ def _usable(path: str | Path) -> Iterator[None]:
 def _check_facts(meta: dict[str, Any]) -> None:
     """Raise KeyError, TypeError or ValueError if facts that other code relies on are unusable."""
     for name in COUNTS:
-        count = meta.get(name, 0)
+        count = meta[name] if meta.get("kind") == "ratings" and name in ("users", "items") else meta.get(name, 0)
         if type(count) is not int or not 0 <= count < 2**48:
             raise ValueError(f"{name} is {repr(count)[:40]}, expected a whole number from 0")
     for name in ("warnings", "hashing"):
