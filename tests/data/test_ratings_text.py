@@ -140,6 +140,7 @@ ERRORS = {
     "nothing": ("", r"no ratings in it"),
     "comments only": ("# a\n\n# b\n", r":4: no ratings in it"),
     "a header only": ("user,item,rating\n", r":2: no ratings in it"),
+    "another order": ("item_id,user_id,rating\n1,2,3\n", r":1: columns named item_id,user_id,rating: say .*--columns"),
 }
 
 

@@ -344,6 +344,14 @@ class Delimited:
         header = layout.header
         if header is None:
             header = number is not None and fields[number] != "" and not any(map(is_number, fields[: len(names)]))
+        if header and layout.columns is None:
+            for place, field in enumerate(fields[:needed]):
+                others = [name for name in default[:needed] if name != default[place] and len(name) > 1]
+                if field.strip().lower().startswith(tuple(others)):
+                    named = " ".join(",".join(fields).split())
+                    raise InputError(
+                        f"{self.label}:{self.first}: columns named {named}: say which is which by --columns"
+                    )
         if header:
             self.skip_header()
         self.names = [f"-{k}" if name == "-" else name for k, name in enumerate(names)]
