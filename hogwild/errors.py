@@ -21,7 +21,7 @@ class InputError(HogwildError, ValueError):
 
 
 class NoChoice(InputError):
-    """No penalty can be chosen for these data by rows held out; a fit with one that is given may be possible."""
+    """No penalty can be chosen by held-out rows of these data; training with a given one may still work."""
 
 
 class UsageError(HogwildError, ValueError):

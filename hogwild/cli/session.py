@@ -42,7 +42,7 @@ from hogwild.training.stopwatch import Stopwatch, process_start
 if TYPE_CHECKING:
     from hogwild.training.run import Run
 
-    #: Reads the data and starts a run, which takes over the stopwatch's seconds; True: on from the checkpoint.
+    #: Reads the data and starts a run, which takes over the stopwatch's seconds; the third: whether to resume.
     Start = Callable[[Display, Stopwatch, bool], Run]
 
 QUIT_SECONDS = 2  # for the workers to end after a second Ctrl-C
@@ -168,7 +168,7 @@ def drive(run: Run, display: Display, rows_file: RowsFile, request: TrainRequest
                 rows_file.write(row | command | ({"staleness": run.staleness} if run.staleness else {}))
                 display.row(row)
                 command = {}
-    except (TrainingError, OutputError, BrokenPipeError) as error:  # nobody accepts the rows, or a checkpoint
+    except (TrainingError, OutputError, BrokenPipeError) as error:  # training failed, or an output was closed or full
         failure = error
     saved = []
     with run.stopwatch("saving"):

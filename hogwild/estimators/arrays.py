@@ -1,8 +1,8 @@
 """Conversion of scikit-learn's arrays to the linear problem: rows, kernel targets, degrees.
 
-A CSR matrix of float32 with int32 indices is used in place, of a float64 one only the values are copied, and the zeros
-of a dense array are left out, so that dense and sparse input of the same numbers train the same model. However, a
-stored zero counts as an occurrence where an l1 penalty asks how often a feature occurs.
+A float32 CSR matrix with int32 indices is used in place. Of a float64 one, only the values are copied. Zeros of a dense
+array are dropped, so dense and sparse input of the same numbers train the same model; but a stored zero counts as an
+occurrence where an l1 penalty asks how often a feature occurs.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _plain(intercept: bool) -> TrainConfig:
 
 
 def mean_weight(rows: Rows) -> float:
-    """Mean weight of a row, by which its mean loss counts in the objective; one if there are no weights."""
+    """Mean weight of a row, the factor on the mean loss in the objective; one if there are no weights."""
     return 1.0 if rows.weights is None else float(rows.weights.mean(dtype=np.float64))
 
 

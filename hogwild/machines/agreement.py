@@ -1,4 +1,4 @@
-"""What the machines of a run have in common: machine 0 says what it trains, and each other says whether it does too."""
+"""Agreement before training: machine 0 sends what it trains; every other one answers whether its own is the same."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def among(
     agree: Callable[[], None] = lambda: None,
     totals: Totals | None = None,
 ) -> Callable[[Pool], Machines]:
-    """Return a function that makes a pool of several machines of this machine's own workers.
+    """Return a function that turns this machine's pool of workers into one that spans all machines.
 
     ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
     of its own.
@@ -83,7 +83,7 @@ class Leader:
         Door(cluster, plan)
 
     def around(self, case: Case, asked: TrainConfig) -> Callable[[Pool], Pool]:
-        """Return a function that makes a pool of all machines of this machine's own workers."""
+        """Return a function that turns this machine's pool of workers into one that spans all machines."""
         make = among(self.cluster, case.config, case.n, lambda: self.agree(case, asked), self.totals)
 
         def around(pool: Pool) -> Pool:

@@ -29,7 +29,7 @@ class Method:
     Attributes
     ----------
     kind : str
-        One of ``summary.KINDS``, by which the report groups methods.
+        One of ``KINDS`` in ``compare/report/results.py``, by which the report groups methods.
     discipline, exchange, order : str
         As in :class:`hogwild.config.TrainConfig`; with an order of None, that of the comparison is used.
     parallel : bool

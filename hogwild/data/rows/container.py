@@ -133,8 +133,8 @@ class Rows:
     names: Any  # of a table's features, see `data/names.py`
     known_degrees: np.ndarray | None  # (width,) int32, once they are counted
     totals: Any  # counts of all rows, if other machines have more: see `data/rows/degrees.py`
-    renumbered: bool  # the indices are not those of the store: see `problems/linear/coordinates.py`,
-    inverse: np.ndarray | None  # as are these (width,) factors on the columns
+    renumbered: bool  # whether indices are not those of the store, see `problems/linear/coordinates.py`
+    inverse: np.ndarray | None  # (width,) float64 factors on the columns, of scaled rows
     split_from: tuple[Rows, Rows, np.ndarray] | None  # (whole, held out, their ids) if a split left these rows
 
     def __init__(
