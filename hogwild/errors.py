@@ -43,7 +43,9 @@ class HogwildWarning(UserWarning):
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error of any library says, in one line, without the file's name."""
+    """Return what an error of any library says, in one line, without the file's name; of a key, that there is none."""
+    if isinstance(error, KeyError):
+        return f"no {error}"
     text = (isinstance(error, OSError) and error.strerror) or str(error)
     return " ".join(text.split()) or type(error).__name__
 

@@ -290,5 +290,4 @@ def usable(where: str | Path) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:  # InputError, too
-        reason = f"no {error}" if isinstance(error, KeyError) else reason_of(error)
-        raise InputError(f"{where}: not a usable hogwild model: {reason}") from error
+        raise InputError(f"{where}: not a usable hogwild model: {reason_of(error)}") from error

@@ -108,8 +108,8 @@ def info(
     problem = chosen_problem(options["problem"], path, sources.format)
     check_readable(path, problem)
     sources.check(problem)
-    if is_store(located(path)):
-        verify(located(path))
+    if is_store(store := located(path)):
+        verify(store)
     if machines is not None and (is_model(path) or problem != "linear"):
         raise UsageError(f"--machines {machines}: is for rows of features, and {path} holds something else")
     if is_model(path):

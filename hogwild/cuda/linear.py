@@ -392,7 +392,7 @@ class LinearLauncher(Launcher):
         """Sums by the evaluator's own losses, of margins in float32 that the device computes by torch."""
         p = self.problem
         data = self.data
-        (coef, intercept, *_) = self.parameters
+        coef, intercept, *_ = self.parameters
         table = coef.view(-1, p.stride)
 
         def of_piece(first: int, last: int) -> np.ndarray:

@@ -18,7 +18,7 @@ import numpy as np
 
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildError, InputError, OutputError, UsageError
+from hogwild.errors import HogwildError, InputError, OutputError, UsageError, reason_of
 from hogwild.methods import DISCIPLINES
 from hogwild.model_file import DirectoryLock, has_checkpoint, load_checkpoint
 
@@ -138,8 +138,7 @@ def resumable(directory: Path | None) -> Iterator[None]:
     except HogwildError:
         raise
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {reason}") from error
+        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {reason_of(error)}") from error
 
 
 def check_header(header: dict[str, Any]) -> None:

@@ -40,7 +40,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import Card, CardPart, is_fetched, place
 from hogwild.data.public.download import Failed, check, digest, download
 from hogwild.data.rows.store import Sink, StoreWriter
-from hogwild.errors import HogwildError, InputError, OutputError, UsageError
+from hogwild.errors import HogwildError, InputError, OutputError, UsageError, reason_of
 
 FileProgress = Callable[[str, int, int | None], None]
 
@@ -251,8 +251,7 @@ def is_archive(path: Path) -> bool:
 
 def damaged(archive: Path, error: BaseException) -> InputError:
     """Return the error for an archive that cannot be read."""
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return InputError(f"{archive}: the archive is damaged: {reason}")
+    return InputError(f"{archive}: the archive is damaged: {reason_of(error)}")
 
 
 def fits(name: str, pattern: str) -> bool:
@@ -277,9 +276,8 @@ def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
             if not fits(name, pattern):
                 others.append(name)
                 continue
-            path = (
-                folder / f"{len(members)}-{re.sub('[^A-Za-z0-9._-]', '_', name)[-80:]}"
-            )  # its suffix may tell a layout
+            short = re.sub("[^A-Za-z0-9._-]", "_", name)[-80:]  # with the suffix, which may tell a layout
+            path = folder / f"{len(members)}-{short}"
             with open_member() as member, open(path, "xb") as file:
                 shutil.copyfileobj(member, file)
             members.append((name, path))

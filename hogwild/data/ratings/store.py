@@ -18,7 +18,7 @@ import numpy as np
 
 from hogwild.data.cache import Cache, Recipe
 from hogwild.data.ratings.container import Ids, Ratings
-from hogwild.data.rows.store import StoreWriter, check_range, damaged, open_arrays, read_meta
+from hogwild.data.rows.store import StoreWriter, check_range, damaged, open_arrays, read_meta, usable
 from hogwild.errors import InputError
 
 KIND = "ratings"
@@ -70,8 +70,9 @@ def open_ratings_store(path: str | Path) -> Ratings:
     """
     path = Path(path)
     meta, arrays = open_arrays(path, KIND, DTYPES, _lengths)
-    check_range(path, "users", arrays["users"], meta["users"])
-    check_range(path, "indices", arrays["indices"], meta["items"])
+    with usable(path):
+        check_range(path, "users", arrays["users"], meta["users"])
+        check_range(path, "indices", arrays["indices"], meta["items"])
     try:
         user_ids, item_ids = (_ids(arrays, side, meta[f"{side}s"]) for side in SIDES)
     except InputError as error:

@@ -32,7 +32,7 @@ import numpy as np
 from hogwild.data.names import NAMES, Names
 from hogwild.data.parallel import in_order, map_pieces
 from hogwild.data.rows.container import INDEX_LIMIT, Rows, chunks, frozen_array
-from hogwild.errors import HogwildError, InputError, OutputError
+from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 
 FORMAT = "hogwild-store"
 VERSION = 2
@@ -429,7 +429,7 @@ def open_arrays(
     meta = read_meta(path)
     if (other := meta.get("kind", "rows")) != kind:
         raise InputError(f"{path}: a store of {other}, expected one of {KINDS[kind]}")
-    with _usable(path):
+    with usable(path):
         _check_facts(meta)
         described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
         expected = {name: (dtypes[name], length) for name, length in lengths(meta).items()}
@@ -441,21 +441,20 @@ def open_arrays(
 
 
 @contextlib.contextmanager
-def _usable(path: str | Path) -> Iterator[None]:
+def usable(path: str | Path) -> Iterator[None]:
     """Turn errors from missing or wrong facts in meta.json into one line that begins with ``path``."""
     try:
         yield
     except HogwildError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else " ".join(str(error).split())
-        raise damaged(path, f"meta.json cannot be used ({reason})") from None
+        raise damaged(path, f"meta.json cannot be used ({reason_of(error)})") from None
 
 
 def _check_facts(meta: dict[str, Any]) -> None:
     """Raise KeyError, TypeError or ValueError if facts that other code relies on are unusable."""
     for name in COUNTS:
-        count = meta[name] if meta.get("kind") == "ratings" and name in ("users", "items") else meta.get(name, 0)
+        count = meta.get(name, 0)
         if type(count) is not int or not 0 <= count < 2**48:
             raise ValueError(f"{name} is {repr(count)[:40]}, expected a whole number from 0")
     for name in ("warnings", "hashing"):
@@ -511,6 +510,6 @@ def verify(path: str | Path) -> None:
             raise damaged(path, f"{name}.npy does not match its checksum")
 
     meta = read_meta(path)
-    with _usable(path):
+    with usable(path):
         if meta["version"] > 1:
             deque(in_order(meta["arrays"], check), 0)

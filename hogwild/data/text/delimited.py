@@ -42,7 +42,7 @@ NOT_TEXT = {
 
 @dataclass(frozen=True)
 class TextLayout:
-    """TextLayout of a text, as far as a user says it.
+    """The layout of a text, as far as a user says it.
 
     Attributes
     ----------
@@ -277,11 +277,9 @@ class Delimited:
 
     def fault(self, row: int, column: str, expected: str) -> InputError:
         """Return the error for a value: ``ratings.csv:7: bad rating 'x': expected a number``."""
-        if not self.again:
-            return InputError(f"{self.label}: row {row + 1}: bad {column}: {expected}")
-        line, fields = self.row(row)
+        line, fields = self.row(row) if self.again else (0, [])
         place = self.names.index(column)
-        if place >= len(fields):  # quotes that pyarrow and Python's csv read differently
+        if place >= len(fields):  # also where pyarrow and Python's csv read quotes differently
             return InputError(f"{self.label}: row {row + 1}: bad {column}: {expected}")
         value = fields[place]
         if any("\udc80" <= character <= "\udcff" for character in value):
@@ -301,8 +299,7 @@ class Delimited:
             name = self._all_names()[int(column[1])]
             return self.fault(int(row[1]) - 1, name, f"expected {EXPECTED.get(str(types.get(name)), 'text')}")
         line, fields = self.row(int(row[1]) - 1)
-        names = " ".join(",".join(self.names).split())  # a quoted name may hold line ends
-        expected = names if len(self.names) <= 8 else f"{len(self.names)}"
+        expected = _in_a_line(self.names) if len(self.names) <= 8 else f"{len(self.names)}"
         return InputError(f"{self.label}:{line}: {self._miscounted(fields, expected)}")
 
     def _miscounted(self, fields: list[str], expected: str) -> str:
@@ -348,7 +345,7 @@ class Delimited:
             for place, field in enumerate(fields[:needed]):
                 others = [name for name in default[:needed] if name != default[place] and len(name) > 1]
                 if field.strip().lower().startswith(tuple(others)):
-                    named = " ".join(",".join(fields).split())
+                    named = _in_a_line(fields)
                     raise InputError(
                         f"{self.label}:{self.first}: columns named {named}: say which is which by --columns"
                     )
@@ -381,6 +378,11 @@ class _File:
             self.closed, self.rest = True, b""
             if hasattr(self.blocks, "close"):
                 self.blocks.close()
+
+
+def _in_a_line(names: list[str]) -> str:
+    """Return names for a message; a quoted one may hold line ends."""
+    return " ".join(",".join(names).split())
 
 
 def _lines(text: bytes) -> Iterator[str]:

@@ -59,10 +59,9 @@ class CutsCase:
         self._evaluator = CutEvaluator(self._graph, best_threshold=True)
 
     def lay_out(self, shared: bool) -> Job:
-        # the job holds them
         c = self.config
         arrays = self._arrays
-        self._arrays = {}
+        self._arrays = {}  # the job holds them
         exchange = make_exchange(c.exchange, self.n / c.replicas, sums=False)
         work = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
         return Job.of(*work, exchange=exchange)

@@ -54,9 +54,7 @@ class Scratch(NamedTuple):
     table: np.ndarray  # (width,) float32 for kernel.shrink_table, or empty
     buffer: np.ndarray  # float32: class vectors and gathered coordinates
     state: np.ndarray  # (STATE,) int64: progress in the current chunk, see kernel.py
-    private: (
-        np.ndarray
-    )  # (size,) float32: a tiered worker's private copy, or its view of the shared array, see tiers.py
+    private: np.ndarray  # (size,) float32: a tiered worker's copy, or its view of the shared array, see tiers.py
     base: np.ndarray  # (size,) float32: the shared values at its last merges, by rank
     piece: np.ndarray  # (PIECE,) float32
     counts: np.ndarray  # (2, tiers) int64, and

@@ -187,7 +187,7 @@ class ModuleCase:
 
     def lay_out(self, shared: bool) -> Job:
         c = self.config
-        (arrays, mapped) = self._examples.lay_out(shared)
+        arrays, mapped = self._examples.lay_out(shared)
         batch = self._batch
         if c.device == "cuda":
             from hogwild.cuda import streams as on_device

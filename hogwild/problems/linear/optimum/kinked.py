@@ -88,8 +88,9 @@ def _bent(
         m = bent.slopes / np.where(shares > 0.0, shares, 1.0)
         if l1 + l2 > 0.0:
             lower = max(lower, bound(sums, bent.slopes, l1, l2, newton.intercept))
-        value = sums.derive(p, p, 0.0)[0] + penalty(x, l1, l2)
-        if penalty(x, l1, l2) <= SLIGHT * value:
+        cost = penalty(x, l1, l2)
+        value = sums.derive(p, p, 0.0)[0] + cost
+        if cost <= SLIGHT * value:
             lower = max(lower, bent_minimum)
         if value < lowest:
             best, lowest = x, value
