@@ -15,15 +15,11 @@ SCALAR = [name for name in LOSSES if name != "softmax"]
 
 
 def every_combination():
-    """Each loss with one penalty, and one loss with all: each pair is a kernel to compile, and the penalty sees a slope
-    only, whatever loss it comes from."""
-    for number, loss in enumerate(SCALAR):
-        for other, penalty in enumerate(PENALTIES):
-            if loss == "log" or number % len(PENALTIES) == other:
-                yield loss, penalty
+    """Each loss without a penalty, one with all: each pair is a kernel to compile, and penalties see a slope only."""
+    return [(loss, penalty) for loss in SCALAR for penalty in PENALTIES if loss == "log" or penalty == "none"]
 
 
-@pytest.mark.parametrize(("loss", "penalty"), list(every_combination()))
+@pytest.mark.parametrize(("loss", "penalty"), every_combination())
 def test_every_loss_and_penalty(loss, penalty):
     against_twin(awkward_rows(loss), FALLING, loss=loss, **PENALTIES[penalty])
     against_twin(awkward_rows(loss, weights=True, seed=3), CONSTANT, loss=loss, normalize="l2", **PENALTIES[penalty])
@@ -54,7 +50,7 @@ def test_number_of_rows(n):
     against_twin(rows, FALLING, loss="epsilon-insensitive")
 
 
-@pytest.mark.parametrize(("loss", "penalty"), [("log", "l2"), ("epsilon-insensitive", "elastic")])
+@pytest.mark.parametrize(("loss", "penalty"), [("log", "l2"), ("log", "elastic")])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_adagrad(loss, penalty, intercept):
     rows = awkward_rows(loss, weights=True)
