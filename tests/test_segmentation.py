@@ -73,25 +73,6 @@ def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"objective": None}, "x: not a usable hogwild model: "),
-        ({"vertices": 3}, "x: damaged: holds shares of shape \\(40, 3\\), its header says \\(3, 3\\)"),
-        ({"shape": [100]}, "x: not a usable hogwild model: a grid of \\(100,\\)"),
-    ],
-)
-def test_damaged_model_files(change, message):
-    arrays, header = Segmentation(shares(40, 3), 1.0, 2.0).to_file()
-    with pytest.raises(InputError, match=message):
-        Segmentation.from_file(arrays, header | change, "x")
-    with pytest.raises(InputError, match="x: not a usable hogwild model: no 'x'"):
-        Segmentation.from_file({}, header, "x")
-    del header["offset"]
-    with pytest.raises(InputError, match="no 'offset'"):
-        Segmentation.from_file(arrays, header, "x")
-
-
-@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"x": np.ones(3)}, "x: expected shares of two or more labels"),
