@@ -29,7 +29,7 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     assert ends["averaging:period=40"]["bytes_sent"] > 4 * ends["averaging"]["bytes_sent"] > 0
 
     report = write_report([tmp_path], tmp_path)
-    assert {"gap-virtual.svg", "gap-bytes.svg"} <= {path.name for path in report.files}
+    assert {"curves-virtual.svg", "curves-bytes.svg"} <= {path.name for path in report.files}
     table = report.tables[0]
     assert (table.title, table.columns[-4:]) == (
         "Replicas that trade",
