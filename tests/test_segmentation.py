@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.source import open_graph
 from hogwild.data.ratings.ids import Ids
 from hogwild.errors import InputError, OutputError, UsageError
@@ -141,9 +140,3 @@ def test_pictures(tmp_path, labels, names):
     with pytest.raises(OutputError, match="cannot be written"):
         draw(bare, tmp_path / "none" / "c.png")
     assert not (tmp_path / "c.png").exists()
-
-
-def test_a_graph_of_many_labels_has_a_picture_too(tmp_path):
-    graph = Graph([0], [1], [1.0], [1.0], 16, np.arange(16), np.arange(16), 16, shape=(4, 4))
-    draw(Segmentation.of(graph, np.eye(16)), tmp_path / "a.png")
-    assert (tmp_path / "a.png").stat().st_size > 1000

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 
@@ -142,13 +141,3 @@ def test_l1_stops_at_zero():
     coef = job.problem.parameters(job.flat).coef
     assert np.all(coef[rows.degrees() > 0] == 0)
     assert np.all(coef[rows.degrees() == 0] != 0)
-
-
-@pytest.mark.skipif(not numba.config.BOUNDSCHECK, reason="needs NUMBA_BOUNDSCHECK=1")
-def test_bounds_are_checked():
-    rows = awkward_rows()
-    job = make_job(rows, **PENALTIES["elastic"])
-    job.local["indices"] = np.where(np.arange(len(rows.indices)) == 50, rows.width, rows.indices).astype(np.int32)
-    job.local["indices"].flags.writeable = False
-    with pytest.raises(IndexError):
-        run_epoch(job)

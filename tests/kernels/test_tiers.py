@@ -690,29 +690,19 @@ def labelled(X, seed, noise=0.5):
     return np.where(margins + noise * margins.std() * rng.normal(size=len(X)) > 0, 1.0, -1.0)
 
 
-def binary_rows(n=6000, width=30, seed=0):
-    X = np.random.default_rng(seed).random((n, width)) < 0.4
-    return Rows.from_scipy(X.astype(np.float32), labelled(X, seed))
-
-
 def count_rows(n=6000, width=30, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.poisson(rng.gamma(0.5, 10.0, size=width), size=(n, width))
     return Rows.from_scipy(X.astype(np.float32), labelled(X, seed))
 
 
-HARD = {"binary": (binary_rows, 0.03, 1.05), "counts": (count_rows, 1e-3, 1.25)}
-
-
-@pytest.mark.parametrize("kind", HARD)
 @needs_jit
 @pytest.mark.usefixtures("seldom")
-def test_stable_where_plain_sums_blow_up(kind, monkeypatch):
+def test_stable_where_plain_sums_blow_up(monkeypatch):
     """Counts have a mean far from zero, and so a curvature along it that caps what is learnt across it."""
-    make, step, slack = HARD[kind]
-    rows = make()
+    rows, step = count_rows(), 1e-3
     serial = trained(rows, 1, step)
-    assert trained(rows, 16, step) < slack * serial
+    assert trained(rows, 16, step) < 1.25 * serial
     monkeypatch.setattr(problem_module, "KAPPA", 1e30)
     monkeypatch.setattr(module, "PATIENCE", (1e30, 1e30))
     assert trained(rows, 16, step, seeds=1) > 3 * serial
