@@ -213,9 +213,9 @@ class LinearCase:
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         return self._evaluator.facts(solution[0], parts)
 
-    def judge(self, solution: tuple[np.ndarray, ...]) -> tuple[float, float | None]:
+    def judge(self, solution: tuple[np.ndarray, ...]) -> float | None:
         problem, occurring = self._exact
-        return problem.judged(*occurring.inward(*solution))
+        return problem.promise(*occurring.inward(*solution))
 
     def improved(self, solution: tuple[np.ndarray, ...]) -> tuple[tuple[np.ndarray, ...], float | None]:
         problem, occurring = self._exact
