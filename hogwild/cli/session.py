@@ -287,7 +287,7 @@ def describe_run(run: Run) -> str:
         within = numbers.get("period", 0 if numbers else math.inf) < math.inf
         repeat = "when machines trade varies, so two runs differ" if within else repeat if alone else RACE
     elif config.exchange != "none":
-        name = config.exchange if config.group == 1 else f"{config.exchange}, in each group {name},"
+        name = config.exchange
         repeat = repeat if exact else "which rows a worker gets varies, so two runs differ"
     if config.host == "simulator":
         repeat = f"delay {config.delay}, one core plays them all; {repeat}"

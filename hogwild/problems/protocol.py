@@ -136,9 +136,6 @@ class Simulated(Problem, Protocol):
         ``events`` and ``lost``; ``loads``: some of them are ``LOAD``.
         """
 
-    def copied(self, scratch: Any) -> tuple[bool, int]:
-        """Whether a tiered worker has its copy already, and how many rows it had done at its last merge."""
-
 
 @runtime_checkable
 class Guarded(Protocol):
