@@ -577,7 +577,7 @@ def write(tables: dict[str, str], out: Path) -> None:
             pages[path] = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
     for path, text in pages.items():
         path.write_text(text)
-    figure = out / folder_of("compare", BEYOND) / "gap-seconds.svg"
+    figure = out / folder_of("compare", BEYOND) / "curves-seconds.svg"
     if figure.exists():
         shutil.copy(figure, ROOT / "scripts" / "comparison.svg")
 
