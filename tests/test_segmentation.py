@@ -20,9 +20,9 @@ def shares(n, labels, seed=0):
     return np.column_stack((1 - x[:, 1], x[:, 1])) if labels == 2 else x
 
 
-def of_grid(labels=2, axes=2, names=False, **more):
+def of_grid(labels=2, names=False, **more):
     side = 6
-    graph = open_graph(f"synthetic:{'grid' if axes == 2 else 'volume'}?side={side}&labels={labels}")
+    graph = open_graph(f"synthetic:grid?side={side}&labels={labels}")
     if names:
         graph.ids = Ids([f"v{i}" for i in range(graph.n_vertices)])
         graph.label_ids = Ids([f"l{i}" for i in range(labels)])
@@ -124,7 +124,7 @@ def test_labels_by_name():
 def test_pictures(tmp_path, labels, names):
     from matplotlib.image import imread
 
-    _, found = of_grid(labels, 2, names)
+    _, found = of_grid(labels, names)
     draw(found, tmp_path / "a.png")
     picture = imread(tmp_path / "a.png")
     assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > labels + 10  # greys and a colour a label
@@ -136,7 +136,7 @@ def test_pictures(tmp_path, labels, names):
     with pytest.raises(UsageError, match="the graph is no grid"):
         draw(Segmentation(shares(4, 2), 0.0, 0.0), tmp_path / "c.png")
     with pytest.raises(UsageError, match="--plot needs a grid of two dimensions; got 3"):
-        draw(of_grid(2, 3, False)[1], tmp_path / "c.png")
+        draw(Segmentation(shares(4, 2), 0.0, 0.0, shape=(1, 2, 2)), tmp_path / "c.png")
     with pytest.raises(OutputError, match="cannot be written"):
         draw(bare, tmp_path / "none" / "c.png")
     assert not (tmp_path / "c.png").exists()
