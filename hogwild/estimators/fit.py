@@ -26,12 +26,12 @@ from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.hosts.job import Job
 from hogwild.kernels.losses import LABELS, LOSSES
 from hogwild.kernels.tiers import Tiers
-from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log
 from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.problems.linear.tiers import choose
 from hogwild.training.engine import Engine
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
 from hogwild.training.schedule import Adaptive, Cooling, Inverse, Optimal, Schedule, Step, move_mean

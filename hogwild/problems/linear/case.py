@@ -25,7 +25,6 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.tiers import FLOATS, Tiers
-from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.coordinates import Coordinates, Numbering, scaled_for
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.model import LinearModel
@@ -34,7 +33,7 @@ from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
-from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
+from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
@@ -119,7 +118,7 @@ class LinearCase:
         if price and discipline == "tiered":
             self._tiers = plan_tiers(*posed, price, group)
         if discipline == "auto":
-            self._tiers, self.reason = choose(*posed, price, group, c.step)
+            self._tiers, self.reason = choose(*posed, price, group)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = c.settled(discipline=discipline)
