@@ -161,7 +161,6 @@ def find_step(
     start: np.ndarray | None,
     whole: bool = True,
     fine: bool = False,
-    cooler: float = COOLER,
 ) -> float:
     """Step that does best in short runs of workers that hold ``rows``, from ``start`` or zeros.
 
@@ -175,7 +174,7 @@ def find_step(
 
     def plan(step: float) -> Iterator[tuple[int, Step]]:
         yield epochs - 1, (step, 1.0, 0.0)
-        yield 1, (cooler * step, 1.0, 0.0)
+        yield 1, (COOLER * step, 1.0, 0.0)
 
     trials = StepTrials(workers, objective, plan, start, (epochs,), DEEPEST / visits if visits else math.inf)
     first = first_power(mean_square(rows, rows.weights))
@@ -183,10 +182,8 @@ def find_step(
     return 2.0**power
 
 
-def try_steps(
-    problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None, cooler: float = COOLER, whole: bool = True
-) -> float:
-    """Do :func:`find_step` on a sample of the rows. ``whole``: no other rows follow.
+def try_steps(problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None) -> float:
+    """Do :func:`find_step` on a sample of the rows.
 
     Columns that are empty in the sample get no weights: a pass over all 2^20 hashed features after each epoch would
     take longer than the epochs. So the penalty of their weights in ``start`` is left out of the comparison.
@@ -204,8 +201,8 @@ def try_steps(
             views.intercept[:] = wide.intercept
         problem = small
     worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, rates_of(problem, part, 1)), seed)
-    whole = whole and len(part) == len(rows)
-    return find_step(worker, part, SampleObjective(problem, part), start, whole, len(part) >= fewest, cooler)
+    whole = len(part) == len(rows)
+    return find_step(worker, part, SampleObjective(problem, part), start, whole, len(part) >= fewest)
 
 
 def descend(

@@ -34,9 +34,9 @@ as they no longer are.
 Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
 coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
 
-**Whether copies pay at all** is what the discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on cache
-lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from the
-data and multiplied by the price of a line and of a merge. The price of a line is 10 to 25 ns where rows read many lines
+**Whether copies pay at all** is what discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on
+cache lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from
+the data and multiplied by the price of a line and of a merge. The price of a line is 10 to 25 ns where rows read many lines
 that are seldom written, and 50 to 70 ns where all write the same few. It is taken in the middle: copies that were not
 needed cost a few per cent, and races for the same lines cost most of the speed of the other workers.
 """
