@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, compare, data, machines, models, modules, train, warm_up
+from hogwild.cli import bench, compare, data, models, modules, train, warm_up
 
 app = typer.Typer(
     name="hogwild",
@@ -41,7 +41,6 @@ for command in (
 app.command("import")(models.import_)
 app.add_typer(data.cache, name="cache")
 app.add_typer(data.data, name="data")
-app.add_typer(machines.cluster_app, name="cluster")
 
 
 def _version(wanted: bool) -> None:

@@ -15,12 +15,10 @@ from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_readable, check_vertices, check_width, chosen_problem, described
 from hogwild.errors import HogwildError, InputError, UsageError
-from hogwild.methods import parse_link
 from hogwild.rows_file import Screen, printable
 
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
-    from hogwild.data.rows.container import Rows
 
 STATISTICS_BYTES = 32  # memory that ``describe`` needs per feature
 NAMES = 14  # columns of the names of facts about data
@@ -71,23 +69,6 @@ def info(
         typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
-    machines: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=1024,
-            help="Say whether so many machines would train on the data sooner than one.",
-            show_default=False,
-        ),
-    ] = None,
-    link: Annotated[
-        str,
-        typer.Option(
-            metavar="LINK",
-            show_default=False,
-            help="What lies between them, such as latency=0.2ms,bandwidth=1Gbit; with row=2us an epoch is not timed.",
-        ),
-    ] = "",
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -96,13 +77,7 @@ def info(
     from hogwild.data.rows.store import is_store, verify
 
     sources = Sources.take(options)
-    if link and machines is None:
-        raise UsageError(f"--link {link}: say how many machines it joins: --machines 2")
-    if machines is not None and parse_link(link).bandwidth == float("inf"):
-        raise UsageError(f"--machines {machines}: say what joins them: --link latency=0.2ms,bandwidth=1Gbit")
     if path is None:
-        if machines is not None:
-            raise UsageError(f"--machines {machines}: give the data too: hogwild info DATA --machines {machines}")
         show(machine_facts(), json)
         return
     problem = chosen_problem(options["problem"], path, sources.format)
@@ -110,14 +85,12 @@ def info(
     sources.check(problem)
     if is_store(store := located(path)):
         verify(store)
-    if machines is not None and (is_model(path) or problem != "linear"):
-        raise UsageError(f"--machines {machines}: is for rows of features, and {path} holds something else")
     if is_model(path):
         from hogwild.cli.models import inspect
 
         inspect(path, json=json)
     elif problem == "linear":
-        show(data_facts(path, sources, seed, json, machines, link), json, data_lines)
+        show(data_facts(path, sources, seed, json), json, data_lines)
     else:
         show(other_facts(path, sources, problem, json), json)
 
@@ -145,9 +118,7 @@ def is_model(path: str) -> bool:
     return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") < 1 << 28
 
 
-def data_facts(
-    path: str, sources: Sources, seed: int, quiet: bool, machines: int | None = None, link: str = ""
-) -> dict[str, Any]:
+def data_facts(path: str, sources: Sources, seed: int, quiet: bool) -> dict[str, Any]:
     from hogwild.data.rows.statistics import describe
 
     display = Display(quiet=quiet)
@@ -155,11 +126,7 @@ def data_facts(
     with display.live(reading.line):
         rows = sources.open("linear", path, reading.update)
     check_width(path, rows.width, STATISTICS_BYTES)
-    facts = {"data": path, **describe(rows, seed)}
-    if machines is not None:
-        with display.live(lambda: "timing an epoch"):
-            facts["machines"] = machines_facts(rows, "labels" in facts["targets"], machines, link)
-    return facts
+    return {"data": path, **describe(rows, seed)}
 
 
 def machine_facts() -> dict[str, Any]:
@@ -215,46 +182,6 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
     }
     yield from fact_lines(shown | {"in parallel": facts["meaning"]}, NAMES, LINE)
-    if "machines" in facts:
-        yield from machines_lines(facts["machines"])
-
-
-def machines_facts(rows: Rows, labels: bool, machines: int, link: str) -> dict[str, Any]:
-    """Return what the exchanges send on these data, how long an epoch takes, and the verdict."""
-    from hogwild.training.traffic import DegreeCounts, SharedWork, TimedEpoch, timed_epoch, traffic, verdict
-
-    wire = parse_link(link)
-    if "row=" in link:
-        epoch = TimedEpoch(len(rows) * wire.row, rows.width, "as the link says")
-    else:
-        epoch = timed_epoch(rows, "log" if labels else "squared-error")
-    load = SharedWork(epoch.width, len(rows), rows.nnz, epoch.seconds, machines, wire)
-    exchanges = traffic(load, DegreeCounts.of(rows.degrees()))
-    return {
-        "count": machines,
-        "link": link,
-        "epoch_seconds": epoch.seconds,
-        "how": epoch.how,
-        "nonzeros_per_second": rows.nnz / epoch.seconds if epoch.seconds else None,
-        "exchanges": [dataclasses.asdict(each) for each in exchanges],
-        "verdict": verdict(load, exchanges),
-    }
-
-
-def machines_lines(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield a heading, a line for each exchange, and the verdict."""
-    speed = "" if facts["nonzeros_per_second"] is None else f", {facts['nonzeros_per_second']:.3g} nonzeros/s"
-    epoch = f"{facts['epoch_seconds']:.3g} s on this one{speed} ({facts['how']})"
-    yield from fact_lines({"machines": f"{facts['count']} over {facts['link']}", "an epoch": epoch}, NAMES, LINE)
-    table = [("exchange", "moved", "MB an epoch", "bytes a nonzero", "most nonzeros/s", "an epoch")]
-    for each in facts["exchanges"]:
-        moved = f"{100 * each['moved']:.3g} %"
-        sent = f"{1e-6 * each['bytes']:.3g}"
-        rate = f"{each['most']:.2g}"
-        table.append((each["exchange"], moved, sent, f"{each['per_nonzero']:.2g}", rate, f"{each['seconds']:.3g} s"))
-    for name, *cells in table:
-        yield f"{'':{NAMES}}{name:<26}" + "".join(f"{cell:>17}" for cell in cells)
-    yield from fact_lines({"": facts["verdict"]}, NAMES, LINE)
 
 
 def size(count: int) -> str:
@@ -273,14 +200,14 @@ cache = typer.Typer(help="Parsed text and generated data that are kept between r
 @cache.command("list")
 @takes("cache")
 def list_cache(**options: Any) -> None:
-    """List what the cache holds, the latest used first."""
+    """List what the cache holds, the newest first."""
     from hogwild.data.cache import Cache
 
     store = Cache(options["cache"])
     entries = store.entries()
     for entry in entries:
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
-        typer.echo(f"{size(entry.bytes):>10}  {used}  {printable(entry.source)}")
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
+        typer.echo(f"{size(entry.bytes):>10}  {made}  {printable(entry.source)}")
     total = sum(entry.bytes for entry in entries)
     typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
 

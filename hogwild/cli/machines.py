@@ -1,4 +1,4 @@
-"""Several machines on the command line: ``--machines``, ``--meet``, ``--local``, and ``hogwild cluster check``."""
+"""Several machines on the command line: ``--machines``, ``--meet`` and ``--local``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ import contextlib
 import dataclasses
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from hogwild import machine
-from hogwild.cli.options import Json, Quiet
 from hogwild.errors import UsageError
 from hogwild.machines.meeting import Meeting
-from hogwild.rows_file import to_json
 
 if TYPE_CHECKING:
     from hogwild.config import TrainConfig
@@ -36,12 +31,6 @@ from hogwild.cli.machines import end_with_parent
 end_with_parent()
 sys.exit(main())
 """
-# of cluster check; bytes of a load
-PINGS = 50
-LOADS = 3
-LOAD = 16 << 20
-
-cluster_app = typer.Typer(help="Look at the machines that are to train together.", no_args_is_help=True)
 
 
 def meeting_of(given: dict[str, Any]) -> Meeting | None:
@@ -162,92 +151,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@cluster_app.command("check")
-def check(
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATA",
-            show_default=False,
-            help="Rows that are to be trained on: machine 0 says whether these machines would pay.",
-        ),
-    ] = None,
-    *,
-    machines: Annotated[int, typer.Option("--machines", min=2, help="How many machines there are.")],
-    meet: Annotated[str, typer.Option("--meet", metavar="HOST:PORT", help="Address of machine 0.")],
-    number: Annotated[int | None, typer.Option("--machine", help="This machine's number, from 0.")] = None,
-    job: Annotated[str, typer.Option("--job", help="A name that keeps clusters apart.")] = "",
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """Measure latency and bandwidth between machine 0 and the others, and compare their clocks; run it on all."""
-    from hogwild.cli.data import data_facts, machines_lines
-    from hogwild.cli.sources import Sources
-    from hogwild.machines.cluster import Cluster
-
-    def say(line: str) -> None:
-        if not quiet and not as_json:
-            print(line, flush=True)
-
-    with Cluster.of(Meeting(meet, machines, number, job), {}, say) as cluster:
-        if not cluster.leads:
-            _answer(cluster)
-            say(f"machine {cluster.number} of {machines}: done; the figures are machine 0's")
-            return
-        found = [_measure(cluster, other) for other in range(1, machines)]
-        cluster.tell({"kind": "end"})
-    latency, bits = max(row["latency_seconds"] for row in found), min(row["bits_per_second"] for row in found)
-    link = f"latency={latency * 1e3:.3g}ms,bandwidth={bits / 1e9:.3g}Gbit"
-    facts: dict[str, Any] = {"machines": machines, "links": found, "link": link}
-    if data is not None:
-        facts["prediction"] = data_facts(data, Sources(), 0, quiet or as_json, machines, link)["machines"]
-    if as_json:
-        print(to_json(facts))
-        return
-    for row in found:
-        print(
-            f"machine 0 to {row['machine']} ({row['host']}): latency {row['latency_seconds'] * 1e3:.3f} ms, "
-            f"{row['bits_per_second'] / 1e9:.2f} Gbit/s; its clock is {row['clock_seconds']:+.3f} s off"
-        )
-    if data is None:
-        print(f"whether it can pay: hogwild info DATA --machines {machines} --link {link}")
-    else:
-        print(*machines_lines(facts["prediction"]), sep="\n")
-
-
-def _answer(cluster: Cluster) -> None:
-    """Send back what machine 0 sends, until it says that it has done."""
-    import numpy as np
-
-    while (note := cluster.next_note(0, ("ping", "load", "end")))["kind"] != "end":
-        if note["kind"] == "ping":
-            cluster.tell({"kind": "pong", "time": time.time()}, 0)
-        else:
-            cluster.send_array(0, note["number"], np.zeros(LOAD, np.uint8))
-
-
-def _measure(cluster: Cluster, other: int) -> dict[str, Any]:
-    """Return the link to another machine: half of a round trip's median, and the median rate of loads."""
-    trips = []
-    offsets = []
-    rates = []
-    for _ in range(PINGS):
-        before, clock = time.perf_counter(), time.time()
-        cluster.tell({"kind": "ping"}, other)
-        there = cluster.next_note(other, ("pong",))["time"]
-        trips.append(time.perf_counter() - before)
-        offsets.append(there - clock - trips[-1] / 2)
-    for number in range(LOADS):
-        before = time.perf_counter()
-        cluster.tell({"kind": "load", "number": number}, other)
-        cluster.next_array(other, number, "u1", LOAD)
-        rates.append(8 * LOAD / (time.perf_counter() - before))
-    return {
-        "machine": other,
-        "host": cluster.seats[other].hello["host"],
-        "latency_seconds": statistics.median(trips) / 2,
-        "bits_per_second": statistics.median(rates),
-        "clock_seconds": statistics.median(offsets),
-    }

@@ -8,9 +8,9 @@ average once an epoch on the same rows, which machine 1 reads from the same stor
 ratio, what was sent, and the objectives at the end, which are those of one scheme.
 
 ``table`` trains on three kinds of data until 1 % (clicks: 10 %, ratings: 5 %) of the way from the start to the lowest
-objective of any run is left: one machine, and two and four of one worker each; then in the
-simulator with up to 64, beside what ``hogwild info --machines`` predicts. Steps were chosen beforehand, of powers of
-two. Four machines share cores where there are fewer, so their seconds mean nothing, and are left out.
+objective of any run is left: one machine, and two and four of one worker each; then in the simulator with
+up to 64. Steps were chosen beforehand, of powers of two. Four machines share cores where there are fewer, so their
+seconds mean nothing, and are left out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import hogwild
-from hogwild.cli.data import machines_facts
 from hogwild.compare.report.results import crossing, lowest
 from hogwild.data.ratings.store import save_ratings
 from hogwild.data.rows.store import save_store
@@ -197,7 +196,7 @@ def shown(value: float | None, scale: float = 1.0) -> str:
     return "–" if value is None else f"{value * scale:.3g}"
 
 
-def lines(kind: Kind, trials: list[Trial], predicted: dict[tuple[str, int], float]) -> Iterator[str]:
+def lines(kind: Kind, trials: list[Trial]) -> Iterator[str]:
     """A row of the table for each method, with medians over the turns."""
     start = trials[0].history[0]["objective"]
     optimum = min(lowest(trial.history, start) for trial in trials)
@@ -216,13 +215,12 @@ def lines(kind: Kind, trials: list[Trial], predicted: dict[tuple[str, int], floa
         alone = seconds if cell[0] == "none" else alone
         ratio = seconds / alone if seconds is not None and alone else None
         where = "simulated" if clock == "virtual_seconds" else "loopback"
-        ahead = predicted.get((cell[0].partition(",")[0], cell[1])) if clock == "virtual_seconds" else None
         a_round = every[0].history[-1][clock] / every[0].history[-1]["epoch"]
         yield (
             f"| `{cell[0]}` | {cell[1]} | {where if cell[0] != 'none' or clock != 'train_seconds' else 'alone'} | "
             f"{shown(middle['epoch'])} | {shown(seconds, 1e3)} | {shown(ratio)} | "
             f"{shown(middle['bytes_sent'], 1e-6)} | "
-            f"{shown(a_round if seconds is not None else None, 1e3)} | {shown(ahead, 1e3)} |"
+            f"{shown(a_round if seconds is not None else None, 1e3)} |"
         )
 
 
@@ -234,16 +232,11 @@ def table(asked: argparse.Namespace) -> None:
             store = str((save_ratings if "problem" in kind.options else save_store)(rows, path))
             groups = {"real": [] if asked.only == "simulated" else [*real(name, store, asked.times)]}
             groups["simulated"] = [] if asked.only == "real" else [*simulated(name, rows)]
-        predicted: dict[tuple[str, int], float] = {}
-        for machines in kind.crowds[1:]:
-            facts = machines_facts(rows, True, machines, f"{LINK},row={ROW}")
-            predicted[("none", 1)] = facts["epoch_seconds"]
-            predicted |= {(each["exchange"], machines): each["seconds"] for each in facts["exchanges"]}
         print(f"\n{kind.data}, to {100 * kind.left:g} %\n")
-        print("| `--exchange` | machines | where | epochs | ms | ms / alone | MB | ms an epoch | predicted |")
-        print("|---|--:|---|--:|--:|--:|--:|--:|--:|")
+        print("| `--exchange` | machines | where | epochs | ms | ms / alone | MB | ms an epoch |")
+        print("|---|--:|---|--:|--:|--:|--:|--:|")
         for trials in filter(None, groups.values()):
-            print(*lines(kind, trials, predicted), sep="\n", flush=True)
+            print(*lines(kind, trials), sep="\n", flush=True)
 
 
 def main() -> None:

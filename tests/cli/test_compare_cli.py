@@ -132,7 +132,7 @@ def test_simulated_workers_are_compared_by_epochs(hogwild: Callable, tmp_path: P
     assert {row["status"] for row in rows if row["method"] == "averaging"} == {"ok"}
     last = [row for row in rows if row["method"] == "hogwild" and row["epoch"] == 3]
     assert all(sum(row["staleness"].values()) == row["updates"] for row in last)
-    assert {"staleness.svg", "staleness-histogram.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"curves-epochs.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}
     assert "epochs" in result.out
 
 

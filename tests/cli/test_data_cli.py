@@ -62,27 +62,6 @@ def test_info_on_a_damaged_store(hogwild: Callable, refused: Callable, svm: Path
     assert "damaged store: values.npy does not match its checksum" in refused("info", tmp_path / "store")
 
 
-def test_info_on_more_machines(hogwild: Callable, refused: Callable, svm: Path) -> None:
-    link = ("--machines", 2, "--link", "latency=0.2ms,bandwidth=1Gbit,row=1ms")
-    found = json.loads(hogwild("info", svm, *link, "--json").out)["machines"]
-    assert (found["count"], found["epoch_seconds"]) == (2, 0.2)
-    assert found["exchanges"][0]["exchange"] == "averaging"
-    assert found["exchanges"][0]["bytes"] == 4 * 20
-    shown = hogwild("info", svm, *link).out
-    assert "machines      2 over latency=0.2ms,bandwidth=1Gbit,row=1ms\n" in shown
-    assert shown.count("gossip:period=1000") == 1
-    assert " ".join(shown.split()).endswith(found["verdict"])
-    timed = json.loads(hogwild("info", svm, *link[:3], "bandwidth=1Gbit", "--json").out)["machines"]
-    assert timed["epoch_seconds"] > 0
-    for command, said in {
-        (svm, *link[:2]): "--machines 2: say what joins them",
-        (svm, *link[2:]): "say how many machines it joins",
-        link: "give the data too",
-        ("synthetic:grid", *link): "is for rows of features",
-    }.items():
-        assert said in refused("info", *command)
-
-
 def test_info_on_a_model(hogwild: Callable, tmp_path: Path) -> None:
     coef = np.zeros(7, dtype=np.float32)
     coef[2] = 1

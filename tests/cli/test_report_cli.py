@@ -52,7 +52,7 @@ def test_on_a_machine_without_what_trained(comparison: Path, tmp_path: Path) -> 
     root = Path(__file__).resolve().parents[2]
     result = subprocess.run(command, capture_output=True, text=True, cwd=root, env=dict(os.environ))
     assert (result.returncode, result.stderr) == (0, "")
-    assert (tmp_path / "out" / "speedup.png").is_file()
+    assert (tmp_path / "out" / "curves-seconds.png").is_file()
 
 
 @pytest.mark.usefixtures("sketched")

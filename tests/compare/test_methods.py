@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from torch import nn
 
-from hogwild.compare.report.figures import STYLES
 from hogwild.compare.report.results import KINDS, lowest
 from hogwild.compare.run.methods import METHODS, USUAL_EXCHANGES, chosen, find, listed, usual
 from hogwild.compare.run.plan import Cell
@@ -128,7 +127,6 @@ def test_what_a_problem_does_not_take_is_a_refusal_also_without_asking_first(tas
 def test_the_table() -> None:
     for name, method in METHODS.items():
         assert method.name == name
-        assert name in STYLES
         assert method.kind in KINDS
         assert method.discipline in DISCIPLINES
         assert method.order in (None, *ORDERS)

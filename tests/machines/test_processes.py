@@ -193,22 +193,6 @@ def test_control_c_ends_all_machines(store: str, tmp_path: Path) -> None:
     assert measured(tmp_path)[-1]["status"] == "interrupted"
 
 
-def test_the_links_of_a_cluster_are_measured(store: str) -> None:
-    words = ["cluster", "check", store, "--machines", "2", "--meet", free_address(), "--json"]
-    command = [sys.executable, "-m", "hogwild", *words]
-    machines = [subprocess.Popen([*command, "--machine", f"{k}"], stdout=subprocess.PIPE, text=True) for k in range(2)]
-    said = [process.communicate(timeout=180)[0] for process in machines]
-    assert [process.returncode for process in machines] == [0, 0]
-    found = json.loads(said[0])
-    (link,) = found["links"]
-    assert found["prediction"]["link"] == found["link"]
-    assert {each["exchange"] for each in found["prediction"]["exchanges"]} >= {"averaging", "gossip:period=1000"}
-    assert link["machine"] == 1
-    assert link["latency_seconds"] > 0
-    assert link["bits_per_second"] > 0
-    assert said[1] == ""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("exchange", ["averaging", "server:push=100"])
 def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 It is made from rows alone, and the same rows give the same bytes: the date, the directory it is written to and the
 user's settings do not enter. Files appear complete or not at all. Verdict and tables need nothing else; the files need
-pandas, which the extra ``report`` brings.
+pandas and plotly, which the extra ``report`` brings.
 """
 
 from __future__ import annotations
 
-import contextlib
+import base64
+import gzip
 import json
 import re
 import warnings
@@ -25,7 +26,15 @@ from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain, printable
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but line ends and tabs
-NEEDS = "the page and the figures need pandas, which is not installed: pip install 'hogwild[report]'"
+MOST_ROWS = 1_000_000  # bytes of the rows in the page, which has 6 MB with plotly's 4.8
+CAPTIONS = (
+    "Each method at its own best step. The distance is (f - f*) / (f0 - f*), 100 % at the start. A click in the legend "
+    "shows or hides a method, two clicks show it alone; drag to zoom, and click twice to go back. Lines are medians "
+    "over the seeds, bands reach from quartile to quartile, dotted lines are the targets.",
+    "How many epochs a method does while serial does one. How many it needs is another matter: see the tables.",
+)
+APART = "Each point of liblinear is a run of its own from the start, for it cannot go on."
+NEEDS = "the page and the figures need pandas and plotly, which are not installed: pip install 'hogwild[report]'"
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,7 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
     made = tables(sources)
     try:
         import pandas  # noqa: F401  (of the extra)
+        import plotly  # noqa: F401
     except ImportError:
         warnings.warn(NEEDS, HogwildWarning, stacklevel=2)
         return Report(sentences, made, [])
@@ -83,7 +93,7 @@ def _contents(
     """Return every file by its name."""
     import pandas
 
-    from hogwild.compare.report.figures import draw, save, settings
+    from hogwild.compare.report.figures import drawn, explorable, settings
 
     frames = {source.label: frame(source.groups) for source in sources}
     texts = [pandas.DataFrame(table.rows, columns=list(table.columns)) for table in made]
@@ -99,13 +109,9 @@ def _contents(
         "tables.tex": "\n".join(latex),
     }
     files = {name: text.encode() for name, text in contents.items()}
-    figures = []
     with settings():
-        for drawing in draw(sources):
-            files |= {f"{drawing.name}.{kind}": save(drawing.figure, kind) for kind in ("svg", "png")}
-            svg = inline(files[f"{drawing.name}.svg"].decode(), drawing.name)
-            figures.append({"title": drawing.title, "caption": drawing.caption, "svg": svg})
-    return files | {"report.html": page(sources, sentences, made, figures).encode()}
+        files |= drawn(sources)
+    return files | {"report.html": page(sources, sentences, made, explorable(sources)).encode()}
 
 
 def _summary(source: ComparisonResult, sentences: list[str]) -> dict[str, Any]:
@@ -120,24 +126,22 @@ def _summary(source: ComparisonResult, sentences: list[str]) -> dict[str, Any]:
 
 
 def _write(out: Path, files: dict[str, bytes]) -> list[Path]:
-    """Write every file; remove figures that only an earlier report had."""
-    from hogwild.compare.report.figures import FIGURES
-
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             write_atomically(out / name, content)
-        for name in {f"{name}.{kind}" for name, *_ in FIGURES for kind in ("svg", "png")} - files.keys():
-            with contextlib.suppress(FileNotFoundError):
-                (out / name).unlink()
     except OSError as error:
         raise OutputError(f"{out}: cannot write the report there: {error.strerror or error}") from None
     return [out / name for name in files]
 
 
-def page(
-    sources: Sequence[ComparisonResult], sentences: list[str], made: list[Table], figures: list[dict[str, str]]
-) -> str:
+def download(rows: Path) -> str:
+    """Return the rows as an address that holds them, compressed; empty if they would make the page too long."""
+    content = base64.b64encode(gzip.compress(rows.read_bytes(), mtime=0)).decode()
+    return f"data:application/gzip;base64,{content}" if len(content) <= MOST_ROWS else ""
+
+
+def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[Table], figures: list[str]) -> str:
     """Return the self-contained page."""
     from jinja2 import Environment, StrictUndefined
 
@@ -154,7 +158,7 @@ def page(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
     text = resources.files("hogwild.compare.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
-    names = dict.fromkeys(str(source.head.get("data") or "data") for source in sources)
+    names = dict.fromkeys(Path(str(source.head.get("data") or "data")).name for source in sources)
     return environment.from_string(text).render(
         title=f"{' and '.join(names)}: lock-free against locks",
         sources=sources,
@@ -162,16 +166,9 @@ def page(
         verdict=sentences,
         tables=made,
         figures=figures,
+        captions=CAPTIONS,
+        apart=APART if any(group.method == "liblinear" for source in sources for group in source.best) else "",
         facts=[facts_of(source.head) for source in sources],
+        downloads=[(source.label, download(source.path)) for source in sources],
         left_out=[(source.label, text) for source in sources for text in source.head.get("left_out") or []],
     )
-
-
-def inline(svg: str, name: str) -> str:
-    """Return an SVG file as an element of a page: sized by the page, with unique names and no outside references."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<!--.*?-->\s*|<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
-    opening, rest = svg.split(">", 1)
-    svg = re.sub(r'\s(?:xmlns(?::xlink)?|width|height|version)="[^"]*"', "", opening) + ">" + rest
-    svg = svg.replace('xlink:href="#', 'href="#')
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg).strip()

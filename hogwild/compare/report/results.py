@@ -367,6 +367,7 @@ class ComparisonResult:
     """One comparison: a directory's rows."""
 
     label: str
+    path: Path  # of the rows
     head: Row  # the row of phase "optimum": data, machine and plan
     tuning: list[ReportedRun]
     reported: list[ReportedRun]
@@ -625,7 +626,10 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
         seen = lowest((row for row in rows if row["phase"] != "delay"), math.inf)  # the others have fewer rows
         optima[_problem(rows[0])] = min(start, seen, optima.get(_problem(rows[0]), math.inf))
     labels = _labels(paths)
-    return [_comparison(label, rows, optima[_problem(rows[0])]) for label, rows in zip(labels, comparisons)]
+    return [
+        _comparison(label, path, rows, optima[_problem(rows[0])])
+        for label, path, rows in zip(labels, paths, comparisons)
+    ]
 
 
 def _rows_files(directory: Path) -> list[Path]:
@@ -672,7 +676,7 @@ def _labels(paths: list[Path]) -> list[str]:
     return [f"{label} ({place})" for place, label in enumerate(labels, 1)]
 
 
-def _comparison(label: str, rows: list[Row], best: float) -> ComparisonResult:
+def _comparison(label: str, path: Path, rows: list[Row], best: float) -> ComparisonResult:
     head = dict(rows[0])
     scale = Scale(float(head["start_objective"]), best)
     cells: dict[tuple[str, str], list[Row]] = {}
@@ -699,5 +703,5 @@ def _comparison(label: str, rows: list[Row], best: float) -> ComparisonResult:
     if scale.start <= best:
         notes.append(f"No run got below the objective of the start ({scale.start:.6g}), so no target has a meaning.")
     return ComparisonResult(
-        label, head, tuning, reported, [row for row in rows if row["phase"] == "delay"], scale, notes
+        label, path, head, tuning, reported, [row for row in rows if row["phase"] == "delay"], scale, notes
     )

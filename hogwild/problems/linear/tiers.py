@@ -34,9 +34,9 @@ as they no longer are.
 Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
 coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
 
-**Whether copies pay at all** is what discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on
-cache lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from
-the data and multiplied by the price of a line and of a merge. The price of a line is 10 to 25 ns where rows read many lines
+**Whether copies pay at all** is what discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on cache
+lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from the
+data and multiplied by the price of a line and of a merge. The price of a line is 10 to 25 ns where rows read many lines
 that are seldom written, and 50 to 70 ns where all write the same few. It is taken in the middle: copies that were not
 needed cost a few per cent, and races for the same lines cost most of the speed of the other workers.
 """
@@ -91,7 +91,6 @@ def plan_tiers(
     arrays: dict[str, np.ndarray],
     workers: int,
     price: Price | None = None,
-    group: int | None = None,
 ) -> Tiers:
     """Rank and cut the features of the training rows.
 
@@ -105,12 +104,10 @@ def plan_tiers(
     workers : int
     price : (float, float), optional
         Cost of a merge; measured by :func:`merge_seconds` if not given.
-    group : int, optional
-        How many of the workers share an array, if not all.
     """
     frequency = shares(problem, rows, arrays)
     ranking = rank(problem, rows, arrays, frequency, private_features(problem, rows, frequency))
-    return timed(problem, rows, workers, group or workers, price, ranking)
+    return timed(problem, rows, workers, price, ranking)
 
 
 def choose(
@@ -119,27 +116,26 @@ def choose(
     arrays: dict[str, np.ndarray],
     workers: int,
     price: Price | None = None,
-    group: int | None = None,
 ) -> tuple[Tiers | None, str]:
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
     The wait of a row under ``hogwild`` is compared with its share of the merges. ``step * curvature`` is assumed to be
     ``USUAL / E ||x||^2``.
     """
-    n, group = len(rows), group or workers
+    n = len(rows)
     frequency = shares(problem, rows, arrays)
     head = private_features(problem, rows, frequency)
     common = np.where(frequency * n < 1.5, 0.0, frequency)[:head]  # a feature of one row is nobody else's
-    foreign = _foreign(common, problem.stride, group)
+    foreign = _foreign(common, problem.stride, workers)
     why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
     if foreign < FEW:
         return None, f"only {why}"
     ranking = rank(problem, rows, arrays, frequency, head)
-    waiting = foreign * max(problem.stride / FLOATS, 1) * group * TRANSFER_SECONDS
+    waiting = foreign * max(problem.stride / FLOATS, 1) * workers * TRANSFER_SECONDS
 
     def compared(price: Price) -> tuple[Tiers, bool]:
-        tiers = timed(problem, rows, workers, group, price, ranking)
-        ripe = tiers.patience / np.maximum((group - 1) * tiers.tops[:-1] * _strength(rows, arrays), 1e-12)
+        tiers = timed(problem, rows, workers, price, ranking)
+        ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * _strength(rows, arrays), 1e-12)
         between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)  # rows between two merges of each tier
         merging = float((price[0] + price[1] * np.diff(tiers.bounds)) @ (1 / between))
         passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
@@ -213,11 +209,11 @@ def rank(
     return Ranking(features, frequency, bounds, rates, tops)
 
 
-def timed(problem: LinearProblem, rows: Rows, workers: int, group: int, price: Price | None, ranking: Ranking) -> Tiers:
+def timed(problem: LinearProblem, rows: Rows, workers: int, price: Price | None, ranking: Ranking) -> Tiers:
     """Return the tiers with the rows between two merges of each."""
     features, frequency, bounds, rates, tops = ranking
     highest = frequency[bounds[:-1]] if len(frequency) else np.ones(1)
-    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, group, price)
+    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, price)
     return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
@@ -252,11 +248,10 @@ def _intervals(
     sizes: np.ndarray,
     rows: Rows,
     workers: int,
-    group: int,
     price: Price | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
-    if group == 1:
+    if workers == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
     tier, feature = price or price_of(problem, int(sizes.sum()))
     cost = tier + feature * sizes
