@@ -143,6 +143,8 @@ METHODS = _table(
     *(Method(name, "exchange", exchange=name) for name in BETWEEN_WORKERS),
     Method("sklearn-sgd", "outside", parallel=False, problems=("linear",)),
     Method("liblinear", "outside", parallel=False, tuned=(), problems=("linear",)),
+    Method("snapml", "outside", parallel=False, tuned=(), problems=("linear",)),
+    Method("vowpal-wabbit", "outside", parallel=False, problems=("linear",)),
     # Cornac's threads share one model without locks.
     Method("cornac", "outside", "hogwild", problems=("completion",)),
     Method("cuda-atomic", "lock-free", "atomic", problems=SPARSE, device="cuda"),
