@@ -44,7 +44,17 @@ from hogwild.methods import (
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 SHORT_RUN = 1e9  # entries a worker, about ten seconds: below it the workers of host "auto" are threads
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
-RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every", "renumber")
+RESUMABLE = (
+    "epochs",
+    "patience",
+    "machines",
+    "workers",
+    "oversubscribe",
+    "host",
+    "in_flight",
+    "evaluate_every",
+    "renumber",
+)
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
 KEEPS = ("best", "last")
@@ -356,11 +366,12 @@ class TrainConfig:
     epochs: int = option(20, "Passes over the data in all.", STOPPING, least=1, more="Those before a resume count.")
     patience: int | None = option(
         None,
-        "Stop after this many epochs without progress.",
+        "Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never.",
         STOPPING,
-        least=1,
-        usual="never",
-        more="Progress is of the loss on held-out rows, where there are some, else of the objective.",
+        least=0,
+        usual="2 if the run is long, else never",
+        more="Linear models and completion are long from 1e9 entries in all epochs. A run that has ended so goes on if "
+        "it is resumed with more ``epochs``.",
     )
     tol: float = option(1e-3, "Relative fall that is progress.", STOPPING, least=0)
     keep: str | None = option(
@@ -462,15 +473,9 @@ class TrainConfig:
         return self.exchange if self.machines == 1 else "none"
 
     @property
-    def group(self) -> int:
-        """Number of this machine's workers that race on one array: all of them without an exchange between them."""
-        name, numbers = parse_exchange(self.between_workers)
-        return (self.workers or 1) if name == "none" else int(numbers.get("group", 1))
-
-    @property
     def replicas(self) -> int:
         """Number of replicas that trade; 1 without an exchange."""
-        return self.machines if self.machines > 1 else max((self.workers or 1) // self.group, 1)
+        return self.machines if self.between_workers == "none" else self.workers or 1
 
     @property
     def settles_schedule(self) -> bool:
@@ -552,28 +557,10 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
             yield f"{label}: threshold and share are for rounds within an epoch: give a period"
         if threshold and (share or numbers["by"] != "direct"):
             yield f"{label}: with a threshold not all replicas begin a round: leave share and by out"
-    for key, (other, values) in NEEDED.get(name, {}).items():
-        if numbers[key] != EXCHANGES[name].numbers[key].default and numbers[other] not in values:
-            yield f"{label}: {key} is for {other}={' or '.join(values)}, got {other}={numbers[other]}"
-    group = numbers.get("group", 1)
-    if group > 1:
-        yield from _of_groups(config, label, name, numbers)
-    elif config.discipline not in ("auto", "serial") and config.machines == 1:
+    if numbers.get("soft", 1) > 1 and numbers["rule"] != "soft":
+        yield f"{label}: soft needs rule=soft; got rule={numbers['rule']}"
+    if config.discipline not in ("auto", "serial") and config.machines == 1:
         yield f"{label}: workers with own replicas need no discipline={config.discipline!r}: leave discipline out"
-
-
-def _of_groups(config: TrainConfig, label: str, name: str, numbers: dict[str, Any]) -> Iterator[str]:
-    """Reasons of replicas on which several workers race."""
-    group = numbers["group"]
-    if config.host != "simulator":
-        yield f"{label}: group needs host='simulator' (hogwild simulate); got host={config.host!r}"
-    if config.workers is not None and config.workers % group:
-        yield f"{label}: groups of {group:g} take a multiple of {group:g} workers, got workers={config.workers}"
-    if config.discipline in ("serial", "round-robin"):
-        yield f"{label}: workers of a group race, and discipline={config.discipline!r} lets nobody race: leave it out"
-    for key in ("share", "bound", "warm"):
-        if key in numbers and numbers[key] != EXCHANGES[name].numbers[key].default:
-            yield f"{label}: {key} makes a replica wait, and a group's workers go on while one trades: leave {key} out"
 
 
 _RACE = "whose workers do not stop to wait"
@@ -586,19 +573,11 @@ BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
         "threshold": ((0,), _KEPT),
         "momentum": ((0,), _KEPT),
     },
-    "gossip": {"own": ((1,), _RACE), "home": ((1,), _KEPT)},
+    "gossip": {"home": ((1,), _KEPT)},
     "server": {
         "bound": ((math.inf,), _RACE),
         "warm": ((0,), _RACE),
-        "rule": (("plain", "scaled", "soft"), _KEPT),
-    },
-}
-#: Parameters of an exchange that have an effect only with certain values of another parameter.
-NEEDED = {
-    "server": {
-        "rate": ("rule", ("adagrad", "revision")),
-        "soft": ("rule", ("soft",)),
-        "scale": ("rule", ("plain",)),
+        "rule": (("met", "sum", "scaled", "soft"), _KEPT),
     },
 }
 

@@ -117,7 +117,6 @@ class ExchangeRow:
 
 
 EVERYWHERE = ("workers", "machines")
-GROUP = Number(1, 1, 1024, True)  # workers that race on one replica
 #: Schemes by which replicas trade.
 EXCHANGES: dict[str, ExchangeRow] = {
     "none": ExchangeRow(""),
@@ -125,36 +124,29 @@ EXCHANGES: dict[str, ExchangeRow] = {
         "hogwild.exchanges.averaging:Averaging",
         {
             "period": Number(math.inf, 1, 1 << 53, True, True),
-            "mean": Choice("moved", ("moved", "rows", "adagrad")),
+            "mean": Choice("moved", ("moved", "rows")),
             "by": Choice("direct", ("direct", "tree", "butterfly", "ring")),
             "outer": Number(1, 1e-3, 1e3),
             "momentum": Number(0, 0, 0.999),
             "threshold": Number(0, 0, math.inf),
             "share": Number(1, 1e-3, 1),
-            "group": GROUP,
         },
         between=EVERYWHERE,
     ),
-    "one-shot-averaging": ExchangeRow(
-        "hogwild.exchanges.averaging:Averaging", {"group": GROUP}, fixed={"one_shot": True}
-    ),
+    "one-shot-averaging": ExchangeRow("hogwild.exchanges.averaging:Averaging", fixed={"one_shot": True}),
     "gossip": ExchangeRow(
         "hogwild.exchanges.gossip:Gossip",
         {
             "period": Number(250, 1, 1 << 53, True),
             "tau": Number(0, 0, 1e30),
-            "density": Number(0.01, 1e-6, 1),
-            "own": Number(1, 0, 1, True),
             "home": Number(1, 0, 1, True),
-            "code": Choice("golomb", ("golomb", "plain")),
-            "group": GROUP,
         },
         sums=True,
         between=EVERYWHERE,
     ),
     "consensus": ExchangeRow(
         "hogwild.exchanges.consensus:Consensus",
-        {"period": Number(math.inf, 1, 1 << 53, True), "pull": Number(0.5, 0, 1), "group": GROUP},
+        {"period": Number(math.inf, 1, 1 << 53, True), "pull": Number(0.5, 0, 1)},
         sums=True,
     ),
     "server": ExchangeRow(
@@ -165,11 +157,8 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "shards": Number(1, 1, 1024, True),
             "warm": Number(0, 0, 1 << 53, True),
             "bound": Number(math.inf, 0, 1 << 53, True),
-            "rule": Choice("plain", ("plain", "adagrad", "revision", "scaled", "soft")),
-            "scale": Choice("met", ("met", "sum", "mean")),
+            "rule": Choice("met", ("met", "sum", "scaled", "soft", "adagrad", "revision")),
             "soft": Number(1, 1, 1 << 20, True),
-            "rate": Number(1.0, 0.0, 1e6),
-            "group": GROUP,
         },
         sums=True,
         between=EVERYWHERE,
@@ -187,11 +176,7 @@ DELAYS: dict[str, dict[str, Number]] = {
     "round-robin": {},
     "constant": {"delay": Number(1, 0, 1023, True)},
     "random": {"shape": Number(1.0, 0.01, 1e6)},
-    "straggler": {
-        "alpha": Number(1.5, 1.01, 1e6),
-        "slow": Number(0, 0, 1024, True),
-        "factor": Number(10.0, 1.0, 1e6),
-    },
+    "straggler": {"alpha": Number(1.5, 1.01, 1e6)},
 }
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 BITS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}  # per second

@@ -113,7 +113,6 @@ EXCHANGES: dict[str, Options] = {
     "averaging": {},
     "averaging:period=200": {},
     "averaging:period=200,mean=rows": {},
-    "averaging:period=200,mean=adagrad": {"adagrad": True},
     "averaging:period=200,by=tree": {},
     "averaging:period=200,by=butterfly": {},
     "averaging:period=200,by=ring": {},
@@ -121,24 +120,21 @@ EXCHANGES: dict[str, Options] = {
     "averaging:period=200,threshold=0.01": {},
     "averaging:period=200,share=0.5": {},
     "averaging:period=200,late=1": {},
-    "averaging:period=200,group=2": {},
     "one-shot-averaging": {},
     "consensus:period=200": {},
     "consensus:period=200,pull=0.2": {},
     "gossip:period=100": {"step": 0.05},
     "gossip:period=100,tau=0.001": {"step": 0.05},
-    "gossip:period=100,tau=0.001,code=plain": {"step": 0.05},
     "gossip:period=100,top=50,bits=16": {"step": 0.05},
-    "gossip:period=100,tau=0.001,own=0": {"step": 0.05},
     "gossip:period=100,tau=0.001,home=0": {"step": 0.05},
     "server:push=100": {},
     "server:push=100,fetch=300,shards=3": {},
     "server:push=100,warm=300": {},
     "server:push=100,bound=1": {},
     "server:push=100,late=1": {},
-    "server:push=100,scale=sum": {"step": 0.03},
-    "server:push=100,rule=adagrad,rate=0.1": {},
-    "server:push=100,rule=revision,rate=0.1": {},
+    "server:push=100,rule=sum": {"step": 0.03},
+    "server:push=100,rule=adagrad": {},
+    "server:push=100,rule=revision": {},
     "server:push=100,rule=scaled": {},
     "server:push=100,rule=soft,soft=2": {},
     "server:push=100,rule=elastic": {},
@@ -151,9 +147,9 @@ RACING = {
     "consensus:period=1000": {},
     "gossip:period=1000,tau=0.001": {"step": 0.05},
     "server:push=1000": {},
-    "server:push=1000,rule=adagrad,rate=0.1": {},
+    "server:push=1000,rule=adagrad": {},
 }
-DELAYS = ("constant:delay=2", "random:window=0.5", "straggler:alpha=1.5,slow=1,quantum=3")
+DELAYS = ("constant:delay=2", "random:window=0.5", "straggler:alpha=1.5,quantum=3")
 DISCIPLINES = ("hogwild", "atomic", "aig", "locked", "tiered", "round-robin")
 RATING_LOSSES = ("squared-error", "log", "bpr")
 COMPLETION: dict[str, Options] = {

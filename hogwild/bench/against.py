@@ -83,7 +83,7 @@ class Fits:
 
     def __call__(self, effort: int, step: float | None) -> Fit:
         """Train with this effort and step."""
-        config = dataclasses.replace(self.config, step=step, epochs=effort)
+        config = dataclasses.replace(self.config, step=step, epochs=effort, patience=0)
         solver = self._reusable or self._program.make(self._rows, config)
         self._reusable = None if self._program.steps else solver
         start = time.perf_counter()

@@ -24,7 +24,6 @@ def make_exchange(text: str, rows: float = 1.0, sums: bool = True, shrinks: bool
     row = EXCHANGES[name]
     if not row.place:
         return None
-    numbers.pop("group", None)  # who works on a replica is the job's affair
     whole = {key: _whole(number, rows) for key, number in numbers.items() if _is_whole(row.numbers[key])}
     exchange: Exchange = located(row.place)(**(numbers | whole), **row.fixed, **({"shrinks": True} if shrinks else {}))
     return exchange

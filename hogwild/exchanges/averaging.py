@@ -10,9 +10,7 @@ its base, which all replicas have in common.
 ``mean=moved``: the mean of a coordinate is over the replicas that moved it. Over all of them (``rows``), a feature that
 one of R replicas has met would go a part of its way only (FedSubAvg: Ding et al. 2022). That a replica has moved a
 coordinate is seen by its difference from the base. To count visits instead would tell apart what was met and left where
-it was, which is rare, and would take a byte a weight on the line. ``mean=adagrad`` weighs by each replica's sums of
-squares (Agarwal et al. 2014), which are the second half of the flat array; they are never averaged, every replica goes
-on with its own.
+it was, which is rare, and would take a byte a weight on the line.
 
 ``outer``, ``momentum``: the mean change is taken as a gradient for a step with Nesterov's momentum (DiLoCo: Douillard
 et al. 2023). ``threshold``: a round takes place when some replica is further from the last mean than that, in squares
@@ -39,7 +37,7 @@ mean is zero only where all replicas are, so ``l1`` leaves fewer exact zeros tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -68,7 +66,6 @@ from hogwild.exchanges.trade import (
 from hogwild.kernels.control import NO_LIMIT
 
 SHARE, MEAN = range(2)  # kinds of messages of a direct round, in their order
-Weight = int | np.ndarray  # of a replica, or of each of its coordinates
 Means = list[tuple[slice, np.ndarray]]  # slices of the model, and how each is to change
 PIECE = 1 << 15  # weights averaged at a time, to stay in the cache
 
@@ -97,19 +94,13 @@ class Averaging:
         """Whether replicas last from epoch to epoch."""
         return self.one_shot or self.threshold > 0
 
-    def trained(self, size: int) -> int:
-        """Number of coordinates that are averaged; they come first."""
-        return size // 2 if self.mean == "adagrad" else size
-
     def spec(self, size: int, count: int) -> Spec:
         arrays, ints = replicas_spec(size, count), ((count,), np.int64)
         if self.period < NO_LIMIT or self.by != "direct":
             # "clock": of the last round; "traded", "passed": rows that were averaged, and rows since
             arrays |= {"base": arrays["replicas"], "clock": ints, "traded": ints, "passed": ints}
-        if self.mean == "adagrad":
-            arrays["sums"] = ((count, size // 2), np.float32)
         if self.momentum:
-            arrays["velocity"] = ((count, self.trained(size)), np.float32)  # each replica's counts in its own slice
+            arrays["velocity"] = ((count, size), np.float32)  # each replica's counts in its own slice
         return arrays
 
     def room(self, size: int, count: int) -> int:
@@ -124,8 +115,7 @@ class Averaging:
         return 2 * one  # no replica is more than a round ahead of one that has not read all of the last round
 
     def kept(self) -> tuple[str, ...]:
-        names = ["velocity"] * bool(self.momentum) + ["sums"] * (self.mean == "adagrad")
-        names += ["replicas", "rows", "begun"] * self._lasting
+        names = ["velocity"] * bool(self.momentum) + ["replicas", "rows", "begun"] * self._lasting
         return (*names, *("base", "clock", "traded", "passed") * (self.threshold > 0))
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
@@ -181,24 +171,21 @@ class Averaging:
     ) -> Generator[None, None, float]:
         """Take part in a round; return how many replicas train on (1 if that is not known)."""
         me = link.replica
-        size = self.trained(len(w))
         drawn = self._drawn(this, link.replicas)
         arrays["clock"][me] = this
         rows = int(arrays["passed"][me]) if me in drawn else 0
-        weights, base = w[:size], arrays["base"][me, :size]
+        base = arrays["base"][me, : len(w)]
         if rows and left_out(w, arrays, me):  # it goes on from the last mean
-            weights[:] = base
+            w[:] = base
             arrays["passed"][me] = 0
             rows = 0
-            w[size:][~np.isfinite(w[size:])] = 0
-        before = None if self.mean == "rows" else weights.copy()
-        owed = weights - base if rows else np.zeros_like(weights)
-        sums = w[size:].copy() if self.mean == "adagrad" else None
+        before = None if self.mean == "rows" else w.copy()
+        owed = w - base if rows else np.zeros_like(w)
 
         def step(mean: np.ndarray, cut: slice) -> np.ndarray:
             return self._stepped(mean, arrays["velocity"][me, cut] if self.momentum else None)
 
-        part = Part(link, this, self.mean, owed, rows, sums, drawn, step)
+        part = Part(link, this, self.mean, owed, rows, drawn, step)
         if self.by == "direct":
             means, training = (yield from direct(part)), 1.0
         else:
@@ -207,12 +194,12 @@ class Averaging:
             for cut, values in means:
                 old = base[cut].copy() if self.shrinks else None
                 base[cut] += values
-                changed = weights[cut] + (values - owed[cut])
+                changed = w[cut] + (values - owed[cut])
                 if old is not None:
-                    keep_sign(changed, old, weights[cut], base[cut])
+                    keep_sign(changed, old, w[cut], base[cut])
                 if before is not None:  # equal where nothing is owed, or rounding would count as a move
-                    changed = np.where((weights[cut] == before[cut]) & (rows > 0), base[cut], changed)
-                weights[cut] = changed
+                    changed = np.where((w[cut] == before[cut]) & (rows > 0), base[cut], changed)
+                w[cut] = changed
         if means:
             arrays["traded"][me] += rows
             arrays["passed"][me] -= rows
@@ -230,10 +217,7 @@ class Averaging:
         count = len(arrays["rows"])
         if count == 1 or self.by != "direct" or self.threshold > 0 or (self.one_shot and arrays["rows"].any()):
             return []  # rounds have done it, or the mean is for the measurements only
-        share = 4 * -(-self.trained(size) // count)
-        first = 2 * share if self.mean == "adagrad" else share
-        # Shares to who averages them, and means
-        return [Step(count - 1, 8 * HEADER + part, count) for part in (first, share)]
+        return [Step(count - 1, 8 * HEADER + 4 * -(-size // count), count)] * 2  # shares, and means
 
     def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
         begun = arrays["begun"]
@@ -243,29 +227,25 @@ class Averaging:
         done = arrays["rows"]
         if not done.sum():
             return
-        size, every = self.trained(len(flat)), arrays["replicas"][:, : len(flat)]
-        if self.mean == "adagrad":
-            arrays["sums"][begun != 0] = every[begun != 0, size:]
-            flat[size:] = arrays["sums"].sum(axis=0)
+        size, every = len(flat), arrays["replicas"][:, : len(flat)]
         rounds = "clock" in arrays and bool(arrays["clock"].any())
         since = done - arrays["traded"] if rounds else done
-        trained, model = np.flatnonzero((since > 0) & (begun != 0)).tolist(), flat[:size]
+        trained = np.flatnonzero((since > 0) & (begun != 0)).tolist()
         those = [r for r in trained if not left_out(every[r], arrays, r)] or trained
-        bases = arrays["base"][:, :size] if "base" in arrays else np.broadcast_to(model.copy(), (len(done), size))
+        bases = arrays["base"][:, :size] if "base" in arrays else np.broadcast_to(flat.copy(), (len(done), size))
         base = bases[_newest(arrays) if rounds else those[0]]
         with np.errstate(all="ignore"):
-            model[:] = 0 if rounds else base  # what has changed, or replicas as they are, for a single one's last bit
-            parts = [every[r, :size] - bases[r] if rounds else every[r, :size] for r in those]
-            weights = [every[r, size:] if self.mean == "adagrad" else since[r] for r in those]
-            mean_of(self.mean, model, [*zip(parts, weights)])
+            flat[:] = 0 if rounds else base  # what has changed, or replicas as they are, for a single one's last bit
+            parts = [every[r] - bases[r] if rounds else every[r] for r in those]
+            mean_of(self.mean, flat, parts, [int(since[r]) for r in those])
             if self._plain or self._lasting or not len(those):
-                model[:] = base + model if rounds else model
+                flat[:] = base + flat if rounds else flat
                 return
             cuts, velocity = cuts_of(size, len(done)), arrays.get("velocity")
             if velocity is not None:
                 velocity[:] = np.concatenate([velocity[owner, cut] for owner, cut in enumerate(cuts)])
-            change = self._stepped(model - (0 if rounds else base), None if velocity is None else velocity[0])
-            model[:] = base + change
+            change = self._stepped(flat - (0 if rounds else base), None if velocity is None else velocity[0])
+            flat[:] = base + change
             if velocity is not None:
                 velocity[:] = velocity[0]
 
@@ -283,10 +263,9 @@ class Part(NamedTuple):
 
     link: Link
     clock: int  # of the round
-    mean: str  # rows, moved, adagrad
+    mean: str  # rows, moved
     owed: np.ndarray  # (n,) float32: its change
     rows: int  # that made it; 0: it has no part in the mean
-    sums: np.ndarray | None  # (n,) float32: for mean adagrad
     drawn: list[int]  # replicas that have a part in the mean
     step: Callable[[np.ndarray, slice], np.ndarray]  # a slice's change of the model, given its mean change
 
@@ -310,17 +289,14 @@ def direct(part: Part) -> Generator[None, None, Means]:
     cuts = cuts_of(len(part.owed), link.replicas)
     for other in np.flatnonzero(link.here()) if me in part.drawn else ():
         if other != me:
-            values = _values(part, cuts[other]) if rows else EMPTY  # if none, nobody waits
+            values = part.owed[cuts[other]] if rows else EMPTY  # if none, nobody waits
             yield from send(link, int(other), Message(SHARE, part.clock, rows, values))
     yield from collect(link, SHARE, part.clock, part.drawn)
     messages = [message for _, message in collected(link, SHARE, part.clock) if message.rows]
     if rows:
-        messages.insert(0, Message(SHARE, part.clock, rows, _values(part, cuts[me])))
-    length = cuts[me].stop - cuts[me].start
-    mean = np.zeros(length, np.float32)
-    mean_of(
-        part.mean, mean, [(m.values[:length], m.values[length:] if part.sums is not None else m.rows) for m in messages]
-    )
+        messages.insert(0, Message(SHARE, part.clock, rows, part.owed[cuts[me]]))
+    mean = np.zeros(cuts[me].stop - cuts[me].start, np.float32)
+    mean_of(part.mean, mean, [message.values for message in messages], [message.rows for message in messages])
     if messages:
         mean = part.step(mean, cuts[me])
     if link.replicas > 1:
@@ -330,10 +306,6 @@ def direct(part: Part) -> Generator[None, None, Means]:
         (cuts[me], mean),
         *((cuts[sender], message.values) for sender, message in collected(link, MEAN, part.clock)),
     ]
-
-
-def _values(part: Part, cut: slice) -> np.ndarray:
-    return part.owed[cut] if part.sums is None else np.concatenate((part.owed[cut], part.sums[cut]))
 
 
 def summed(part: Part, by: str, ended: bool) -> Generator[None, None, tuple[Means, float]]:
@@ -346,11 +318,7 @@ def summed(part: Part, by: str, ended: bool) -> Generator[None, None, tuple[Mean
         link.replaced = False
         yield from give_up(link, part.clock)
         return [], 1.0
-    weight: Weight = part.rows
-    if part.mean == "moved":
-        weight = part.rows * (owed != 0)
-    elif part.sums is not None:
-        weight = part.sums if part.rows else np.zeros_like(owed)
+    weight = part.rows * (owed != 0) if part.mean == "moved" else part.rows
     with np.errstate(all="ignore"):
         differing = [] if isinstance(weight, int) else [weight]
         sent = np.concatenate([owed * weight, *differing, [part.rows, not ended]], dtype=np.float32)
@@ -364,10 +332,9 @@ def summed(part: Part, by: str, ended: bool) -> Generator[None, None, tuple[Mean
     return [(slice(None), part.step(mean, slice(None)))], float(total[-1])
 
 
-def mean_of(kind: str, out: np.ndarray, shares: Sequence[tuple[np.ndarray, Weight]]) -> None:
-    """Set ``out`` (n,) float32 to a mean of parts (n,) with weights; it holds the value of what did not move."""
-    parts, weights = [part for part, _ in shares], [weight for _, weight in shares]
-    if kind != "rows":
+def mean_of(kind: str, out: np.ndarray, parts: list[np.ndarray], weights: list[int]) -> None:
+    """Set ``out`` (n,) float32 to a mean of ``parts`` (n,); it holds the value of what did not move."""
+    if kind == "moved":
         partial_mean(out, parts, weights)
     elif parts:
         weighted_mean(out, parts, np.array(weights))
@@ -386,11 +353,10 @@ def weighted_mean(out: np.ndarray, parts: list[np.ndarray], weights: np.ndarray)
             piece[:] = mean
 
 
-def partial_mean(out: np.ndarray, parts: Sequence[np.ndarray], weights: Sequence[int | np.ndarray]) -> None:
-    """Set each coordinate of ``out`` (n,) float32 to its mean over some of ``parts`` (n,), in float64.
+def partial_mean(out: np.ndarray, parts: list[np.ndarray], weights: list[int]) -> None:
+    """Set each coordinate of ``out`` (n,) float32 to its mean over those of ``parts`` (n,) that differ from it there.
 
-    A number as weight counts for the coordinates in which the part differs from ``out``; an array (n,) is a weight for
-    each coordinate. A coordinate of which no part has a weight stays as it is.
+    Sums are float64. A coordinate in which no part differs stays as it is.
     """
     with np.errstate(all="ignore"):
         for first in range(0, len(out), PIECE):
@@ -398,10 +364,7 @@ def partial_mean(out: np.ndarray, parts: Sequence[np.ndarray], weights: Sequence
             mean, total = np.zeros((2, len(piece)))
             for part, weight in zip(parts, weights):
                 here = part[first : first + len(piece)]
-                if isinstance(weight, np.ndarray):
-                    share = weight[first : first + len(piece)]
-                else:
-                    share = weight * (here != piece)
+                share = weight * (here != piece)
                 mean += np.multiply(here, share, dtype=np.float64)
                 total += share
             np.divide(mean, total, out=mean, where=total != 0)

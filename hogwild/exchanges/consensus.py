@@ -69,7 +69,7 @@ class Consensus:
         with np.errstate(all="ignore"):
             w += np.float32(self.pull) * (base - price - w)
             wish = w + price
-        part = Part(link, this, "rows", wish, int(not lost), None, [*range(link.replicas)], lambda mean, cut: mean)
+        part = Part(link, this, "rows", wish, int(not lost), [*range(link.replicas)], lambda mean, cut: mean)
         means = yield from direct(part)
         with np.errstate(all="ignore"):
             for cut, values in means:

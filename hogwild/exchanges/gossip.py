@@ -5,9 +5,8 @@ than ``tau`` is sent as plus or minus ``tau``, one sign and the code of its inde
 64; the rest stays owed and is sent when enough has come together. What arrives is added, whenever it arrives. No
 server, no rounds: nobody ever waits but for room in a log.
 
-``tau=0`` finds tau at each trade, such that ``density`` of all weights are sent: a fixed tau sends nearly everything at
-first and nearly nothing in the end. ``own=0`` trains on what all have in common only, as published: what a replica has
-learned counts for itself when it is sent. By default a replica sees its own steps at once.
+``tau=0`` finds tau at each trade, such that one weight in a hundred is sent: a fixed tau sends nearly everything at
+first and nearly nothing in the end. A replica sees its own steps at once.
 
 At the end of a task, every replica sends all it owes and waits for the others'. With ``home=0`` it goes on owing that
 in the next task, and the parent adds it up for the measurements only: where a model is wide, the last message of an
@@ -15,7 +14,7 @@ epoch is longer than all before it. The sum of what was sent is kept apart from 
 is exact, as every ``tau`` has only three bits, so it is the same in all replicas though deltas arrive in another order:
 in the end replicas are equal to the last bit. A delta that is not finite is left out.
 
-Costs: three arrays more a replica (four with ``own=0``), each message to each of the others, and steps that are added
+Costs: three arrays more a replica, each message to each of the others, and steps that are added
 up, not averaged: with many replicas they have to be smaller. ``period`` is how stale the others' steps become.
 """
 
@@ -49,6 +48,7 @@ LOG = 1 << 18  # bytes of messages that a replica may be ahead of the others
 PLAIN = 255  # instead of the code's parameter: every entry takes four bytes
 MOST_BITS = 30  # of a gap that the code does not write in unary
 SAMPLE = 1 << 14  # weights by which tau is found
+DENSITY = 0.01  # share of the weights that a message holds
 FEWEST = 64  # entries: their code is as long as the header of a message
 
 
@@ -58,10 +58,7 @@ class Gossip:
 
     period: int = 250
     tau: float = 0.0
-    density: float = 0.01
-    own: int = 1
     home: int = 1
-    code: str = "golomb"
     shrinks: bool = False  # there is an l1 penalty
 
     def spec(self, size: int, count: int) -> Spec:
@@ -70,15 +67,13 @@ class Gossip:
             compile_kernels()
             arrays |= dict.fromkeys(("base", "moved"), arrays["replicas"])
             arrays |= {"start": ((size,), np.float32), "trades": ((count,), np.int64), "ended": ((count,), np.int64)}
-            arrays |= {} if self.own else {"rest": arrays["replicas"]}
         return arrays
 
     def room(self, size: int, count: int) -> int:
         return 0 if count == 1 else 2 * (8 * HEADER + 4 * size + 64) + LOG
 
     def kept(self) -> tuple[str, ...]:
-        rest = ("rest",) * (not self.own)
-        return () if self.home else ("replicas", "begun", "base", "moved", "start", "trades", *rest)
+        return () if self.home else ("replicas", "begun", "base", "moved", "start", "trades")
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
         arrays["rows"][:] = 0
@@ -95,35 +90,25 @@ class Gossip:
     def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1:
             return
-        state, rest = _open(w, arrays, link.replica)
+        state = _open(w, arrays, link.replica)
         self._take_in(state, link)
-        if rest is not None:
-            w += rest
-        payload = pack_signs(state, np.float32(self.tau), self.density, self.code == "golomb")
-        if rest is not None:
-            np.subtract(w, state.base, out=rest)
-            w[:] = state.base
+        payload = pack_signs(state, np.float32(self.tau))
         yield from send(link, ALL, Message(SOME, int(arrays["trades"][link.replica]), rows, payload))
 
     def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         me = link.replica
         if link.replicas == 1 or arrays["ended"][me]:
             return
-        state, rest = _open(w, arrays, me)
+        state = _open(w, arrays, me)
         self._take_in(state, link)
         owed = dict[int, np.ndarray]()
         last = Message(LAST, int(arrays["trades"][me]), rows)
-        if left_out(w if rest is None else w + rest, arrays, me):  # it goes on from what all know
+        if left_out(w, arrays, me):  # it goes on from what all know
             w[:] = state.base
-            if rest is not None:
-                rest[:] = 0
         if self.home:
-            if rest is not None:
-                w += rest
-                rest[:] = 0
             with np.errstate(all="ignore"):
                 owed[me] = w - state.base
-            last = last._replace(values=pack_delta(owed[me], self.code == "golomb"))
+            last = last._replace(values=pack_delta(owed[me]))
         yield from send(link, ALL, last)
         while True:
             here = link.here()  # before receiving: all messages of a replica that has ended have arrived
@@ -151,8 +136,6 @@ class Gossip:
         for replica in np.flatnonzero(begun).tolist():
             if not left_out(all_of[replica], arrays, replica):
                 owed.append(all_of[replica] - arrays["base"][replica, : len(flat)])
-                if "rest" in arrays and arrays["trades"][replica]:
-                    owed[-1] += arrays["rest"][replica, : len(flat)]
         _bring_home(flat, arrays["base"][heard, : len(flat)] if arrays["trades"][heard] else arrays["start"], owed)
 
     def _take_in(self, state: ReplicaState, link: Link) -> None:
@@ -187,27 +170,22 @@ def _catch_up(arrays: Arrays) -> None:
     """Let replicas whose workers died hear what they have missed, or begin."""
     heard, base = _heard(arrays), arrays["base"]
     for replica in np.flatnonzero(arrays["ended"] == 0) if arrays["trades"][heard] else ():
-        w, traded = arrays["replicas"][replica], arrays["trades"][replica] > 0
+        w = arrays["replicas"][replica]
         if not arrays["begun"][replica]:
             w[:] = base[heard]
         elif (missed := base[heard] - base[replica]).any():
             w[:] = np.where(w == base[replica], base[heard], w + missed)
         base[replica], arrays["moved"][replica] = base[heard], arrays["moved"][heard]
-        if "rest" in arrays and not traded:
-            arrays["rest"][replica] = 0
         arrays["begun"][replica] = arrays["trades"][replica] = 1
 
 
-def _open(w: np.ndarray, arrays: Arrays, me: int) -> tuple[ReplicaState, np.ndarray | None]:
-    """Return a replica's arrays, which it clears at its first trade in a task, and the rest that is held back."""
-    size = len(w)
-    moved, rest = arrays["moved"][me, :size], arrays["rest"][me, :size] if "rest" in arrays else None
+def _open(w: np.ndarray, arrays: Arrays, me: int) -> ReplicaState:
+    """Return a replica's arrays, which it clears at its first trade in a task."""
+    moved = arrays["moved"][me, : len(w)]
     if not arrays["trades"][me]:
         moved[:] = 0
-        if rest is not None:
-            rest[:] = 0
     arrays["trades"][me] += 1
-    return ReplicaState(w, arrays["base"][me, :size], moved, arrays["start"]), rest
+    return ReplicaState(w, arrays["base"][me, : len(w)], moved, arrays["start"])
 
 
 @lru_cache(None)
@@ -215,7 +193,7 @@ def compile_kernels() -> None:
     """Compile the kernels in the parent, before workers start, by a trade."""
     state = ReplicaState(*np.zeros((4, 64), np.float32))
     state.w[:9] = np.arange(9)
-    absorb(state, pack_signs(state, np.float32(0), 0.1, True))
+    absorb(state, pack_signs(state, np.float32(0)))
 
 
 # ---- which entries are sent, and how: ascending indices in a Golomb-Rice code or plainly, whichever is shorter. Packed
@@ -236,7 +214,7 @@ def parameter(count: int, size: int) -> int:
     return min(max(round(math.log2(math.log(2) * size / max(count, 1))), 0), MOST_BITS)
 
 
-def pack_entries(entries: np.ndarray, size: int, signs: bool, golomb: bool) -> np.ndarray:
+def pack_entries(entries: np.ndarray, size: int, signs: bool) -> np.ndarray:
     """Pack ascending entries (n,) uint32, indices below ``size`` with a sign in the highest bit if there are ``signs``.
 
     Returns
@@ -244,7 +222,7 @@ def pack_entries(entries: np.ndarray, size: int, signs: bool, golomb: bool) -> n
     ndarray, uint32
     """
     count, k = len(entries), parameter(len(entries), size)
-    if golomb and count:
+    if count:
         words = np.empty((size >> k) // 32 + count * (k + 2) // 32 + 3, np.uint32)
         used = deltas_kernel.rice_encode(entries, int(signs), k, words)
         if used < count:
@@ -263,11 +241,11 @@ def unpack_entries(data: np.ndarray, signs: bool) -> np.ndarray:
     return entries
 
 
-def pack_delta(delta: np.ndarray, golomb: bool) -> np.ndarray:
+def pack_delta(delta: np.ndarray) -> np.ndarray:
     """Pack a whole delta (size,) float32: as it is, or the bytes (uint8) of its entries, whichever is shorter."""
     indices = np.flatnonzero(delta).astype(np.uint32)  # NaN is not zero
     if 4 * len(indices) < delta.nbytes:
-        entries = pack_entries(indices, len(delta), signs=False, golomb=golomb)
+        entries = pack_entries(indices, len(delta), signs=False)
         if entries.nbytes + 4 * len(indices) < delta.nbytes:
             return np.concatenate((entries, delta[indices].view(np.uint32))).view(np.uint8)
     return delta
@@ -283,23 +261,23 @@ def unpack_delta(packed: np.ndarray, size: int) -> np.ndarray:
     return delta
 
 
-def pack_signs(state: ReplicaState, tau: np.float32, density: float, golomb: bool) -> np.ndarray:
+def pack_signs(state: ReplicaState, tau: np.float32) -> np.ndarray:
     """Take plus or minus ``tau`` from each weight that owes more, and pack that, (n,) uint8.
 
     ``tau`` is rounded to three bits, so that sums of many are exact. A ``tau`` of 0 stands for the one that a share
-    ``density`` of the weights exceeds, or half of those that owe anything, if these are fewer.
+    ``DENSITY`` of the weights exceeds, or half of those that owe anything, if these are fewer.
     """
     size = len(state.w)
     if not tau:
         stride = max(size // SAMPLE, 1) | 1  # odd: weights may lie in rows of even length
         counts = np.empty(deltas_kernel.BINS, np.int64)
-        share = max(density, FEWEST / size)
+        share = max(DENSITY, FEWEST / size)
         tau = np.float32(deltas_kernel.magnitude(state.w, state.base, stride, share, counts))
     bins = tau.view(np.int32) + (1 << deltas_kernel.SHIFT - 1) >> deltas_kernel.SHIFT
     tau = np.int32(bins << deltas_kernel.SHIFT).view(np.float32)
     entries = np.empty(size, np.uint32)
     count = deltas_kernel.quantised(*state, tau, entries) if tau else 0
-    packed = pack_entries(entries[:count], size, signs=True, golomb=golomb)
+    packed = pack_entries(entries[:count], size, signs=True)
     return np.concatenate((tau.reshape(1).view(np.uint32), packed)).view(np.uint8)
 
 

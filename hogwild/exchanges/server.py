@@ -18,10 +18,10 @@ A change is sent as indices and values or as all values of the shard, whichever 
 has changed since the last one: the server keeps the clock of each parameter's last change, four bytes each. What is not
 finite is sent too, for the evaluation then detects the divergence.
 
-What a server does with a push is its rule. ``plain`` adds it. Changes that were computed at the same time then add up:
-R replicas move a weight that all of them meet R times as far as one replica alone, and this diverges once they are so
-late that nobody sees it. ``scale=mean`` divides by R, which leaves a weight that only one replica meets R times too
-slow. ``scale=met`` divides by the number of replicas that meet a weight in a round of R pushes, counted so far.
+What a server does with a push is its rule. ``sum`` adds it, as published. Changes that were computed at the same time
+then add up: R replicas move a weight that all of them meet R times as far as one replica alone, and this diverges once
+they are so late that nobody sees it. ``met`` divides by the number of replicas that meet a weight in a round of R
+pushes, counted so far; to divide by R would leave a weight that only one replica meets R times too slow.
 
 ``scaled`` divides by the push's staleness (Zhang, Gupta, Lian, Liu 2016): the updates of the shard since its sender
 read it. ``soft`` applies the mean of ``soft`` pushes at a time (n-softsync, the same paper).
@@ -65,6 +65,7 @@ ROUNDS = 8  # pushes at the end of a task; two are enough for numbers that are f
 SINCE_PUSH, SINCE_PULL = range(2)
 STALEST = 1023  # the last cell of the histogram of staleness holds all from here
 TINY = np.float32(1e-10)  # below AdaGrad's root, as in the kernels
+RATE = np.float32(0.3)  # of rules adagrad and revision, times the step: the best of those measured
 
 
 class Push(NamedTuple):
@@ -80,14 +81,13 @@ class Push(NamedTuple):
 
 @dataclass(frozen=True)
 class Plain:
-    """Add what is pushed, divided as ``scale`` says."""
+    """Add what is pushed."""
 
-    scale: str = "sum"
     soft: int = 1  # pushes in an update
 
     def spec(self, size: int, count: int) -> Spec:
         """Arrays of the rule, initially zero."""
-        return {"met": ((size,), np.int32)} if self.scale == "met" else {}
+        return {}
 
     def kept(self) -> tuple[str, ...]:
         """Names of the arrays that a checkpoint must hold."""
@@ -101,20 +101,27 @@ class Plain:
 
     def push(self, arrays: Arrays, push: Push) -> None:
         """Apply a push."""
-        change, count = push.change, len(arrays["rows"])
-        if self.scale == "mean":
-            change = change / np.float32(count)
-        elif self.scale == "met":
-            arrays["met"][push.where] += 1
-            share = arrays["met"][push.where] / np.float32(push.clock)  # of the pushes that move the weight
-            change = change / np.maximum(share * np.float32(count), np.float32(1))
-        arrays["centre"][push.where] += change
+        arrays["centre"][push.where] += push.change
 
     def read(self, arrays: Arrays, sender: int, cut: slice) -> None:
         """Note that a replica has read a shard."""
 
     def end(self, arrays: Arrays) -> None:
         """End a task."""
+
+
+@dataclass(frozen=True)
+class ByReplicas(Plain):
+    """Divide by the number of replicas that meet the weight."""
+
+    def spec(self, size: int, count: int) -> Spec:
+        return {"met": ((size,), np.int32)}
+
+    def push(self, arrays: Arrays, push: Push) -> None:
+        arrays["met"][push.where] += 1
+        share = arrays["met"][push.where] / np.float32(push.clock)  # of the pushes that move the weight
+        replicas = np.float32(len(arrays["rows"]))
+        arrays["centre"][push.where] += push.change / np.maximum(share * replicas, np.float32(1))
 
 
 @dataclass(frozen=True)
@@ -156,8 +163,6 @@ class Soft(Plain):
 class AdaGrad(Plain):
     """Divide a gradient by the root of the sum of all gradients' squares."""
 
-    rate: float = 1.0  # times the step
-
     def spec(self, size: int, count: int) -> Spec:
         return {"squares": ((size,), np.float32), "step": ((count,), np.float32)}
 
@@ -168,12 +173,12 @@ class AdaGrad(Plain):
         step, where = arrays["step"][push.sender], push.where
         squares = arrays["squares"][where] + (push.change / step) ** 2
         arrays["squares"][where] = squares
-        arrays["centre"][where] += np.float32(self.rate) * push.change / np.sqrt(squares + TINY)
+        arrays["centre"][where] += RATE * push.change / np.sqrt(squares + TINY)
 
 
 @dataclass(frozen=True)
 class Revision(AdaGrad):
-    """AdaptiveRevision: algorithm 4 of the paper, with ``rate`` times the step for alpha."""
+    """AdaptiveRevision: algorithm 4 of the paper, with ``RATE`` times the step for alpha."""
 
     def spec(self, size: int, count: int) -> Spec:
         one: Spec = dict.fromkeys(("gradients", "z", "most"), ((size,), np.float32))  # z and its maximum, less 1
@@ -191,7 +196,7 @@ class Revision(AdaGrad):
         others = arrays["gradients"][where] - arrays["seen"][push.sender, where]
         before, z = arrays["most"][where], arrays["z"][where] + g * (g + 2 * others)
         most = np.maximum(before, z)
-        alpha = np.float32(self.rate) * step
+        alpha = RATE * step
         rate = alpha / np.sqrt(1 + most)
         arrays["centre"][where] += (alpha / np.sqrt(1 + before) - rate) * others - rate * g
         arrays["z"][where], arrays["most"][where] = z, most
@@ -221,16 +226,7 @@ def apply(rule: Plain, arrays: Arrays, shard: int, cut: slice, sender: int, requ
         arrays["warmed"][shard] += request.rows
 
 
-def make_rule(rule: str, scale: str, soft: int, rate: float) -> Plain:
-    """Return a rule by its name."""
-    made: dict[str, Plain] = {
-        "plain": Plain(scale),
-        "scaled": Scaled(),
-        "soft": Soft(soft=soft),
-        "adagrad": AdaGrad(rate=rate),
-        "revision": Revision(rate=rate),
-    }
-    return made[rule]
+RULES = {"met": ByReplicas, "sum": Plain, "scaled": Scaled, "soft": Soft, "adagrad": AdaGrad, "revision": Revision}
 
 
 @dataclass(frozen=True)
@@ -242,15 +238,13 @@ class Server:
     shards: int = 1
     warm: int = 0  # rows that replica 0 trains alone
     bound: int = NO_LIMIT
-    rule: str = "plain"
-    scale: str = "met"
+    rule: str = "met"
     soft: int = 1
-    rate: float = 1.0  # of rules adagrad and revision: their rate, as a multiple of the step
     shrinks: bool = False  # there is an l1 penalty
 
     @cached_property
     def _rule(self) -> Plain:
-        return make_rule(self.rule, self.scale, self.soft, self.rate)
+        return RULES[self.rule](self.soft)
 
     @property
     def _fetch(self) -> int:
@@ -259,11 +253,6 @@ class Server:
     @property
     def period(self) -> int:
         return math.gcd(self.push, self._fetch)
-
-    @property
-    def _sums(self) -> bool:
-        """Whether the server adds exactly what is pushed, so that the sender knows the result."""
-        return self.rule == "plain" and self.scale == "sum"
 
     def spec(self, size: int, count: int) -> Spec:
         arrays = replicas_spec(size, count)
@@ -390,7 +379,7 @@ class Server:
         version, before = arrays["version"][cut], None
         arrays["resting"][sender] = request.kind == BYE
         if request.kind != PULL:
-            if self._sums:  # the sender knows its own change, so it is sent only what others have changed
+            if self.rule == "sum":  # the sender knows its own change, so it is sent only what others have changed
                 before = version > request.clock
             if request.rows or len(request.values):
                 others = self.shrinks and len(arrays["rows"]) > 1 and version > request.clock

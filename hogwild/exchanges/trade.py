@@ -225,8 +225,6 @@ def take(flat: np.ndarray, arrays: Arrays, replica: int, step: float = 0.0) -> n
         w[:] = flat
         if "base" in arrays:
             arrays["base"][replica, : len(flat)] = flat
-        if "sums" in arrays:  # the replica's own
-            w[len(flat) // 2 :] = arrays["sums"][replica]
         arrays["begun"][replica] = 1  # last: a worker that dies before this has not begun
     return w
 

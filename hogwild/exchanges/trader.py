@@ -2,9 +2,9 @@
 
 All state lies in memory that the workers share, so that the replacement of a worker that died goes on with its replica.
 
-Where several workers race on a replica, beside who trades it (the simulator's groups, a machine's workers), the scheme
-works on a copy (:class:`Raced`), so that it need not know of them. Before and after a trade, each of the copy and the
-replica gets what the other has gained since the last time, as tiers do (``kernels/tiers.py``).
+Where a machine's workers race on a replica, beside the thread that trades it, the scheme works on a copy
+(:class:`Raced`), so that it need not know of them. Before and after a trade, each of the copy and the replica gets what
+the other has gained since the last time, as tiers do (``kernels/tiers.py``).
 """
 
 from __future__ import annotations

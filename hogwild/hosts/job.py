@@ -39,7 +39,6 @@ class Job:
     mapped: dict[str, Mapped]  # data that processes map from files
     local: dict[str, np.ndarray]  # data used in place by threads; never sent
     exchange: Exchange | None
-    group: int  # workers that race on one array: all, without an exchange
     wire: Wire = field(default_factory=Wire)  # between virtual replicas
     pull: Callable[[], None] | None = None  # copies the parameters back from where workers keep them
 
@@ -55,7 +54,6 @@ class Job:
         mapped: dict[str, Mapped] | None = None,
         tiers: Tiers | None = None,
         exchange: Exchange | None = None,
-        group: int = 1,
     ) -> Job:
         """Lay out a run's memory, copy into it what workers cannot reach otherwise, and set the initial parameters.
 
@@ -71,8 +69,6 @@ class Job:
             For the discipline ``tiered``.
         exchange : Exchange, optional
             How the workers' replicas trade; without one, all workers share one array.
-        group : int
-            With an exchange, how many of the simulator's workers race on a replica.
         """
         tiers = no_tiers() if tiers is None else tiers
         mapped = mapped if mapped and shared else {}
@@ -82,7 +78,7 @@ class Job:
             "blocks": ((order.n_blocks,), np.int32),
         }
         if exchange is not None:
-            state |= Trader.spec(exchange, problem.size, workers // group)
+            state |= Trader.spec(exchange, problem.size, workers)
         job = cls(
             problem,
             order,
@@ -95,7 +91,6 @@ class Job:
             mapped,
             {} if shared else {name: readonly(array) for name, array in data.items()},
             exchange,
-            workers if exchange is None else group,
         )
         flat = job.export() if job.numbering.size else job.flat
         problem.start(flat, seed)
@@ -168,8 +163,9 @@ class Job:
 
     def part(self, task: Task, worker: int, limit: int = NO_LIMIT) -> OrderSlice:
         """A worker's share of a task, in calls of at most ``limit`` examples."""
+        racing = self.workers if self.exchange is None else 1
         blocks = self.state["blocks"]
-        return OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, self.group, limit)
+        return OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, racing, limit)
 
     def work(self, shared: Shared, scratch: Any, data: Any, task: Task, worker: int) -> None:
         """Do one worker's share of an epoch."""
@@ -201,7 +197,7 @@ class Job:
     def meet(self) -> None:
         """Complete the epoch: with an exchange, set the parameters."""
         if (trader := self.trader) is not None:
-            trader.meet(self.flat, self._progress()[:, ROWS].reshape(-1, self.group).sum(axis=1))
+            trader.meet(self.flat, self._progress()[:, ROWS])
 
     def finished(self) -> bool:
         """Whether the whole epoch was handed out, or the workers were asked to stop."""

@@ -10,9 +10,8 @@ What counts as one indivisible event depends on where a discipline lets other wo
   storing. Each of these is an event (``kernels/control.py``). Rows are handed out one by one in the epoch's order. The
   *staleness* of an update is the number of others stored between its read and its store.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
-  another, in chunks as usual. Staleness is 0; for ``tiered`` it is the number of rows of other workers that the
-  worker's copy of the first tier lacks when a quantum begins, and merges lose nothing.
-* ``round-robin``: the turns, and with them the staleness, are fixed; its kernel does one turn a call.
+  another, in chunks as usual, and no staleness is counted.
+* ``round-robin``: the turns are fixed, and with them the staleness, W - 1; its kernel does one turn a call.
 
 With an exchange the events are those of trades, and of ``quantum`` rows of a worker under any discipline
 (:class:`Replicated`, :class:`Network`).
@@ -25,9 +24,7 @@ worker k starts at tick k. The laws and their parameters (``methods.DELAYS``) ar
     round-robin                 every row takes the same time: the workers take turns, the staleness is W - 1
     constant:delay=1            an update is stored after exactly ``delay`` others; the worker then waits
     random:shape=1              row times are i.i.d. Gamma: exponential for shape 1, more alike for larger shapes
-    straggler:alpha=1.5,slow=0,factor=10
-                                i.i.d. Pareto with tail index alpha; the last ``slow`` workers take ``factor`` times
-                                as long
+    straggler:alpha=1.5         i.i.d. Pareto with tail index alpha
 
 ``window`` (any law) is the part of a row's time, just before the store, in which ``hogwild`` holds what it has loaded;
 ``quantum`` is the number of consecutive rows by one worker under a discipline that hides rows (locked, tiered). The
@@ -47,7 +44,6 @@ import numpy as np
 
 from hogwild.errors import UsageError
 from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Message, Served, Step, take
-from hogwild.exchanges.trader import Raced, compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import IN_USE, Pool
 from hogwild.kernels.control import (
@@ -55,21 +51,17 @@ from hogwild.kernels.control import (
     COUNT,
     EVENT_KINDS,
     FIRST,
-    LAST,
-    LINE,
     LOAD,
     NEXT,
     NO_LIMIT,
     PAY,
     READ,
-    ROWS,
     STOP,
     STORE,
     TURN,
-    WORKERS,
 )
 from hogwild.methods import Wire, parse_delay
-from hogwild.problems.protocol import NO_GUARDS, Simulated
+from hogwild.problems.protocol import Simulated
 
 DRAWN = 4096  # random numbers drawn at a time
 LOADS, STORES, READS = range(3)  # the order of events at the same tick
@@ -111,8 +103,6 @@ class Simulator(Pool):
             _Events(self._parts, Task(0, 0, (0.0, 1.0, float(self._parts.problem.falling))), self._law).play(-1, [])
         else:
             job.problem.compile()
-        if job.exchange is not None and job.group > 1:
-            compile_raced()
 
     def begin(self, task: Task) -> None:
         parts = self._parts
@@ -269,7 +259,6 @@ class _Quanta:
         self._calls = [parts.prepare(task, worker, law.quantum) for worker in range(workers)]
         self._times = law.times((job.seed, task.epoch, task.start))
         self._heap = [(float(worker), worker) for worker in range(workers)]
-        self._copies = _Copies(workers) if job.problem.discipline == "tiered" else None
         self.staleness: Counter[int] = Counter()
 
     @property
@@ -278,44 +267,12 @@ class _Quanta:
 
     def advance(self) -> bool:
         now, worker = heapq.heappop(self._heap)
-        problem = self._parts.problem
-        scratch = self._parts.scratches[worker]
-        copies = self._copies
-        stale = 0 if copies is None else copies.staleness(worker, fresh=not problem.copied(scratch)[0])
         rows = self._calls[worker]()
-        if rows:
-            self.staleness[stale] += rows
-        if copies is not None:
-            copies.did(worker, rows, merged=problem.copied(scratch)[1])
-        self._last = max(self._last, now + rows * self._law.ticks[worker])
+        self._last = max(self._last, now + rows * self._law.ticks)
         if rows == self._law.quantum:
-            ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks[worker]
+            ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks
             heapq.heappush(self._heap, (now + ticks + rows * self._law.wait, worker))
         return bool(self._heap)
-
-
-class _Copies:
-    """Rows done by each worker, and how many of them each worker's copy of the first tier holds."""
-
-    def __init__(self, workers: int) -> None:
-        self._done, self._merged = [0] * workers, [0] * workers  # of each worker: all rows, and those merged
-        self._known = [0] * workers  # rows of others that its copy holds
-        self._all_done = self._all_merged = 0
-
-    def staleness(self, worker: int, fresh: bool) -> int:
-        """Rows of others that the worker's copy lacks; ``fresh``: the copy is about to be made."""
-        if fresh:
-            self._known[worker] = self._all_merged - self._merged[worker]
-        return self._all_done - self._done[worker] - self._known[worker]
-
-    def did(self, worker: int, rows: int, merged: int) -> None:
-        """Record that the worker did ``rows`` rows; ``merged`` is how many it had done at its last merge."""
-        self._done[worker] += rows
-        self._all_done += rows
-        if merged != self._merged[worker]:
-            self._all_merged += merged - self._merged[worker]
-            self._merged[worker] = merged
-            self._known[worker] = self._all_merged - merged
 
 
 class _Turns:
@@ -329,14 +286,7 @@ class _Turns:
         self._job = parts.job
         self._start = task.start * order.chunk
         self._calls = [parts.prepare(task, worker, limit=1) for worker in range(parts.job.workers)]
-
-    @property
-    def staleness(self) -> Counter[int]:
-        """The fixed staleness W - 1, or less where an epoch begins."""
-        rows, delay = int(self._job.control[LAST]) - self._start, self._job.workers - 1
-        counts = Counter(range(min(rows, delay)))
-        counts[delay] += max(rows - delay, 0)
-        return +counts
+        self.staleness: Counter[int] = Counter()
 
     @property
     def counts(self) -> Counts:
@@ -365,17 +315,13 @@ class Law:
         self.text, self.workers = text, workers
         self.name, self.numbers = parse_delay(text)
         self.window, self.quantum = self.numbers["window"], int(self.numbers["quantum"])
-        slow = int(self.numbers.get("slow", 0))
-        self.ticks = [float(workers)] * workers  # mean ticks per row of each worker
-        for worker in range(max(workers - slow, 0), workers):
-            self.ticks[worker] *= self.numbers["factor"]
+        self.ticks = float(workers)  # mean ticks per row
         self.wait = 0.0  # ticks from a store to the worker's next row
         if self.name == "constant":
-            busy = self.numbers["delay"] + 1
-            self.wait = workers - busy
-            self.ticks = [busy] * workers
+            self.ticks = self.numbers["delay"] + 1
+            self.wait = workers - self.ticks
         if self.wait < 0:
-            raise UsageError(f"delay={text!r} needs workers={int(busy)} or more, got workers={workers}")
+            raise UsageError(f"delay={text!r} needs workers={int(self.ticks)} or more, got workers={workers}")
 
     def times(self, seed: tuple[int, ...]) -> Iterator[float]:
         """Yield the relative time of each row, with mean one."""
@@ -419,7 +365,7 @@ class DelaySchedule:
             if rank == READS:
                 events.append(worker * EVENT_KINDS + READ)
                 self._begun[worker] = self._stored
-                ticks = next(self._times) * self._law.ticks[worker]
+                ticks = next(self._times) * self._law.ticks
                 heapq.heappush(self._heap, (now + ticks, STORES, worker))
                 if self._window:
                     heapq.heappush(self._heap, (now + ticks * (1 - self._window), LOADS, worker))
@@ -456,10 +402,9 @@ class DelaySchedule:
 class Replicated:
     """A task of workers that have replicas.
 
-    Events happen one at a time in the order of virtual time: a worker trains some rows, or the first of a replica's
-    workers begins a trade, or continues one. A trade waits either for a message or for another replica's end, so a
-    waiting replica is retried only at those times. The others of a group train on meanwhile; no event is shorter than a
-    row, so what they lose by racing within one is not seen.
+    Events happen one at a time in the order of virtual time: a worker trains some rows, or begins a trade, or continues
+    one. A trade waits either for a message or for another replica's end, so a waiting replica is retried only at those
+    times.
     """
 
     lost = 0
@@ -471,38 +416,33 @@ class Replicated:
         self._law = law
         self._trader = trader
         self._exchange, self._arrays = trader.exchange, trader.arrays
-        self._group, count = job.group, job.workers // job.group
+        count = job.workers
         self._network = Network(count, job.wire)
         self._links = [TimedLink(self._network, replica) for replica in range(count)]
         self._replicas = [take(job.flat, self._arrays, replica, task.step[0]) for replica in range(count)]
-        self._raced = [self._copied(replica) for replica in self._replicas] if self._group > 1 else []
-        self._traded = [0] * count  # rows of each up to its last trade
-        self._limit = -(-self._exchange.period // self._group)  # rows of a leader between two looks at what is due
-        quantum = min(law.quantum, self._limit)
-        rest = 0 if self._limit >= NO_LIMIT // self._group else self._limit % quantum
+        period = self._exchange.period
+        self._quantum = min(law.quantum, period)
+        rest = 0 if period == NO_LIMIT else period % self._quantum
         self._turns: list[dict[int, Callable[[], int]]] = []
         for worker, scratch in enumerate(parts.scratches):
-            replica = worker // self._group
-            trained = self._raced[replica].w if self._raced else self._replicas[replica]
-            shared = parts.shared._replace(parameters=job.problem.parameters(trained))
-            slices = {rows: job.part(task, worker, rows) for rows in {quantum, rest} - {0}}
+            shared = parts.shared._replace(parameters=job.problem.parameters(self._replicas[worker]))
+            slices = {rows: job.part(task, worker, rows) for rows in {self._quantum, rest} - {0}}
             self._turns.append(
                 {
                     rows: job.problem.prepare(shared, scratch, parts.data, part, task.step)
                     for rows, part in slices.items()
                 }
             )
-        self._quantum, self._since = quantum, [0] * job.workers  # rows since the last look at what is due
+        self._since = [0] * count  # rows of each since its last trade
         self._times = law.times((job.seed, task.epoch, task.start))
         self._trades: list[Iterator[None] | None] = [None] * count
         self._waiting: dict[int, float] = {}  # replicas that wait, and since when
-        self._trained: set[int] = set()  # workers that have done all their rows
-        self._leaving: set[int] = set()  # replicas whose workers all have
+        self._trained: set[int] = set()  # replicas that have done all their rows
         self._events: list[tuple[float, int]] = []
-        # Times of each worker's event, and of the servers' next one; any other is out of date.
-        self._due: list[float | None] = [None] * (job.workers + 1)
-        for worker in range(job.workers):
-            self._push(worker, self._seconds(worker))
+        # Times of each replica's event, and of the servers' next one; any other is out of date.
+        self._due: list[float | None] = [None] * (count + 1)
+        for replica in range(count):
+            self._push(replica, self._seconds(replica))
 
     @property
     def staleness(self) -> Counter[int]:
@@ -517,41 +457,33 @@ class Replicated:
 
     def advance(self) -> bool:
         network = self._network
-        now, worker = heapq.heappop(self._events)
-        if now == self._due[worker]:
-            self._due[worker] = None
-            replica, rank = divmod(worker, self._group)
-            if worker < self._law.workers and rank == 0:
+        now, replica = heapq.heappop(self._events)
+        if now == self._due[replica]:
+            self._due[replica] = None
+            if replica < self._law.workers:
                 network.now[replica] = max(now, network.now[replica])
-            if worker == self._law.workers:
+            if replica == self._law.workers:
                 self._serve()
-            elif rank:
-                self._help(worker, now)
             elif self._trades[replica] is not None:
                 self._go_on(replica)
-            elif replica in self._leaving:
+            elif replica in self._trained:
                 self._leave(replica)
             else:
-                self._lead(replica)
+                self._train(replica)
         if not self._events:
             assert not self._waiting, "replicas wait for messages that nobody sends"
             network.meet(self._exchange.meeting(self._job.problem.size, self._arrays))
         return bool(self._events)
 
-    def _copied(self, replica: np.ndarray) -> Raced:
-        """What the workers of a group race on; no lock is needed, since events never overlap."""
-        state, shrinks = self._job.state, self._exchange.shrinks
-        return Raced(replica.copy(), replica, replica.copy(), NO_GUARDS, state["locks"], state["control"], shrinks)
-
     def _seconds(self, ticks: float) -> float:
         return ticks / self._law.workers * self._job.wire.row
 
-    def _push(self, worker: int, when: float) -> None:
-        """Schedule a worker's event at ``when``, unless it has an earlier one."""
-        due = self._due[worker]
+    def _push(self, replica: int, when: float) -> None:
+        """Schedule a replica's event at ``when``, unless it has an earlier one."""
+        due = self._due[replica]
         if due is None or when < due:
-            self._due[worker] = when
-            heapq.heappush(self._events, (when, worker))
+            self._due[replica] = when
+            heapq.heappush(self._events, (when, replica))
 
     def _serve(self) -> None:
         """Let a server handle the next request."""
@@ -560,59 +492,24 @@ class Replicated:
         network.serve(exchange, self._arrays)
         self._wake()
 
-    def _train(self, worker: int) -> float:
-        """Train the rows until a worker's next look at what is due, or one quantum of them; return their seconds."""
-        limit = min(self._quantum, self._limit - self._since[worker])
-        rows = self._turns[worker][limit]()
-        self._since[worker] += rows
-        if rows < limit:
-            self._trained.add(worker)
-        ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks[worker] + rows * self._law.wait
-        return self._seconds(ticks)
-
-    def _help(self, worker: int, now: float) -> None:
-        """Let a worker train that does not trade."""
-        now += self._train(worker)
-        self._since[worker] = 0
-        replica = worker // self._group
-        leader = replica * self._group
-        if worker not in self._trained:
-            self._push(worker, now)
-        if leader in self._trained and self._trades[replica] is None:
-            self._push(leader, max(now, self._network.now[replica]))
-
-    def _lead(self, replica: int) -> None:
-        """Let the worker that trades a replica train, and trade if that is due."""
+    def _train(self, replica: int) -> None:
+        """Train a quantum of rows, or those until the next trade, and begin the trade if it is due."""
         network, exchange = self._network, self._exchange
-        worker = replica * self._group
-        if worker not in self._trained:
-            network.now[replica] += self._train(worker)
-        trained = worker in self._trained
-        if self._trained.issuperset(range(worker, worker + self._group)):
-            self._leaving.add(replica)
-            self._trade(replica, exchange.end)
-        elif (self._since[worker] == self._limit or trained) and self._untraded(replica) >= exchange.period:
-            self._trade(replica, exchange.trade)
-        if self._since[worker] == self._limit:
-            self._since[worker] = 0
-        if not trained or self._trades[replica] is not None:
-            self._push(worker, network.now[replica])
-
-    def _untraded(self, replica: int) -> int:
-        """Rows that a replica's workers have done since its last trade."""
-        done = self._job.control[WORKERS:].reshape(-1, LINE)[:, ROWS]
-        return int(done.reshape(-1, self._group)[replica].sum()) - self._traded[replica]
-
-    def _trade(self, replica: int, side: Callable[[np.ndarray, Arrays, TimedLink, int], Iterator[None]]) -> None:
-        """Begin a replica's side of a trade."""
-        rows = self._untraded(replica)
-        array = self._replicas[replica]
-        link = self._links[replica]
-        self._traded[replica] += rows
-        if self._raced:
-            self._trades[replica] = self._raced[replica].traded(lambda: side(array, self._arrays, link, rows))
-        else:
-            self._trades[replica] = side(array, self._arrays, link, rows)
+        limit = min(self._quantum, exchange.period - self._since[replica])
+        rows = self._turns[replica][limit]()
+        self._since[replica] += rows
+        ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks + rows * self._law.wait
+        network.now[replica] += self._seconds(ticks)
+        side = None
+        if rows < limit:
+            self._trained.add(replica)
+            side = exchange.end
+        elif self._since[replica] == exchange.period:
+            side = exchange.trade
+        if side is not None:
+            since, self._since[replica] = self._since[replica], 0
+            self._trades[replica] = side(self._replicas[replica], self._arrays, self._links[replica], since)
+        self._push(replica, network.now[replica])
 
     def _go_on(self, replica: int) -> None:
         """Continue a trade."""
@@ -622,7 +519,7 @@ class Replicated:
             network.counts = network.counts.plus(Counts(waited_seconds=network.now[replica] - since))
         if next(trade, trade) is trade:
             self._trades[replica] = None
-            self._push(replica * self._group, network.now[replica])
+            self._push(replica, network.now[replica])
         else:
             self._waiting[replica] = network.now[replica]
         self._wake()
@@ -634,14 +531,14 @@ class Replicated:
             self._push(self._law.workers, when)
         for waiting in self._waiting:
             if (when := network.next_arrival(waiting)) is not None:
-                self._push(waiting * self._group, max(when, network.now[waiting]))
+                self._push(waiting, max(when, network.now[waiting]))
 
     def _leave(self, replica: int) -> None:
         """End a replica's training; those that wait for it notice."""
         network = self._network
         network.here[replica] = False
         for waiting in self._waiting:
-            self._push(waiting * self._group, max(network.now[replica], network.now[waiting]))
+            self._push(waiting, max(network.now[replica], network.now[waiting]))
 
 
 class Request(NamedTuple):

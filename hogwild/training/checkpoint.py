@@ -111,10 +111,9 @@ def load_saved(
     if arrays["flat"].shape != (size,):
         raise InputError(f"{where}: it holds {arrays['flat'].size} parameters, expected {size}")
     if KEPT in arrays and (had := next(iter(arrays[KEPT].shape), 0)) != replicas:
-        workers = had * asked.group
         raise UsageError(
-            f"{where} with {replicas * asked.group} workers: under exchange {asked.exchange} the {workers} of before "
-            f"have {had} replicas that go on: give workers={workers} (--workers {workers})"
+            f"{where} with {replicas} workers: under exchange {asked.exchange} the {had} of before have replicas that "
+            f"go on: give workers={had} (--workers {had})"
         )
     return arrays, header
 

@@ -93,11 +93,9 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None, entries:
     elif workers is None and pool is not None:
         workers = pool.workers
     elif workers is None:
-        usual = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
-        workers = max(usual // config.group, 1) * config.group
+        workers = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
     discipline = config.discipline
-    own_arrays = config.group == 1 and config.between_workers != "none"
-    if discipline == "auto" and (workers == 1 or own_arrays):
+    if discipline == "auto" and (workers == 1 or config.between_workers != "none"):
         discipline = "serial"
     delay = config.delay
     if pool is None:

@@ -23,7 +23,6 @@ the objectives are the same to the last bit, and the time does not depend on the
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -163,13 +162,12 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
     problem.compile()
     order = Order.of(len(sample), shuffled=True)
     arrays = problem.row_arrays(sample, None)
-    replicas = min(config.replicas, len(sample))  # a group is tried as one worker
+    replicas = min(config.replicas, len(sample))
     workers: Workers
     if replicas == 1:
         workers = InlineWorker(problem, order, sample, arrays, config.seed)
     else:
-        name = re.sub(r"group=[^,]*", "", config.exchange)
-        exchange = make_exchange(name, len(sample) / replicas, shrinks=config.l1 > 0)
+        exchange = make_exchange(config.exchange, len(sample) / replicas, shrinks=config.l1 > 0)
 
         def lay_out(shared: bool) -> Job:
             return job_of(problem, order, config.seed, replicas, sample, arrays, shared, exchange=exchange)

@@ -60,16 +60,15 @@ CASES: dict[str, Case] = {
 #: Options that have lines of their own, and what else a run with them needs.
 VARIANTS: dict[str, dict[str, Any]] = {
     "averaging:period=50,mean=rows": {},
-    "averaging:period=50,mean=adagrad": {"adagrad": True},
     "averaging:period=50,threshold=0.01": {},
     "averaging:period=50,share=0.5": {},
     "averaging:period=0.25": {},
     "averaging:period=50,by=tree": {},
     "averaging:period=50,by=butterfly,mean=rows": {},
     "averaging:by=ring": {},
-    "gossip:period=100,tau=0.01,own=0": {"step": 0.05},
-    "gossip:period=100,home=0,code=plain": {"step": 0.05},
-    "server:push=50,fetch=100,shards=2,scale=mean": {},
+    "gossip:period=100,tau=0.01": {"step": 0.05},
+    "gossip:period=100,home=0": {"step": 0.05},
+    "server:push=50,fetch=100,shards=2,rule=sum": {"step": 0.1},
     "server:push=50,bound=1,warm=300": {},
 }
 TRADING = [name for name, case in CASES.items() if case.numbers]

@@ -10,6 +10,7 @@ import pytest
 
 import hogwild
 from hogwild.errors import UsageError
+from hogwild.exchanges.server import RATE
 from tests.runs import toy
 
 
@@ -18,7 +19,7 @@ def test_its_adagrad_is_the_servers() -> None:
     rows = toy(500, classes=0)
     options: dict[str, Any] = {"loss": "squared-error", "l2": 0.0, "schedule": "constant", "intercept": False}
     options |= {"step": 0.1, "epochs": 1, "workers": 1, "host": "threads", "order": "file"}
-    model = hogwild.train(rows, exchange="server:push=1,rule=adagrad", **options).finish()
+    model = hogwild.train(rows, exchange="server:push=1,rule=adagrad", **options | {"step": 0.1 / RATE}).finish()
     x, squares = rows.to_scipy()[0].toarray().astype(np.float64), np.zeros(rows.width)
 
     def gradient(w: np.ndarray, row: int) -> np.ndarray:

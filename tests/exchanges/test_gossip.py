@@ -66,8 +66,7 @@ class Table:
 
     def take_in(self, replica: int) -> None:
         """Let a replica take in what has arrived, and send nothing."""
-        own = _open(self.mine[replica], self.arrays, replica)[0]
-        self.exchange._take_in(own, self.links[replica])
+        self.exchange._take_in(_open(self.mine[replica], self.arrays, replica), self.links[replica])
 
     def model(self) -> np.ndarray:
         self.exchange.meet(self.flat, self.arrays, np.ones(len(self.links), np.int64))
@@ -90,12 +89,10 @@ def sent(message: Message) -> np.ndarray:
     return found
 
 
-@pytest.mark.parametrize("own", [1, 0])
-@pytest.mark.parametrize("code", ["golomb", "plain"])
-def test_what_is_sent_and_what_is_owed_are_all_updates_exactly(own: int, code: str) -> None:
+def test_what_is_sent_and_what_is_owed_are_all_updates_exactly() -> None:
     """With tau a power of two and updates of few bits, nothing rounds."""
     tau = 2.0**-6
-    table = Table(Gossip(tau=tau, own=own, code=code), 2)
+    table = Table(Gossip(tau=tau), 2)
     table.flat[:] = 0
     table.mine[0][:], table.arrays["base"][0], table.arrays["start"][:] = 0, 0, 0
     updates = np.zeros(SIZE)
@@ -106,22 +103,19 @@ def test_what_is_sent_and_what_is_owed_are_all_updates_exactly(own: int, code: s
         table.trade(0)
         all_sent = sum(sent(message) for message in table.links[0].posted)
         mine, base = table.mine[0], table.arrays["base"][0, :SIZE]
-        owed = mine - base if own else table.arrays["rest"][0, :SIZE]
         assert (all_sent % tau == 0).all()
-        np.testing.assert_array_equal(all_sent + owed, updates)
+        np.testing.assert_array_equal(all_sent + mine - base, updates)
         np.testing.assert_array_equal(base, all_sent)
-        assert own or mine.tobytes() == base.tobytes()  # trained on what all have in common
 
 
 def brought_home(table: Table) -> np.ndarray:
     """What all know, and the mean of what replicas owe, of each weight over those that owe any of it."""
     base = table.arrays["base"][:, :SIZE].astype(np.float64)
-    rest = table.arrays["rest"][:, :SIZE] if "rest" in table.arrays else 0.0
-    owed = np.stack(table.mine) + rest - base
+    owed = np.stack(table.mine) - base
     return base[0] + owed.sum(axis=0) / np.maximum((owed != 0).sum(axis=0), 1)
 
 
-@pytest.mark.parametrize("options", [{}, {"tau": 0.05}, {"own": 0}])
+@pytest.mark.parametrize("options", [{}, {"tau": 0.05}])
 def test_replicas_end_equal_and_nothing_is_lost(options: dict[str, Any]) -> None:
     table = Table(Gossip(**options), 4, seed=len(options))
     total = table.flat.astype(np.float64)
@@ -135,7 +129,7 @@ def test_replicas_end_equal_and_nothing_is_lost(options: dict[str, Any]) -> None
     for replica in range(4):  # all hear what has been sent, and owe the rest
         table.take_in(replica)
     base = table.arrays["base"][0, :SIZE]
-    owed = np.stack(table.mine) + (0 if options.get("own", 1) else table.arrays["rest"][:, :SIZE]) - base
+    owed = np.stack(table.mine) - base
     np.testing.assert_allclose(base + owed.sum(axis=0), total, rtol=1e-4, atol=1e-4)
     expected = brought_home(table)
     table.end()
@@ -146,9 +140,8 @@ def test_replicas_end_equal_and_nothing_is_lost(options: dict[str, Any]) -> None
     assert table.model().tobytes() == table.mine[0].tobytes()
 
 
-@pytest.mark.parametrize("options", [{}, {"own": 0}])
-def test_what_is_owed_lasts_if_it_is_not_brought_home(options: dict[str, Any]) -> None:
-    table = Table(Gossip(home=0, **options), 3)
+def test_what_is_owed_lasts_if_it_is_not_brought_home() -> None:
+    table = Table(Gossip(home=0), 3)
     total = table.flat.astype(np.float64)
     for task in range(3):
         if task:
@@ -160,8 +153,7 @@ def test_what_is_owed_lasts_if_it_is_not_brought_home(options: dict[str, Any]) -
             table.trade(replica)
         table.end()
         assert all(not len(link.posted[-1].values) for link in table.links)  # nobody sends what it owes
-        owed = np.stack(table.mine) + (0 if options.get("own", 1) else table.arrays["rest"][:, :SIZE])
-        owed = owed - table.arrays["base"][:, :SIZE]
+        owed = np.stack(table.mine) - table.arrays["base"][:, :SIZE]
         np.testing.assert_allclose(table.arrays["base"][0, :SIZE] + owed.sum(axis=0), total, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(table.model(), brought_home(table), rtol=1e-5, atol=1e-5)
         assert np.abs(table.model() - total).max() > 0.1
@@ -184,8 +176,9 @@ def test_a_replica_whose_worker_died_catches_up_if_nothing_is_brought_home() -> 
     np.testing.assert_allclose(table.model(), before, rtol=1e-5, atol=1e-5)
 
 
-def test_tau_aims_at_the_density() -> None:
-    table = Table(Gossip(density=0.25), 2)
+def test_tau_aims_at_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.exchanges.gossip.DENSITY", 0.25)
+    table = Table(Gossip(), 2)
     for _ in range(5):
         table.update(0, table.rng.normal(size=SIZE).astype(np.float32))
         table.trade(0)
@@ -213,15 +206,15 @@ def test_what_is_not_finite_is_never_sent() -> None:
 def test_a_whole_delta_is_packed(share: float) -> None:
     rng = np.random.default_rng(0)
     delta = (rng.normal(size=1000) * (rng.random(1000) < share)).astype(np.float32)
-    packed = pack_delta(delta, golomb=True)
+    packed = pack_delta(delta)
     np.testing.assert_array_equal(unpack_delta(packed, 1000), delta)
     assert packed.nbytes <= delta.nbytes
     assert (packed.dtype == np.uint8) == (share < 1)
 
 
 def test_options_are_read() -> None:
-    exchange: Any = make_exchange("gossip:period=7,tau=0.5,own=0,code=plain")
-    assert exchange == Gossip(7, 0.5, own=0, code="plain")
-    for wrong in ("own=2", "density=0", "tau=-1", "code=zip"):
+    exchange: Any = make_exchange("gossip:period=7,tau=0.5,home=0")
+    assert exchange == Gossip(7, 0.5, home=0)
+    for wrong in ("home=2", "tau=-1"):
         with pytest.raises(hogwild.UsageError, match=wrong):
             make_exchange(f"gossip:{wrong}")

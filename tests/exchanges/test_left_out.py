@@ -25,10 +25,9 @@ SCHEMES = (
     "one-shot-averaging",
     "consensus:period=1",
     "gossip:period=1",
-    "gossip:period=1,own=0",
     "gossip:period=1,home=0",
     "server:push=1",
-    "server:push=1,scale=sum",
+    "server:push=1,rule=sum",
     "server:push=1,shards=2,rule=soft,soft=2",
 )
 
@@ -119,9 +118,7 @@ def test_nothing_passes_zero_because_two_replicas_shrink_it(name: str) -> None:
     assert (room.flat < 1).all()
 
 
-@pytest.mark.parametrize(
-    ("name", "part", "trades"), [("gossip:period=1", 0.3, 3), ("server:push=1,scale=sum", 0.75, 1)]
-)
+@pytest.mark.parametrize(("name", "part", "trades"), [("gossip:period=1", 0.3, 3), ("server:push=1,rule=sum", 0.75, 1)])
 def test_sums_pass_zero_only_without_the_rule(name: str, part: float, trades: int) -> None:
     for shrinks in (True, False):
         room = Room(name, 1.0, shrinks=shrinks)
@@ -136,7 +133,7 @@ def test_what_a_replica_itself_takes_past_zero_stays_there(name: str) -> None:
     assert (room.flat < 0).all()
 
 
-@pytest.mark.parametrize("exchange", ["gossip:period=50", "server:push=50,scale=sum", "averaging:period=50"])
+@pytest.mark.parametrize("exchange", ["gossip:period=50", "server:push=50,rule=sum", "averaging:period=50"])
 def test_an_l1_penalty_leaves_zeros(exchange: str) -> None:
     run = hogwild.train(toy(), workers=2, host="simulator", exchange=exchange, step=0.1, l1=0.01, epochs=4)
     run.finish()

@@ -14,7 +14,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.hosts.job import Job, Task
-from hogwild.hosts.simulator import DelaySchedule, Law, Simulator, _Copies
+from hogwild.hosts.simulator import DelaySchedule, Law, Simulator
 from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STORE
 from hogwild.methods import DELAYS, DISCIPLINES, parse_delay
 from tests.kernels.harness import (
@@ -32,7 +32,7 @@ from tests.runs import toy
 
 PHASED = ["hogwild", "atomic", "aig"]
 SEVERAL = [name for name in DISCIPLINES if name != "serial"]
-LAWS = ["round-robin", "constant:delay=3", "random", "random:shape=20", "straggler", "straggler:alpha=1.1,slow=2"]
+LAWS = ["round-robin", "constant:delay=3", "random", "random:shape=20", "straggler", "straggler:alpha=1.1"]
 
 
 def play(job: Job, delay: str = "round-robin", epochs: int = 2, step: Any = FALLING) -> Simulator:
@@ -79,7 +79,8 @@ def test_one_worker_is_serial(discipline: str, classes: int, delay: str) -> None
         run_epoch(serial, epoch, FALLING)
     pool = play(job, delay)
     assert bits(job) == bits(serial)
-    assert pool.measured() == {"staleness_mean": 0, "staleness_max": 0, "lost_updates": 0}
+    counted = {"staleness_mean": 0, "staleness_max": 0, "lost_updates": 0}
+    assert pool.measured() == (counted if discipline in PHASED else {})
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -87,13 +88,12 @@ def test_one_worker_is_serial(discipline: str, classes: int, delay: str) -> None
 def test_turns_are_serial_with_a_delay(workers: int, classes: int) -> None:
     """The workers' own kernel, one turn a call: bit for bit the twin, and what threads make."""
     job, twin = job_of("round-robin", workers, classes=classes, **PENALTIES["l2"])
-    pool = play(job)
+    play(job)
     assert_delayed(job, twin, workers)
     threads, _ = job_of("round-robin", workers, classes=classes, **PENALTIES["l2"])
     for epoch in range(2):
         run_epoch(threads, epoch, FALLING)
     assert bits(job) == bits(threads)
-    assert Counter(pool.staleness) == Counter(range(workers - 1)) + Counter({workers - 1: 300 - workers + 1})
 
 
 @pytest.mark.parametrize("discipline", PHASED)
@@ -165,38 +165,22 @@ def test_the_longer_the_window_the_more_is_lost() -> None:
     assert lost[-1] > 1000
 
 
-def test_staleness_of_copies_by_hand() -> None:
-    copies = _Copies(2)
-    assert copies.staleness(0, fresh=True) == 0
-    copies.did(0, 1, merged=0)
-    assert copies.staleness(1, fresh=True) == 1  # a row of worker 0, which it has not merged yet
-    copies.did(1, 1, merged=0)
-    assert copies.staleness(0, fresh=False) == 1
-    copies.did(0, 1, merged=2)  # found nothing of worker 1's
-    assert copies.staleness(0, fresh=False) == 1
-    assert copies.staleness(1, fresh=False) == 2
-    copies.did(1, 1, merged=2)  # found both rows of worker 0
-    assert copies.staleness(1, fresh=False) == 0
-    assert copies.staleness(0, fresh=False) == 2
-    copies.did(0, 1, merged=3)
-    assert (copies.staleness(0, fresh=False), copies.staleness(1, fresh=False)) == (0, 1)
-
-
 @pytest.mark.parametrize("quantum", [1, 7, 1000])
 @pytest.mark.parametrize("discipline", ["locked", "tiered"])
 def test_every_row_once_whatever_the_quantum(discipline: str, quantum: int) -> None:
     found = run(discipline, 5, f"random:quantum={quantum}")
     for row in found:
         assert row["epoch"] == 0 or row["updates"] == 700
-    assert sum(found.staleness.values()) == 700
 
 
 def test_hundreds_of_workers() -> None:
     for discipline in SEVERAL:
         found = run(discipline, 300)
         rows = list(found)
-        assert rows[-1]["updates"] == sum(found.staleness.values()) == 700
-        assert rows[-1]["staleness_max"] <= 700
+        assert rows[-1]["updates"] == 700
+        if discipline in PHASED:
+            assert sum(found.staleness.values()) == 700
+            assert rows[-1]["staleness_max"] <= 700
 
 
 # --- as a pool
@@ -231,7 +215,8 @@ def test_stopped_and_resumed(discipline: str, tmp_path: Path, monkeypatch: pytes
         row = next(whole)
     assert row["status"] == "interrupted"
     assert 0 < row["updates"] < 900
-    assert sum(whole.staleness.values()) == row["updates"]
+    if discipline in PHASED:
+        assert sum(whole.staleness.values()) == row["updates"]
     rest = run(discipline, 5, n=900, checkpoint=tmp_path, resume=True)
     rows = list(rest)
     assert [row["epoch"] for row in rows] == [1, 2]
@@ -258,8 +243,7 @@ def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_delay_laws_are_read() -> None:
     assert parse_delay("round-robin") == ("round-robin", {"window": 0.1, "quantum": 1})
-    name, numbers = parse_delay("straggler:alpha=2,slow=3,window=0.5")
-    assert (name, numbers) == ("straggler", {"alpha": 2, "slow": 3, "factor": 10, "window": 0.5, "quantum": 1})
+    assert parse_delay("straggler:alpha=2,window=0.5") == ("straggler", {"alpha": 2, "window": 0.5, "quantum": 1})
 
 
 @pytest.mark.parametrize(
@@ -272,7 +256,7 @@ def test_delay_laws_are_read() -> None:
         ({"delay": "straggler:alpha=1"}, "alpha=1: expected a number from 1.01"),
         ({"delay": "straggler:alpha=x"}, "alpha=x: expected a number"),
         ({"delay": "straggler:alpha=nan"}, "expected a number"),
-        ({"delay": "straggler:slow=1.5"}, "expected a whole number from 0 to 1024"),
+        ({"delay": "random:quantum=1.5"}, "expected a whole number from 1"),
         ({"delay": "random:window=2"}, "window=2: expected a number from 0 to 1"),
         ({"delay": "constant:delay=4"}, "needs workers=5 or more, got workers=4"),
         ({"delay": "random", "host": "threads"}, "is for host='simulator'"),

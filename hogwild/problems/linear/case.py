@@ -100,7 +100,6 @@ class LinearCase:
         the problem's numbering.
         """
         c = self.config
-        group = self.config.group
         discipline = self.config.discipline
         self.problem = LinearProblem.of(c, rows, "tiered" if discipline == "auto" else discipline, machine.l2_bytes())
         self.numbering = None
@@ -114,12 +113,11 @@ class LinearCase:
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
         posed = self.problem, rows, self._arrays, c.workers or 1
-        # Elsewhere it is measured, and different in every run; but replicas may last, in the discipline's numbering
-        price = USUAL_PRICE if c.host == "simulator" or group < (c.workers or 1) else None
+        price = USUAL_PRICE if c.host == "simulator" else None  # elsewhere it is measured, and different in every run
         if price and discipline == "tiered":
-            self._tiers = plan_tiers(*posed, price, group)
+            self._tiers = plan_tiers(*posed, price)
         if discipline == "auto":
-            self._tiers, self.reason = choose(*posed, price, group, c.step)
+            self._tiers, self.reason = choose(*posed, price, c.step)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = c.settled(discipline=discipline)
@@ -177,7 +175,6 @@ class LinearCase:
                 shared,
                 self._tiers,
                 exchange,
-                c.group,
             )
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
@@ -213,9 +210,9 @@ class LinearCase:
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         return self._evaluator.facts(solution[0], parts)
 
-    def judge(self, solution: tuple[np.ndarray, ...]) -> tuple[float, float | None]:
+    def judge(self, solution: tuple[np.ndarray, ...]) -> float | None:
         problem, occurring = self._exact
-        return problem.judged(*occurring.inward(*solution))
+        return problem.promise(*occurring.inward(*solution))
 
     def improved(self, solution: tuple[np.ndarray, ...]) -> tuple[tuple[np.ndarray, ...], float | None]:
         problem, occurring = self._exact

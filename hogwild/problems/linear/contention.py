@@ -65,7 +65,6 @@ def choose(
     arrays: dict[str, np.ndarray],
     workers: int,
     price: Price | None = None,
-    group: int | None = None,
     step: float | None = None,
 ) -> tuple[Tiers | None, str]:
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
@@ -75,20 +74,20 @@ def choose(
     compared with its share of the merges by usual prices. ``step * curvature`` is assumed to be ``USUAL / E ||x||^2``,
     but trials take the run's ``step`` if it is known.
     """
-    n, group = len(rows), group or workers
+    n = len(rows)
     frequency = shares(problem, rows, arrays)
     head = private_features(problem, rows, frequency)
     common = np.where(frequency * n < 1.5, 0.0, frequency)[:head]  # a feature of one row is nobody else's
-    foreign = _foreign(common, problem.stride, group)
+    foreign = _foreign(common, problem.stride, workers)
     why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
     if foreign < FEW:
         return None, f"only {why}"
     ranking, strength = rank(problem, rows, arrays, frequency, head), _strength(rows, arrays)
-    waiting = foreign * max(problem.stride / FLOATS, 1) * group  # times the price of a line, for each row
+    waiting = foreign * max(problem.stride / FLOATS, 1) * workers  # times the price of a line, for each row
 
     def compared(price: Price, transfer: float) -> tuple[Tiers, bool]:
-        tiers = timed(problem, rows, workers, group, price, ranking)
-        merging = float((price[0] + price[1] * np.diff(tiers.bounds)) @ (1 / _between(tiers, strength, group)))
+        tiers = timed(problem, rows, workers, price, ranking)
+        merging = float((price[0] + price[1] * np.diff(tiers.bounds)) @ (1 / _between(tiers, strength, workers)))
         passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
         return tiers, passes + merging < waiting * transfer
 
@@ -97,9 +96,9 @@ def choose(
     if pays and price is None:
         tiers, pays = compared(price_of(problem, len(common)), TRANSFER_SECONDS)
         steepest = max(abs(problem.slope(1.0) - problem.slope(0.0)), 0.25)  # the loss's curvature
-        trial = None if usual else tried(problem, rows, arrays, tiers, step or BOLD * strength / steepest, group)
+        trial = None if usual else tried(problem, rows, arrays, tiers, step or BOLD * strength / steepest, workers)
         if trial is not None:
-            faster = trial.copied(tiers, _between(tiers, strength, group), n / workers) < LATER * trial.racing
+            faster = trial.copied(tiers, _between(tiers, strength, workers), n / workers) < LATER * trial.racing
             pays = faster or (pays and not trial.together)
     if not pays:
         return None, f"{why}, but merging private copies would cost more"

@@ -24,10 +24,9 @@ def job_of(
     shared: bool,
     tiers: Tiers | None = None,
     exchange: Exchange | None = None,
-    group: int = 1,
 ) -> Job:
     """Return a job of rows and ``problem.row_arrays``; the other arguments are those of :meth:`Job.of`."""
     entries, mapped = entries_of(rows, shared)
     if tiers is None and problem.discipline == "tiered":
-        tiers = plan_tiers(problem, rows, arrays, workers, group=workers if exchange is None else group)
-    return Job.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange, group)
+        tiers = plan_tiers(problem, rows, arrays, workers)
+    return Job.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange)

@@ -25,7 +25,6 @@ from hogwild.methods import (
     LOSSES,
     NORMALIZE,
     SCHEDULES,
-    parse_exchange,
 )
 
 L2_PATH = tuple(float(f"{10 ** (k / 2 - 8):.2g}") for k in range(16))  # of "auto"
@@ -154,14 +153,8 @@ class LinearConfig(TrainConfig):
             yield f"renumber='always': {reason}: leave renumber out"
         if self.adagrad and self.schedule not in ("auto", "constant", "epoch", "round"):
             yield f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}"
-        by_sums = parse_exchange(self.exchange)[1].get("mean") == "adagrad"
-        if by_sums and not self.adagrad:
-            yield f"exchange={self.exchange!r}: mean=adagrad is by adagrad's sums of squares: give adagrad too"
-        if self.adagrad and self.exchange != "none" and not by_sums:
-            yield (
-                f"exchange={self.exchange!r}: adagrad keeps sums of squares, which cannot be averaged: leave adagrad "
-                "out, or give averaging:mean=adagrad"
-            )
+        if self.adagrad and self.exchange != "none":
+            yield f"exchange={self.exchange!r}: sums of squares cannot be averaged: leave adagrad out"
 
 
 #: Disciplines whose workers may number the features by popularity.

@@ -312,10 +312,6 @@ class LinearProblem(InChunks):
             np.zeros(1, dtype=np.int64),
         )
 
-    def copied(self, scratch: Scratch) -> tuple[bool, int]:
-        """Whether a tiered worker has its copy already, and how many rows it had done at its last merge."""
-        return bool(scratch.state[linear.BEGUN]), int(scratch.counts[0, 0])
-
     def start(self, flat: np.ndarray, seed: int) -> None:
         """Leave the array at zeros, where training starts."""
 

@@ -80,7 +80,6 @@ def plan_tiers(
     arrays: dict[str, np.ndarray],
     workers: int,
     price: Price | None = None,
-    group: int | None = None,
 ) -> Tiers:
     """Rank and cut the features of the training rows.
 
@@ -94,12 +93,10 @@ def plan_tiers(
     workers : int
     price : (float, float), optional
         Cost of a merge; measured by :func:`merge_seconds` if not given.
-    group : int, optional
-        How many of the workers share an array, if not all.
     """
     frequency = shares(problem, rows, arrays)
     ranking = rank(problem, rows, arrays, frequency, private_features(problem, rows, frequency))
-    return timed(problem, rows, workers, group or workers, price, ranking)
+    return timed(problem, rows, workers, price, ranking)
 
 
 def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) -> int | None:
@@ -144,11 +141,11 @@ def rank(
     return Ranking(features, frequency, bounds, rates, tops)
 
 
-def timed(problem: LinearProblem, rows: Rows, workers: int, group: int, price: Price | None, ranking: Ranking) -> Tiers:
+def timed(problem: LinearProblem, rows: Rows, workers: int, price: Price | None, ranking: Ranking) -> Tiers:
     """Return the tiers with the rows between two merges of each."""
     features, frequency, bounds, rates, tops = ranking
     highest = frequency[bounds[:-1]] if len(frequency) else np.ones(1)
-    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, group, price)
+    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, price)
     return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
@@ -183,11 +180,10 @@ def _intervals(
     sizes: np.ndarray,
     rows: Rows,
     workers: int,
-    group: int,
     price: Price | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
-    if group == 1:
+    if workers == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
     tier, feature = price or price_of(problem, int(sizes.sum()))
     cost = tier + feature * sizes
