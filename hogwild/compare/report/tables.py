@@ -33,7 +33,7 @@ from hogwild.compare.report.results import (
 
 Cells = tuple[str, ...]
 #: Columns of words rather than figures.
-WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value", "GPU"}
+WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value"}
 SIZES = {
     "rows": "rows",
     "width": "features",
@@ -102,9 +102,9 @@ class Table:
 Line = tuple[ComparisonResult, Group, dict[str, str]]  # with the cells of its row
 
 
-def cells_of(source: ComparisonResult, group: Group, unit: str, targets: Iterable[float]) -> dict[str, str]:
-    """Return what tables show of a group, by heading; ``unit`` is that of the time to a target."""
-    last = {name: group.last(name) for name in (*TRADED, "objective", "in_flight", "setup_seconds", source.clock)}
+def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -> dict[str, str]:
+    """Return what tables show of a group, by heading."""
+    last = {name: group.last(name) for name in (*TRADED, "objective", "in_flight", source.clock)}
     gain = speedup(group, serial(source.groups), source)
     batch = number(group.runs[0].first, "batch")
     cells = {
@@ -117,14 +117,12 @@ def cells_of(source: ComparisonResult, group: Group, unit: str, targets: Iterabl
         "left": quartiles(group.final_gap, percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
-        "set-up": quartiles(last["setup_seconds"], duration),
         "at": aim(gain.eps) if gain else NONE,
         "statistical": times(gain.statistical if gain else math.nan),
         "hardware": times(gain.hardware if gain else math.nan),
         "speed-up": times(gain.total if gain else math.nan),
         "minibatch": NONE if math.isnan(batch) else f"{batch:,.0f}",
         "in flight": quartiles(last["in_flight"], digits),
-        "GPU": source.gpu or NONE,
         "staleness": quartiles(group.over_epochs("staleness_mean"), digits),
         "at most": quartiles(group.over_epochs("staleness_max"), "{:.0f}".format),
         "lost": quartiles(group.lost_share, digits),
@@ -141,27 +139,22 @@ def cells_of(source: ComparisonResult, group: Group, unit: str, targets: Iterabl
         cells["MB an epoch"] = digits(1e-6 * size.median / group.most_epochs)
     if waited and total and total.median:
         cells["waited"] = f"{100 * waited.median / (total.median * group.replicas):.0f} %"
-    scale = 1000.0 if unit == "ms" else 1.0
+    show = duration if source.in_seconds else digits
     for eps in targets:
         count = group.arrivals(eps)
         some = "" if count in (0, len(group.runs)) else f" {count}/{len(group.runs)}"
-        never = NONE if count else "never"
+        reached = group.reached(eps, source.clock)
+        cells[f"to {aim(eps)}"] = quartiles(reached, show) + some if reached or count else "never"
         epochs = group.reached(eps, "epoch")
-        cells[f"epochs to {aim(eps)}"] = quartiles(epochs, digits) + some if epochs else never
-        if unit != "epochs" and source.timed:
-            seconds = group.reached(eps, "train_seconds")
-            text = quartiles(seconds, lambda value: digits(scale * value)) + some
-            cells[f"{unit} to {aim(eps)}"] = text if seconds else never
-        cells[f"to {aim(eps)}"] = quartiles(group.reached(eps, source.clock), duration) + some
+        cells[f"epochs to {aim(eps)}"] = quartiles(epochs, digits) + some if epochs else "never"
         cells[f"MB to {aim(eps)}"] = quartiles(group.reached(eps, "bytes_sent"), millions)
     return cells
 
 
 def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     """Return all tables that have rows; rows of several comparisons follow one another."""
-    unit = "epochs" if not any(source.timed for source in sources) else "s" if clock_scale(sources) == 1 else "ms"
     eps = sorted({each for source in sources for each in source.eps}, reverse=True)
-    best = [(source, group, cells_of(source, group, unit, eps)) for source in sources for group in source.groups]
+    best = [(source, group, cells_of(source, group, eps)) for source in sources for group in source.groups]
     targets = list(map(aim, eps))
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
 
@@ -170,22 +163,14 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         rows = [tuple(cells.get(name, NONE) for name in names) for _, _, cells in lines]
         return Table(title, tuple(metrics if name == "metric" else name for name in names), rows, list(notes))
 
-    arrivals = [
-        "workers",
-        "step",
-        "ended ok",
-        *(f"{unit} to {each}" for each in targets),
-        "left",
-        "objective",
-        "metric",
-    ]
+    arrivals = ["workers", "step", "ended ok", *(f"to {each}" for each in targets), "left", "objective", "metric"]
     tuned = any(source.tuned for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
     first = table(title, best, arrivals, TARGETS, *dict.fromkeys(note for source in sources for note in source.notes))
     traded = ["replicas", "step", *(f"to {each}" for each in targets), *(f"MB to {each}" for each in targets)]
     traded += ["messages an epoch", "MB an epoch", "waited", "staleness"]
     links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
-    factors = ["workers", *(f"epochs to {each}" for each in targets), "an epoch", "set-up"]
+    factors = ["workers", *(f"epochs to {each}" for each in targets), "an epoch"]
     factors += ["at", "statistical", "hardware", "speed-up"]
     paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
     wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
@@ -208,7 +193,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         table(
             "On the GPU",
             (line for line in best if line[1].device == "cuda"),
-            ("workers", "minibatch", "in flight", "speed", "GPU"),
+            ("workers", "minibatch", "in flight", "speed"),
             IN_FLIGHT,
         ),
         table("Staleness and lost updates", counted, ("workers", "staleness", "at most", "lost"), STALENESS),
@@ -221,12 +206,6 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
             each.columns = each.columns[1:]
             each.rows = [row[1:] for row in each.rows]
     return [each for each in made if each.rows]
-
-
-def clock_scale(sources: Iterable[ComparisonResult]) -> float:
-    """Return 1000, for milliseconds, if every run ends within a second; else 1."""
-    seconds = [run.final["train_seconds"] for source in sources for run in source.reported if run.final]
-    return 1000.0 if max(seconds, default=1.0) < 1 else 1.0
 
 
 def _tuning(sources: Sequence[ComparisonResult]) -> Table:
@@ -243,11 +222,10 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
             steps = sorted({run.step for run in runs if run.step is not None})
             edges = {steps[0]: ("smallest", "smaller"), steps[-1]: ("largest", "larger")} if len(steps) > 1 else {}
             note = "the {} step won: a {} one may do better".format(*edges[winner]) if winner in edges else ""
-            failed = sum(run.status != "ok" for run in runs)
             grid = " ".join(map(step_text, steps))
-            line = source.label, method, str(workers), str(len(steps)), grid, str(failed), step_text(winner), note
+            line = source.label, method, str(workers), grid, step_text(winner), note
             rows.append(line)
-    columns = ("comparison", "method", "workers", "trials", "grid", "failed", "winner", "note")
+    columns = ("comparison", "method", "workers", "grid", "winner", "note")
     notes = ["Every method was tried at the same steps, on a seed that is not among those reported."]
     return Table("Tuning of the step", columns, rows, notes)
 
