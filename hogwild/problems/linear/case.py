@@ -14,7 +14,6 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.mapped import entries_of
-from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
 from hogwild.data.rows.degrees import alone, facts_of
@@ -248,7 +247,6 @@ class LinearCase:
             history,
             hash_bits=self._train.hash_bits,
             table=self._train.table,
-            names=names_of_heaviest(coef, self._train.names),
         )
 
 
