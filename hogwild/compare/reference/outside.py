@@ -334,8 +334,11 @@ class VowpalWabbit:
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
         coef = np.array([self._solver.get_weight(feature) for feature in range(self._width)])
         intercept = self._solver.get_weight(VW_CONSTANT & (2**self._bits - 1))
+        shrunk = (
+            self._solver.predict("| ") / intercept if intercept else 1.0
+        )  # by l2, which it applies when it predicts
         self._solver.finish()
-        return coef, np.array([intercept])
+        return shrunk * coef, np.array([shrunk * intercept])
 
 
 @functools.lru_cache(2)
