@@ -80,7 +80,7 @@ def kernel_directory(chosen: str, flags: str) -> Path | None:
     """
     name = f"kernels-{_digest(flags)}"
     try:
-        return next((root / name for root in _roots(chosen) if _usable(root / name)), None)
+        return next((path for root in _roots(chosen) if _usable(path := (root / name).resolve())), None)
     except OSError:  # not even a directory for temporary files
         return None
 
@@ -113,18 +113,22 @@ def _usable(directory: Path) -> bool:
     try:
         fresh = not directory.exists()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        facts = directory.stat()
-        # Cached kernels are pickles: whoever owns or can write to the directory (in /tmp, say) could run code as this
-        # user.
-        if facts.st_uid != os.getuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return False
-        if not os.access(directory, os.W_OK | os.X_OK):
+        if not all(map(_ours, (directory, *directory.parents))) or not os.access(directory, os.W_OK | os.X_OK):
             return False
         if fresh:
             _prune(directory)
     except OSError:
         return False
     return True
+
+
+def _ours(directory: Path) -> bool:
+    """Whether no other user but root can replace what lies in a directory: cached kernels are pickles, so whoever can
+    put one there, or put another directory in the place of this one, could run code as this user.
+    """
+    facts = directory.stat()
+    closed = not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or facts.st_mode & stat.S_ISVTX
+    return bool(closed) and facts.st_uid in (0, os.getuid())
 
 
 def _prune(directory: Path) -> None:
@@ -238,7 +242,7 @@ def _enable_caching(self: Any) -> None:
     try:
         self._cache = KernelCache(self.py_func)
     except RuntimeError:  # no directory can be written
-        warn_once("no directory for it can be written")
+        warn_once("no directory that only this user can write to")
         self._cache = NullCache()
 
 

@@ -69,7 +69,7 @@ def test_workers_leave_the_warning_to_their_parent(disk: Path) -> None:
 
 def test_no_directory_for_it(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "directory", lambda: None)
-    with pytest.warns(HogwildWarning, match="no directory"):
+    with pytest.warns(HogwildWarning, match="no directory that only this user"):
         assert kernel()(1) == 2
 
 
