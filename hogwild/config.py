@@ -44,7 +44,17 @@ from hogwild.methods import (
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
 SHORT_RUN = 1e9  # entries a worker, about ten seconds: below it the workers of host "auto" are threads
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
-RESUMABLE = ("epochs", "machines", "workers", "oversubscribe", "host", "in_flight", "evaluate_every", "renumber")
+RESUMABLE = (
+    "epochs",
+    "patience",
+    "machines",
+    "workers",
+    "oversubscribe",
+    "host",
+    "in_flight",
+    "evaluate_every",
+    "renumber",
+)
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
 KEEPS = ("best", "last")
@@ -356,11 +366,12 @@ class TrainConfig:
     epochs: int = option(20, "Passes over the data in all.", STOPPING, least=1, more="Those before a resume count.")
     patience: int | None = option(
         None,
-        "Stop after this many epochs without progress.",
+        "Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never.",
         STOPPING,
-        least=1,
-        usual="never",
-        more="Progress is of the loss on held-out rows, where there are some, else of the objective.",
+        least=0,
+        usual="2 if the run is long, else never",
+        more="Linear models and completion are long from 1e9 entries in all epochs. A run that has ended so goes on if "
+        "it is resumed with more ``epochs``.",
     )
     tol: float = option(1e-3, "Relative fall that is progress.", STOPPING, least=0)
     keep: str | None = option(

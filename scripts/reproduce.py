@@ -19,9 +19,11 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+
+import paper_graphs
 
 from hogwild.compare.report.cells import duration, percent
 from hogwild.compare.report.results import ComparisonResult, Group, load
@@ -90,7 +92,7 @@ class StandIn:
 
     problem: str
     figures: tuple[Figures, Figures]
-    data: str
+    data: str | Callable[[Path], str]  # a name, or a function that writes a file and returns its name
     options: tuple[str, ...] = ()
     test: str | None = None
 
@@ -130,10 +132,8 @@ PAPER = {
         "synthetic:ratings?users=316228&items=316228&ratings=2000000&rank=10&zipf=0&user_zipf=0&noise=0&values=real",
         ("--rank", "10", *HELD_OUT),
     ),
-    "DBLife": StandIn(
-        "cuts", ((230.0, 10.6, None), (413.5, 10.5, None)), "synthetic:clusters?entities=182&mentions=1801"
-    ),
-    "Abdomen": StandIn("cuts", ((1181.4, 3.99, None), (7467.25, 3.99, None)), "synthetic:volume?side=113"),
+    "DBLife": StandIn("cuts", ((230.0, 10.6, None), (413.5, 10.5, None)), paper_graphs.dblife),
+    "Abdomen": StandIn("cuts", ((1181.4, 3.99, None), (7467.25, 3.99, None)), paper_graphs.abdomen),
 }
 
 #: Data of exchanges, virtual time of a row, and rows between two messages of gossip.
@@ -194,8 +194,8 @@ class Work:
         subprocess.run([sys.executable, "-m", "hogwild", *arguments], check=True, cwd=self.out)
 
     def place(self, name: str | None) -> str | None:
-        """The path of real data, the name of generated data, or None if they are not there."""
-        if name is None or name.startswith("synthetic:"):
+        """The path of real data, the name of generated data or their file, or None if they are not there."""
+        if name is None or name.startswith("synthetic:") or os.path.isabs(name):
             return name
         path = None if self.data is None else (self.data / name).resolve()
         return None if path is None or not path.exists() else str(path)
@@ -488,7 +488,8 @@ def paper(work: Work) -> dict[str, str]:
         "|---|---|" + "--:|" * 7,
     ]
     for name, stand_in in PAPER.items():
-        about = (name, stand_in.data, stand_in.test, *PROTOCOL, "--problem", stand_in.problem, *stand_in.options)
+        data = stand_in.data if isinstance(stand_in.data, str) else stand_in.data(work.out.resolve() / f"{name}.tsv")
+        about = (name, data, stand_in.test, *PROTOCOL, "--problem", stand_in.problem, *stand_in.options)
         tuned = work.compare("paper-step", *about, "--methods", "serial")
         if tuned is None:
             continue

@@ -171,8 +171,6 @@ COMPLETION: dict[str, Options] = {
 CUTS: dict[str, tuple[str, Options]] = {
     "two labels": ("grid?side=24", {}),
     "four labels": ("grid?side=16&labels=4", {}),
-    "volume": ("volume?side=8", {}),
-    "clusters": ("clusters?entities=20&mentions=80", {}),
     "file order, inverse": ("grid?side=24", {"order": "file", "schedule": "inverse"}),
     "averaging": ("grid?side=24", {"exchange": "averaging"}),
     "as atomic": ("grid?side=24", {"discipline": "atomic"}),

@@ -51,7 +51,7 @@ BAD: list[dict[str, Any]] = [
     {"workers": True},
     {"epochs": 0},
     {"epochs": 1.5},
-    {"patience": 0},
+    {"patience": -1},
     {"seed": -1},
     {"seed": 2**63},
     {"adagrad": 1},

@@ -14,7 +14,7 @@ from hogwild.errors import UsageError
 from hogwild.training.keep import enough, outlook, unsettled, verdict
 from hogwild.training.schedule import move_mean
 
-FACTS = ("objective", "train_loss", "test_loss", "status", "verdict", "gradient_norm", "kept_epoch")
+FACTS = ("objective", "train_loss", "test_loss", "status", "verdict", "kept_epoch")
 UNEQUAL = {"epochs": 20, "schedule": "constant", "step": 8.0}  # a run whose noise never ends
 
 
@@ -148,18 +148,23 @@ def test_patience_watches_the_held_out_loss() -> None:
     assert enough(config, history, "test_loss")
 
 
-def test_the_gradient_of_the_last_row_is_that_of_the_model() -> None:
+def test_a_long_run_ends_by_itself_and_goes_on_with_more_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = one_hot()
-    run = trained(rows, l2=1e-3)
-    X, y = rows.to_scipy()
-    w, b = run.model.coef_[0].astype(float), float(run.model.intercept_[0])
-
-    def norm(w: np.ndarray, b: float) -> float:
-        slopes = -y / (1.0 + np.exp(y * (X @ w + b))) / len(y)
-        return float(np.hypot(np.linalg.norm(X.T @ slopes + 1e-3 * w), slopes.sum()))
-
-    np.testing.assert_allclose(run.history[-1]["gradient_norm"], norm(w, b) / norm(0 * w, 0.0), rtol=1e-9)
-    assert [row["gradient_norm"] for row in run.history[:-1]] == [None] * 8
+    whole = trained(rows, epochs=60, step=0.01)
+    assert len(whole.history) == 61, "short runs are not ended"
+    monkeypatch.setattr("hogwild.training.run.SHORT_RUN", 60 * rows.nnz)
+    ended = trained(rows, epochs=60, step=0.01, checkpoint=tmp_path)
+    last = len(ended.history) - 1
+    assert last < 60
+    objectives = [row["objective"] for row in whole.history]
+    assert objectives[last - 2] * 0.999 < min(objectives[: last + 1]), "no progress in two epochs"
+    for options in ({"patience": 0}, {"schedule": "adaptive"}, {"host": "simulator"}, {"epochs": 59}):
+        assert len(trained(rows, **{"epochs": 60, "step": 0.01} | options).history) in (60, 61)
+    resumed = trained(rows, epochs=61, step=0.01, checkpoint=tmp_path, resume=True)
+    assert last + 2 <= resumed.history[-1]["epoch"] <= 61
+    assert trained(rows, epochs=61, step=0.01, checkpoint=tmp_path, resume=True).history[-1] == resumed.history[-1]
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,6 @@ def test_rows_held_out_judge_alike() -> None:
     plain, ranked = (hogwild.train(train, held, **QUIET | {"epochs": 4, "l1": 1e-4}, renumber=way) for way in WAYS)
     for mine, other in zip(plain, ranked, strict=True):
         assert (mine["objective"], mine["test_loss"]) == (other["objective"], other["test_loss"])
-    assert plain.history[-1]["gradient_norm"] == ranked.history[-1]["gradient_norm"]
     np.testing.assert_array_equal(plain.model.coef_, ranked.model.coef_)
 
 
@@ -175,8 +174,7 @@ def test_verdict_and_exact_steps_leave_out_what_no_row_holds(
     narrow = hogwild.train(rest, **options)
     found = narrow.finish()
     assert full.history[-1]["exact_seconds"] is not None
-    for name in ("objective", "gradient_norm"):
-        assert narrow.history[-1][name] == pytest.approx(full.history[-1][name], rel=1e-3, abs=1e-6)
+    assert narrow.history[-1]["objective"] == pytest.approx(full.history[-1]["objective"], rel=1e-3, abs=1e-6)
     np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-2, atol=1e-3)
     assert np.all(found.coef_[:, rest.degrees() == 0] == 0)
 

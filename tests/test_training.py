@@ -47,7 +47,7 @@ FIELDS = set(
     "columns_scaled columns_centred "
     "replicas messages bytes_sent waited_seconds shards_torn deltas_left_out virtual_seconds "
     "staleness_mean staleness_max lost_updates in_flight workers_lost status "
-    "verdict gradient_norm exact_seconds kept_epoch".split()
+    "verdict exact_seconds kept_epoch".split()
 )
 MACHINE = {"cpu", "cores", "load", "version_python", "version_numpy", "version_numba", "version_torch"}
 

@@ -160,7 +160,7 @@ class Fits:
 
     def __call__(self, effort: int, step: float | None) -> Fit:
         """Train with this effort and step."""
-        config = dataclasses.replace(self.config, step=step, epochs=effort)
+        config = dataclasses.replace(self.config, step=step, epochs=effort, patience=0)
         solver = self._reusable or self._program.make(self._rows, config)
         self._reusable = solver if solver.seconds_replace else None
         start = time.perf_counter()

@@ -54,7 +54,7 @@ class Training:
     @classmethod
     def of(cls, data: Any, test: Any = None, **options: Any) -> Training:
         """Start a run of :func:`hogwild.train` that has no end of its own."""
-        options = {"schedule": "constant", "epochs": ENDLESS, **options}
+        options = {"schedule": "constant", "epochs": ENDLESS, "patience": 0, **options}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)  # more workers than cores: the caller warns once
             return cls(train(data, test, **options))

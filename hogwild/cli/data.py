@@ -200,14 +200,14 @@ cache = typer.Typer(help="Parsed text and generated data that are kept between r
 @cache.command("list")
 @takes("cache")
 def list_cache(**options: Any) -> None:
-    """List what the cache holds, the latest used first."""
+    """List what the cache holds, the newest first."""
     from hogwild.data.cache import Cache
 
     store = Cache(options["cache"])
     entries = store.entries()
     for entry in entries:
-        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
-        typer.echo(f"{size(entry.bytes):>10}  {used}  {printable(entry.source)}")
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
+        typer.echo(f"{size(entry.bytes):>10}  {made}  {printable(entry.source)}")
     total = sum(entry.bytes for entry in entries)
     typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
 

@@ -233,12 +233,13 @@ def show(facts: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]],
 
 
 def fact_lines(facts: dict[str, Any], name_width: int = NAME, width: int = LINE) -> Iterator[str]:
-    """Yield each fact, wrapped beside its name."""
+    """Yield each fact, wrapped beside its name; titles with blanks may hold a user's names, and stay as they are."""
     for name, value in facts.items():
+        title = name if " " in name else name.replace("_", " ")
         for line in textwrap.wrap(
             fact_text(value),
             width,
-            initial_indent=f"{name.replace('_', ' '):<{name_width - 1}} ",
+            initial_indent=f"{title:<{name_width - 1}} ",
             subsequent_indent=" " * name_width,
             break_long_words=False,
             break_on_hyphens=False,

@@ -407,8 +407,6 @@ def linear_facts(model: LinearModel, count: int | None, names: str | None, zero_
     """Return labels, sizes and the heaviest features of a linear model."""
     import numpy as np
 
-    from hogwild.data.names import heaviest
-
     if model.table is not None and zero_based:
         raise UsageError("--zero-based is for numbered features, and those of a table have names")
     several = len(model.coef_) > 1
@@ -431,10 +429,20 @@ def linear_facts(model: LinearModel, count: int | None, names: str | None, zero_
     }
 
 
+def heaviest(
+    weights: np.ndarray,  # (width,) float32
+    count: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of the ``count`` largest weights above zero, largest first, and of the smallest below it."""
+    import numpy as np
+
+    above, below = np.flatnonzero(weights > 0), np.flatnonzero(weights < 0)
+    above, below = (at[np.argsort(-np.abs(weights[at]), kind="stable")[:count]] for at in (above, below))
+    return above, below
+
+
 def completion_facts(model: Any, count: int | None, *_: Any) -> dict[str, Any]:
     """Return sizes and biases of a completion model."""
-    from hogwild.data.names import heaviest
-
     sides = ("user", model.user_bias, model.user_ids), ("item", model.item_bias, model.item_ids)
     return {
         "kind": "completion",
@@ -495,9 +503,15 @@ def paired(weights: np.ndarray, positions: Iterable[np.ndarray], name_of: Callab
 def namer(model: LinearModel, positions: set[int], file: str | None, zero_based: bool) -> Callable[[Any], str]:
     """Return a function from a feature's position to its names if there are any, else its number.
 
-    Names come from the model, or from a file: the table that it was trained on, or text with one name a line.
+    A model of a table has the names of its columns; a file has the others, as a table like the one it was trained on,
+    or as text with one name a line.
     """
-    names = model.names
+    names: dict[int, list[str]] = {}
+    if model.table is not None:
+        from hogwild.data.tables.columns import known_names
+        from hogwild.data.tables.plan import TablePlan
+
+        names = known_names(TablePlan.from_json(model.table))
     if file is not None:
         if model.table is not None:
             from hogwild.data.public.catalogue import located

@@ -146,7 +146,7 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
             saved = drive(run, display, rows_file, request)
         parts = run.stopwatch.seconds
         total = sum(parts.values())
-        lines = [*summary(run.history[-1], interrupts.number, total).split("\n"), *saved]
+        lines = [*summary(run.history[-1], interrupts.number, total, run.config).split("\n"), *saved]
         if request.verbose:
             for part, seconds in (*parts.items(), ("in all", total)):
                 lines.append(f"{part:<10} {seconds:9.2f} s {seconds / total:6.0%}")
@@ -305,7 +305,7 @@ def describe_run(run: Run) -> str:
     )
 
 
-def summary(last: dict[str, Any], interrupted: int | None, total: float) -> str:
+def summary(last: dict[str, Any], interrupted: int | None, total: float, config: TrainConfig) -> str:
     """Return the closing lines on quality and speed; ``total`` is the time in seconds since the command started."""
     figures = {
         "objective": ("objective", ".6g"),
@@ -318,6 +318,10 @@ def summary(last: dict[str, Any], interrupted: int | None, total: float) -> str:
     }
     parts = [f"{name} {last[field]:{form}}" for field, (name, form) in figures.items() if last.get(field) is not None]
     text = f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(parts)}"
+    if not interrupted and last["epoch"] < config.epochs and last["status"] == "ok":
+        reached = config.target is not None and last["objective"] <= config.target
+        why = "target reached" if reached else f"no progress in {config.patience} (--patience 0 trains all)"
+        text += f"\nended before epoch {config.epochs}: {why}"
     if last.get("verdict") not in (None, "settled"):
         text += f"\nnot settled: {last['verdict']}"
     if last.get("kept_epoch") not in (None, last["epoch"]):

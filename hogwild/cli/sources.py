@@ -180,7 +180,7 @@ class Sources:
             options = {"width": train.width, "beyond": "ignore", "targets": None, "hash_bits": train.hash_bits}
             options |= {"columns": None, "plan": train.table}
         if name.startswith("synthetic:") or os.path.isdir(located_data(name)):
-            options["format"] = None
+            options |= {"format": None, "layout" if problem == "completion" else "separator": None}
         return self.open(problem, name, progress, **options)
 
     def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:

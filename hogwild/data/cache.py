@@ -5,8 +5,9 @@ every parse option, the parser's and the store's version), so a stale entry is n
 invalidating. Nothing here may stop a run: a damaged entry is made again, and a cache that cannot be written costs one
 warning and a parse into memory.
 
-The cost is writing the data once, and disk space up to a limit: before an entry is made, those that were opened longest
-ago are removed until the others are within it. A process that has a removed entry mapped keeps its data.
+The cost is writing the data once, and disk space up to a limit: before an entry is made, the oldest are removed until
+the others are within it. A process that has a removed entry mapped keeps its data. Who reads an entry writes nothing
+and holds no lock, so nobody waits while another process flushes its own to disk.
 """
 
 from __future__ import annotations
@@ -74,12 +75,12 @@ class Recipe:
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One store in the cache. ``source`` is what it was made from; ``last_used`` is in seconds since 1970."""
+    """One store in the cache. ``source`` is what it was made from; ``made`` is in seconds since 1970."""
 
     name: str
     source: str
     bytes: int
-    last_used: float
+    made: float
     path: Path
 
 
@@ -106,18 +107,15 @@ class Cache:
         self.limit_bytes = limit_bytes
 
     def lookup(self, name: str, open: Callable[[Path], Opened]) -> Opened | None:
-        """Open the entry ``name`` and mark it as just used; a damaged entry is removed and counts as absent."""
+        """Open the entry ``name``; a damaged entry is removed and counts as absent."""
         path = self.directory / name
         if not path.is_dir():
             return None
         try:
-            opened = open(path)
+            return open(path)
         except InputError:
             _remove(path)
             return None
-        with suppress(OSError):  # a read-only cache is usable too
-            os.utime(path / "meta.json")
-        return opened
 
     def keep(
         self, name: str, write: Callable[[Path], None], open: Callable[[Path], Opened]
@@ -145,19 +143,19 @@ class Cache:
         return None
 
     def entries(self) -> list[CacheEntry]:
-        """Return all entries, the most recently used first."""
+        """Return all entries, the newest first."""
         entries = []
         with suppress(OSError):
             for path in self.directory.iterdir():
                 with suppress(OSError):  # removed by another process in the meantime
                     if ENTRY.fullmatch(path.name) and is_store(path):
                         size = sum(file.stat().st_size for file in path.iterdir())
-                        used = (path / "meta.json").stat().st_mtime
-                        entries.append(CacheEntry(path.name, _source(path), size, used, path))
-        return sorted(entries, key=lambda entry: -entry.last_used)
+                        made = (path / "meta.json").stat().st_mtime
+                        entries.append(CacheEntry(path.name, _source(path), size, made, path))
+        return sorted(entries, key=lambda entry: -entry.made)
 
     def trim(self) -> None:
-        """Remove the least recently used entries beyond the limit."""
+        """Remove the oldest entries beyond the limit."""
         total = 0
         for entry in self.entries():
             total += entry.bytes
@@ -184,7 +182,7 @@ def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
     memory = MemoryWriter()
     facts = recipe.fill(memory)
     rows = memory.close(**facts)
-    return rows, {**recipe.meta, **{name: fact for name, fact in facts.items() if name not in ("width", "names")}}
+    return rows, recipe.meta | {name: fact for name, fact in facts.items() if name != "width"}
 
 
 def identity(path: str | Path) -> dict[str, Any]:

@@ -325,8 +325,8 @@ class Case(Protocol):
     def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         """The ``objective`` and the metrics, as fields of a row; a device may have made the ``sums`` over examples."""
 
-    def judge(self, solution: tuple[Any, ...]) -> tuple[float, float | None]:
-        """The gradient's norm over that at the start, and a share by which the objective can be lowered at least."""
+    def judge(self, solution: tuple[Any, ...]) -> float | None:
+        """A share by which the objective can be lowered at least; None if unknown."""
 
     def improved(self, solution: tuple[Any, ...]) -> tuple[tuple[Any, ...], float | None]:
         """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it

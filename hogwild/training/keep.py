@@ -33,7 +33,7 @@ SLIGHT = 0.1  # share of tol below which a fall an epoch is none
 EARLY = 30  # epochs, below which fits are not near their optimum
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LEAST = 1e-6  # share of the objective that exact steps gain at least, if l2 is for an optimum
-LAST = ("verdict", "gradient_norm", "exact_seconds", "kept_epoch")  # fields that only the last row has
+LAST = ("verdict", "exact_seconds", "kept_epoch")  # fields that only the last row has
 
 
 class Keeper:
@@ -56,6 +56,8 @@ class Keeper:
         What the last row said before the model was chosen.
     kept : int or float
         The epoch that the model is of.
+    start : int
+        The epoch from which patience counts: where a run was resumed that patience had ended.
     """
 
     def __init__(self, config: TrainConfig, case: Case, tested: bool) -> None:
@@ -76,6 +78,7 @@ class Keeper:
         self.mean = np.zeros(case.problem.size) if self.finishes and not self.best and self.judged else None
         self.raw: dict[str, Any] = {}
         self.kept: int | float = 0
+        self.start = 0
 
     def follow(self, flat: np.ndarray, epoch: int) -> None:
         """Update the tail mean at the end of an epoch."""
@@ -85,12 +88,13 @@ class Keeper:
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint's header must hold, as JSON."""
-        return {"raw": self.raw, "kept": self.kept}
+        return {"raw": self.raw, "kept": self.kept, "start": self.start}
 
     def restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         """Go on from a checkpoint; one of a run that followed no mean leaves it out."""
         self.raw = dict(header.get("raw", {}))
         self.kept = header.get("kept", header["history"][-1]["epoch"])
+        self.start = header.get("start", 0)
         if "mean" not in arrays:
             self.mean = None
         elif self.mean is not None:
@@ -119,17 +123,16 @@ class Keeper:
                 solution, measures = self._better(solution, measures, case.solution(self.mean.astype(np.float32)))
             if self.config.l1 > 0:
                 solution, measures = self._improved(solution, measures)
-        norm, gain = case.judge(solution)
+        gain = case.judge(solution) if newest else None
         l2_epochs = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
         early = l2_epochs is not None and 0 < l2_epochs < EARLY
         if self.exact and not early and is_whole(row):
             if gain is None or gain >= (LEAST if l2_epochs == 0 else UNSETTLED / 2):
                 solution, measures = self._improved(solution, measures)
-                norm, gain = case.judge(solution)
+                gain = case.judge(solution)
         if newest and measures is not row:
             self.raw = {name: row[name] for name in (*measures, "train_seconds")}
             row.update(measures, train_seconds=row["train_seconds"] + (self.exact_seconds or 0.0))
-        row["gradient_norm"] = norm
         row["exact_seconds"] = self.exact_seconds
         bound = self.optimality_gap if gain is None else None
         row["verdict"] = verdict(self.config, history, gain, bound) if newest else "settled"
@@ -141,6 +144,10 @@ class Keeper:
         exact, self.optimality_gap = self.case.improved(solution)
         self.exact_seconds = time.perf_counter() - began
         return self._better(solution, measures, exact, or_equal=True)
+
+    def enough(self, history: list[dict[str, Any]]) -> bool:
+        """Whether the run has reached its target, or patience with what is watched is exhausted."""
+        return enough(self.config, [row for row in history if row["epoch"] >= self.start], self.watched)
 
     def past(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The rows as they were before the model was chosen, which is what stopping goes by."""
@@ -203,7 +210,7 @@ def enough(config: TrainConfig, history: list[dict[str, Any]], watched: str = "o
     """
     if config.target is not None and history[-1]["objective"] <= config.target:
         return True
-    if config.patience is None:
+    if not config.patience:
         return False
     best = math.inf
     since = epoch = 0

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, Ty
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import CompletionOptions, CutsOptions, LinearOptions, TrainConfig
+from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, LinearOptions, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
@@ -35,7 +35,7 @@ from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
 from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
 from hogwild.training.engine import Engine, EpochProgress, resolve
-from hogwild.training.keep import LAST, Keeper, divergence, enough, has_diverged, is_whole, other_metrics
+from hogwild.training.keep import LAST, Keeper, divergence, has_diverged, is_whole, other_metrics
 from hogwild.training.schedule import make_schedule
 from hogwild.training.stopwatch import Stopwatch
 
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")  # what a run trains
 SPLIT = ("linear", "completion")  # problems of whose data a part can be held out
+PATIENCE = 2  # epochs of a long run without progress of what it watches; the step of schedule adaptive waits longer
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
 
@@ -294,9 +295,10 @@ class Run(Generic[M]):
         self.history = header["history"]
         self._solution = tuple(arrays[name] for name in self._case.names)
         self._fresh = False
-        self._done = self.engine.epoch >= self.config.epochs or (
-            not self.engine.chunk and enough(self.config, self._keeper.past(self.history), self._keeper.watched)
-        )
+        past = self._keeper.past(self.history)
+        if self.config.epochs > header["config"]["epochs"] and self._keeper.enough(past):
+            self._keeper.start = self.engine.epoch
+        self._done = self.engine.epoch >= self.config.epochs or (not self.engine.chunk and self._keeper.enough(past))
         if self._done:
             self.close()
         for row in self.history[-1:] if not self._done else ():  # no longer the last row
@@ -380,11 +382,11 @@ class Run(Generic[M]):
             before = max((row["epoch"] for row in self.history[:-1] if is_whole(row)), default=0)
             self._schedule.observe(objective, engine.epoch - before)
             engine.next_epoch()
-        ended = engine.epoch >= self.config.epochs or enough(self.config, self.history, self._keeper.watched)
+        ended = engine.epoch >= self.config.epochs or self._keeper.enough(self.history)
         if (stopping or ended) and sums is not None:
             measures = self._evaluate()
             row.update(measures | dict.fromkeys(other_metrics(measures)))
-            ended = enough(self.config, self.history, self._keeper.watched)
+            ended = self._keeper.enough(self.history)
         self._done = stopping or ended
         if stopping and not ended:  # even if an epoch is complete: others were left out
             row["status"] = "interrupted"
@@ -520,8 +522,8 @@ def train(
     checkpoint : path, optional
         Directory for a checkpoint at the end of every epoch and on stopping.
     resume : bool
-        Go on from that checkpoint, if there is one. Only ``epochs``, ``evaluate_every``, ``machines``, ``workers``,
-        ``oversubscribe``, ``host``, ``in_flight`` and ``renumber`` may differ.
+        Go on from that checkpoint, if there is one. Only ``epochs``, ``patience``, ``evaluate_every``, ``machines``,
+        ``workers``, ``oversubscribe``, ``host``, ``in_flight`` and ``renumber`` may differ.
     pool : Pool, optional
         Workers from :func:`hogwild.training.engine.start_pool`; they are left running. One run after another, or in
         turns, can use them.
@@ -587,6 +589,15 @@ def _held_out(examples: Any, holdout: Any, config: TrainConfig) -> tuple[Any, An
     return examples, holdout
 
 
+def _ends_itself(config: TrainConfig, examples: Any) -> bool:
+    """Whether a run ends when it makes no progress, though nobody asked for it: if it is long, and nobody compares it.
+
+    A count decides, and no clock. Short runs are noisy from epoch to epoch, and their epochs cost nothing.
+    """
+    known = config.problem in SPLIT and config.host != "simulator" and config.schedule != "adaptive"
+    return known and examples.nnz * config.epochs >= SHORT_RUN
+
+
 def begin(
     examples: Any,
     test: Any,
@@ -599,6 +610,8 @@ def begin(
     cluster: Cluster | None,
 ) -> Run[Any]:
     """Return the run, or this machine's part in that of a cluster."""
+    if config.patience is None and _ends_itself(config, examples):
+        config = config.settled(patience=PATIENCE)
     if cluster is None:
         if config.machines > 1:
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")

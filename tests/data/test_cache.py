@@ -6,7 +6,9 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,14 +151,24 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path, monkeypatch,
     assert not cache.directory.is_dir() or os.listdir(cache.directory) == []
 
 
-def test_a_cache_that_can_only_be_read_is_used(cache, monkeypatch):
+def test_a_reader_neither_writes_nor_waits_while_a_writer_flushes(cache, monkeypatch):
     build(cache, recipe())
+    before = [(path.name, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in cache.directory.rglob("*")]
+    flushing, done = threading.Event(), threading.Event()
 
-    def refuse(*args: object, **options: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
+    def slow(descriptor: int) -> None:
+        flushing.set()
+        assert done.wait(60)
 
-    monkeypatch.setattr(os, "utime", refuse)
-    assert build(cache, recipe())[0].store is not None
+    monkeypatch.setattr(os, "fsync", slow)
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(build, cache, recipe("b"))
+        assert flushing.wait(60)
+        assert build(cache, recipe())[0].store is not None
+        done.set()
+        writer.result()
+    after = {(path.name, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in cache.directory.rglob("*")}
+    assert after >= set(before)
 
 
 def test_an_error_in_the_source_leaves_nothing(cache):
@@ -169,16 +181,14 @@ def test_an_error_in_the_source_leaves_nothing(cache):
     assert os.listdir(cache.directory) == []
 
 
-def test_the_least_recently_used_goes(cache):
+def test_the_oldest_goes(cache):
     cache.limit_bytes = 3 * (build(cache, recipe("a"))[0] and cache.entries()[0].bytes)
     for time, name in enumerate("abc"):
         path = build(cache, recipe(name))[0].store
         os.utime(path / "meta.json", (time, time))
-    build(cache, recipe("a"))  # used again: now the newest
-    build(cache, recipe("d"))  # three fit
-    os.utime(cache.entries()[0].path / "meta.json")
-    rows, _ = build(cache, recipe("e"))
-    assert [entry.name[0] for entry in cache.entries()] == ["e", "d", "a", "c"]
+    rows, _ = build(cache, recipe("d"))  # three fit
+    cache.trim()
+    assert [entry.name[0] for entry in cache.entries()] == ["d", "c", "b"]
     cache.limit_bytes = 0
     build(cache, recipe("f"))
     assert [entry.name[0] for entry in cache.entries()] == ["f"]
@@ -192,7 +202,7 @@ def test_listing(cache, tmp_path):
     path = build(cache, recipe("b", rows=1000))[0].store
     os.utime(path / "meta.json", (5, 5))
     first, second = cache.entries()
-    assert (first.source, second.source, second.last_used) == ("/data/a", "/data/b", 5)
+    assert (first.source, second.source, second.made) == ("/data/a", "/data/b", 5)
     assert second.bytes > first.bytes > 500
     assert second.path == path
     (path / "meta.json").write_text('{"format": "hogwild-store"}')

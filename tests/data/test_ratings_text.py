@@ -337,7 +337,7 @@ def test_options_and_names_that_are_wrong(tmp_path):
         open_ratings(3)
     with pytest.raises(InputError, match="no such file"):
         open_ratings(tmp_path / "none")
-    with pytest.raises(InputError, match="not a hogwild store"):
+    with pytest.raises(InputError, match="a directory, but no store"):
         open_ratings(tmp_path)
     (tmp_path / "x").write_text("1 2 3\n")
     with pytest.raises(InputError, match="a store is a directory"):

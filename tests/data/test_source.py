@@ -304,7 +304,7 @@ def bad_files(folder: Path) -> None:
         ("nothing.svm", r"nothing.svm: no such file \(a synthetic set is named like synthetic:rcv1\)"),
         ("nothing.npz", "nothing.npz: no such file"),
         ("nothing/deeper", "no such file"),
-        ("folder", "folder: not a hogwild store, as hogwild convert makes them"),
+        ("folder", "folder: a directory, but no store; expected a file"),
         ("empty.svm/x", "cannot be read: Not a directory"),
         ("nul\0", "cannot be read"),
         ("empty.svm", "empty.svm"),
@@ -332,7 +332,7 @@ def test_what_cannot_be_opened(tmp_path, name, said):
 def test_other_mistakes(tmp_path, text):
     with pytest.raises(InputError, match="no such synthetic set; there are synthetic:rcv1"):
         open_data("synthetic:rcv2")
-    with pytest.raises(InputError, match="a directory, expected a file of format svmlight"):
+    with pytest.raises(InputError, match="a directory, but no store; expected a file"):
         open_data(tmp_path, format="svmlight")
     with pytest.raises(InputError, match="a file, but a store is a directory"):
         open_data(text, format="store")

@@ -190,7 +190,7 @@ def rewrite_meta(path: Path, **changes: object) -> None:
         ({"width": 1.5}, "width is 1.5, expected"),
         ({"arrays": 1}, "meta.json cannot be used"),
         ({"arrays": {}}, "do not fit"),
-        ({"arrays": {"x": {}}}, "no 'dtype'"),
+        ({"arrays": {"values": {}}}, "no 'dtype'"),
         ({"hash_bits": "x"}, "hashed to"),
         ({"table": {}}, "meta.json cannot be used"),
         ({"warnings": 1}, "warnings is 1"),
@@ -253,6 +253,19 @@ def test_an_error_leaves_nothing(tmp_path, error):
 
     with pytest.raises(error):
         stop_half_way()
+    assert os.listdir(tmp_path) == []
+
+
+def test_ctrl_c_while_the_folder_is_made_leaves_nothing(tmp_path, monkeypatch):
+    make = Path.mkdir
+
+    def interrupted(path, *arguments):
+        make(path, *arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_store(make_rows(), tmp_path / "s")
     assert os.listdir(tmp_path) == []
 
 

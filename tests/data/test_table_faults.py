@@ -6,14 +6,19 @@ import datetime
 import gzip
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 import hogwild
-from hogwild.errors import HogwildWarning, InputError
+from hogwild.data.rows.source import convert, open_data
+from hogwild.data.tables.plan import AskedColumns, TablePlan
+from hogwild.data.tables.source import feature_names
+from hogwild.errors import HogwildWarning, InputError, UsageError
 
 LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
 TEXTS = {
@@ -174,3 +179,81 @@ def test_labels_and_roles_that_are_found(tmp_path: Path) -> None:
     assert rows.targets.tolist() == [2.0, 1.0, 0.0]
     assert [column["role"] for column in rows.table["columns"]] == ["categorical", "text"]
     assert rows.table["ignored"] == ["(without a name)"]
+
+
+def roles(rows: hogwild.Rows) -> dict[str, str]:
+    assert rows.table is not None
+    return {column["name"]: column["role"] for column in rows.table["columns"]}
+
+
+def test_whole_numbers_that_are_ids_are_categories(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    n = 60_000
+    codes = np.sort(random.integers(0, 10**9, 500))
+    columns = {
+        "y": random.integers(0, 2, n),
+        "ad_id": random.integers(0, 20_000, n),
+        "pageId": random.integers(0, 100, n),
+        "zone": codes[random.integers(0, 500, n)],  # scattered: by its spread
+        "price": np.floor(np.exp(random.normal(7, 2, n))),
+        "age": random.integers(0, 90, n),
+        "row_id": np.arange(n),  # none repeats
+        "paid": random.integers(0, 9, n),
+    }
+    path = tmp_path / "t.csv"
+    pyarrow.csv.write_csv(pa.table({name: pa.array(values) for name, values in columns.items()}), path)
+    rows = hogwild.open_table(path, "y")
+    names = dict.fromkeys(("ad_id", "pageId", "zone"), "categorical")
+    assert roles(rows) == dict.fromkeys([*columns][1:], "numeric") | names
+    assert rows.table is not None
+    assert next(iter(TablePlan.from_json(rows.table).lines())) == (
+        "categorical: ad_id (numbers), pageId (numbers), zone (numbers)"
+    )
+    assert roles(hogwild.open_table(path, "y", numeric="ad_id"))["ad_id"] == "numeric"
+
+
+def test_a_cell_that_makes_a_column_categorical_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("y,a,b,c\n" + "0,1,x1,NA\n1,-2.5e3,2,\n" * 5 + "1,oops,x,3\n")
+    with pytest.warns(HogwildWarning, match=r"t.csv:12: column a: 'oops' is no number, though most are") as told:
+        rows = hogwild.open_table(path, "y")
+    assert len(told) == 1
+    assert roles(rows) == {"a": "categorical", "b": "categorical", "c": "numeric"}
+    hogwild.open_table(path, "y", categorical="a")  # as asked
+
+
+def test_a_model_reads_text_with_the_separator_of_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("y;a;site\n" + "3;1;b\n7;2;c\n" * 40)
+    rows = hogwild.open_table(path, "y", separator=";")
+    model = hogwild.train(rows, loss="log", workers=1, epochs=2).finish()
+    model.save(tmp_path / "m")
+    model = hogwild.load(tmp_path / "m")
+    labels = model.predict(path)
+    assert labels.dtype == np.int64  # as the table has them
+    assert set(labels.tolist()) <= {3, 7}
+    assert len(hogwild.open_table(path, like=model)) == 80
+    names = feature_names(path, model.table, rows.indices.tolist())
+    assert sorted(name for each in names.values() for name in each) == ["a", "site=b", "site=c"]
+
+
+@pytest.mark.parametrize("options", [{"separator": ";"}, {"columns": AskedColumns(label="y")}])
+def test_options_of_tables_are_refused_for_a_store(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("y,a\n" + "0,1\n1,2\n" * 9)
+    convert(path, tmp_path / "store", columns=AskedColumns(label="y"))
+    with pytest.raises(UsageError, match="options of columns are for tables .*; got store"):
+        open_data(tmp_path / "store", **options)
+
+
+def test_a_directory_called_like_a_table(tmp_path: Path) -> None:
+    (tmp_path / "d.csv").mkdir()
+    with pytest.raises(InputError, match="d.csv: a directory, but no store; expected a file"):
+        open_data(tmp_path / "d.csv", columns=AskedColumns(label="y"))
+
+
+def test_a_byte_that_is_not_utf8_is_shown_once_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "latin.csv"
+    path.write_bytes(b"y,a\n1,caf\xe9\n0,x\n")
+    with pytest.raises(InputError, match=r"latin.csv:2: bad a 'caf\\xe9': it is not UTF-8"):
+        hogwild.open_table(path, "y")

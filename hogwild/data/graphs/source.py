@@ -60,6 +60,7 @@ def open_graph(
     kind = graph_format(title) if format is None else format
     if kind not in FORMATS:
         raise UsageError(f"format={kind!r}: {expected_one_of(FORMATS, kind)}")
+    (layout or TextLayout()).check(title, kind, "edges")
     if terminals is not None and kind != "edges":
         raise UsageError(f"{title}: terminals= goes with a list of edges; in {kind} graphs they are part of the data")
     if kind == "synthetic":

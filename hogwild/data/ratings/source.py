@@ -102,6 +102,7 @@ def open_ratings(
     else:
         title = located(os.fspath(name))
         kind = _kind(title, format)
+        (layout or TextLayout()).check(title, kind, "ratings")
         if kind == "store":
             ratings, meta = open_ratings_store(title), read_meta(title)
         elif kind == "ratings" and not stat.S_ISREG(os.stat(title).st_mode):

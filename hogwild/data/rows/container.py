@@ -130,7 +130,6 @@ class Rows:
     store: Path | None
     hash_bits: int | None
     table: dict[str, Any] | None
-    names: Any  # of a table's features, see `data/names.py`
     known_degrees: np.ndarray | None  # (width,) int32, once they are counted
     totals: Any  # counts of all rows, if other machines have more: see `data/rows/degrees.py`
     renumbered: bool  # whether indices are not those of the store, see `problems/linear/coordinates.py`
@@ -170,7 +169,6 @@ class Rows:
             store=None if store is None else Path(store),
             hash_bits=hash_bits,
             table=table,
-            names=None,
             known_degrees=None,
             totals=None,
             renumbered=False,
@@ -484,7 +482,7 @@ def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
         message = f"{dropped:,} entries of features beyond the model's {width:,} were ignored in {name}"
         warnings.warn(message, HogwildWarning, stacklevel=3)
     end = readonly(end) if dropped else rows.end
-    return rows.replace(end=end, width=width, table=None, names=None, known_degrees=None)
+    return rows.replace(end=end, width=width, table=None, known_degrees=None)
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------

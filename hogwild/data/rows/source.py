@@ -24,7 +24,7 @@ from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.rows.container import Rows, fit_width
-from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, open_store, pour, read_meta
+from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, is_store, open_store, pour, read_meta
 from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.data.rows.synthetic import recipe as synthetic_recipe
 from hogwild.data.synthetic import PREFIX
@@ -129,8 +129,8 @@ def open_data(
             raise UsageError(f"{title}: targets= goes with .npz; in {kind} data they are part of the rows")
         if kind in TABLES:
             options |= {"columns": columns, "plan": plan, "separator": separator}
-        elif columns:
-            raise UsageError(f"{title}: --label and the options of columns are for tables ({', '.join(TABLES)})")
+        elif columns or separator is not None:
+            raise UsageError(f"{title}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
         if kind == "store":
             rows, meta = open_store(title), read_meta(title)
             if hash_bits is not None:
@@ -215,12 +215,10 @@ def _kind(name: str, format: str | None) -> str:
     return kind_of(name, format, FORMATS, "rcv1") or _by_suffix(name)
 
 
-def kind_of(
-    name: str, format: str | None, formats: Sequence[str], example: str, folders: Sequence[str] = ("store",)
-) -> str | None:
+def kind_of(name: str, format: str | None, formats: Sequence[str], example: str) -> str | None:
     """Return which of ``formats`` data have, by ``format`` or the kind of file; None if their name has to tell.
 
-    ``example`` is a family of synthetic data, for an error; a directory may have one of the formats ``folders``.
+    ``example`` is a family of synthetic data, for an error.
     """
     if format is not None and format not in formats:
         raise UsageError(f"format={format!r}: {expected_one_of(formats, format)}")
@@ -238,9 +236,9 @@ def kind_of(
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None
     if stat.S_ISDIR(mode):
-        if format not in (None, *folders):
-            raise InputError(f"{name}: a directory, expected a file of format {format}")
-        return format or "store"
+        if format not in (None, "store") or not is_store(name):
+            raise InputError(f"{name}: a directory, but no store; expected a file")
+        return "store"
     if format == "store":
         raise InputError(f"{name}: a file, but a store is a directory")
     return format
@@ -322,7 +320,7 @@ def _copy(source: str, rows: Rows) -> Recipe:
         facts: dict[str, Any] = {"width": rows.width}
         if rows.hash_bits is not None:
             facts |= {"hash_bits": rows.hash_bits, "hashing": occupancy(rows)}
-            facts |= {} if rows.table is None else {"table": rows.table, "names": rows.names}
+            facts |= {} if rows.table is None else {"table": rows.table}
         return facts
 
     return Recipe(os.path.basename(source), {}, {"source": os.path.abspath(source), "options": {}}, fill)

@@ -29,7 +29,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hogwild.data.names import NAMES, Names
 from hogwild.data.parallel import in_order, map_pieces
 from hogwild.data.rows.container import INDEX_LIMIT, Rows, chunks, frozen_array
 from hogwild.errors import HogwildError, InputError, OutputError, reason_of
@@ -38,8 +37,8 @@ FORMAT = "hogwild-store"
 VERSION = 2
 READABLE = (1, 2)  # versions
 ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", "weights": "<f4"}
-#: Also how many rows hold each feature, which older stores lack, and a table's names.
-COLUMNS = {**ARRAYS, "degrees": "<i4", **NAMES}
+#: Also how many rows hold each feature, which older stores lack.
+COLUMNS = {**ARRAYS, "degrees": "<i4"}
 OPTIONAL = ("weights", "degrees", "times")  # arrays whose length is known and that a store may lack
 COUNTS = ("rows", "nnz", "width", "users", "items")  # facts that are lengths of arrays
 FEW = 1 << 16  # with at most this many features degrees are always stored; else only if not longer than the entries
@@ -155,8 +154,6 @@ class StoreWriter:
         self._check_free()
         sweep(self.path.parent)
         self._folder = self.path.parent / f".{self.path.name[:100]}{TEMPORARY}{secrets.token_hex(6)}"
-        with self._writing():
-            self._folder.mkdir()
 
     def _check_free(self) -> None:
         if not os.path.lexists(self.path):
@@ -208,8 +205,7 @@ class StoreWriter:
             np.add.at(self._degrees, indices, np.int32(1))  # with a Python 1 it takes twenty times as long
 
     def close(self, width: int | None = None, **facts: Any) -> Path:
-        """Flush everything to disk and name the store; ``facts`` except ``names`` are added to the meta data."""
-        names = facts.pop("names", None)
+        """Flush everything to disk and name the store; ``facts`` are added to the meta data."""
         width = self.width_seen if width is None else int(width)
         if not self.width_seen <= width <= INDEX_LIMIT:
             raise InputError(f"{self.path}: width {width}, but features up to {self.width_seen} occur")
@@ -217,7 +213,6 @@ class StoreWriter:
         if self._degrees is not None and width <= max(FEW, self.nnz):
             degrees = _lengthened(self._degrees, width)
         self.put(indptr=[], indices=[], values=[], targets=[], degrees=degrees)
-        self.put(**({} if names is None else names.arrays()))
         return self.seal({**self.meta, **facts, "rows": self.rows, "width": width, "nnz": self.nnz})
 
     def seal(self, meta: dict[str, Any]) -> Path:
@@ -261,6 +256,12 @@ class StoreWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> StoreWriter:
+        try:  # after a Ctrl-C here nobody would call __exit__
+            with self._writing():
+                self._folder.mkdir()
+        except BaseException:
+            self.abort()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -279,13 +280,12 @@ class MemoryWriter:
                 self._parts[name].append(np.array(part, dtype=ARRAYS[name]))  # a copy: readers reuse their buffers
 
     def close(self, width: int | None = None, **facts: Any) -> Rows:
-        """Return the rows; of the ``facts`` these keep ``hash_bits``, ``table`` and ``names``."""
+        """Return the rows; of the ``facts`` these keep ``hash_bits`` and ``table``."""
         lengths, indices, values, targets, weights = (self._join(name) for name in ARRAYS)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         width = int(indices.max(initial=-1)) + 1 if width is None else width
         flat = indices, values, targets, width, weights if len(weights) else None
-        rows = Rows(indptr, *flat, check=False, hash_bits=facts.get("hash_bits"))
-        return rows.replace(table=facts.get("table"), names=facts.get("names"))
+        return Rows(indptr, *flat, check=False, hash_bits=facts.get("hash_bits"), table=facts.get("table"))
 
     def _join(self, name: str) -> np.ndarray:
         parts = self._parts.pop(name)  # so that only one array at a time is held twice
@@ -296,7 +296,7 @@ def save_store(rows: Rows, path: str | Path, meta: dict[str, Any] | None = None,
     """Write ``rows`` as a store, a block at a time; errors are those of ``StoreWriter``."""
     with StoreWriter(path, meta, overwrite) as writer:
         pour(rows, writer)
-        facts: dict[str, Any] = {"hash_bits": rows.hash_bits, "table": rows.table, "names": rows.names}
+        facts: dict[str, Any] = {"hash_bits": rows.hash_bits, "table": rows.table}
         return writer.close(rows.width, **{name: fact for name, fact in facts.items() if fact is not None})
 
 
@@ -407,9 +407,8 @@ def open_store(path: str | Path) -> Rows:
     check_range(path, "indices", arrays["indices"], width)
     check_range(path, "degrees", arrays.get("degrees", np.empty(0, np.int32)), meta["rows"] + 1)
     flat = arrays["indices"], arrays["values"], arrays["targets"], width, arrays.get("weights")
-    names = Names(*(arrays[name] for name in NAMES)) if set(NAMES) <= set(arrays) else None
-    rows = Rows(indptr, *flat, os.path.abspath(path), check=False, hash_bits=bits)
-    return rows.replace(table=meta.get("table"), names=names, known_degrees=arrays.get("degrees"))
+    rows = Rows(indptr, *flat, os.path.abspath(path), check=False, hash_bits=bits, table=meta.get("table"))
+    return rows.replace(known_degrees=arrays.get("degrees"))
 
 
 def _lengths(meta: dict[str, Any]) -> dict[str, int]:
@@ -423,7 +422,7 @@ def open_arrays(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return meta data and mapped arrays of a store of ``kind``, whose sizes and headers are checked.
 
-    ``dtypes`` are those of the arrays that it may have, and ``lengths`` gives lengths of some by its meta data; of
+    ``dtypes`` are those of the arrays that are read, and ``lengths`` gives lengths of some by its meta data; of
     these, it must have all that are not optional. Other errors are those of ``open_store``.
     """
     meta = read_meta(path)
@@ -431,7 +430,9 @@ def open_arrays(
         raise InputError(f"{path}: a store of {other}, expected one of {KINDS[kind]}")
     with usable(path):
         _check_facts(meta)
-        described = {name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items()}
+        described = {
+            name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items() if name in dtypes
+        }
         expected = {name: (dtypes[name], length) for name, length in lengths(meta).items()}
         expected |= {name: (dtypes[name], length) for name, (_, length) in described.items() if name not in expected}
         lacking = set(expected) - set(described)

@@ -6,17 +6,19 @@ gaps), as a dictionary's value and as text are all ``column=7``; booleans are ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+import re
 from typing import Any
 
 import numpy as np
 
 from hogwild.data.rows.container import readonly
-from hogwild.data.tables.plan import TableColumn
+from hogwild.data.tables.plan import TableColumn, TablePlan
 from hogwild.errors import InputError
 
 BEYOND = 3.4028235677973366e38  # rounds to infinity in float32
 MEMORY = 64  # dictionaries whose buckets are cached
+WORD = re.compile(r"[A-Za-z0-9_\u00c0-\u1fff\u2070-\u2fff\u3040-\U0010ffff]+")  # as text_kernel.py finds them
 
 
 class CellError(InputError):
@@ -41,6 +43,15 @@ def bucket_of(text: str, bits: int) -> int:
 
     with np.errstate(over="ignore"):
         return int(bucket(np.uint64(name_state(text)), bits))
+
+
+def known_names(plan: TablePlan) -> dict[int, list[str]]:
+    """Return the names known without the table, by bucket: those of numbers and of missing values."""
+    names: dict[int, list[str]] = {}
+    for column in plan.columns:
+        for end in {"numeric": ("", "="), "categorical": ("=",), "text": ()}[column.role]:
+            names.setdefault(bucket_of(column.name + end, plan.hash_bits), []).append(column.name + end)
+    return names
 
 
 def written(value: float, kind: Any) -> str:
@@ -234,27 +245,8 @@ def finite(values: Any, name: str) -> np.ndarray:
     return numbers
 
 
-@dataclass(frozen=True)
-class Words:
-    """The words and pairs of neighbouring words in a text column."""
-
-    starts: np.ndarray  # (n + 1,) int64: where each row's words begin
-    codes: np.ndarray  # (words,) int32: their buckets
-    places: np.ndarray  # (words, 4) int64: word positions in the text; (0, 4) if not requested
-    text: np.ndarray  # (bytes,) uint8
-
-    def texts(self, at: np.ndarray) -> Any:
-        """Return the words and pairs with the given numbers, a pyarrow array."""
-        import pyarrow as pa
-
-        raw, words = self.text.data, []
-        for begin, end, second, last in self.places[at].tolist():
-            words.append(str(raw[begin:end], "utf-8") + (f" {str(raw[second:last], 'utf-8')}" if last > second else ""))
-        return pa.array(words, pa.large_string())
-
-
-def words_of(values: Any, column: TableColumn, bits: int, places: bool = False) -> Words:
-    """Find the words and pairs in a pyarrow array of text, and with ``places`` their positions."""
+def words_of(values: Any, column: TableColumn, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each row's words and pairs of words begin, (n + 1,) int64, and their buckets, (words,) int32."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -266,10 +258,15 @@ def words_of(values: Any, column: TableColumn, bits: int, places: bool = False) 
     counts = np.empty(len(values), np.int64)
     count_words(starts, text, counts)
     codes = np.empty(int(counts.sum()), np.int32)
-    positions = np.empty((len(codes) if places else 0, 4), np.int64)
     with np.errstate(over="ignore"):
-        hash_words(starts, text, np.uint64(name_state(f"{column.name}=")), bits, codes, positions)
-    return Words(np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), codes, positions, text)
+        hash_words(starts, text, np.uint64(name_state(f"{column.name}=")), bits, codes)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(counts))), codes
+
+
+def words_in(text: str) -> list[str]:
+    """Return the words and pairs of words in a text, in the order of :func:`words_of`."""
+    words = WORD.findall(text.lower())
+    return words[:1] + [each for pair in itertools.pairwise(words) for each in (" ".join(pair), pair[1])]
 
 
 def kind_of(type: Any) -> str:

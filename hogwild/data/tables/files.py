@@ -43,9 +43,15 @@ def table_format(name: str) -> str | None:
 
 
 def open_source(
-    table: Any, format: str | None = None, progress: BytesRead | None = None, separator: str | None = None
+    table: Any,
+    format: str | None = None,
+    progress: BytesRead | None = None,
+    separator: str | None = None,
+    usual: str | None = None,
 ) -> TableSource:
     """Open a file by its path, a stream of CSV, or a frame of pandas, polars or pyarrow.
+
+    ``usual`` is the separator of CSV, by default a comma, where ``separator`` is not given.
 
     Raises
     ------
@@ -56,7 +62,7 @@ def open_source(
         return FrameSource(table)
     kind = format or table_format(os.fspath(table) if isinstance(table, str | os.PathLike) else "") or "csv"
     if kind in ("csv", "tsv"):
-        return TextSource(table, separator or ("tab" if kind == "tsv" else ","), progress)
+        return TextSource(table, separator or ("tab" if kind == "tsv" else usual or ","), progress)
     if hasattr(table, "read"):
         raise UsageError(f"a stream is read as csv or tsv, not as {kind}")
     if separator is not None:

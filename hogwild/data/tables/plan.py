@@ -122,6 +122,8 @@ class TablePlan:
     ignored : tuple of str
     hash_bits : int
         0 if not chosen yet.
+    separator : str, optional
+        Of the training table's columns, if it was given: other text is read with it, too.
     """
 
     columns: tuple[TableColumn, ...]
@@ -131,6 +133,7 @@ class TablePlan:
     weight: str | None = None
     ignored: tuple[str, ...] = ()
     hash_bits: int = 0
+    separator: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan in JSON types, as rows, stores and models hold it."""
@@ -142,7 +145,7 @@ class TablePlan:
             "weight": self.weight,
             "ignored": list(self.ignored),
             "hash_bits": self.hash_bits,
-        }
+        } | ({} if self.separator is None else {"separator": self.separator})
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> TablePlan:
@@ -158,7 +161,8 @@ class TablePlan:
             raise ValueError(f"labels of kind {kind!r}")
         weight = None if facts["weight"] is None else str(facts["weight"])
         ignored = tuple(map(str, facts["ignored"]))
-        return cls(columns, str(facts["label"]), kind, names, weight, ignored, check_bits(facts["hash_bits"]))
+        bits = check_bits(facts["hash_bits"])
+        return cls(columns, str(facts["label"]), kind, names, weight, ignored, bits, facts.get("separator"))
 
     def of_role(self, role: str) -> list[TableColumn]:
         return [column for column in self.columns if column.role == role]
@@ -166,8 +170,12 @@ class TablePlan:
     def lines(self) -> Iterable[str]:
         """Yield lines for people that describe the choice of columns."""
         for role in ROLES:
-            if columns := self.of_role(role):
-                yield f"{role}: {', '.join(column.name for column in columns)}"
+            names = [
+                f"{column.name} (numbers)" if role != "numeric" and column.kind in NUMBERS else column.name
+                for column in self.of_role(role)
+            ]
+            if names:
+                yield f"{role}: {', '.join(names)}"
         if self.ignored:
             yield f"left out: {', '.join(self.ignored)}"
 

@@ -8,8 +8,9 @@ than a few pieces, so the table may be larger than memory; a pass over text cost
 from __future__ import annotations
 
 import dataclasses
+import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,19 @@ from hogwild.data.bits import MOST_BITS, check_bits
 from hogwild.data.hints import of_columns
 from hogwild.data.parallel import Result, in_order
 from hogwild.data.rows.container import Rows
-from hogwild.data.tables.columns import BEYOND, Categories, CellError, bucket_of, finite, numbers_of, scaled, words_of
+from hogwild.data.tables.columns import (
+    BEYOND,
+    Categories,
+    CellError,
+    bucket_of,
+    finite,
+    known_names,
+    numbers_of,
+    scaled,
+    words_in,
+    words_of,
+)
 from hogwild.data.tables.files import Piece, TableSource
-from hogwild.data.tables.names import Found, Gathering
 from hogwild.data.tables.plan import BOOLEANS, MOST_LABELS, NUMBERS, AskedColumns, TablePlan, draft, shown
 from hogwild.data.text.hashing import ROOMY, collisions, sort_rows
 from hogwild.errors import HogwildWarning, InputError
@@ -30,6 +41,13 @@ COUNTED_BITS = 24  # buckets used to count features: 2 MiB of marks
 FEWEST_BITS, USUAL_BITS = 18, 24  # limits of the default
 WORDY = 4.0  # mean words per value from which a column is text rather than categories
 EXACT = 2**53  # larger whole numbers are taken as names, not amounts
+ID_WORDS = {"id", "ids", "code", "zip", "zipcode"}  # last words of the names of columns whose numbers are names
+SEEN_AGAIN = 1.1  # rows per value from which values repeat
+FEWEST_IDS = 32  # values from which their spread tells
+GAP = 100  # whole numbers for each value in its range
+UNEVEN = 0.1  # most distance from an even spread, as Kolmogorov measures it
+SHARED = 3  # names shown of a bucket
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 FAR = 10.0  # deviations by which the mean may differ from 0 without a warning
 
 
@@ -46,6 +64,9 @@ def plan_table(
     kinds, batch = source.kinds()
     unlabelled = of_columns([*kinds]) if asked.label is None else ""
     plan = draft(source.name, kinds, asked, {} if batch is None else _hints(kinds, batch), unlabelled)
+    for column in plan.of_role("categorical"):
+        if batch is not None and column.kind == "text" and column.name not in asked.categorical:
+            _warn_of_words(source, column.name, batch.column(column.name))
     plan = dataclasses.replace(plan, hash_bits=0 if hash_bits is None else check_bits(hash_bits))
     numeric = plan.of_role("numeric")
     if hash_bits is None or numeric or plan.label_kind != "number":
@@ -57,7 +78,11 @@ def plan_table(
 
 
 def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
-    """Return uses that the first values show better than the type: long texts, and whole numbers that are names."""
+    """Return uses that the first values show better than the type: long texts, and whole numbers that are names.
+
+    Whole numbers are names beyond ``EXACT``; or if they repeat and their column is called so, or they are few for
+    their range and scattered evenly over it, as amounts are not.
+    """
     import pyarrow.compute as pc
 
     roles = {}
@@ -69,9 +94,40 @@ def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
         elif kind in NUMBERS:  # whole numbers beyond 64 bits are inferred as decimals
             numbers = numbers_of(batch.column(name))
             numbers = numbers[~np.isnan(numbers)]
-            if EXACT < np.abs(numbers).max(initial=0) < np.inf and (numbers == np.floor(numbers)).all():
+            if not len(numbers) or np.isinf(numbers).any() or (numbers != np.floor(numbers)).any():
+                continue
+            values = np.unique(numbers)
+            spread = values[-1] - values[0]
+            called = re.split(r"[\W_]+", re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower())[-1] in ID_WORDS
+            scattered = FEWEST_IDS < len(values) < spread / GAP and (
+                np.abs((values - values[0]) / spread - np.linspace(0, 1, len(values))).max() < UNEVEN
+            )
+            repeats = len(numbers) / len(values)
+            if np.abs(values).max() > EXACT or repeats > (SEEN_AGAIN if called else 2.0 if scattered else np.inf):
                 roles[name] = "categorical"
     return roles
+
+
+def _warn_of_words(source: TableSource, name: str, values: Any) -> None:
+    """Warn of the first value that is no number in a column where most are, and that makes it categorical."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow.csv import ConvertOptions
+
+    if values.null_count == len(values):
+        return
+    missing = pc.is_in(values, pa.array(ConvertOptions().null_values, values.type))
+    words = pc.invert(pc.or_(pc.match_substring_regex(values, NUMBER), missing)).fill_null(False)
+    count = pc.sum(words).as_py()
+    if 0 < 2 * count < len(values) - pc.sum(missing).as_py():
+        row = pc.index(words, True).as_py()
+        source.close()  # a text is read again for the line
+        warnings.warn(
+            f"{source.place(row)}: column {name}: {values[row].as_py()!r} is no number, though most are: "
+            "the column is categorical",
+            HogwildWarning,
+            stacklevel=3,
+        )
 
 
 @dataclass
@@ -83,7 +139,6 @@ class TableBlock:
     values: np.ndarray
     targets: np.ndarray
     weights: np.ndarray | None
-    names: list[Found]
 
 
 class Reader:
@@ -97,8 +152,6 @@ class Reader:
         Whether labels and weights are read; if not, targets are 0.
     weighted : bool
         Whether weights are read, if the plan names a column of them.
-    gathering : Gathering, optional
-        Collects names of features.
     """
 
     def __init__(
@@ -107,16 +160,13 @@ class Reader:
         source: TableSource,
         labels: bool = True,
         weighted: bool = True,
-        gathering: Gathering | None = None,
     ) -> None:
         self.plan = plan
         self.source = source
         self.labels = labels
-        self.gathering = gathering
         self.weight = plan.weight if labels and weighted else None
         bits = plan.hash_bits
-        self.fine, self.shift = (bits, 0) if gathering is None else (gathering.bits, gathering.shift())
-        self.categories = [Categories(column, self.fine) for column in plan.of_role("categorical")]
+        self.categories = [Categories(column, bits) for column in plan.of_role("categorical")]
         self.numeric, self.texts = plan.of_role("numeric"), plan.of_role("text")
         self.own = np.array([bucket_of(c.name, bits) for c in self.numeric], np.int32)
         self.missing = np.array([bucket_of(f"{c.name}=", bits) for c in self.numeric], np.int32)
@@ -149,37 +199,30 @@ class Reader:
     def block(self, batch: Any) -> TableBlock:
         n, bits = batch.num_rows, self.plan.hash_bits
         targets = self.targets(batch)
-        names: list[Found] = []
-        lengths, indices, values = self._entries(batch, names)
+        lengths, indices, values = self._entries(batch)
         indices, values, _, bad = sort_rows(lengths, indices, values, bits)
         if bad >= 0:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
         weights = None if self.weight is None else self._weights(batch.column(self.weight))
         targets = np.zeros(n, np.float32) if targets is None else targets
-        return TableBlock(lengths, indices, values, targets, weights, names)
+        return TableBlock(lengths, indices, values, targets, weights)
 
-    def _entries(self, batch: Any, names: list[Found]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return row lengths and the entries, still unsorted; names of new features are appended to ``names``."""
+    def _entries(self, batch: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return row lengths and the entries, still unsorted."""
         from hogwild.data.tables.text_kernel import lay_rows
 
-        n, gathering = batch.num_rows, self.gathering
+        n = batch.num_rows
         codes = np.empty((len(self.categories), n), np.int32)
         for out, column in zip(codes, self.categories):
-            cells = batch.column(column.column.name)
-            buckets = column.of(cells)
-            if gathering is not None:
-                names.append(gathering.categories(column, cells, buckets))
-            np.right_shift(buckets, self.shift, out=out)
+            out[:] = column.of(batch.column(column.column.name))
         numbers = np.empty((len(self.numeric), n), np.float32)
         for out, number in zip(numbers, self.numeric):
             out[:] = scaled(batch.column(number.name), number)
         starts, words = np.zeros((len(self.texts), n + 1), np.int64), [np.empty(0, np.int32)]
         for k, text in enumerate(self.texts):
-            each = words_of(batch.column(text.name), text, self.fine, gathering is not None)
-            if gathering is not None:
-                names.append(gathering.words(text.name, each))
-            starts[k] = each.starts + sum(map(len, words))
-            words.append(each.codes >> self.shift)
+            begins, codes_of_words = words_of(batch.column(text.name), text, self.plan.hash_bits)
+            starts[k] = begins + sum(map(len, words))
+            words.append(codes_of_words)
         flat = np.concatenate(words)
         room = n * (len(codes) + len(numbers)) + len(flat)
         lengths = np.empty(n, np.int64)
@@ -289,7 +332,7 @@ class _Survey(Reader):
         labels: set[str] = set()
         if self.plan.label_kind != "number":
             labels = set(written_labels(batch.column(self.plan.label).unique()).to_pylist()) - {""}
-        return moments, self._entries(batch, [])[1] if self.counting else np.empty(0, np.int32), labels
+        return moments, self._entries(batch)[1] if self.counting else np.empty(0, np.int32), labels
 
     def _label_names(self, names: set[str]) -> tuple[str, ...]:
         """Return the labels in the order of their targets; booleans as the table writes them."""
@@ -339,20 +382,50 @@ def read_blocks(
     labels: bool = True,
     weighted: bool = True,
     workers: int | None = None,
-    gathering: Gathering | None = None,
 ) -> Iterator[TableBlock]:
-    """Yield the table's rows by its plan, in blocks; the names of their features go to ``gathering``.
+    """Yield the table's rows by its plan, in blocks.
 
     Raises
     ------
     InputError
         One line that names the table and the column, and the line if known.
     """
-    reader = Reader(plan, source, labels, weighted, gathering)
-    for block in reader.each(reader.block, workers):
-        if gathering is not None:
-            gathering.add(block.names)
-        yield block
+    reader = Reader(plan, source, labels, weighted)
+    yield from reader.each(reader.block, workers)
+
+
+def names_in(source: TableSource, plan: TablePlan, buckets: Iterable[int]) -> dict[int, list[str]]:
+    """Return up to ``SHARED`` names, such as ``site=example.org``, of each bucket that the table's features have.
+
+    Words and pairs are looked up where they first occur in a piece.
+    """
+    wanted = np.zeros(2**plan.hash_bits, np.bool_)
+    wanted[list(buckets)] = True
+    names = {bucket: texts for bucket, texts in known_names(plan).items() if wanted[bucket]}
+    reader = Reader(plan, source, labels=False)
+
+    def look(batch: Any) -> list[tuple[int, str]]:
+        pairs = []
+        for column in reader.categories:
+            values, name = batch.column(column.column.name), column.column.name
+            at = np.flatnonzero(wanted[column.of(values)])
+            texts = [f"{name}={text}" for text in column.texts(values.take(at)).unique().to_pylist()]
+            pairs += [(bucket_of(text, plan.hash_bits), text) for text in texts]
+        for text in reader.texts:
+            begins, codes = words_of(batch.column(text.name), text, plan.hash_bits)
+            for code, at in zip(*np.unique(codes, return_index=True)):
+                if wanted[code]:
+                    row = int(np.searchsorted(begins, at, side="right")) - 1
+                    word = words_in(batch.column(text.name)[row].as_py())[at - begins[row]]
+                    pairs.append((int(code), f"{text.name}={word}"))
+        return pairs
+
+    for pairs in reader.each(look, None):
+        for bucket, text in pairs:
+            texts = names.setdefault(bucket, [])
+            if text not in texts and len(texts) < SHARED:
+                texts.append(text)
+    return names
 
 
 def as_rows(block: TableBlock, plan: TablePlan, facts: dict[str, Any]) -> Rows:

@@ -6,6 +6,7 @@ made in memory. Rows keep their plan (``plan.py``), so a model trained on them c
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,13 +18,12 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.tables.files import TableSource, is_frame, open_source
-from hogwild.data.tables.names import Gathering
 from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
-from hogwild.data.tables.rows import as_rows, plan_table, read_blocks
+from hogwild.data.tables.rows import as_rows, names_in, plan_table, read_blocks
 from hogwild.data.text.hashing import HashedSink, warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
-VERSION = 2  # version of the rows made from a table; part of a cache entry's key
+VERSION = 3  # version of the rows made from a table; part of a cache entry's key
 
 
 def open_table(
@@ -115,19 +115,20 @@ def table_recipe(
         before = identity(name)
 
     def fill(sink: Sink) -> dict[str, Any]:
-        with closing(open_source(table, format, progress, separator)) as source:
-            made = plan_table(source, options, hash_bits, workers) if plan is None else TablePlan.from_json(plan)
-            if plan is not None:
+        made = None if plan is None else TablePlan.from_json(plan)
+        usual = None if made is None else made.separator
+        with closing(open_source(table, format, progress, separator, usual)) as source:
+            if made is None:
+                made = dataclasses.replace(plan_table(source, options, hash_bits, workers), separator=separator)
+            else:
                 check_columns(source, made, labels)
             hashed = HashedSink(sink, made.hash_bits, raw=False)
             weighted = plan is None or made.weight in source.names
-            gathering = Gathering(made.hash_bits) if plan is None else None  # test data need no names
-            for block in read_blocks(source, made, labels, weighted, workers, gathering):
+            for block in read_blocks(source, made, labels, weighted, workers):
                 hashed.append(block.lengths, block.indices, block.values, block.targets, block.weights)
         if before is not None:
             check_unchanged(name, before)
-        names = None if gathering is None else gathering.names(made)
-        return hashed.facts() | {"table": made.to_json(), "names": names}
+        return hashed.facts() | {"table": made.to_json()}
 
     uses = {word: list(names) for word, names in options.uses().items()}
     key = {"format": f"table {format}", "file": before, "asked": uses, "bits": hash_bits, "plan": plan}
@@ -144,7 +145,7 @@ def stream_table(
     Without ``labels`` the label column may be absent, and targets are 0.
     """
     plan = TablePlan.from_json(facts)
-    with closing(open_source(table, format, separator=separator)) as source:
+    with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
         for block in read_blocks(source, plan, labels, weighted=False):
             yield as_rows(block, plan, facts)
@@ -166,13 +167,10 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
     InputError
         As for reading the table.
     """
-    table_plan, wanted = TablePlan.from_json(plan), list(buckets)
-    gathering = Gathering(table_plan.hash_bits, wanted)
-    with closing(open_source(table)) as source:
+    table_plan = TablePlan.from_json(plan)
+    with closing(open_source(table, usual=table_plan.separator)) as source:
         check_columns(source, table_plan, labels=False)
-        for _ in read_blocks(source, table_plan, labels=False, gathering=gathering):
-            pass
-    return gathering.names(table_plan).of(wanted)
+        return names_in(source, table_plan, buckets)
 
 
 def check_columns(source: TableSource, plan: TablePlan, labels: bool) -> None:

@@ -119,36 +119,24 @@ def hash_words(
     state,  # uint64: after the column's name and "="
     bits,
     buckets,  # (words,) int32, out
-    places,  # (words, 4) int64, out, or (0, 4): where the first word begins and ends, and the second of a pair
 ):
     """Set the bucket of each word and of each pair with the word before; ``count_words`` gives their number."""
     k = 0
     for i in range(len(starts) - 1):
         at = starts[i]
         last = starts[i + 1]
-        before = np.int64(-1)
-        ended = np.int64(-1)
+        later = False
         pair = state
         while at < last:
             begin, at = _word(text, at, last)
             if begin == last:
                 break
-            if before >= 0:
+            if later:
                 buckets[k] = bucket(fold((pair ^ SPACE) * PRIME, text, begin, at), bits)
-                if len(places):
-                    places[k, 0] = before
-                    places[k, 1] = ended
-                    places[k, 2] = begin
-                    places[k, 3] = at
                 k += 1
             pair = fold(state, text, begin, at)
-            before, ended = begin, at
+            later = True
             buckets[k] = bucket(pair, bits)
-            if len(places):
-                places[k, 0] = begin
-                places[k, 1] = at
-                places[k, 2] = at
-                places[k, 3] = at
             k += 1
 
 

@@ -58,6 +58,11 @@ class TextLayout:
     separator: str | None = None
     header: bool | None = None
 
+    def check(self, title: str, kind: str, text: str) -> None:
+        """Refuse a layout for data of another kind than ``text``."""
+        if kind != text and self != TextLayout():
+            raise UsageError(f"{title}: --columns, --separator and --header are for {text} in text; got {kind}")
+
 
 class Delimited:
     """A text of rows with one number of columns.

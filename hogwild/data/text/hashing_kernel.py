@@ -48,33 +48,6 @@ def mark(seen, indices):
     return fresh
 
 
-@njit(**JIT)
-def mark_each(
-    seen,  # (2^bits / 8,) uint8, in and out
-    indices,
-    fresh,  # (n,) bool, out: whether the bit was not set before
-):
-    for i in range(len(indices)):
-        at, bit = indices[i] >> 3, 1 << (indices[i] & 7)
-        fresh[i] = (seen[at] & bit) == 0
-        seen[at] |= bit
-
-
-@njit(**JIT)
-def unmarked(
-    seen,  # (2^bits / 8,) uint8
-    indices,
-    positions,  # (n,) int64, out: begins with the positions of the indices whose bit is not set
-):
-    """Return how many of the first ``n`` indices have no bit set."""
-    count = 0
-    for i in range(len(positions)):
-        if (seen[indices[i] >> 3] & (1 << (indices[i] & 7))) == 0:
-            positions[count] = i
-            count += 1
-    return count
-
-
 @called
 def _deal(indices, values, start, n, to_indices, to_values, to, shift, bins, counts):
     """Stable counting sort of ``n`` entries by ``(index >> shift) % bins``, from ``start`` to ``to``."""

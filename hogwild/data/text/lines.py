@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -245,4 +246,4 @@ def shown_word(word: bytes | str) -> str:
     """Return a word in quotation marks, cut where it is long; what is not UTF-8 is escaped."""
     text = word.decode(errors="replace") if isinstance(word, bytes) else word
     shown = text if len(text) <= 40 else text[:37] + "..."
-    return repr(shown.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))
+    return re.sub(r"\\udc(..)", r"\\x\1", repr(shown))  # a byte that is not UTF-8, as Python reads it

@@ -14,7 +14,6 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.mapped import entries_of
-from hogwild.data.names import names_of_heaviest
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
 from hogwild.data.rows.degrees import alone, facts_of
@@ -210,9 +209,9 @@ class LinearCase:
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         return self._evaluator.facts(solution[0], parts)
 
-    def judge(self, solution: tuple[np.ndarray, ...]) -> tuple[float, float | None]:
+    def judge(self, solution: tuple[np.ndarray, ...]) -> float | None:
         problem, occurring = self._exact
-        return problem.judged(*occurring.inward(*solution))
+        return problem.promise(*occurring.inward(*solution))
 
     def improved(self, solution: tuple[np.ndarray, ...]) -> tuple[tuple[np.ndarray, ...], float | None]:
         problem, occurring = self._exact
@@ -248,7 +247,6 @@ class LinearCase:
             history,
             hash_bits=self._train.hash_bits,
             table=self._train.table,
-            names=names_of_heaviest(coef, self._train.names),
         )
 
 

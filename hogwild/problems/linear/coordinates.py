@@ -202,7 +202,7 @@ class Numbering:
             renumbered=True,
             inverse=None if rows.inverse is None else readonly(rows.inverse[self.features]),
             known_degrees=None if known is None else readonly(known[self.features]),
-            **dict.fromkeys(("hash_bits", "table", "names", "totals", "split_from")),
+            **dict.fromkeys(("hash_bits", "table", "totals", "split_from")),
         )
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:

@@ -56,8 +56,6 @@ class LinearModel:
         Features are hashed to ``2**hash_bits``, the width, before anything else; if None, they are not hashed.
     table : dict, optional
         The plan of the training table, by which other tables are read (``data/tables/plan.py``).
-    names : dict, optional
-        Names of a table's features with the heaviest weights, by bucket (``data/names.py``).
     """
 
     coef_: np.ndarray
@@ -72,7 +70,6 @@ class LinearModel:
     version: str = field(default_factory=package_version)
     hash_bits: int | None = None
     table: dict[str, Any] | None = field(default=None, repr=False)
-    names: dict[int, list[str]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         coef = np.array(self.coef_, dtype=np.float32, ndmin=2, order="C")  # a copy: the shared array keeps changing
@@ -94,8 +91,7 @@ class LinearModel:
                 raise InputError(f"the table's plan, of {plan.hash_bits} bits, does not go with the model")
         for array in (coef, intercept):
             array.flags.writeable = False
-        names = {int(bucket): list(texts) for bucket, texts in self.names.items()}
-        for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels, "names": names}.items():
+        for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels}.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -110,9 +106,11 @@ class LinearModel:
 
     @property
     def classes_(self) -> np.ndarray:
-        """The labels as in scikit-learn, (K,) float64; for a table's text or booleans, these themselves."""
+        """The labels as in scikit-learn, (K,) float64; those of a table as it has them: text, booleans or int64."""
         if self.table is None or not self.table["label_names"]:
-            return np.array(self.labels)
+            labels = np.array(self.labels)
+            whole = self.table is not None and bool((labels == np.floor(labels)).all())
+            return labels.astype(np.int64) if whole else labels
         codes = [int(label) for label in self.labels]
         names = [self.table["label_names"][code] for code in codes]
         return np.array([bool(code) for code in codes] if self.table["label_kind"] == "boolean" else names)
@@ -218,7 +216,7 @@ class LinearModel:
             "version": self.version,
             "history": self.history,
         }
-        more = {"hash_bits": self.hash_bits, "table": self.table, "names": self.names or None}
+        more = {"hash_bits": self.hash_bits, "table": self.table}
         header |= {name: value for name, value in more.items() if value is not None}
         return {"coef": self.coef_, "intercept": self.intercept_}, header
 
@@ -245,7 +243,6 @@ class LinearModel:
                 version=str(header["version"]),
                 hash_bits=header.get("hash_bits"),  # absent in files older than hashing
                 table=header.get("table"),
-                names=header.get("names", {}),
             )
             width = int(header["width"])
         if len(arrays) > 2 or model.width != width:

@@ -199,16 +199,11 @@ class FitProblem:
             total += dot(g, g)
         return math.sqrt(total)
 
-    def judged(self, coef: np.ndarray, intercept: np.ndarray) -> tuple[float, float | None]:
-        """The gradient's norm over that at zero, and the share of the objective that a Newton step promises.
-
-        The share is None for losses with kinks, which have no such step.
-        """
-        here, zero = self.slope(coef, intercept), self.slope(np.zeros_like(coef), np.zeros(len(np.atleast_2d(coef))))
-        ratio = here / zero if zero > 0.0 else here
+    def promise(self, coef: np.ndarray, intercept: np.ndarray) -> float | None:
+        """The share of the objective that a Newton step promises; losses with kinks have none."""
         if self.kinked or self.loss == "perceptron":
-            return ratio, None
-        return ratio, self.lowered(coef, intercept, JUDGED, skip=math.inf).share
+            return None
+        return self.lowered(coef, intercept, JUDGED, skip=math.inf).share
 
     def has_settled(self, epochs: int) -> bool:
         """Whether the bound of stochastic gradient descent, ``E x.x / (2 l2 t)`` after ``t`` rows, says so.
