@@ -223,7 +223,7 @@ def test_what_may_be_given_as_rows(rows: Rows, tmp_path: Path) -> None:
         np.testing.assert_array_equal(model.coef_, models[0].coef_)
     with pytest.raises(UsageError, match="expected a path, Rows or a pair"):
         hogwild.train(3)
-    for problem, name in (("completion", "ratings?users=9&items=8&ratings=40"), ("cuts", "grid?side=4")):
+    for problem, name in (("completion", "ratings?users=9&items=8&ratings=20"), ("cuts", "grid?side=4")):
         run: Any = hogwild.train(f"synthetic:{name}", problem=problem, workers=1, host="threads", epochs=1)
         assert [row["status"] for row in run] == ["ok", "ok"]
     with pytest.raises(UsageError, match="not both"):
