@@ -19,9 +19,9 @@ def shares(n, labels, seed=0):
     return np.column_stack((1 - x[:, 1], x[:, 1])) if labels == 2 else x
 
 
-def of_grid(labels=2, axes=2, names=False, **more):
+def of_grid(labels=2, names=False, **more):
     side = 6
-    graph = open_graph(f"synthetic:{'grid' if axes == 2 else 'volume'}?side={side}&labels={labels}")
+    graph = open_graph(f"synthetic:grid?side={side}&labels={labels}")
     if names:
         graph.ids = Ids([f"v{i}" for i in range(graph.n_vertices)])
         graph.label_ids = Ids([f"l{i}" for i in range(labels)])
@@ -68,25 +68,6 @@ def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
     arrays, header = bare.to_file()
     again = Segmentation.from_file(arrays, header, "x")
     assert (again.shape, again.ids, again.image) == (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"objective": None}, "x: not a usable hogwild model: "),
-        ({"vertices": 3}, "x: damaged: holds shares of shape \\(40, 3\\), its header says \\(3, 3\\)"),
-        ({"shape": [100]}, "x: not a usable hogwild model: a grid of \\(100,\\)"),
-    ],
-)
-def test_damaged_model_files(change, message):
-    arrays, header = Segmentation(shares(40, 3), 1.0, 2.0).to_file()
-    with pytest.raises(InputError, match=message):
-        Segmentation.from_file(arrays, header | change, "x")
-    with pytest.raises(InputError, match="x: not a usable hogwild model: no 'x'"):
-        Segmentation.from_file({}, header, "x")
-    del header["offset"]
-    with pytest.raises(InputError, match="no 'offset'"):
-        Segmentation.from_file(arrays, header, "x")
 
 
 @pytest.mark.parametrize(
