@@ -116,7 +116,7 @@ def test_how_to_read_other_data_is_refused(tmp_path):
     for more, said in (
         (["--terminals", "x"], "--terminals x: is for --problem cuts"),
         (["--zero-based"], "--zero-based is for rows of features"),
-        (["--holdout-by", "user"], "nothing is held out"),
+        (["--holdout-by", "time"], "nothing is held out"),
     ):
         command = [sys.executable, "-m", "hogwild", "train", str(path), "--problem", "completion", *more]
         done = subprocess.run(command, capture_output=True, text=True)
