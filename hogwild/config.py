@@ -701,7 +701,5 @@ class ModuleOptions(CommonOptions, total=False):
     """Keywords of :func:`hogwild.train_module`, which receives its loss together with the module."""
 
     optimizer: str
-    state: str
     batch: int
     momentum: float
-    betas: tuple[float, float]

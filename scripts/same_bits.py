@@ -179,9 +179,7 @@ OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 MODULES: dict[str, Options] = {
     **{name: {"optimizer": name} for name in OPTIMIZERS},
     **{f"{name}, embedding": {"optimizer": name, "bag": True} for name in OPTIMIZERS},
-    **{f"{name}, shared state": {"optimizer": name, "state": "shared"} for name in ("momentum", "adam")},
     "momentum of 0.5": {"optimizer": "momentum", "momentum": 0.5},
-    "other betas": {"optimizer": "adam", "betas": (0.5, 0.9)},
     "squares": {"loss": "mse"},
     "bce": {"loss": "bce"},
     "schedule epoch, file order": {"schedule": "epoch", "order": "file", "batch": 50},

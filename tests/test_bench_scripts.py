@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+import hogwild
 from hogwild.cuda import backend, streams
+from hogwild.data.rows.store import save_store
 from tests.cuda.standin import StandIn
 
 
@@ -32,15 +35,18 @@ def test_the_parts_of_a_run_add_up(start: ModuleType) -> None:
     assert over == pytest.approx(whole / (1 + sum(seconds[part] for part in ("l2", "step", "training"))), abs=0.05)
 
 
-def test_commands_take_turns(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_take_turns_beside_a_script_that_works(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter(range(1, 100))
     calls: list[list[str]] = []
-    monkeypatch.setattr(start, "stopwatch", lambda command: (float(len(calls)), calls.append(command)))
-    found = start.starts("rows.svm", 3)
-    assert calls[:4] == calls[4:8]
-    assert found["import torch"] == [4.0, 8.0, 12.0]  # without the first round
-    lines = list(start.summary({"import torch": [2.0, 1.0, 9.0], "two processes": [3.0, 3.0, 5.0]}))
-    assert lines[0].split() == ["import", "torch", "2.00", "s", "(1.00", "to", "9.00)"]
-    assert lines[1].endswith("1.50 times torch, aim 1.9")
+    monkeypatch.setattr(start, "stopwatch", lambda command: (float(next(seconds)), calls.append(command)))
+    _, row = start.beside({"tiny": ("rows.svm.gz", [])}, 3)
+    assert calls[:3] == calls[3:6] == calls[9:]
+    assert row == f"| tiny | 7.00 | 8.00 | {8 / 7:.2f} | 9.00 |"  # without the first round
+
+
+def test_the_script_beside_fits_a_store(start: ModuleType, tmp_path: Path) -> None:
+    save_store(hogwild.open_data("synthetic:rcv1?rows=200"), tmp_path / "store")
+    assert start.stopwatch([sys.executable, "-c", start.SCRIPT, str(tmp_path / "store")])[1] == ""
 
 
 def test_a_command_that_fails_ends_it(start: ModuleType) -> None:

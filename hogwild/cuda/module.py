@@ -64,7 +64,7 @@ class ModuleLauncher(Launcher):
     ) -> None:
         super().__init__(problem, backend)
         self.granule = batch
-        self.sparse = problem.kind == "sparse"
+        self.sparse = "begin" in arrays
         self.rows: torch.Tensor  # (n,) int32: the examples of an epoch, in visiting order
         examples = {name: array for name, array in arrays.items() if name.startswith(("input", "target"))}
         if self.sparse:

@@ -114,7 +114,7 @@ def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whol
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
     loss = loss_here(options, classes)
     alike = whole and rows.inverse is None  # all weights shrink by the same factor
-    throws = whole and options.learning_rate == "auto" and (loss in COUNT_LOSSES or uneven(rows, rows.weights))
+    throws = options.learning_rate == "auto" and (loss in COUNT_LOSSES or uneven(rows, rows.weights))
     return LinearProblem.of_rows(
         rows,
         machine_cache(),

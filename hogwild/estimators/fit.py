@@ -26,12 +26,12 @@ from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.hosts.job import Job
 from hogwild.kernels.losses import LABELS, LOSSES
 from hogwild.kernels.tiers import Tiers
-from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log
 from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.problems.linear.tiers import choose
 from hogwild.training.engine import Engine
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
 from hogwild.training.schedule import Adaptive, Cooling, Inverse, Optimal, Schedule, Step, move_mean
@@ -161,7 +161,6 @@ def find_step(
     start: np.ndarray | None,
     whole: bool = True,
     fine: bool = False,
-    cooler: float = COOLER,
 ) -> float:
     """Step that does best in short runs of workers that hold ``rows``, from ``start`` or zeros.
 
@@ -175,7 +174,7 @@ def find_step(
 
     def plan(step: float) -> Iterator[tuple[int, Step]]:
         yield epochs - 1, (step, 1.0, 0.0)
-        yield 1, (cooler * step, 1.0, 0.0)
+        yield 1, (COOLER * step, 1.0, 0.0)
 
     trials = StepTrials(workers, objective, plan, start, (epochs,), DEEPEST / visits if visits else math.inf)
     first = first_power(mean_square(rows, rows.weights))
@@ -183,10 +182,8 @@ def find_step(
     return 2.0**power
 
 
-def try_steps(
-    problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None, cooler: float = COOLER, whole: bool = True
-) -> float:
-    """Do :func:`find_step` on a sample of the rows. ``whole``: no other rows follow.
+def try_steps(problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray | None) -> float:
+    """Do :func:`find_step` on a sample of the rows.
 
     Columns that are empty in the sample get no weights: a pass over all 2^20 hashed features after each epoch would
     take longer than the epochs. So the penalty of their weights in ``start`` is left out of the comparison.
@@ -204,8 +201,8 @@ def try_steps(
             views.intercept[:] = wide.intercept
         problem = small
     worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, rates_of(problem, part, 1)), seed)
-    whole = whole and len(part) == len(rows)
-    return find_step(worker, part, SampleObjective(problem, part), start, whole, len(part) >= fewest, cooler)
+    whole = len(part) == len(rows)
+    return find_step(worker, part, SampleObjective(problem, part), start, whole, len(part) >= fewest)
 
 
 def descend(

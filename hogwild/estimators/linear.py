@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,7 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildWarning, InputError, TrainingError
+from hogwild.errors import InputError, TrainingError
 from hogwild.estimators.arrays import rows_of
 from hogwild.estimators.choosing import CHOSEN, settle_alpha
 from hogwild.estimators.fit import FitResult, descend
@@ -34,7 +33,7 @@ from hogwild.estimators.options import (
     workers_for,
 )
 from hogwild.estimators.progress import shown
-from hogwild.estimators.stream import ENOUGH, Diverged, Stream, far_larger
+from hogwild.estimators.stream import Stream
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import LinearProblem, aligned
 
@@ -329,50 +328,22 @@ class LinearEstimator(Fitted):
         """Pass over a batch once, from ``coef_`` if it exists, else from what ``first`` returns for the problem."""
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
-            stream = self._stream = Stream(rows.width, classes, 0 if fresh else int(getattr(self, "t_", 1.0)) - 1)
+            before = 0 if fresh else int(getattr(self, "t_", 1.0)) - 1
+            stream = Stream(rows.width, classes, before, drawn_seed(self.random_state))
         workers = self._workers(rows, classes)
-        if stream.seed is None:
-            stream.seed = drawn_seed(self.random_state)
-        shown = not fresh and self._shows(stream)
-        shared = shown and stream.flat is not None  # the batch will move these very weights
-        if stream.seen < ENOUGH <= stream.seen + len(rows):
-            warning = far_larger(stream.first_with(rows), getattr(self, "feature_names_in_", None))
-            if warning:
-                warnings.warn(warning, HogwildWarning, stacklevel=4)  # the line that calls partial_fit
         problem = stream.take(options, rows)
-        if not shown:
-            stream.begin(first(problem) if fresh else self._ours(problem))
-        elif not shared:
-            stream.restore(self._ours(problem))
+        if fresh or not stream.shows(self.coef_, self.intercept_):
+            flat = first(problem) if fresh else self._ours(problem)
+            stream.begin(aligned(problem.size) if flat is None else flat)
+        self._stream = stream
         try:
-            stream.learn(options, rows, workers)
-        except Diverged as error:
-            if not shared or stream.mean is not None:  # coef_ shows other weights, which were not changed
-                self._stream = None
-                raise
+            stream.learn(options, problem, rows, workers)
+        except TrainingError:
             for name in [name for name in vars(self) if name.endswith("_") or name == "_stream"]:
                 delattr(self, name)
-            raise TrainingError(f"{error}; the model is gone, begin again") from None
+            raise
         self.coef_, self.intercept_ = stream.views()
-        self.n_iter_, self.t_ = 1, 1.0 + stream.before + stream.seen
-
-    def _shows(self, stream: Stream) -> bool:
-        """Whether the weights are still the ones that the stream left, and nobody has replaced them."""
-        return self.coef_ is stream.shown[0] and self.intercept_ is stream.shown[1]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Include the answer of :meth:`_shows`: joblib, unlike pickle, makes two arrays of one."""
-        state = dict(super().__getstate__())
-        if hasattr(self, "coef_") and state.get("_stream") is not None:
-            state["_shown"] = self._shows(state["_stream"])
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        shown = state.pop("_shown", False)
-        super().__setstate__(state)
-        if shown:
-            self._stream.shown = self.coef_, self.intercept_  # type: ignore[union-attr]
+        self.n_iter_, self.t_ = 1, 1.0 + stream.seen
 
 
 def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:

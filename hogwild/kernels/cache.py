@@ -19,8 +19,10 @@ import hashlib
 import os
 import pickle
 import shutil
+import signal
 import stat
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from functools import lru_cache
@@ -48,7 +50,8 @@ SETTINGS = (
     "DEBUGINFO_DEFAULT",
 )  # numba settings that change the generated code
 KEPT = 6  # directories of other versions to keep: a bisection or two checkouts should not recompile at every switch
-_warned = False
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_warned = _compiling = False
 
 
 def leave_warnings() -> None:
@@ -80,7 +83,7 @@ def kernel_directory(chosen: str, flags: str) -> Path | None:
     """
     name = f"kernels-{_digest(flags)}"
     try:
-        return next((root / name for root in _roots(chosen) if _usable(root / name)), None)
+        return next((path for root in _roots(chosen) if _usable(path := (root / name).resolve())), None)
     except OSError:  # not even a directory for temporary files
         return None
 
@@ -113,18 +116,22 @@ def _usable(directory: Path) -> bool:
     try:
         fresh = not directory.exists()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        facts = directory.stat()
-        # Cached kernels are pickles: whoever owns or can write to the directory (in /tmp, say) could run code as this
-        # user.
-        if facts.st_uid != os.getuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            return False
-        if not os.access(directory, os.W_OK | os.X_OK):
+        if not all(map(_ours, (directory, *directory.parents))) or not os.access(directory, os.W_OK | os.X_OK):
             return False
         if fresh:
             _prune(directory)
     except OSError:
         return False
     return True
+
+
+def _ours(directory: Path) -> bool:
+    """Whether no other user but root can replace what lies in a directory: cached kernels are pickles, so whoever can
+    put one there, or put another directory in the place of this one, could run code as this user.
+    """
+    facts = directory.stat()
+    closed = not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or facts.st_mode & stat.S_ISVTX
+    return bool(closed) and facts.st_uid in (0, os.getuid())
 
 
 def _prune(directory: Path) -> None:
@@ -238,10 +245,51 @@ def _enable_caching(self: Any) -> None:
     try:
         self._cache = KernelCache(self.py_func)
     except RuntimeError:  # no directory can be written
-        warn_once("no directory for it can be written")
+        warn_once("no directory that only this user can write to")
         self._cache = NullCache()
 
 
+@contextlib.contextmanager
+def signals_held_back() -> Iterator[None]:
+    """Within this block the first signal that a handler would act upon waits for the end, the second does not.
+
+    LLVM calls Python back while it compiles, where what a handler raises would be printed and lost.
+    """
+    noted: list[tuple[int, Any]] = []
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+
+    def note(number: int, frame: Any) -> None:
+        noted.append((number, frame))
+        if len(noted) > 1:
+            handlers[number](number, frame)
+
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        if len(noted) == 1:
+            number, frame = noted[0]
+            handlers[number](number, frame)
+
+
+def _compile(self: Any, sig: Any) -> Any:
+    global _compiling
+    outer = self.py_func.__module__.startswith(NAMES) and not _compiling
+    if not outer or threading.current_thread() is not threading.main_thread():
+        return _numbas_compile(self, sig)
+    _compiling = True
+    try:
+        with signals_held_back():
+            return _numbas_compile(self, sig)
+    finally:
+        _compiling = False
+
+
 _numbas, Dispatcher.enable_caching = Dispatcher.enable_caching, _enable_caching
+_numbas_compile, Dispatcher.compile = Dispatcher.compile, _compile
 for _name, _address in _nrt_python.c_helpers.items():  # compiled code calls these; numba registers them late
     llvmlite.binding.add_symbol(_name if _name.startswith("_") else f"NRT_{_name}", _address)

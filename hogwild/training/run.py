@@ -589,13 +589,13 @@ def _held_out(examples: Any, holdout: Any, config: TrainConfig) -> tuple[Any, An
     return examples, holdout
 
 
-def _ends_itself(config: TrainConfig, entries: int) -> bool:
+def _ends_itself(config: TrainConfig, examples: Any) -> bool:
     """Whether a run ends when it makes no progress, though nobody asked for it: if it is long, and nobody compares it.
 
     A count decides, and no clock. Short runs are noisy from epoch to epoch, and their epochs cost nothing.
     """
     known = config.problem in SPLIT and config.host != "simulator" and config.schedule != "adaptive"
-    return known and entries * config.epochs >= SHORT_RUN
+    return known and examples.nnz * config.epochs >= SHORT_RUN
 
 
 def begin(
@@ -610,7 +610,7 @@ def begin(
     cluster: Cluster | None,
 ) -> Run[Any]:
     """Return the run, or this machine's part in that of a cluster."""
-    if config.patience is None and _ends_itself(config, examples.nnz):
+    if config.patience is None and _ends_itself(config, examples):
         config = config.settled(patience=PATIENCE)
     if cluster is None:
         if config.machines > 1:

@@ -57,13 +57,12 @@ def pose(
     data: Any,
     loss: Callable[..., torch.Tensor] = functional.cross_entropy,
     rule: str = "sgd",
-    state: str = "local",
     workers: int = 1,
     discipline: str = "hogwild",
     factory: Any = None,
 ) -> Posed:
     examples = take_data(data, "custom")
-    layout = Layout.of(model, rule, state, workers)
+    layout = Layout.of(model, rule, workers)
     flat = np.zeros(layout.size, np.float32)
     for view, parameter in zip(layout.views(flat), model.parameters()):
         view.copy_(parameter.detach())
@@ -71,7 +70,7 @@ def pose(
         layout.read_buffers(model, layout.slot_buffers(layout.slot(flat, worker)))
     program = pack(model, loss, factory)
     betas = (0.9, 0.0) if rule == "momentum" else (0.9, 0.999)
-    problem = ModuleProblem(discipline, layout, program, examples.kind, betas)
+    problem = ModuleProblem(discipline, layout, program, betas)
     arrays = {name: readonly(array) for name, array in examples.lay_out(shared=False)[0].items()}
     return Posed(problem, arrays, flat)
 
@@ -83,7 +82,7 @@ def orders(n: int, epochs: int) -> list[np.ndarray]:
 def on_cpu(posed: Posed, epochs: int = 2, batch: int = BATCH, step: float | None = None) -> np.ndarray:
     """What the CPU's one worker makes of it."""
     flat, problem = posed.flat.copy(), posed.problem
-    feed = feed_of(problem.kind, posed.arrays)
+    feed = feed_of(posed.arrays)
     replica = problem.scratch(None)  # type: ignore[arg-type]
     replica.bind(flat, 0)
     numbers = np.float32(step or STEPS[problem.layout.rule]), *(np.float32(beta) for beta in problem.betas)
@@ -212,12 +211,11 @@ KINDS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
 # ---- one replica
 
 
-@pytest.mark.parametrize("state", ["local", "shared"])
 @pytest.mark.parametrize("rule", STEPS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_replica_is_the_cpus_worker(kind: str, rule: str, state: str) -> None:
+def test_one_replica_is_the_cpus_worker(kind: str, rule: str) -> None:
     """Captured, over two epochs with a short last minibatch; rows and states that nothing names stay bit for bit."""
-    posed = pose(*KINDS[kind](), rule=rule, state=state)
+    posed = pose(*KINDS[kind](), rule=rule)
     backend = StandIn()
     mine, theirs = drive(posed, backend), on_cpu(posed)
     assert backend.captured == (kind != "EmbeddingBag")
@@ -264,7 +262,7 @@ def test_a_step_for_every_minibatch(rule: str) -> None:
     falling = 0.1 * np.arange(1, 65) ** -0.5
     driven.streams[0].run(lambda: driven.replicas[0](Visits(0, 64, 64, 0, 0.1, 1.0, 0.5)))
     driven.wait()
-    flat, feed = posed.flat.copy(), feed_of(posed.problem.kind, posed.arrays)
+    flat, feed = posed.flat.copy(), feed_of(posed.arrays)
     replica = posed.problem.scratch(None)  # type: ignore[arg-type]
     replica.bind(flat, 0)
     for first in range(0, 64, BATCH):
@@ -386,7 +384,7 @@ def test_every_minibatch_lands_once(discipline: str, seed: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_captures_leave_no_trace(kind: str) -> None:
-    posed = pose(*KINDS[kind](), rule="adam", state="shared" if kind == "dense" else "local", workers=4)
+    posed = pose(*KINDS[kind](), rule="adam", workers=4)
     driven = Driven(posed, backend := StandIn(2))
     np.testing.assert_array_equal(driven.flat(), posed.flat)
     assert backend.captured == (0 if kind == "EmbeddingBag" else 4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from hogwild.data.rows.container import Rows, joined, narrowed, shortest
+from hogwild.data.rows.container import Rows, narrowed, shortest
 from hogwild.data.rows.statistics import describe
 from hogwild.errors import InputError
 
@@ -109,20 +109,6 @@ def test_rows_compacted_are_those_of_a_slow_twin(ids: list[int], dtype: type) ->
         assert np.array_equal(found.weights, some.weights)
         assert found.contiguous
         assert (found.begin.dtype, found.indices.dtype, found.values.dtype) == (np.int64, np.int32, np.float32)
-
-
-def test_rows_joined_are_those_of_all_parts() -> None:
-    X = scipy.sparse.random(30, 8, 0.3, format="csr", random_state=1, dtype=np.float32)
-    y, weights = np.arange(30, dtype=np.float32), np.linspace(1, 2, 30, dtype=np.float32)
-    plain, weighted = Rows.from_scipy(X, y), Rows.from_scipy(X, y, weights=weights)
-    ids = np.array([7, 3, 3])
-    found = joined([plain, weighted.select(ids), plain.block(5, 5)])
-    both, targets = found.to_scipy()
-    assert (both != scipy.sparse.vstack([X, X[ids]])).nnz == 0
-    assert np.array_equal(targets, np.append(y, y[ids]))
-    assert np.array_equal(found.weights, np.append(np.ones(30), weights[ids]))
-    assert joined([plain, plain]).weights is None
-    assert not np.shares_memory(joined([plain]).values, plain.values)
 
 
 def test_rows_without_their_empty_columns() -> None:

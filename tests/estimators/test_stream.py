@@ -9,18 +9,13 @@ from typing import Any
 
 import joblib
 import numpy as np
-import pandas as pd
 import pytest
-import scipy.sparse
-from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
-from sklearn.preprocessing import normalize, scale
 
 import hogwild
-from hogwild import HogwildClassifier, HogwildRegressor, HogwildWarning, Rows, TrainingError
+from hogwild import HogwildClassifier, HogwildRegressor, TrainingError
 from hogwild.estimators import options as estimator_options
 from hogwild.estimators import stream as stream_module
-from hogwild.estimators.stream import far_larger
 
 
 @pytest.fixture(scope="module")
@@ -43,45 +38,6 @@ def test_batches_learn_nearly_what_fit_does(text: Any, size: int) -> None:
     assert model.score(X, y) > whole - 0.03
     assert model.t_ == 1 + len(y)
     assert model.coef_.dtype == np.float32
-
-
-def test_more_classes_and_strings() -> None:
-    X, y = load_iris(return_X_y=True)
-    X, names = scale(X), np.array(["setosa", "versicolor", "virginica"])[y]
-    order = np.random.default_rng(0).permutation(len(y))
-    model = HogwildClassifier(random_state=0)
-    for _ in range(10):
-        learn(model, X[order], names[order], 30, classes=np.unique(names))
-    assert model.coef_.shape == (3, 4)
-    assert model.score(X, names) > 0.85
-
-
-@pytest.mark.parametrize("kind", [HogwildClassifier, HogwildRegressor])
-def test_columns_far_larger_than_the_others_are_named(kind: Any) -> None:
-    random = np.random.default_rng(0)
-    X = random.normal(size=(600, 7))
-    y, more = (X[:, 0] > 0) * 1, {"classes": [0, 1]} if kind is HogwildClassifier else {}
-    X[:, 5], X[:, 2] = 2000 + 10 * X[:, 5], 1e5 * X[:, 2]  # years and incomes
-    with pytest.warns(HogwildWarning, match=r"large columns of X: 2, 5. Their mean square is [\d,]{7} times") as caught:
-        learn(kind(eta0=1e-12, learning_rate="constant"), X, y, 100, **more)  # in the batch that makes rows enough
-    assert [each.filename for each in caught] == [__file__]
-    learn(kind(), scale(X), y, 300, **more)
-    frame = pd.DataFrame(X[:, :5], columns=list("abcde"))
-    with pytest.warns(HogwildWarning, match=r"large columns of X: c\. "):
-        kind().partial_fit(frame, y, **more)
-
-
-def test_text_and_rare_columns_are_not_called_large(text: Any) -> None:
-    random, n = np.random.default_rng(0), 4000
-    words = random.zipf(1.3, 40 * n) % 5000
-    counts = scipy.sparse.csr_matrix((np.ones(40 * n), (np.repeat(np.arange(n), 40), words)), (n, 5000))
-    rare = scipy.sparse.hstack([np.ones((n, 1)), scipy.sparse.random(n, 5, 0.003, random_state=0)]).tocsr()
-    signs = scipy.sparse.diags(random.choice([-1.0, 1.0], 5000))
-    hashed = counts @ signs @ scipy.sparse.csr_matrix((np.ones(5000), (np.arange(5000), np.arange(5000) % 64)))
-    wide = random.normal(size=(n, 20)) @ np.diag(np.geomspace(1, 20, 20))
-    for X in (text[0], counts, counts.log1p(), normalize(counts), hashed, rare, wide, wide * 0):
-        rows = Rows.from_scipy(scipy.sparse.csr_matrix(X), np.zeros(X.shape[0]))
-        assert not any(far_larger(rows.block(k, k + 256), None) for k in range(0, len(rows) - 256, 256))
 
 
 def dumped(model: Any, path: Path, **how: Any) -> Any:
@@ -217,28 +173,12 @@ def test_a_short_row_does_not_undo_what_was_learnt(n: int, tiny: float) -> None:
     assert label.score(X, y > 0) > before - 0.1
 
 
-def test_the_first_rows_pose_the_problem_whatever_the_batches(text: Any) -> None:
-    X, y = text
-    models = [learn(HogwildClassifier(random_state=0), X[:300], y[:300], size, classes=[-1, 1]) for size in (1, 7, 256)]
-    shares, steps = ([getattr(m._stream, name) for m in models] for name in ("problem", "step"))
-    assert np.ptp([problem.intercept for problem in shares]) < 0.1 * shares[0].intercept
-    assert None not in steps
-    assert max(steps) <= 4 * min(steps)
-    assert models[0]._stream.first is None  # they are not kept for ever
-    late = learn(HogwildClassifier(learning_rate="constant", random_state=0), X[:300], y[:300], 10, classes=[-1, 1])
-    learn(late.set_params(learning_rate="auto"), X[:250], y[:250], 10)
-    assert late._stream.step is None
-    learn(late, X[:20], y[:20], 10)
-    assert late._stream.step is not None
-
-
 @pytest.mark.parametrize("good", [0, 1, 2])
 def test_a_model_that_diverged_is_gone(good: int) -> None:
     X, y = rows_in_turn(100)
     model = HogwildClassifier("squared_hinge", learning_rate="constant", eta0=0.01, random_state=0)
     learn(model, X[: 30 * good], y[: 30 * good] > 0, 30, classes=[False, True])
-    said = f"diverged in batch {good + 1}: .* smaller" + (".* the model is gone" if good else "")
-    with pytest.raises(TrainingError, match=said):
+    with pytest.raises(TrainingError, match=f"diverged in batch {good + 1}: the model is gone"):
         learn(model.set_params(eta0=1e20), X, y > 0, 100, classes=[False, True])
     with pytest.raises(NotFittedError):
         model.predict(X)
@@ -247,27 +187,10 @@ def test_a_model_that_diverged_is_gone(good: int) -> None:
     assert model.score(X, y > 0) > 0.6
 
 
-@pytest.mark.parametrize("how", ["fit", "average", "pickle"])
-def test_weights_that_a_batch_has_not_touched_survive_it(how: str) -> None:
-    X, y = rows_in_turn(100)
-    model = HogwildClassifier("squared_hinge", random_state=0, average=how == "average")
-    if how == "fit":
-        model.fit(X, y > 0)
-    else:
-        learn(model, X, y > 0, 50, classes=[False, True])
-    if how == "pickle":
-        model = pickle.loads(pickle.dumps(model))
-    expected = model.predict(X)
-    with pytest.raises(TrainingError, match="diverged in batch"):
-        model.set_params(learning_rate="constant", eta0=1e20).partial_fit(X, y > 0)
-    assert np.array_equal(model.predict(X), expected)
-    assert model.set_params(learning_rate="auto").partial_fit(X, y > 0).score(X, y > 0) > 0.8
-
-
 def test_workers_that_cannot_start_cost_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = rows_in_turn(200)
     model = learn(HogwildClassifier(random_state=0), X[:100], y[:100] > 0, 50, classes=[False, True])
-    expected, first = model.coef_.copy(), model._stream.first
+    expected = model.coef_.copy()
 
     def fail(*_: Any) -> None:
         raise TrainingError("cannot start 2 worker processes")
@@ -277,21 +200,6 @@ def test_workers_that_cannot_start_cost_no_model(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(ValueError if "n_jobs" in wrong else TrainingError, match=said):
             copy.copy(model).set_params(**wrong).partial_fit(X[100:], y[100:] > 0)
     assert np.array_equal(model.coef_, expected)
-    assert model._stream.first is first
-    model.partial_fit(X[100:], y[100:] > 0)
-    assert len(model._stream.first) == model._stream.seen == 200
-
-
-def test_steps_tried_later_begin_at_the_weights_of_then(monkeypatch: pytest.MonkeyPatch, text: Any) -> None:
-    X, y = text
-    model = HogwildClassifier(learning_rate="constant", eta0=0.1, random_state=0)
-    learn(model, X[:1000], y[:1000], 500, classes=[-1, 1])
-    began, before = [], model._stream.flat.copy()
-    monkeypatch.setattr(stream_module, "try_steps", lambda *a, **more: began.append(a[3].copy()) or 0.5)
-    model.set_params(learning_rate="auto").partial_fit(X[1000:1500], y[1000:1500])
-    assert np.array_equal(began[0], before)
-    assert model._stream.since == 1000
-    assert model._stream.origin is None
 
 
 def test_the_first_steps_are_numbers() -> None:
@@ -309,8 +217,10 @@ def test_the_first_steps_are_numbers() -> None:
 
 def test_a_batch_of_weight_zero_teaches_nothing() -> None:
     X, y = rows_in_turn(300)
-    model = learn(HogwildClassifier(random_state=0, class_weight={0: 0, 1: 1}), X, y > 0, 300, classes=[False, True])
+    model = learn(
+        HogwildClassifier(penalty=None, random_state=0, class_weight={0: 0, 1: 1}), X, y > 0, 300, classes=[False, True]
+    )
     before = model.coef_.copy()
     only = X[y <= 0]
     model.partial_fit(only, np.zeros(len(only), bool))
-    assert np.allclose(model.coef_, before, rtol=1e-2)
+    assert np.array_equal(model.coef_, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import signal
 import subprocess
 import sys
 import warnings
@@ -69,7 +70,7 @@ def test_workers_leave_the_warning_to_their_parent(disk: Path) -> None:
 
 def test_no_directory_for_it(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache, "directory", lambda: None)
-    with pytest.warns(HogwildWarning, match="no directory"):
+    with pytest.warns(HogwildWarning, match="no directory that only this user"):
         assert kernel()(1) == 2
 
 
@@ -102,6 +103,33 @@ def test_one_file_a_form_whoever_writes_beside_it(disk: Path) -> None:
     again = kernel()
     assert (again(1), again(1.5)) == (2, 2.5)
     assert sum(again.stats.cache_hits.values()) == 2
+
+
+def test_a_signal_waits_until_a_kernel_is_compiled(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM calls Python back, where an exception would be lost; the second signal raises at once."""
+
+    def interrupt(times: int) -> bool:
+        """Whether a function was compiled although signals came meanwhile."""
+        found, load = kernel(), cache.KernelCache.load_overload
+
+        def load_overload(self: Any, *about: Any) -> Any:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+            return load(self, *about)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cache.KernelCache, "load_overload", load_overload)
+            with pytest.raises(KeyboardInterrupt):
+                found(1)
+        return bool(found.overloads)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
+    try:
+        assert interrupt(1)
+        assert not interrupt(2)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 FRESH = """

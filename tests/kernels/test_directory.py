@@ -69,8 +69,23 @@ def test_places_that_cannot_be_trusted_or_written_are_passed_over(places: Path) 
     fallback = kernel_directory("", "")
     assert fallback is not None
     assert fallback.parent == places / "temp" / f"hogwild-{os.getuid()}"
-    fallback.chmod(0o777)  # others could put pickles in it
+    for open_to_others in (fallback, fallback.parent, places):  # they could put pickles in it, or another in its place
+        open_to_others.chmod(0o777)
+        kernel_directory.cache_clear()
+        assert kernel_directory("", "") is None
+        open_to_others.chmod(0o700)
+    (places / "temp").chmod(0o1777)  # as /tmp is
     kernel_directory.cache_clear()
+    assert kernel_directory("", "") == fallback
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
+def test_a_directory_of_another_user_is_passed_over(places: Path) -> None:
+    """Who made it may replace what lies in it, even if the last directory is our own."""
+    (places / "user").write_text("a file where the directory should be")
+    between = places / "temp" / f"hogwild-{os.getuid()}"
+    between.mkdir(parents=True)
+    os.chown(between, 65534, 65534)
     assert kernel_directory("", "") is None
 
 

@@ -7,8 +7,6 @@ what only a race can lose is not seen here.
 from __future__ import annotations
 
 import dataclasses
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
@@ -20,15 +18,13 @@ from hogwild.data.rows.degrees import Totals, facts_of
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
 from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
-from hogwild.problems.linear import contention
 from hogwild.problems.linear import problem as problem_module
 from hogwild.problems.linear import tiers as module
-from hogwild.problems.linear.contention import Trial, choose, tried
 from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.kernel import Plan
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.tiers import merge_seconds, plan_tiers
+from hogwild.problems.linear.tiers import choose, merge_seconds, plan_tiers
 from tests import reference
 from tests.kernels.harness import (
     FALLING,
@@ -251,135 +247,15 @@ def chosen(n, width, nnz, workers=16):
     return choose(problem, rows, problem.row_arrays(rows, None), workers)
 
 
-@pytest.fixture
-def trial(monkeypatch):
-    """Set what a trial of both disciplines finds; returns how often it was asked."""
-
-    def set_to(found):
-        asked = []
-        monkeypatch.setattr(contention, "tried", lambda *about: asked.append(1) or found)
-        return asked
-
-    return set_to
-
-
 @needs_jit
-def test_auto_weighs_contention_against_merging(trial):
+def test_auto_weighs_contention_against_merging():
     """Rows of one feature hardly wait; rows of the same few features wait for every one of them."""
-    trial(None)
     tiers, why = chosen(200_000, 1 << 16, 1)
     assert tiers is None
     assert why.startswith("only")
     tiers, why = chosen(20_000, 200, 50)
     assert tiers is not None
     assert "costs less" in why
-
-
-@needs_jit
-def test_auto_takes_what_was_faster_in_a_trial(trial):
-    """Whatever the usual prices say; ends of an epoch count by its rows, and merges that the trial has not seen too."""
-    trial(None)
-    n, usual = 20_000, chosen(20_000, 200, 50, workers=2)[0] is not None
-    unit = 1e-7 / contention.LATER  # with this much of racing, private copies are as fast
-    fast = Trial(racing=2 * unit, copies=1e-7, fetching=0.0, merging=0.0, rows=NEVER, together=True)
-    for found, pays in (
-        (fast, True),
-        (fast._replace(racing=0.9 * unit), False),
-        (fast._replace(together=False), True),  # at least so slow
-        (fast._replace(together=False, racing=0.9 * unit), usual),
-        (fast._replace(fetching=0.9e-7 * n / 2), True),
-        (fast._replace(fetching=1.1e-7 * n / 2), False),
-        (fast._replace(merging=1.1e-7 * n / 2), False),
-        (fast._replace(merging=0.4e-7 * n / 2), True),
-        (fast._replace(merging=0.4e-7 * n / 2, rows=0), False),
-    ):
-        asked = trial(found)
-        tiers, why = chosen(n, 200, 50, workers=2)
-        assert (tiers is not None, "costs less" in why, len(asked)) == (pays, pays, 1), found
-
-
-def test_rounds_of_a_trial(monkeypatch):
-    """The median of three in which the threads ran side by side; otherwise it lasts at least as long as the longest."""
-
-    def found(*runs):
-        left = iter([(np.array([each, -each]), together) for each, together in ((9, True), *runs)])
-        row, together = contention._rounds(lambda epoch: next(left))
-        return row[0], together
-
-    assert found((3, True), (1, False), (1, True), (2, True)) == (2, True)
-    assert found((5, True), *[(6, False)] * 6) == (5, True)
-    assert found(*[(k, False) for k in range(7)]) == (6, False)
-    monkeypatch.setattr(contention, "PATIENT", -1.0)
-    assert found((4, False)) == (4, False)
-
-
-def no_thread(self):
-    raise RuntimeError("can't start new thread")
-
-
-@needs_jit
-def test_a_trial_without_threads(monkeypatch):
-    """The system allows no more of them: usual prices decide, and the run itself says so if it needs some."""
-    rows = even_rows(3000, 200, 20)
-    problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
-    arrays = problem.row_arrays(rows, None)
-    tiers = plan_tiers(problem, rows, arrays, 2)
-    monkeypatch.setattr(contention, "cpus_of", lambda workers: [None] * 2)
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", no_thread)
-        assert tried(problem, rows, arrays, tiers, 0.01, 2) is None
-    assert tried(problem, rows, arrays, tiers, 0.01, 2) is not None
-    monkeypatch.setattr(contention, "cpus_of", lambda workers: [None])
-    assert tried(problem, rows, arrays, tiers, 0.01, 2) is None  # with one core there is nothing to try
-
-
-@needs_jit
-@pytest.mark.parametrize("options", [{}, {"loss": "softmax", "adagrad": True}])
-def test_what_a_trial_does(options, monkeypatch):
-    """On one array every thread's work adds up there; with copies it is merged into the shared array at the end."""
-    threads = 2
-    monkeypatch.setattr(contention, "TRIED", 4000)
-    rows = even_rows(800, 64, 4)
-    problem = LinearProblem.of(TrainConfig(discipline="tiered", **options), rows, "tiered")
-    arrays = problem.row_arrays(rows, None)
-    tiers = plan_tiers(problem, rows, arrays, 2)
-    data = contention._sample(rows, arrays, None, threads)
-    for each in (None, tiers):
-        side = contention._Side(problem, data, 2.0**-20, threads, each)
-        with ThreadPoolExecutor(threads) as pool:
-            side.run(pool, [None] * threads, 0)
-        done = side._shared.control[WORKERS + ROWS :: LINE]
-        assert 0.9 * len(data.begin) < done.sum() <= len(data.begin)
-        assert done.min() >= side.limit
-        assert side._shared.parameters.coef.any()
-        owners = {scratch.private.ctypes.data for scratch in side._scratch}
-        assert len(owners) == (1 if each is None else threads)
-        assert bool((side._shared.control[WORKERS + MERGED :: LINE] > 0).all()) == (each is not None)
-
-
-def test_the_sample_of_a_trial(monkeypatch):
-    """Evenly spaced rows, of few each several times; features that nobody copies are left out."""
-    monkeypatch.setattr(contention, "FEWEST", 100)
-    monkeypatch.setattr(contention, "TRIED", 1000)
-    weights = np.random.default_rng(0).random(70)
-    rows = Rows.from_scipy(
-        zipf_rows(70, 40, targets=np.arange(70) % 2, longest=12).to_scipy()[0], np.arange(70), weights
-    )
-    problem = LinearProblem.of(TrainConfig(loss="squared-error", normalize="l2"), rows, "tiered")
-    arrays = problem.row_arrays(rows, None)
-    for head in (None, 7):
-        data = contention._sample(rows, arrays, head, 2)
-        n = len(data.begin)
-        assert n == 2 * max(1000 * 70 // rows.nnz, 100)
-        for k in range(n):
-            row = k % 70
-            own = slice(rows.begin[row], rows.end[row])
-            kept = rows.indices[own] < (head or rows.width)
-            mine = slice(data.begin[k], data.end[k])
-            np.testing.assert_array_equal(data.indices[mine], rows.indices[own][kept])
-            np.testing.assert_array_equal(data.values[mine], rows.values[own][kept])
-            about = data.targets[k], data.weights[k], data.scales[k]
-            assert about == (arrays["targets"][row], arrays["weights"][row], arrays["scales"][row])
 
 
 # --- merges ---

@@ -249,7 +249,7 @@ class Module(Subject):
             "test_examples": None if test is None else len(test),
             "megabytes": (sum(array.nbytes for array in arrays.values()) + 4 * parameters) / 1e6 if arrays else None,
             "model": type(data.model).__name__,
-            **_options(base, "optimizer state batch"),
+            **_options(base, "optimizer batch"),
             "loss": loss,
         }
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -495,20 +495,6 @@ def drawn(rows: Rows, count: int, seed: int) -> Rows:
     ids = np.empty(count, dtype=np.int64)
     choose(ids, len(rows), seed)
     return rows.select(ids).compact()
-
-
-def joined(parts: Sequence[Rows]) -> Rows:
-    """Return a copy in memory of the rows of all parts, concatenated; all parts have the same width."""
-    copies = [part.compact() for part in parts]
-    lengths = np.concatenate([part.end - part.begin for part in copies])
-    indices, values, targets = (
-        np.concatenate([getattr(part, name) for part in copies]) for name in ("indices", "values", "targets")
-    )
-    weights = None
-    if any(part.weights is not None for part in copies):
-        ones = [np.ones(len(part), np.float32) if part.weights is None else part.weights for part in copies]
-        weights = np.concatenate(ones)
-    return Rows(np.append(0, np.cumsum(lengths)), indices, values, targets, copies[0].width, weights, check=False)
 
 
 def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:

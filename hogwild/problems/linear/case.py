@@ -24,7 +24,6 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.tiers import FLOATS, Tiers
-from hogwild.problems.linear.contention import choose
 from hogwild.problems.linear.coordinates import Coordinates, Numbering, scaled_for
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.model import LinearModel
@@ -33,7 +32,7 @@ from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
-from hogwild.problems.linear.tiers import USUAL_PRICE, plan_tiers
+from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
 from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
@@ -116,7 +115,7 @@ class LinearCase:
         if price and discipline == "tiered":
             self._tiers = plan_tiers(*posed, price)
         if discipline == "auto":
-            self._tiers, self.reason = choose(*posed, price, c.step)
+            self._tiers, self.reason = choose(*posed, price)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = c.settled(discipline=discipline)

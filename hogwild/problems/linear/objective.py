@@ -24,17 +24,14 @@ from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.coordinates import Numbering
+from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
+from hogwild.problems.linear.objective_kernel import loss_values as values_of
 from hogwild.problems.linear.objective_kernel import (
-    PASSES,
-    PLACES,
-    area,
     losses_of_classes,
     tally,
     tally_classes,
     tally_log,
 )
-from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
-from hogwild.problems.linear.objective_kernel import loss_values as values_of
 from hogwild.problems.protocol import Sums, in_all
 
 PIECE = 1 << 16  # weights converted to float64 at a time
@@ -358,10 +355,10 @@ def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:
     Returns
     -------
     float, or None
-        None if a score is not finite, or all rows are of one kind. This takes about 15 ns a row.
+        None if a score is not finite, or all rows are of one kind. This takes about 60 ns a row.
     """
-    bits = np.ascontiguousarray(scores, dtype=np.float32).view(np.uint32)
-    marks = np.ascontiguousarray(positive, dtype=np.bool_)
-    keys, other = np.empty((2, len(bits)), dtype=np.uint64)
-    area_under = float(area(bits, marks, keys, other, np.zeros((PASSES, PLACES), dtype=np.int64)))
-    return None if math.isnan(area_under) else area_under
+    below, above = np.sort(scores[~positive]), np.sort(scores[positive])
+    if not (np.isfinite(scores).all() and len(below) and len(above)):
+        return None
+    twice = np.searchsorted(below, above, "left") + np.searchsorted(below, above, "right")
+    return float(twice.sum()) / 2 / len(below) / len(above)

@@ -33,6 +33,12 @@ as they no longer are.
 
 Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
 coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
+
+**Whether copies pay at all** is what discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on cache
+lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from the
+data and multiplied by the price of a line and of a merge. The price of a line is 10 to 25 ns where rows read many lines
+that are seldom written, and 50 to 70 ns where all write the same few. It is taken in the middle: copies that were not
+needed cost a few per cent, and races for the same lines cost most of the speed of the other workers.
 """
 
 from __future__ import annotations
@@ -69,6 +75,11 @@ NONZERO_SECONDS = 1.6e-9  # what one nonzero costs a worker
 MISSES = 4  # times the price of a merge of weights that no cache holds
 CACHED = 1 << 15  # lines
 
+TRANSFER_SECONDS = 4e-8  # what a weight on a line that another core has written costs a row, for each worker
+COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
+USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
+FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
+
 Price = tuple[float, float]  # seconds a tier and seconds a feature of a merge
 USUAL_PRICE: Price = 2.7e-7, 1.3e-9  # used where timing would make results differ from run to run
 CHEAPEST: Price = 1e-7, 5e-10  # less than on any machine: if even this costs too much, nothing is timed
@@ -97,6 +108,63 @@ def plan_tiers(
     frequency = shares(problem, rows, arrays)
     ranking = rank(problem, rows, arrays, frequency, private_features(problem, rows, frequency))
     return timed(problem, rows, workers, price, ranking)
+
+
+def choose(
+    problem: LinearProblem,
+    rows: Rows,
+    arrays: dict[str, np.ndarray],
+    workers: int,
+    price: Price | None = None,
+) -> tuple[Tiers | None, str]:
+    """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
+
+    The wait of a row under ``hogwild`` is compared with its share of the merges. ``step * curvature`` is assumed to be
+    ``USUAL / E ||x||^2``.
+    """
+    n = len(rows)
+    frequency = shares(problem, rows, arrays)
+    head = private_features(problem, rows, frequency)
+    common = np.where(frequency * n < 1.5, 0.0, frequency)[:head]  # a feature of one row is nobody else's
+    foreign = _foreign(common, problem.stride, workers)
+    why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
+    if foreign < FEW:
+        return None, f"only {why}"
+    ranking = rank(problem, rows, arrays, frequency, head)
+    waiting = foreign * max(problem.stride / FLOATS, 1) * workers * TRANSFER_SECONDS
+
+    def compared(price: Price) -> tuple[Tiers, bool]:
+        tiers = timed(problem, rows, workers, price, ranking)
+        ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * _strength(rows, arrays), 1e-12)
+        between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)  # rows between two merges of each tier
+        merging = float((price[0] + price[1] * np.diff(tiers.bounds)) @ (1 / between))
+        passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
+        return tiers, passes + merging < waiting
+
+    tiers, pays = compared(price or CHEAPEST)
+    if pays and price is None:
+        tiers, pays = compared(price_of(problem, len(common)))
+    if not pays:
+        return None, f"{why}, but merging private copies would cost more"
+    return tiers, f"{why}; merging private copies costs less"
+
+
+def _foreign(common: np.ndarray, stride: int, workers: int) -> float:
+    """Weights of a row on lines that another worker has written last, by the share of the rows that hold each feature.
+
+    A line counts if it is among the ``CACHED`` most popular: others would come from memory in any case.
+    """
+    firsts = np.arange(0, len(common), max(FLOATS // stride, 1))  # of the features of each cache line
+    lines = np.add.reduceat(common, firsts) if len(common) else common
+    return float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
+
+
+def _strength(rows: Rows, arrays: dict[str, np.ndarray]) -> float:
+    """The usual step times the loss's curvature."""
+    if arrays["scales"].size:
+        return USUAL
+    part = rows.block(0, min(len(rows), 2000)).compact()
+    return USUAL / max(float(np.square(part.values, dtype=np.float64).sum()) / len(part), 1e-30)
 
 
 def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) -> int | None:

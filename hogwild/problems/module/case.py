@@ -38,6 +38,7 @@ LOSSES: dict[str, Callable[..., torch.Tensor]] = {
 }
 #: Default steps.
 STEPS = {"sgd": 0.1, "momentum": 0.01, "adagrad": 0.01, "adam": 1e-3}
+BETAS = (0.9, 0.999)  # decays of adam's mean gradient and mean square
 EVALUATED = 1024  # examples at a time
 TRIED = 64  # most examples, before training
 
@@ -90,22 +91,18 @@ class ModuleCase:
             raise InputError("the data have no examples")
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
         self.config = c = config.settled(discipline=discipline)
-        if c.state == "shared" and c.optimizer == "sgd":
-            raise UsageError("state='shared': optimizer 'sgd' keeps nothing that could be shared: leave state out")
         self._examples, self._test = train.examples, test
-        self.layout = layout = Layout.of(train.model, c.optimizer or "", c.state or "", c.workers or 1)
+        self.layout = layout = Layout.of(train.model, c.optimizer or "", c.workers or 1)
         self._initial = np.zeros(layout.size, np.float32)
         for view, parameter in zip(layout.views(self._initial), train.model.parameters()):
             view.copy_(parameter.detach())
         for worker in range(layout.workers):
             layout.read_buffers(train.model, layout.slot_buffers(layout.slot(self._initial, worker)))
-        betas = (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else (c.betas or (0.0, 0.0))
         self.problem = ModuleProblem(
             discipline,
             layout,
             pack(train.model, train.loss, train.factory),
-            train.examples.kind,
-            betas,
+            (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else BETAS,
             delay=ticks_in(c.gradient_delay),
             threads=torch.get_num_threads(),
         )
@@ -126,7 +123,7 @@ class ModuleCase:
     def _feed_of(self, examples: Examples) -> Feed:
         arrays, _ = examples.lay_out(shared=False)
         kept = {name: readonly(array) for name, array in arrays.items()}
-        return feed_of(examples.kind, kept)
+        return feed_of(kept)
 
     def _try(self) -> None:
         """Run a minibatch forward and back; turn off the layers' own kernels if the module fails only with them."""
@@ -137,18 +134,13 @@ class ModuleCase:
             try:
                 with torch.random.fork_rng(devices=[]), torch.enable_grad():
                     replica.bind(flat, 0)
-                    self._check_loss(replica, batch)
-                    grads = replica.gradients(batch)
+                    replica.gradients(batch)
                 break
-            except (InputError, UsageError):
-                raise
             except Exception as error:
                 problem = describe(error)
                 if not bagged:
                     message = f"the model fails on the first {len(batch.target)} examples: {problem}"
                     raise InputError(message) from error
-        if all(grad is None for grad in grads):
-            raise InputError("the loss depends on none of the model's parameters: there is nothing to train")
         self.problem = dataclasses.replace(self.problem, bagged=bagged)
 
     def _first_batch(self) -> Batch:
@@ -157,15 +149,6 @@ class ModuleCase:
             return self._feed(chosen)
         except Exception as error:
             raise InputError(f"data: the first {len(chosen)} examples: {describe(error)}") from error
-
-    def _check_loss(self, replica: ModuleReplica, batch: Batch) -> None:
-        with torch.no_grad():
-            loss = replica.loss(replica.model(*batch.inputs), batch.target)
-        if not isinstance(loss, torch.Tensor) or loss.dim() != 0:
-            shape = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
-            raise UsageError(
-                f"loss: expected one number, the batch's mean, as a tensor without dimensions, got {shape}"
-            )
 
     def cut(self) -> dict[str, Any]:
         return {"batch": self._batch}
@@ -178,7 +161,7 @@ class ModuleCase:
         self._flat = np.zeros(self.layout.size, np.float32)
         self._judge, self._loss = unpack(self.problem.program, self.layout, self._flat)
         self._judge.eval()
-        self._spread, self._test_feed = 0.0, None
+        self._test_feed = None
         if self._test is not None:
             if not len(self._test):
                 raise InputError("the test data have no examples")
@@ -207,8 +190,7 @@ class ModuleCase:
         return lambda p: 1.0
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
-        buffers, self._spread = self.layout.mean_buffers(flat)
-        return flat[: self.layout.parameters_size].copy(), buffers
+        return flat[: self.layout.parameters_size].copy(), self.layout.model_buffers(flat)
 
     def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         parameters, buffers = solution
@@ -218,8 +200,6 @@ class ModuleCase:
         row = {"objective": metrics["train_loss"], **metrics}
         if self._test_feed is not None:
             row |= self._measure("test", self._test_feed, len(self._test or ()))
-        if self.layout.buffers:
-            row["buffer_spread"] = self._spread
         return row
 
     def _measure(self, name: str, feed: Feed, n: int) -> dict[str, float | None]:

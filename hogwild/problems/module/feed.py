@@ -42,7 +42,7 @@ class Arrays:
 
     inputs: tuple[np.ndarray, ...]
     target: np.ndarray
-    kind, store = "arrays", None
+    store = None
 
     def __len__(self) -> int:
         return len(self.target)
@@ -64,7 +64,6 @@ class Sparse:
     rows: Rows
     target: np.ndarray
     labels: np.ndarray | None = None  # labels that the targets number
-    kind = "sparse"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -130,24 +129,14 @@ def _arrays(data: Sequence[Any]) -> Arrays:
 
 def _array(name: str, values: Any) -> np.ndarray:
     """A contiguous array of float32, or of integers, in a type that torch has."""
-    if isinstance(values, torch.Tensor):
-        if values.device.type != "cpu":
-            raise InputError(f"{name}: a tensor on {values.device}: expected one on the CPU (.cpu())")
-        if values.layout != torch.strided or values.dtype == torch.bfloat16:
-            raise InputError(f"{name}: a tensor of {values.dtype}, {values.layout}: expected a dense one, of float32")
-        values = values.detach().numpy()
     try:
-        array = np.asarray(values)
-    except ValueError as error:  # lists of several lengths
+        array = np.asarray(values.detach().numpy() if isinstance(values, torch.Tensor) else values)
+    except (ValueError, TypeError) as error:  # lists of several lengths, tensors that NumPy has no type for
         raise InputError(f"{name}: cannot be made an array: {error}") from error
-    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise InputError(f"{name}: expected numbers, got dtype {array.dtype}")
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{name} needs numbers; got dtype {array.dtype}")
     if array.dtype.kind == "f":
         array = array.astype(np.float32, copy=False)
-        rows = array.reshape(len(array), -1) if array.ndim and array.size else array.reshape(0, 1)
-        finite = np.isfinite(rows).all(axis=1)
-        if not finite.all():
-            raise InputError(f"{name}: row {int(np.argmin(finite))} holds a number that is not finite")
     elif array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
     return np.ascontiguousarray(array)
@@ -176,40 +165,25 @@ def _numbered(targets: np.ndarray, loss: str, labels: np.ndarray | None) -> tupl
 # ---- minibatches
 
 
-def feed_of(kind: str, arrays: Mapping[str, np.ndarray]) -> Feed:
-    """Function that assembles minibatches from the arrays that ``lay_out`` returned."""
-    if kind == "arrays":
-        inputs = [array for name, array in arrays.items() if name.startswith("input")]
-        return ArrayFeed(tuple(inputs), arrays["target"])
-    return SparseFeed(*(arrays[name] for name in ("begin", "end", "indices", "values", "target")))
+def feed_of(arrays: Mapping[str, np.ndarray]) -> Feed:
+    """Function that assembles minibatches from the arrays that ``lay_out`` returned.
 
+    Of sparse rows the module is given ``(indices, offsets, per_sample_weights)``.
+    """
+    target = arrays["target"]
 
-@dataclass(frozen=True)
-class ArrayFeed:
-    """Minibatches of ``Arrays``."""
+    def of_arrays(chosen: np.ndarray) -> Batch:
+        inputs = tuple(torch.from_numpy(array.take(chosen, axis=0)) for array in dense)
+        return Batch(inputs, torch.from_numpy(target.take(chosen, axis=0)), 0)
 
-    inputs: tuple[np.ndarray, ...]
-    target: np.ndarray
-
-    def __call__(self, chosen: np.ndarray) -> Batch:
-        inputs = tuple(torch.from_numpy(array.take(chosen, axis=0)) for array in self.inputs)
-        return Batch(inputs, torch.from_numpy(self.target.take(chosen, axis=0)), 0)
-
-
-@dataclass(frozen=True)
-class SparseFeed:
-    """Minibatches of ``Sparse``: the module is given ``(indices, offsets, per_sample_weights)``."""
-
-    begin: np.ndarray
-    end: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-    target: np.ndarray
-
-    def __call__(self, chosen: np.ndarray) -> Batch:
-        nonzeros = modules.entries_of(self.begin, self.end, chosen)
+    def of_rows(chosen: np.ndarray) -> Batch:
+        begin, end = arrays["begin"], arrays["end"]
+        nonzeros = int((end[chosen] - begin[chosen]).sum())
         entries, weights = np.empty(nonzeros, np.int64), np.empty(nonzeros, np.float32)
         begins = np.empty(len(chosen) + 1, np.int64)
-        modules.gather(self.begin, self.end, self.indices, self.values, chosen, entries, weights, begins)
+        modules.gather(begin, end, arrays["indices"], arrays["values"], chosen, entries, weights, begins)
         inputs = tuple(torch.from_numpy(array) for array in (entries, begins[:-1], weights))
-        return Batch(inputs, torch.from_numpy(self.target.take(chosen, axis=0)), nonzeros)
+        return Batch(inputs, torch.from_numpy(target.take(chosen, axis=0)), nonzeros)
+
+    dense = [array for name, array in arrays.items() if name.startswith("input")]
+    return of_arrays if dense else of_rows

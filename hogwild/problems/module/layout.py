@@ -1,6 +1,6 @@
 """The layout of a module in the one flat array, and its transfer to workers without its parameters.
 
-    | parameters | optimiser state, if shared | of worker 0: its buffers and own optimiser state | of worker 1 | ...
+    | parameters | of worker 0: its buffers and optimiser state | of worker 1 | ...
 
 Every array starts on a cache line. Each worker's own data lie in the flat array too, in a slot for each. So a
 checkpoint of the flat array is complete, the replacement of a killed worker continues with its state, and the parent
@@ -96,11 +96,10 @@ class Layout:
     places: tuple[Place, ...]
     buffers: tuple[Buffer, ...]
     rule: str  # one of kernel.RULES
-    shared_state: bool
     workers: int
 
     @classmethod
-    def of(cls, model: nn.Module, rule: str, state: str, workers: int) -> Layout:
+    def of(cls, model: nn.Module, rule: str, workers: int) -> Layout:
         """The layout of ``model`` for ``workers`` workers.
 
         Raises
@@ -110,18 +109,20 @@ class Layout:
         """
         places, begin = [], 0
         for name, parameter in model.named_parameters():
-            check_parameter(name, parameter)
+            if parameter.device.type != "cpu" or parameter.dtype != torch.float32:
+                raise InputError(
+                    f"parameter {name} needs float32 on the CPU; got {parameter.dtype} on {parameter.device}: use "
+                    "model.float().cpu()"
+                )
             places.append(Place(name, tuple(parameter.shape), begin, parameter.requires_grad))
             begin += padded(places[-1].size)
         if not any(place.trained and place.size for place in places):
             raise InputError("the model has no parameters to train: expected one that requires a gradient")
         buffers, begin = [], 0
         for name, buffer in model.named_buffers():
-            if buffer.device.type != "cpu" or buffer.is_complex() or buffer.layout != torch.strided:
-                raise InputError(f"buffer {name}: expected real numbers on the CPU, got {_about(buffer)}")
             buffers.append(Buffer(name, tuple(buffer.shape), str(buffer.dtype).removeprefix("torch."), begin))
             begin = buffers[-1].end
-        return cls(tuple(places), tuple(buffers), rule, state == "shared", workers)
+        return cls(tuple(places), tuple(buffers), rule, workers)
 
     @property
     def parameters_size(self) -> int:
@@ -141,11 +142,11 @@ class Layout:
     @property
     def slot_size(self) -> int:
         """Length of one worker's slot."""
-        return padded(WORKED + self.buffers_size) + (0 if self.shared_state else self.state_size)
+        return padded(WORKED + self.buffers_size) + self.state_size
 
     @property
     def size(self) -> int:
-        return self.parameters_size + (self.state_size if self.shared_state else 0) + self.workers * self.slot_size
+        return self.parameters_size + self.workers * self.slot_size
 
     def slot(self, flat: Any, worker: int) -> Any:
         """The slot of one worker, a view of the array or tensor."""
@@ -158,8 +159,8 @@ class Layout:
     def states(self, flat: Any, worker: int) -> Iterator[State]:
         """The optimiser's state of this worker for each trained parameter, in turn."""
         kept = KEPT[self.rule]
-        area = flat[self.parameters_size :] if self.shared_state else self.slot(flat, worker)
-        begin = 0 if self.shared_state else padded(WORKED + self.buffers_size)
+        area = self.slot(flat, worker)
+        begin = padded(WORKED + self.buffers_size)
         for place in self.places:
             if not place.trained:
                 continue
@@ -204,50 +205,10 @@ class Layout:
             pairs[place.pair].append((buffer, parts))
         return pairs
 
-    def _value(self, place: Buffer, numbers: np.ndarray) -> np.ndarray:
-        part = numbers[place.begin : place.end]
-        return part[: place.size].astype(np.float64) + part[place.size :] if place.pair else part
-
-    def mean_buffers(self, flat: np.ndarray) -> tuple[np.ndarray, float]:
-        """Buffers of the model as a whole, and the largest relative difference of the workers' from them.
-
-        These are means over the workers that have done something; integers (batch norm counts its batches) are maxima
-        instead. With one worker they are its own, bit for bit.
-        """
+    def model_buffers(self, flat: np.ndarray) -> np.ndarray:
+        """The buffers of the model as a whole: those of the first worker that has done something."""
         slots = [self.slot(flat, worker) for worker in range(self.workers)]
-        slots = [slot for slot in slots if slot[0]] or slots[:1]
-        numbers, spread = self.slot_buffers(slots[0]).copy(), 0.0
-        if len(slots) == 1:
-            return numbers, spread
-        for place in self.buffers:
-            values = np.array([self._value(place, self.slot_buffers(slot)) for slot in slots], dtype=np.float64)
-            real = "float" in place.dtype
-            value = values.mean(axis=0) if real else values.max(axis=0)
-            part = numbers[place.begin : place.end]
-            part[: place.size] = value
-            if place.pair:
-                part[place.size :] = value - part[: place.size]
-            if real and place.size:
-                size = float(np.linalg.norm(value))
-                spread = max(spread, float(np.linalg.norm(values - value, axis=1).max()) / max(size, 1e-30))
-        return numbers, spread
-
-
-def check_parameter(name: str, parameter: torch.Tensor) -> None:
-    """Refuse a parameter that is not float32 in this machine's memory, or is not finite."""
-    if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
-        raise InputError(f"parameter {name} has no shape yet: run the lazy module once on a batch before training")
-    if parameter.device.type != "cpu":
-        raise InputError(f"parameter {name} is on {parameter.device}: expected the CPU (model.cpu())")
-    if parameter.dtype != torch.float32 or parameter.layout != torch.strided:
-        raise InputError(f"parameter {name}: expected float32, got {_about(parameter)} (model.float())")
-    if not bool(torch.isfinite(parameter.detach()).all()):
-        raise InputError(f"parameter {name} holds a number that is not finite")
-
-
-def _about(tensor: torch.Tensor) -> str:
-    kind = str(tensor.dtype).removeprefix("torch.")
-    return f"{kind} on {tensor.device}" + ("" if tensor.layout == torch.strided else f", {tensor.layout}")
+        return self.slot_buffers(next((slot for slot in slots if slot[0]), slots[0])).copy()
 
 
 # ---- a module without its parameters

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from hogwild.config import MODULE, TrainConfig, documented, inherited, number, option
-from hogwild.errors import UsageError
+from hogwild.config import MODULE, TrainConfig, documented, inherited, option
 from hogwild.methods import OPTIMIZERS, parse_exchange
 
 LOSSES = ("custom", "cross-entropy", "mse", "bce")
@@ -37,23 +36,8 @@ class ModuleConfig(TrainConfig):
         more="As in ``torch.optim``. For a sparse gradient (``nn.EmbeddingBag(sparse=True)``) only the rows that a "
         "minibatch names are read and written; momentum then decays only with them, as in ``SparseAdam``.",
     )
-    state: str = option(
-        "local",
-        "Whether each worker has the optimizer's state to itself",
-        choices=("local", "shared"),
-    )
     batch: int = option(64, "Examples in a minibatch.", MODULE, least=1, most=2**31 - 1)
     momentum: float = option(0.9, "Momentum of optimizer momentum.", MODULE, least=0, most=1)
-    betas: tuple[float, float] = option((0.9, 0.999), "Decays of adam's mean gradient and mean square.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        betas: Any = self.betas
-        if not isinstance(betas, tuple | list) or len(betas) != 2:
-            raise UsageError(f"betas={betas!r}: expected two numbers")
-        for beta in betas:
-            number("betas", beta, 0, below=1)
-        self._set("betas", tuple(betas))  # JSON has only lists
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()

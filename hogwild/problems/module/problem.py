@@ -77,7 +77,6 @@ class ModuleProblem(InChunks):
     discipline: str
     layout: Layout
     program: bytes  # see layout.pack
-    kind: str  # of examples, see feed.feed_of
     betas: tuple[float, float]
     bagged: bool = True  # whether the replica's kernels may take over layers
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
@@ -109,7 +108,7 @@ class ModuleProblem(InChunks):
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Feed:
         """Function that assembles minibatches."""
-        return feed_of(self.kind, arrays)
+        return feed_of(arrays)
 
     def scratch(self, order: Minibatches, *_: Any) -> ModuleReplica:
         return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"), self.bagged)

@@ -17,14 +17,11 @@ import torch
 from torch import nn
 
 from hogwild.config import TrainConfig
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import UsageError
 from hogwild.hosts import fork_server
 from hogwild.hosts.pool import Pool
-from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.module.case import LOSSES, NamedLoss, Posed
 from hogwild.problems.module.feed import Examples, take_data
-from hogwild.training.checkpoint import check_header, resumable
-from hogwild.training.engine import resolve
 from hogwild.training.run import Run, begin
 
 if TYPE_CHECKING:
@@ -54,8 +51,7 @@ def train_module(
         A module with float32 parameters on the CPU, or a function that makes it, which is called under torch's seed
         ``seed``. The given module is left as it is; ``run.model.into(model)`` copies the result to it. Parameters
         without ``requires_grad`` are not touched, tied ones stay tied. Buffers (batch norm's) are each worker's own;
-        the model's are their mean over the workers, and the field ``buffer_spread`` of a row says how far apart they
-        were.
+        the model has those of the first worker.
     loss : str or function
         ``cross-entropy``, ``mse``, ``bce`` (with logits), or ``loss(output, target)``: the batch's mean.
     data : (X, y) or Rows
@@ -73,8 +69,8 @@ def train_module(
         the buffers are each machine's own, and the model's buffers are those of machine 0. Where machines have GPUs, or
         should wait for each other at each step, torch's ``DistributedDataParallel`` is the better tool.
     **options
-        Options of :class:`hogwild.TrainConfig`, among them ``optimizer``, ``state``, ``batch``, ``momentum`` and
-        ``betas``, which only modules have. The disciplines are ``serial``, ``hogwild``, ``atomic`` and ``locked``,
+        Options of :class:`hogwild.TrainConfig`, among them ``optimizer``, ``batch`` and ``momentum``,
+        which only modules have. The disciplines are ``serial``, ``hogwild``, ``atomic`` and ``locked``,
         which is one lock around a whole step.
 
     Raises
@@ -90,8 +86,6 @@ def train_module(
     met = {} if cluster is None else {"machines": cluster.machines}
     config = TrainConfig.from_json(named_options | {"problem": "module", "loss": named} | met)
     posed, tested = pose(model, loss, data, test, config.seed)
-    if resume and checkpoint is not None:
-        _check_workers(Path(checkpoint), resolve(config, len(posed), pool).workers)
     return begin(posed, tested, None, config, checkpoint, resume, pool, name, cluster)
 
 
@@ -141,20 +135,3 @@ def _module(model: Any, seed: int) -> nn.Module:
     if not isinstance(made, nn.Module):
         raise UsageError(f"model: the function returned {type(made).__name__}, expected an nn.Module")
     return made
-
-
-def _check_workers(directory: Path, asked: int | None) -> None:
-    """Refuse to continue with another number of workers, each of which has its own state in the checkpoint."""
-    if not has_checkpoint(directory):
-        return
-    header = load_checkpoint(directory)[1]
-    if header.get("problem") != "module":
-        return  # refused later
-    with resumable(directory):
-        check_header(header)
-    workers = header["history"][-1].get("workers")
-    if workers is not None and asked != workers:
-        raise InputError(
-            f"{directory}: cannot resume with {asked} workers: the {workers} of before each have buffers and optimiser "
-            f"state of their own that go on: give workers={workers} (--workers {workers})"
-        )

@@ -48,10 +48,6 @@ class Candidate:
         The fold whose rows it leaves out; -1: it learns from all.
     label : int
         Number of the class that it tells from the others, if there are more than two.
-    intercept : float, optional
-        Share of the step that its intercept takes; default: that of the problem.
-    weight : float
-        Factor on the weights of its rows, so that their mean is one.
     """
 
     schedule: Schedule
@@ -59,8 +55,6 @@ class Candidate:
     l2: float
     fold: int = NONE
     label: int = NONE
-    intercept: float | None = None
-    weight: float = 1.0
 
 
 class Candidates:
@@ -170,12 +164,11 @@ class _Group:
         self.rows = np.empty(of.order.chunk + PADDING, dtype=np.int64)
         if of.fold_of is not None:
             self.rates = readonly(self._own_rates(of))
-        share = of.problem.intercept
         self.constants = (
             self._filled([lane.l1 for lane in lanes], np.float32),
             self._filled([lane.l2 for lane in lanes], np.float32),
-            self._filled([share if lane.intercept is None else lane.intercept for lane in lanes], np.float32),
-            self._filled([lane.weight for lane in lanes], np.float32),  # those that only fill the vector learn nothing
+            self._filled([of.problem.intercept] * len(lanes), np.float32),
+            self._filled([1.0] * len(lanes), np.float32),  # lanes that only fill the vector learn nothing
             self._filled([lane.label for lane in lanes], np.int32),
             self._filled([lane.fold for lane in lanes], np.int32),
         )

@@ -95,6 +95,8 @@ def steepest_of(code):
     """The largest curvature of a row; zero where it has no bound."""
     if code == LOG:
         return 0.25
+    if code == SOFTMAX:
+        return 0.5
     if code == SQUARED_ERROR or code == HUBER or code >= BENT:
         return 1.0
     return 0.0 if code in (POISSON, HINGE, PERCEPTRON, EPSILON_INSENSITIVE) else 2.0

@@ -21,7 +21,6 @@ from hogwild.problems.linear.optimum import kernel
 PARTS = 4  # parts of the rows that sums are taken in
 FEW = 1_000_000  # entries below which one part is as fast, as it is if its sums are as many
 WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
-SOFTMAX_STEEPEST = 0.5  # largest curvature of a row
 
 Derivatives = tuple[float, float, float]  # the mean loss along a direction, its slope and its curvature
 
@@ -147,8 +146,6 @@ class LossSums:
 
 class Softmax(LossSums):
     """LossSums of the cross-entropy over all classes: margins are (n, K), parameters (width + 1, K)."""
-
-    steepest = SOFTMAX_STEEPEST
 
     def margins(self, x: np.ndarray) -> np.ndarray:
         out, coef = np.empty((len(self.rows), x.shape[1])), readonly(x[:-1])
