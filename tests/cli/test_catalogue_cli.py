@@ -60,7 +60,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     result = hogwild("data", "fetch", "tiny")
     assert (result.status, result.err) == (0, "")
-    found = f"{ROWS:,} rows, {NONZEROS:,} nonzeros, {FEATURES} features, 2 classes"
+    found = f"{ROWS:,} rows, {NONZEROS:,} nonzeros, {FEATURES} features"
     data = tmp_path / "data" / "tiny"
     assert result.out.splitlines() == [
         "tiny: The set tiny; terms: none",

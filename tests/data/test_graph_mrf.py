@@ -38,6 +38,8 @@ def test_the_energy_is_the_cut_and_the_offset(seed, labels, n):
         ({"unary": np.ones(4)}, "unary: expected costs of two or more labels at each vertex, got shape \\(4,\\)"),
         ({"unary": np.ones((4, 1))}, "unary: expected costs of two or more labels"),
         ({"unary": [[0, 1], [0, np.inf], [0, 1], [0, 1]]}, "unary: vertex 1 has a cost that is not finite"),
+        ({"unary": np.ones((4, 3)) * 1j}, "unary: expected real numbers"),
+        ({"u": ["0", "1", "2"]}, "u: expected whole numbers"),
         ({"v": [1, 4, 2]}, "edges run from 1 to 4: expected vertices 0 to 3"),
         ({"weights": [1.0, -1.0, 1.0]}, "weighs -1: expected a finite number, not negative"),
     ],
