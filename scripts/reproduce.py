@@ -63,7 +63,7 @@ REAL = {
 }
 BEYOND = "beyond the cache"
 MADE = {
-    BEYOND: ("synthetic:rcv1?rows=400000", None, ["--epochs", "5", "--budget", "300"]),
+    BEYOND: ("synthetic:rcv1?rows=400000", None, ["--epochs", "5", "--seeds", "3"]),
     "dense": ("synthetic:dense?rows=20000", None, []),
 }
 SIMULATED = {
@@ -338,7 +338,7 @@ def comparison_table(sources: list[ComparisonResult]) -> str:
     keys: dict[tuple[str, int], None] = {}
     tables, heads = [], []
     for source in sources:
-        table = {group.key: group for group in source.at("tuned")}
+        table = {(group.method, group.workers): group for group in source.groups}
         most = max((workers for _, workers in table), default=1)
         table = {key: group for key, group in table.items() if key[1] == most or group.kind in ("serial", "outside")}
         eps = target(source, table.get(("serial", 1))) or max(source.eps)
@@ -438,7 +438,7 @@ def simulate(work: Work) -> dict[str, str]:
 
 def simulated_cells(source: ComparisonResult) -> Iterator[str]:
     """The spread of one worker's seeds, then the ratio of medians for each number of workers."""
-    found = {group.key: group for group in source.at("given")}
+    found = {(group.method, group.workers): group for group in source.groups}
     alone = [run.rows[-1]["objective"] for run in found["serial", 1].runs]
     median = statistics.median(alone)
     yield f"({min(alone) / median:.2f}–{max(alone) / median:.2f})"

@@ -13,15 +13,10 @@ its binary cache is on the clock.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-import shutil
-import tempfile
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +38,6 @@ EFFORTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 QUICK_EFFORTS = (1, 2, 4, 8, 16)
 MORE_EFFORTS = (48, 64, 96, 128, 192, 256, 384, 512)  # of programs without a step, which are tried once
 PATIENCE = 60.0  # seconds of search that a program gets for each loss; a tenth in a quick run
-VW_CONSTANT = 11650396  # the index of VW's intercept
 
 
 class Fit(NamedTuple):
@@ -72,80 +66,9 @@ class Ours:
         return self._model.coef_, self._model.intercept_
 
 
-class SnapML:
-    """IBM's Snap ML, with one thread."""
-
-    seconds_replace, untimed = True, 0.0
-
-    def __init__(self, rows: Rows, config: TrainConfig) -> None:
-        import scipy.sparse
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it asks NumPy's old address whether there is AVX2
-            import snapml
-
-        X, y = rows.to_scipy()
-        self._data = scipy.sparse.csr_matrix(X), y.astype(np.float64)  # it does not know csr_array
-        self._kind = snapml.LogisticRegression if config.loss == "log" else snapml.SupportVectorMachine
-        self._options: dict[str, Any] = {} if config.loss == "log" else {"loss": "hinge"}
-        self._options |= {"regularizer": config.l2 * len(rows), "n_jobs": 1, "tol": 1e-12, "fit_intercept": True}
-
-    def advance(self, epoch: int) -> None:
-        self._model = self._kind(max_iter=epoch, **self._options)
-        self._model.fit(*self._data)
-
-    def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._model.coef_, self._model.intercept_
-
-
-class VowpalWabbit:
-    """VW with its defaults, from its binary cache; the text is written and cached off the clock."""
-
-    seconds_replace, untimed = False, 0.0
-
-    def __init__(self, rows: Rows, config: TrainConfig) -> None:
-        self._width = rows.width
-        self._bits = max(18, rows.width.bit_length())
-        loss = {"log": "logistic", "hinge": "hinge"}[config.loss]
-        path = vw_text(rows)
-        self._options = (
-            f"--quiet --holdout_off -b {self._bits} --loss_function {loss} --l2 {config.l2} -l {config.step}"
-            f" -d {path} --cache_file {path}.{loss}.bin"
-        )
-        self.advance(1)  # makes the cache
-        self.solution()
-
-    def advance(self, epoch: int) -> None:
-        from vowpalwabbit import Workspace
-
-        self._solver = Workspace(f"{self._options} --passes {epoch}")
-
-    def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        coef = np.array([self._solver.get_weight(feature) for feature in range(self._width)])
-        intercept = self._solver.get_weight(VW_CONSTANT & (2**self._bits - 1))
-        self._solver.finish()
-        return coef, np.array([intercept])
-
-
-@functools.lru_cache(2)
-def vw_text(rows: Rows) -> Path:
-    """Write the rows as VW reads them; the file goes with the rows."""
-    folder = tempfile.mkdtemp(prefix="hogwild-bench-")
-    weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder, "rows.vw")
-    with path.open("w") as file:
-        for i, j, y in zip(rows.begin, rows.end, rows.targets):
-            pairs = zip(rows.indices[i:j].tolist(), rows.values[i:j].tolist())
-            file.write(f"{y:g} | " + " ".join(f"{u}:{x:.7g}" for u, x in pairs) + "\n")
-    return path
-
-
 PROGRAMS = (
     Outside("hogwild", "hogwild", "hogwild", Ours, "shuffled"),
-    OUTSIDE["sklearn-sgd"],
-    Outside("snapml", "snapml", "snapml", SnapML, "its own", effort="iterations", steps=False),
-    dataclasses.replace(OUTSIDE["liblinear"], effort="passes", steps=False),
-    Outside("vowpal-wabbit", "vowpalwabbit", "vowpalwabbit", VowpalWabbit, "file", effort="passes"),
+    *(OUTSIDE[name] for name in ("sklearn-sgd", "snapml", "liblinear", "vowpal-wabbit")),
 )
 
 
@@ -156,13 +79,13 @@ class Fits:
         self.config = config
         self._program = program
         self._rows = rows
-        self._reusable: Any = None  # a solver whose every call trains from scratch
+        self._reusable: Any = None  # a solver without a step, whose every call trains from scratch
 
     def __call__(self, effort: int, step: float | None) -> Fit:
         """Train with this effort and step."""
         config = dataclasses.replace(self.config, step=step, epochs=effort, patience=0)
         solver = self._reusable or self._program.make(self._rows, config)
-        self._reusable = solver if solver.seconds_replace else None
+        self._reusable = None if self._program.steps else solver
         start = time.perf_counter()
         solver.advance(effort)
         seconds = max(time.perf_counter() - start - solver.untimed, SHORTEST)

@@ -7,10 +7,7 @@ others go on.
 
 from __future__ import annotations
 
-import os
 import statistics
-import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -107,32 +104,3 @@ def interleaved(
 def ratio(over: float | None, under: float | None) -> float | None:
     """Return ``over / under``, or None if either is missing."""
     return over / under if over is not None and under else None
-
-
-def together(tasks: Sequence[Callable[[], object]]) -> float:
-    """Run each task on its own thread, pinned to a core if there are enough; return seconds from first to last."""
-    gate = threading.Barrier(len(tasks))
-    spans: list[tuple[float, float]] = []
-    errors: list[BaseException] = []
-    cpus = machine.one_cpu_a_core()
-
-    def run(number: int, task: Callable[[], object]) -> None:
-        try:
-            if len(tasks) <= len(cpus):
-                os.sched_setaffinity(0, {cpus[number]})  # of this thread only
-            gate.wait()
-            start = time.perf_counter()
-            task()
-            spans.append((start, time.perf_counter()))
-        except BaseException as error:
-            gate.abort()
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate(tasks)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return max(end for _, end in spans) - min(start for start, _ in spans)

@@ -1,7 +1,7 @@
 """An epoch of every discipline for 1, 2, 4 ... workers: its speed-up over one serial worker, and what it has learned.
 
-Each number of workers is a group of interleaved rounds that includes a serial run and the rate of merely reading the
-rows, so every ratio is between neighbours in time. All runs take the step that the serial run has found, and their
+Each number of workers is a group of interleaved rounds that includes a serial run, so every ratio is between neighbours
+in time. All runs take the step that the serial run has found, and their
 objectives are compared after the same epochs. Disciplines that wait (locks, turns) are refused with more workers than
 cores, since that would measure the scheduler. Other programs that can be driven epoch by epoch take part with
 ``against``: scikit-learn's SGD, and cornac for ratings.
@@ -10,7 +10,6 @@ cores, since that would measure the scheduler. Other programs that can be driven
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import time
 import warnings
@@ -18,13 +17,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
-import numpy as np
-
 from hogwild import machine
-from hogwild.bench.rounds import BenchPlan, Row, Side, Timing, interleaved, ratio, together
+from hogwild.bench.rounds import BenchPlan, Row, Timing, interleaved, ratio
 from hogwild.compare.reference.outside import OUTSIDE, Outside
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.methods import DISCIPLINES
 from hogwild.problems.protocol import case_of
@@ -34,7 +30,6 @@ WAITING = ("aig", "locked", "round-robin")
 RIVALS = {"linear": "sklearn-sgd", "completion": "cornac"}  # driven epoch by epoch
 HELD_OUT = {"linear": "test_loss", "completion": "test_rmse"}
 RATE = {"linear": "nonzeros_per_second", "completion": "ratings_per_second"}
-STREAMING = "streaming"
 ENDLESS = 10**6  # epochs
 SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more
 
@@ -96,21 +91,6 @@ class Rival:
             os.sched_setaffinity(0, usable)
 
 
-class Streaming:
-    """A side in which ``workers`` threads read shares of the entries of ``rows``, and only sum them.
-
-    Pairs of 32-bit entries are summed as one integer, so that the loop waits for memory and not for its additions.
-    """
-
-    def __init__(self, rows: Rows, workers: int) -> None:
-        cuts = [rows.nnz // 2 * k // workers for k in range(workers + 1)]
-        arrays = [array[: rows.nnz // 2 * 2].view(np.int64) for array in (rows.indices, rows.values)]
-        self._shares = [[array[a:b] for array in arrays] for a, b in itertools.pairwise(cuts)]
-
-    def __call__(self) -> float:
-        return together([lambda share=share: [part.sum() for part in share] for share in self._shares])  # type: ignore[misc]
-
-
 def measure(plan: BenchPlan, problem: str, data: Any, test: Any) -> Iterator[Row]:
     """Yield seconds per epoch, throughput, speed-up and objective of every cell."""
     options = plan.options | {"problem": problem, "host": plan.host}
@@ -148,12 +128,10 @@ def _group(
                 refused[rival.name] = f"refused: {why}"
             else:
                 learners[rival.name] = Rival(rival, data, test, dataclasses.replace(config, workers=workers))
-        sides: dict[str, Side] = {STREAMING: Streaming(data, workers)} if config.problem == "linear" else {}
-        sides |= learners
-        times = interleaved(sides, plan.repeats, lambda text: plan.note(f"{workers} worker(s), {text}"))
-        alone, limit = (times[name].seconds if name in times else None for name in ("serial", STREAMING))
+        times = interleaved(learners, plan.repeats, lambda text: plan.note(f"{workers} worker(s), {text}"))
+        alone = times["serial"].seconds if "serial" in times else None
         serial = learners["serial"].last["objective"] if "serial" in learners else None
-        for name in [*sides, *refused]:
+        for name in [*learners, *refused]:
             timing = times[name] if name in times else Timing(None, status=refused[name])
             learned = learners[name].last if name in learners and timing.seconds is not None else {}
             if name != "serial" or first:
@@ -165,7 +143,6 @@ def _group(
                     "rank": config.to_json().get("rank"),
                     RATE[config.problem]: timing.per_second(data.nnz if config.problem == "linear" else len(data)),
                     "speedup": ratio(alone, timing.seconds),
-                    "share_of_streaming": ratio(limit, timing.seconds),
                     "epochs": learned.get("epoch"),
                     "objective": learned.get("objective"),
                     "objective_ratio": ratio(learned.get("objective"), serial),

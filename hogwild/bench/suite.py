@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hogwild import machine
-from hogwild.bench import against, estimators, scaling
+from hogwild.bench import against, scaling
 from hogwild.bench.rounds import BenchPlan, Row
 from hogwild.errors import HogwildError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "scaling": "an epoch of every discipline",
-    "estimators": "whole fits of HogwildClassifier, beside SGDClassifier",
     "against": "other programs, to the same held-out loss",
 }
 #: The shape of Netflix's ratings, at 10 million of them.
@@ -48,10 +47,8 @@ def measure(plan: BenchPlan, data: Sequence[tuple[str, str]], cache: Cache | Non
         plan.note(f"opening {name}")
         train, test = opened(problem, name, cache)
         sections = [("scaling", scaling.measure(plan, problem, train, test))]
-        if problem == "linear":
-            sections.append(("estimators", estimators.measure(plan, train, test)))
-            if plan.against:
-                sections.append(("against", against.measure(plan, train, test)))
+        if problem == "linear" and plan.against:
+            sections.append(("against", against.measure(plan, train, test)))
         fields = described(problem, name, train)
         for section, rows in sections:
             load = {"load_before": round(os.getloadavg()[0], 2)}

@@ -38,13 +38,11 @@ COLUMNS = (
     ("Mnnz/s", "millions", ",.0f"),
     ("M ratings/s", "millions of ratings", ",.1f"),
     ("speed-up", "speedup", ".2f"),
-    ("of streaming", "share_of_streaming", ".1%"),
     ("objective", "objective", ".5f"),
     ("/ serial", "objective_ratio", ".4f"),
     ("effort", "effort", ",d"),
     ("held out", "held_out", ".5f"),
     ("target", "held_out_target", ".5f"),
-    ("accuracy", "accuracy", ".1%"),
     ("ours faster", "ours_faster", ".2f"),
 )
 

@@ -49,7 +49,7 @@ REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; one for other problems, whi
 SEEDS = 5
 TIMEOUT = 600.0
 WHAT = "What is compared"
-OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout oversubscribe dry_run"
+OWN = "methods workers seeds epochs eps steps gradient_delay timeout oversubscribe"
 
 
 @takes(
@@ -96,14 +96,6 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
     gradient_delay=row(
         "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, or 'paper'.", WHAT, metavar="LIST"
     ),
-    budget=row(
-        "Leave out seeds, workers, steps, epochs, in this order and but for what is named, until this should do.",
-        WHAT,
-        kind=float,
-        metavar="SECONDS",
-        min=1,
-        show_default="no limit",
-    ),
     timeout=row(
         "Time of training after which a run is stopped.",
         WHAT,
@@ -117,7 +109,6 @@ OWN = "methods workers seeds epochs eps steps gradient_delay budget timeout over
         WHAT,
         kind=bool,
     ),
-    dry_run=row("List what would be run and about how long, and end.", WHAT, kind=bool),
     test={"help": "Data to test on."},
     holdout={
         "help": "Fraction of DATA to hold out and test on; 0: none.",
@@ -159,12 +150,11 @@ def compare(
     plan = make_plan(options)
     sources = Sources.take(options)
     holdout = options["holdout"]
-    dry_run = options["dry_run"]
     if options["device"] != "cpu":
         from hogwild.compare.run.methods import gpu
 
         gpu()  # before reading data, which may take minutes
-    display = Display(sys.stdout if dry_run else Screen(sys.stdout), options["quiet"])
+    display = Display(Screen(sys.stdout), options["quiet"])
     if holdout is not None and options["test"] is not None:
         raise UsageError("--test and --holdout both name the rows to test on: give one of them")
     if holdout is None and options["test"] is None and problem != "cuts":
@@ -182,12 +172,11 @@ def compare(
         name = KINDS[problem].default if data is None else data
         request = TrainRequest(name, data is not None, options["test"], holdout or None, options["holdout_by"])
     request.check(problem)
-    if not dry_run:
-        check_writable("--out", options["out"], directory=True)
-        if base.host == "processes":
-            from hogwild.hosts import fork_server
+    check_writable("--out", options["out"], directory=True)
+    if base.host == "processes":
+        from hogwild.hosts import fork_server
 
-            fork_server.ensure_running()
+        fork_server.ensure_running()
     if problem == "module":
         examples, test = read_module(files, holdout, plan.first_seed, display)
     else:
@@ -195,8 +184,6 @@ def compare(
         test = held if test is None else test
     from hogwild.compare.run.harness import Comparison
 
-    cache = sources.cache()
-    fields = {"seeds": "seeds", "workers": "workers", "steps": "grid", "epochs": "epochs"}
     with request.naming() if problem != "module" else contextlib.nullcontext():
         comparison = Comparison(
             examples,
@@ -204,17 +191,11 @@ def compare(
             plan,
             base,
             data=data or request.data,
-            cache=None if cache is None else Path(cache.directory),
-            budget=options["budget"],
             timeout=options["timeout"] or TIMEOUT,
             in_flight=options["in_flight"],
             command=shlex.join(["hogwild", *sys.argv[1:]]),
-            named=[field for option, field in fields.items() if options[option] not in (None, "auto")],
         )
-    if dry_run:
-        show_plan(comparison, display)
-    else:
-        raise typer.Exit(follow(comparison, options["out"], display))
+    raise typer.Exit(follow(comparison, options["out"], display))
 
 
 def problem_of(data: str | None, options: dict[str, Any]) -> str:
@@ -269,28 +250,6 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
         delays,
         () if device == "cpu" else (machine.physical_cores(),),
     )
-
-
-def show_plan(comparison: Comparison, display: Display) -> None:
-    """Print what would be run, and roughly how long it would take."""
-    with display.live(lambda: "measuring what an epoch costs"):
-        cells, seconds, omissions = comparison.rehearsed()
-    plan = comparison.plan
-    for phase, noun in (("tuning", "trials of a step"), ("reported", "runs"), ("delay", "epochs of slow gradients")):
-        names = [(cell.method, cell.workers) for cell in cells if cell.phase == phase]
-        if not names:
-            continue
-        display.say(f"{len(names)} {noun}:")
-        for method, count in plan.pairs():
-            reason = comparison.refusal(method, count)
-            note = "" if reason is None else f"  refused: {reason}"
-            runs = names.count((method.name, count))
-            display.say(f"  {method.name:<20} {count:>4} worker{'s' * (count > 1):<1}  {runs:>4}{note}")
-    steps = ", ".join(f"{step:g}" for step in plan.grid)
-    display.say(f"{plan.epochs} epochs each, steps {steps}; targets {', '.join(f'{value:g}' for value in plan.eps)}")
-    for sentence in omissions:
-        display.say(f"left out for the budget: {sentence}")
-    display.say(f"about {clock(seconds)} in all; where a method's best step is not serial's it runs at both")
 
 
 def report(

@@ -14,7 +14,7 @@ import typer
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_readable, check_vertices, check_width, chosen_problem, described
-from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.errors import HogwildError, UsageError
 from hogwild.rows_file import Screen, printable
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ def convert(
 def info(
     path: Annotated[
         str | None,
-        typer.Argument(metavar="PATH", help="Data or a model.", show_default="this machine"),
+        typer.Argument(metavar="PATH", help="Data.", show_default="this machine"),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Print the facts of a data file, a store (whose checksums are compared) or a model, or of this machine."""
+    """Print the facts of a data file or a store (whose checksums are compared), or of this machine."""
     from hogwild.data.public.catalogue import located
     from hogwild.data.rows.store import is_store, verify
 
@@ -85,11 +85,7 @@ def info(
     sources.check(problem)
     if is_store(store := located(path)):
         verify(store)
-    if is_model(path):
-        from hogwild.cli.models import inspect
-
-        inspect(path, json=json)
-    elif problem == "linear":
+    if problem == "linear":
         show(data_facts(path, sources, seed, json), json, data_lines)
     else:
         show(other_facts(path, sources, problem, json), json)
@@ -107,15 +103,6 @@ def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[
         check_vertices(path, examples)
     statistics = rating_statistics(examples) if problem == "completion" else graph_statistics(examples)
     return {"data": path, "problem": problem, "what": described(problem, examples), **statistics}
-
-
-def is_model(path: str) -> bool:
-    """Whether a file begins like a safetensors file: an 8-byte length, then a JSON object."""
-    if not os.path.isfile(path):  # a directory, generated data, or a pipe, whose first bytes must not be consumed
-        return False
-    with open(path, "rb") as file:
-        start = file.read(9)
-    return len(start) == 9 and start[8:] == b"{" and int.from_bytes(start[:8], "little") < 1 << 28
 
 
 def data_facts(path: str, sources: Sources, seed: int, quiet: bool) -> dict[str, Any]:
@@ -302,29 +289,8 @@ def card_lines(card: Card) -> Iterator[str]:
     for name in (*numbers, "format", "licence", "note", "homepage", "source"):
         if value := getattr(card, name):
             facts[name] = value
+    facts |= {"files": [file.url for file in card.files()], "citation": card.citation}
     yield from fact_lines(facts, 12, CARD)
-    yield "files"
-    for file in card.files():
-        details = [f"{file.bytes:,} bytes"] if file.bytes is not None else []
-        details += [f"{name} {value}" for name in ("sha256", "md5") if (value := getattr(file, name))]
-        details += [f"of it {file.member}"] if file.member else []
-        for text in (file.url, *file.mirrors, *details):
-            yield f"    {text}"
-    yield "citation"
-    for line in card.citation.strip().splitlines():
-        yield f"    {line}"
-
-
-@data.command("path")
-def path_of_card(name: Name) -> None:
-    """Print where a fetched data set lies."""
-    from hogwild.data.public.catalogue import is_fetched, look_up, place
-
-    card, role = look_up(name)
-    path = place(card, role or card.roles[0])
-    if not is_fetched(path):
-        raise InputError(f"{name}: has not been fetched into {path.parent.parent}: hogwild data fetch {name}")
-    typer.echo(path)
 
 
 @data.command("fetch")

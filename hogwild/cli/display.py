@@ -97,9 +97,9 @@ class Display:
             always = {name for name in (*SPEEDS, "train_seconds") if name in row}
             if simulated and (row.get("replicas") or 0) < row["workers"]:  # several workers race
                 always |= {"staleness_mean", "staleness_max", "lost_updates"}
-            if simulated and row.get("replicas"):  # the simulator's own speed says nothing of theirs
-                always -= set(SPEEDS)
-            self.columns = [column for column in COLUMNS if row.get(column[1]) is not None or column[1] in always]
+            hidden = {*SPEEDS, "train_seconds"} if simulated else set()  # the simulator's own speed is not theirs
+            shown = {name for name, value in row.items() if value is not None} | always
+            self.columns = [column for column in COLUMNS if column[1] in shown - hidden]
             self.say("  ".join(f"{header:>{width}}" for header, _, width, _ in self.columns))
         line = "  ".join(_cell(row.get(field), width, form) for _, field, width, form in self.columns)
         notes = [] if row.get("status", "ok") == "ok" else [str(row["status"])]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 TABLE_LABELS = 12  # most that fit on a terminal
 PAIRS = 1 << 16  # pairs whose scores are written at a time
 USERS = 4096  # users whose recommendations are written at a time
-WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 SHOWN = {
     "LinearModel": "a linear model",
     "CompletionModel": "a model of ratings",
@@ -320,14 +318,11 @@ def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
         everyone: np.ndarray = np.arange(size) if ids is None else ids.names()
         return everyone
     if ids is not None and ids.numbers is None:
-        for name in names:
-            if any("\ud800" <= character <= "\udfff" for character in name):  # bytes that are not UTF-8
-                raise UsageError(f"{shown_word(name)}: expected a name in UTF-8")
         return np.array(names, dtype=object)
-    for name in names:  # as in the data: 7 does not match 007
-        if not WHOLE.fullmatch(name) or not -(2**63) <= int(name) < 2**63:
-            raise UsageError(f"{shown_word(name)}: the model's names are whole numbers, such as 7, not 007")
-    return np.array([int(name) for name in names], dtype=np.int64)
+    try:
+        return np.array(names, dtype=np.int64)
+    except (ValueError, OverflowError):
+        raise UsageError(f"{', '.join(map(shown_word, names))}: the model's names are whole numbers") from None
 
 
 def write_scores(out: str, names: np.ndarray, function: Callable[[np.ndarray], Any]) -> None:
@@ -348,7 +343,6 @@ FEW = 3  # the same with several classes, of each class
 NAME_WIDTH = 40  # characters of a name
 MOST_CLASSES = 25  # shown on a terminal; JSON has all of them
 MOST_ARRAYS = 40
-EPOCHS = 7  # rows of the learning curve
 OFF = (None, False, "", "none")  # values of options that are not shown
 CURVE = (
     "epoch",
@@ -382,7 +376,7 @@ def inspect(
     zero_based: Annotated[bool, typer.Option("--zero-based", help="Number features from 0, not 1.")] = False,
     json: Json = False,
 ) -> None:
-    """Show what is in a model: labels, heaviest features by name, options, learning curve."""
+    """Show what is in a model: labels, heaviest features by name, options, the last measurements."""
     trained = open_model(model, inputs=[names])
     if not is_linear(trained) and (names is not None or zero_based):
         raise UsageError(f"--{'zero-based' if names is None else 'names'} is for linear models, and {model} is none")
@@ -395,12 +389,6 @@ def inspect(
         "history": [{name: row[name] for name in CURVE if row.get(name) is not None} for row in trained.history],
     }
     show(facts, json, model_lines)
-    if trained.history and not json:
-        typer.echo("")
-        display = Display()
-        last = len(trained.history) - 1
-        for at in sorted({round(last * step / (EPOCHS - 1)) for step in range(EPOCHS)}):
-            display.row(trained.history[at])
 
 
 def linear_facts(model: LinearModel, count: int | None, names: str | None, zero_based: bool) -> dict[str, Any]:
@@ -548,6 +536,7 @@ def model_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the facts: those of a number or a short list, arrays, and the heaviest features."""
     apart = ("heaviest", "history", "tied", "arrays")
     yield from fact_lines({name: value for name, value in facts.items() if name not in apart and value is not None})
+    yield from fact_lines({"in the end": facts["history"][-1]} if facts["history"] else {})
     arrays = facts.get("arrays", [])
     groups = facts.get("heaviest", [])
     for array in arrays[:MOST_ARRAYS]:

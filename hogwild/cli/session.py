@@ -327,9 +327,10 @@ def summary(last: dict[str, Any], interrupted: int | None, total: float, config:
     if last.get("kept_epoch") not in (None, last["epoch"]):
         kept = f"epoch {last['kept_epoch']}, whose held-out loss was lowest"
         text += f"\nthe model is that of {kept} (--keep last: the last)"
-    training = "to play all workers on one core" if last["host"] == "simulator" else "training"
+    simulated = last["host"] == "simulator"
+    training = "to play all workers on one core" if simulated else "training"
     text += f"\n{last['train_seconds']:.2f} s {training}, {total:.2f} s in all"
-    for unit in ("nonzeros", "updates"):
+    for unit in () if simulated else ("nonzeros", "updates"):
         if rate := last.get(f"{unit}_per_second"):
             text += f", {rate / 1e6:.1f} million {unit} a second in the last epoch"
             break

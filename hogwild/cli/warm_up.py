@@ -13,37 +13,19 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated
-
-import typer
 
 from hogwild.cli.display import Display, bar
 from hogwild.cli.options import Quiet
-from hogwild.errors import TrainingError, UsageError, expected_one_of
+from hogwild.errors import TrainingError
 
 CODE = "import sys; from hogwild.cli.warm_up import PARTS; PARTS[sys.argv[1]]()"
 ROWS, WIDTH = 64, 32  # of a part's data
 
 
-def warm_up(
-    parts: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PART]...",
-            show_default="all",
-            help="What to compile for: text, l2, labels, binary, tiered, long, classes, regression, ratings, "
-            "estimators.",
-        ),
-    ] = None,
-    quiet: Quiet = False,
-) -> None:
+def warm_up(quiet: Quiet = False) -> None:
     """Compile the kernels of the usual runs, so that the first of them need not wait."""
-    names = list(dict.fromkeys(parts or PARTS))
-    for name in names:
-        if name not in PARTS:
-            raise UsageError(f"{name}: {expected_one_of(PARTS, name)}")
     display, began = Display(sys.stdout, quiet), time.perf_counter()
-    display.say(f"compiling kernels for {', '.join(names)}: once on this machine, which takes up to some minutes")
+    display.say("compiling kernels: once on this machine, which takes up to some minutes")
     done: list[str] = []
 
     def compile_part(name: str) -> None:
@@ -58,8 +40,8 @@ def warm_up(
 
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:
-        with display.live(lambda: f"compiling {bar(len(done) / len(names))} {len(done)} of {len(names)}"):
-            for part in [pool.submit(compile_part, name) for name in names]:
+        with display.live(lambda: f"compiling {bar(len(done) / len(PARTS))} {len(done)} of {len(PARTS)}"):
+            for part in [pool.submit(compile_part, name) for name in PARTS]:
                 part.result()
     finally:
         pool.shutdown(cancel_futures=True)  # after a failure or Ctrl-C none is begun any more

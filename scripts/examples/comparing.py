@@ -30,7 +30,7 @@ def main(data: str = "synthetic:rcv1?rows=4000&features=5000&nnz=30", out: str =
     comparison = Comparison(train, test, plan, TrainConfig(host="threads"), data=data)
     with tempfile.TemporaryDirectory() as folder:
         where = Path(out or folder)
-        comparison.run(where, lambda step: print(f"{step.done}/{step.total} {step.label}", file=sys.stderr))
+        comparison.run(where)
         report = write_report([where], where)
     print("\n".join(report.verdict))
 

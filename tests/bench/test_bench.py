@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from hogwild.bench import against, scaling
-from hogwild.bench.rounds import BenchPlan, Timing, interleaved, ratio, together
-from hogwild.bench.scaling import Streaming
+from hogwild.bench.rounds import BenchPlan, Timing, interleaved, ratio
 from hogwild.bench.suite import conditions, doubts, measure
 from hogwild.compare.reference.outside import Outside
 from hogwild.config import TrainConfig
@@ -41,25 +40,20 @@ def rows_of(plan: BenchPlan, problem: str, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_every_discipline_and_the_estimators() -> None:
+def test_every_discipline() -> None:
     rows = rows_of(BenchPlan((1, 2), repeats=2), "linear", ROWS)
-    scaling, estimators = ([row for row in rows if row["section"] == name] for name in ("scaling", "estimators"))
-    assert len(scaling) + len(estimators) == len(rows)
-    parallel = ["streaming", *DISCIPLINES[1:]]
+    assert {row["section"] for row in rows} == {"scaling"}
+    parallel = DISCIPLINES[1:]
     waits = [name for name in ("aig", "locked", "round-robin") if physical_cores() < 2]
-    alone = [("streaming", 1), *((name, 1) for name in DISCIPLINES)]
-    assert {(row["method"], row["workers"]) for row in scaling} == {*alone, *((name, 2) for name in parallel)}
-    assert [row["method"] for row in scaling if row["status"] != "ok"] == waits
-    assert next(row for row in scaling if row["method"] == "serial")["speedup"] == 1
-    for row in scaling:
-        if row["status"] == "ok" and row["method"] != "streaming":
+    alone = [(name, 1) for name in DISCIPLINES]
+    assert {(row["method"], row["workers"]) for row in rows} == {*alone, *((name, 2) for name in parallel)}
+    assert [row["method"] for row in rows if row["status"] != "ok"] == waits
+    assert next(row for row in rows if row["method"] == "serial")["speedup"] == 1
+    for row in rows:
+        if row["status"] == "ok":
             assert row["epochs"] == 3
             assert row["objective_ratio"] == pytest.approx(1, abs=0.5)
             assert row["held_out"] > 0
-    assert [row["method"] for row in estimators] == ["HogwildClassifier", "SGDClassifier"]
-    assert [row["workers"] for row in estimators] == [2, None]
-    assert all(row["accuracy"] > 0.7 for row in estimators)
-    assert estimators[1]["ours_faster"] == estimators[1]["seconds"] / estimators[0]["seconds"]
 
 
 def test_disciplines_that_wait_are_refused_beyond_the_cores() -> None:
@@ -116,15 +110,8 @@ def test_a_section_that_fails_costs_no_other_row(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "real.svm").write_text("".join(f"{k / 8} 1:{k}\n" for k in range(100)))
     monkeypatch.setattr(scaling, "measure", lambda *_: iter([{"status": "failed: diverged"}]))
     rows = rows_of(BenchPlan((1,), repeats=1, against=True), "linear", str(tmp_path / "real.svm"))
-    assert [row["section"] for row in rows] == ["scaling", "estimators", "against"]
-    assert rows[1]["status"].startswith("failed: a classifier needs classes")
-    assert rows[2]["status"].startswith("failed: other programs are measured on two classes")
-
-
-def test_streaming_reads_every_entry() -> None:
-    rows = open_data(ROWS)
-    pairs = sum(len(part) for share in Streaming(rows, 3)._shares for part in share)
-    assert pairs == rows.nnz // 2 * 2
+    assert [row["section"] for row in rows] == ["scaling", "against"]
+    assert rows[1]["status"].startswith("failed: other programs are measured on two classes")
 
 
 # ---- how it is timed
@@ -154,14 +141,6 @@ def test_a_side_that_fails_keeps_its_place() -> None:
     assert found["bad"].fields()["status"] == "failed: diverged"
     assert found["bad"].seconds is None
     assert found["good"].rounds == 2
-
-
-def test_together_waits_for_all_and_raises_what_they_raise() -> None:
-    done: list[int] = []
-    assert together([lambda: done.append(1), lambda: done.append(2)]) >= 0
-    assert sorted(done) == [1, 2]
-    with pytest.raises(ZeroDivisionError):
-        together([lambda: 1 / 0])
 
 
 def test_figures_of_nothing() -> None:

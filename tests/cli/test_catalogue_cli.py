@@ -1,4 +1,4 @@
-"""`data list`, `info`, `fetch`, `path`, and names of data sets where the other commands take paths."""
+"""`data list`, `info`, `fetch`, and names of data sets where the other commands take paths."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
         f"tiny:test: {found}, in {data / 'test'}",
         "cite it (hogwild data info tiny); train on it: hogwild train tiny --test tiny:test",
     ]
-    assert hogwild("data", "path", "tiny").out == f"{data / 'train'}\n"
-    assert hogwild("data", "path", "TINY.svm:test").out == f"{data / 'test'}\n"
+    assert f"in {data / 'train'}" in hogwild("data", "info", "TINY.svm").out
     options = ["--test", "tiny:test", "--epochs", 1, "--workers", 1, "--host", "threads", "--step", 1, "--out", "model"]
     shown = hogwild("train", "tiny", *options)
     assert shown.status == 0, shown.err
@@ -141,7 +140,7 @@ def test_info(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     shown = hogwild("data", "info", "tiny").out
     here = "train       500 rows, 1,000 nonzeros, not here (hogwild data fetch"
     about = "name        tiny (also tiny.svm)", "licence     none", f"features    {FEATURES}"
-    for line in (*about, here, f"    {web / 'tiny.bz2'}", "    @article{one}"):
+    for line in (*about, here, f"files       {web / 'tiny.bz2'}", "citation    @article{one}"):
         assert f"\n{line}" in f"\n{shown}"
     found = json.loads(hogwild("data", "info", "tiny:test", "--json").out)
     assert (found["name"], found["problem"], found["fetched"]) == ("tiny", "linear", {})
@@ -164,12 +163,6 @@ def test_wrong_usage(hogwild: Callable, web: Site, arguments: tuple[str, ...], s
     result = hogwild("data", *arguments)
     assert (result.status, result.err) == (status, f"hogwild: error: {said}\n")
     assert web.asked == []
-
-
-def test_path_of_what_is_not_here(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    result = hogwild("data", "path", "tiny")
-    said = f"tiny: has not been fetched into {tmp_path / 'data'}: hogwild data fetch tiny"
-    assert (result.status, result.out, result.err) == (1, "", f"hogwild: error: {said}\n")
 
 
 def test_one_of_several_fails(hogwild: Callable, web: Site, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hogwild.cli.compare import make_plan
 from hogwild.errors import InputError
 from hogwild.machine import physical_cores
 from tests.cuda.standin import StandIn
@@ -77,16 +78,6 @@ def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
     assert found[: len(done)] == done
     counts = {name.split("/")[2] for name in found[1:] if "hogwild" in name}
     assert len(found) == 1 + 8 * (1 + len(counts))
-
-
-def test_a_dry_run_lists_and_writes_nothing(hogwild: Callable, tmp_path: Path) -> None:
-    result = hogwild("compare", SMALL, *QUICK, "--dry-run", "--out", tmp_path / "out", "--gradient-delay", "paper")
-    assert (result.status, result.err) == (0, "")
-    assert "trials of a step" in result.out
-    assert "runs:" in result.out
-    assert "slow gradients" in result.out
-    assert "about " in result.out
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -171,25 +162,6 @@ def test_cuts_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
         assert text in result.out
 
 
-def test_the_methods_of_a_problem_are_compared_by_default(hogwild: Callable, tmp_path: Path) -> None:
-    options = ("--problem", "cuts", "--dry-run", "--steps", 1, "--seeds", 1, "--workers", 1, "--host", "threads")
-    result = hogwild("compare", "synthetic:grid?side=8", *options, "--out", tmp_path)
-    assert (result.status, result.err) == (0, "")
-    listed = [line.split()[0] for line in result.out.splitlines() if line.startswith("  ")]
-    assert listed == [
-        "serial",
-        "hogwild",
-        "tiered",
-        "atomic",
-        "aig",
-        "locked",
-        "round-robin",
-        "averaging",
-        "one-shot-averaging",
-    ]
-    assert "50 epochs each" in result.out
-
-
 # ---- modules, and a GPU
 
 MINE = """
@@ -260,9 +232,6 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
         "--out",
         tmp_path / "out",
     )
-    result = hogwild(*command, "--dry-run")
-    assert (result.status, result.err) == (0, "")
-    assert "hogwild                 2 workers" in result.out
     result = hogwild(*command)
     assert (result.status, result.err) == (0, "")
     assert "100 examples" in result.out
@@ -305,15 +274,14 @@ def test_mistakes_with_modules(refused: Callable, mine: Path, tmp_path: Path, op
     assert says in refused("compare", *([data.replace("{mine}", str(mine))] if data else []), *LITTLE, *named)
 
 
-@pytest.mark.parametrize("options", [(), ("--dry-run",)])
 def test_no_gpu_is_one_line_before_data_are_read(
-    hogwild: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple
+    hogwild: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect() -> None:
         raise InputError("device cuda: there is none")
 
     monkeypatch.setattr("hogwild.cuda.streams.connect", connect)
-    result = hogwild("compare", tmp_path / "none.svm", "--device", "cuda", *options, "--out", tmp_path / "out")
+    result = hogwild("compare", tmp_path / "none.svm", "--device", "cuda", "--out", tmp_path / "out")
     assert (result.status, result.out, result.err) == (1, "", "hogwild: error: device cuda: there is none\n")
     assert not (tmp_path / "out").exists()
 
@@ -336,10 +304,10 @@ def test_a_gpu_s_methods_beside_serial(
         ("hogwild", physical_cores()),
         ("cuda-atomic", 1),
     }
-    result = hogwild("compare", f"{mine}:make_data", "--model", f"{mine}:make_model", *quick, "--dry-run")
-    assert (result.status, result.err) == (0, "")
-    for count in (1, 2, 4, 8, 16):
-        assert f"cuda-hogwild         {count:>4} worker" in result.out
-    for name in ("serial", "cuda-locked", "cuda-synchronous", "cuda-one-stream"):
-        assert name in result.out
-    assert "atomic" not in result.out
+
+
+def test_replicas_of_a_module_on_a_gpu() -> None:
+    unnamed = dict.fromkeys(("methods", "workers", "seeds", "epochs", "eps", "gradient_delay"))
+    plan = make_plan(unnamed | {"problem": "module", "device": "cuda", "steps": "auto", "seed": 0})
+    assert plan.workers == (1, 2, 4, 8, 16)
+    assert {"serial", "cuda-hogwild", "cuda-locked", "cuda-synchronous", "cuda-one-stream"} == set(plan.methods)

@@ -13,7 +13,6 @@ import pytest
 
 from hogwild.cli.data import size
 from hogwild.data.rows.source import open_data
-from hogwild.problems.linear.model import LinearModel
 
 
 def test_convert(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
@@ -60,17 +59,6 @@ def test_info_on_a_damaged_store(hogwild: Callable, refused: Callable, svm: Path
     values[-1] = 7
     values.flush()
     assert "damaged store: values.npy does not match its checksum" in refused("info", tmp_path / "store")
-
-
-def test_info_on_a_model(hogwild: Callable, tmp_path: Path) -> None:
-    coef = np.zeros(7, dtype=np.float32)
-    coef[2] = 1
-    history = [{"epoch": 3, "objective": 0.25, "test_accuracy": None}]
-    LinearModel(coef, [0], "hinge", labels=[-1, 1], config={"l2": 0.5}, history=history).save(tmp_path / "m")
-    shown = hogwild("info", tmp_path / "m").out
-    for name, value in {"labels": "-1, 1", "features": "7", "nonzero": "1", "options": "l2 0.5"}.items():
-        assert f"{name:<21}{value}\n" in shown
-    assert json.loads(hogwild("info", tmp_path / "m", "--json").out)["features"] == 7
 
 
 def test_info_on_the_machine(hogwild: Callable) -> None:

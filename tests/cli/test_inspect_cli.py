@@ -52,10 +52,7 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     lines = [" ".join(line.split()) for line in shown.out.splitlines()]
     start = lines.index("for 7 feature 2 (2), feature 4 (1), feature 5 (0.5)")
     assert lines[start + 1] == "for 3 feature 3 (-3)"
-    curve = [line.split()[0] for line in lines[start + 3 :]]
-    assert curve[:2] == ["epoch", "0"]
-    assert curve[-1] == "19"
-    assert len(curve) == 8
+    assert "in the end epoch 19, train_seconds 2.375, objective 0.05, test_loss 0.1, status ok" in lines
     assert "feature 1 " in hogwild("inspect", linear, "--zero-based").out
 
 

@@ -22,7 +22,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 
 BASE = TrainConfig(host="threads", l2=1e-4)
-SERIAL = Cell("reported", "serial", 1, 1.0, 7, ("given",))
+SERIAL = Cell("reported", "serial", 1, 1.0, 7, "given")
 SLEEPY = Cell("reported", "sleepy", 1, 1.0, 0)
 
 

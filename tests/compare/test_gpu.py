@@ -126,7 +126,7 @@ def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tm
     ends = [found[name, 1][-1]["objective"] for name in names if name != "serial"]
     assert ends == pytest.approx([ends[0]] * len(ends), rel=1e-3)  # of one replica all are the same
     first = rows_in(tmp_path)[0]
-    assert (first["gpu"], first["device"], list(first["meeting_seconds"])) == ("stand-in", "cuda", ["1"])
+    assert (first["gpu"], first["device"]) == ("stand-in", "cuda")
     [source] = load([tmp_path])
     assert source.crowd == ""
     said = " ".join(verdict(source))
@@ -183,7 +183,6 @@ def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
     assert counts == {"serial": [1], "hogwild": [2], "cuda-hogwild": [1, 4, 16], "cuda-one-stream": [1]}
     assert plan.crews() == (2,)
     assert {cell.method for cell in dataclasses.replace(plan, delays=(0.0,)).delayed(1.0)} == {"serial", "hogwild"}
-    assert ComparisonPlan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
 
 
 # ---- the verdict

@@ -47,14 +47,14 @@ def rows_in(directory: Path) -> list[dict]:
 
 
 def _serial() -> Cell:
-    return Cell("reported", "serial", 1, 1.0, 7, ("given",))
+    return Cell("reported", "serial", 1, 1.0, 7, "given")
 
 
 def test_slow_gradients_of_rows_that_are_sorted_by_label(small: Rows, tmp_path: Path) -> None:
     order = np.argsort(small.targets, kind="stable")
     task, cell = (
         ComparedData(small.select(order), None, BASE, "small", 60.0),
-        Cell("delay", "serial", 1, 1.0, 0, (), 0.003),
+        Cell("delay", "serial", 1, 1.0, 0, "", 0.003),
     )
     with Pools("threads") as pools:
         [row] = harness._delayed(cell, task, pools, Judge(task))
@@ -87,12 +87,9 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
     assert about["command"] == "hogwild compare small"
     assert about["data"] == "small"
     assert about["affinity"]
-    assert about["blas_threads"] is None or about["blas_threads"] >= 1
     assert about["start_objective"] == pytest.approx(np.log(2))
     assert about["objective"] < 0.9 * np.log(2)
     assert about["delta"] <= about["rho"] <= min(1, about["omega"] * about["delta"])
-    assert set(about["meeting_seconds"]) == {"1", "2"}
-    assert all(v > 0 for v in about["meeting_seconds"].values())
     assert {row["phase"] for row in found} == {"optimum", "tuning", "reported", "delay"}
     lowest = min(row["objective"] for row in found if row["phase"] == "reported")
     assert about["objective"] <= lowest + 1e-9
@@ -102,10 +99,8 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
             trials.setdefault((row["method"], row["workers"]), []).append((row["cell_step"], row["seed"]))
     assert len({tuple(value) for value in trials.values()}) == 1
     assert len(trials) == 6
-    tuned = [row for row in found if "tuned" in row.get("step_rule", []) and row["epoch"] == 0]
-    common = {row["cell_step"] for row in found if "serial" in row.get("step_rule", []) and row["cell_step"]}
+    tuned = [row for row in found if row.get("step_rule") == ["tuned"]]
     assert {(row["method"], row["seed"]) for row in tuned} >= {("liblinear", 0), ("liblinear", 1), ("locked", 1)}
-    assert len(common) == 1  # everyone also runs at the step tuned for serial
     assert all(row["test_accuracy"] > 0.5 for row in tuned if row["epoch"])
     delays = [row for row in found if row["phase"] == "delay"]
     assert len(delays) == 3 * 2 * 5
@@ -134,7 +129,6 @@ def test_what_is_finished_is_not_run_again(small: Rows, tmp_path: Path, monkeypa
     assert (tmp_path / ROWS).read_bytes().startswith(first)
     assert len(set(ran)) == len(ran) == len({row["cell"] for row in rows_in(tmp_path)}) - 1
     before = len(ran)
-    monkeypatch.setattr(harness, "rehearse", lambda *about: pytest.fail("nothing is left to do"))
     Comparison(small, None, plan_of(), BASE).run(tmp_path)
     assert len(ran) == before
     with pytest.raises(UsageError, match="another comparison"):
@@ -161,15 +155,6 @@ def test_a_grid_is_probed_for_where_none_is_given(small: Rows, tmp_path: Path, m
     again.run(tmp_path)
     assert again.plan.grid == tuple(grid)
     assert (tmp_path / ROWS).read_bytes() == before
-
-
-def test_a_budget_that_runs_out_leaves_seeds_out_and_says_so(small: Rows, tmp_path: Path) -> None:
-    plan = plan_of(methods=("serial",), workers=(1,), grid=(1.0,), seeds=5)
-    comparison = Comparison(small, None, plan, BASE, budget=1e-3)
-    comparison._size = lambda: []  # type: ignore[method-assign]  # as if the guess had been far too low
-    comparison.run(tmp_path)
-    status = [row["status"] for row in rows_in(tmp_path) if row["epoch"] == 0][1:]
-    assert status == ["ok"] * 3 + ["left out: the 0.001 s were used up"] * 2
 
 
 def test_too_many_workers_are_shouted_about_and_locks_refused(small: Rows, tmp_path: Path) -> None:

@@ -1,19 +1,17 @@
-"""The optimum: against closed forms and scikit-learn, by its own conditions, and what is kept of it."""
+"""The optimum: against closed forms, and by its own conditions."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
 
-from hogwild.compare.reference import optimum
-from hogwild.compare.reference.optimum import Optimum, find_optimum
+from hogwild.compare.reference.optimum import find_optimum
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
-from hogwild.errors import HogwildWarning, InputError
+from hogwild.errors import InputError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.training.run import train
 from tests.runs import toy
@@ -97,89 +95,3 @@ def test_separable_without_a_penalty_is_not_attained():
 def test_targets_that_do_not_fit():
     with pytest.raises(InputError, match="two or more classes"):
         find_optimum(Rows.from_scipy(np.eye(3), np.ones(3)), config())
-
-
-# ---- what is kept
-
-
-@pytest.fixture
-def looked(monkeypatch):
-    """The configs of the calls of ``find_optimum`` that had to look."""
-    found = []
-
-    def look(rows, c, problem):
-        found.append(c)
-        return Optimum(0.5, 1.0, "here", np.zeros(24), np.zeros(1), 0.1, 0.0)
-
-    monkeypatch.setattr(optimum, "_found", look)
-    return found
-
-
-def test_a_second_time_nothing_is_trained(tmp_path, monkeypatch):
-    rows = example("log")
-    first = find_optimum(rows, config(), tmp_path / "new")
-    monkeypatch.setattr(optimum, "_found", None)
-    again = find_optimum(rows, config(), tmp_path / "new")
-    assert again == dataclasses.replace(first, coef=None, intercept=None)
-    [file] = (tmp_path / "new").iterdir()
-    assert file.name.startswith("optimum-")
-    assert json.loads(file.read_text())["objective"] == first.objective
-
-
-def test_only_what_is_minimised_counts(tmp_path, looked):
-    rows = example("log")
-    find_optimum(rows, config(), tmp_path)
-    for options in ({"step": 0.1}, {"epochs": 7}, {"seed": 3}, {"workers": 2}, {"schedule": "constant"}):
-        find_optimum(rows, config(**options), tmp_path)
-    assert len(looked) == 1
-    changes = (
-        {"l1": 1e-3},
-        {"l2": 2e-3},
-        {"loss": "squared-hinge"},
-        {"normalize": "l2"},
-        {"intercept": False},
-        {"class_weight": "balanced"},
-    )
-    for options in changes:
-        find_optimum(rows, config(**options), tmp_path)
-    assert len(looked) == 1 + len(changes)
-    targets = rows.targets.copy()
-    targets[1] = -targets[1]
-    for other in (
-        weighted(rows),
-        rows.block(1, len(rows)),
-        Rows((rows.begin, rows.end), rows.indices, rows.values, targets, 24),
-    ):
-        find_optimum(other, config(), tmp_path)
-    assert len(looked) == 4 + len(changes)
-
-
-def test_the_default_parameter_is_the_same_as_itself(tmp_path, looked):
-    rows = real()
-    find_optimum(rows, config("huber"), tmp_path)
-    find_optimum(rows, config("huber", loss_param=1.0), tmp_path)
-    assert len(looked) == 1
-    find_optimum(rows, config("huber", loss_param=2.0), tmp_path)
-    assert len(looked) == 2
-
-
-@pytest.mark.parametrize("damage", ["", "{", "[]", "{}", '{"key": 1}', "null", "\x00"])
-def test_a_damaged_file_is_made_again(tmp_path, damage, looked):
-    rows = example("log")
-    first = find_optimum(rows, config(), tmp_path)
-    [file] = tmp_path.iterdir()
-    whole = file.read_text()
-    file.write_text(damage)
-    assert find_optimum(rows, config(), tmp_path).objective == first.objective
-    assert len(looked) == 2
-    assert json.loads(file.read_text())["key"] == json.loads(whole)["key"]
-    file.write_text(whole.replace('"objective": ', '"objective": NaN, "was": '))
-    find_optimum(rows, config(), tmp_path)
-    assert len(looked) == 3
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path, looked):
-    (tmp_path / "file").write_text("")
-    with pytest.warns(HogwildWarning, match="not kept for the next time .*file"):
-        find_optimum(example("log"), config(), tmp_path / "file")

@@ -178,6 +178,8 @@ def test_who_diverges_says_so_by_the_parameters():
         ("liblinear", {"l1": 0.1}, "no l1 penalty"),
         ("liblinear", {"l2": 0.0}, "needs l2 > 0"),
         ("liblinear", {"classes": 3}, "one class after the other"),
+        ("snapml", {"loss": "squared-error"}, "the log or the hinge loss"),
+        ("vowpal-wabbit", {"normalize": "l2"}, "rows as they are"),
         ("cornac", {"loss": "bpr"}, "loss squared-error"),
         ("cornac", {"penalty": "per-row"}, "penalty per-rating"),
         ("cornac", {"nonnegative": True}, "no nonnegative"),

@@ -122,7 +122,7 @@ def test_too_many_edges_or_labels_leave_the_best_seen(monkeypatch: pytest.Monkey
         graph = generate_graph(f"synthetic:{name}")
         monkeypatch.setattr("hogwild.compare.reference.optimum.EDGES", 10)
         case = Judge(ComparedData(graph, None, BASES["cuts"], name, 1.0)).case
-        found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case, note=lambda text: None)
+        found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case)
         assert found.objective is None
         assert why in found.how
 
@@ -142,7 +142,7 @@ def test_a_comparison_of_completion_is_measured_against_the_best_seen(sets: dict
     assert source.metric == ("test_rmse", "test RMSE", False)
     report = write_report([tmp_path], tmp_path)
     assert "of the best seen" in report.verdict[0]
-    assert "rank = 8" in facts_of(source.head)["minimised"]
+    assert "rank 8" in facts_of(source.head)["minimised"]
     before = (tmp_path / "rows.jsonl").read_bytes()
     again = Comparison(train, test, plan, BASES["completion"], data="ratings")
     again.run(tmp_path)  # the winners, and so the cells, are those of the rows

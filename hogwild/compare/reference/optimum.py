@@ -1,8 +1,7 @@
 """The lowest value of the objective, the reference for every method of a comparison.
 
 On rows the optimum finder looks for it from zero weights with much work, and the evaluator of all runs decides. The
-tests hold it against L-BFGS, LIBLINEAR and linear programs. The value is cached in a directory, under a hash of
-everything it depends on.
+tests hold it against L-BFGS, LIBLINEAR and linear programs.
 
 On a graph with two labels SciPy's maximum flow (Dinic's algorithm) finds the minimum cut in whole numbers, and the
 evaluator of all runs computes what the cut costs. Capacities that are not whole numbers are multiplied until their sum
@@ -13,30 +12,20 @@ most ``gap``. It takes less than a second for a hundred thousand edges. Minimum 
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import time
-import warnings
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
 from hogwild.data.rows.container import Rows, narrowed
-from hogwild.errors import HogwildWarning, OutputError
-from hogwild.model_file import write_atomically
 from hogwild.problems.cuts.objective import CutEvaluator
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
-from hogwild.training.checkpoint import fingerprint
 
-VERSION = 2  # version of the cached files
 EDGES = 4_000_000  # larger graphs are not solved: this many take about a minute at most
 MOST = 2**31 - 1  # the largest number of the solver of maximum flows
 WORK = 1 << 36  # entries that the finder may visit
@@ -54,7 +43,7 @@ class Optimum:
     how : str
         How it was found, in words.
     coef, intercept : array, shape (width,) or (K, width), and (1,) or (K,), float64
-        The solution; None if the optimum was read from the cache.
+        The solution of a linear problem.
     seconds : float
         Time it took.
     gap : float or None
@@ -75,37 +64,16 @@ def unknown(start: float, why: str) -> Optimum:
     return Optimum(None, start, f"best seen: {why}", None, None, 0.0, None)
 
 
-def find_optimum(rows: Rows, config: TrainConfig, cache: Path | None = None) -> Optimum:
+def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
     """Find the optimum of the objective that ``config`` defines on these rows.
-
-    Parameters
-    ----------
-    rows : Rows
-    config : TrainConfig
-        Only the objective counts: loss, penalties, intercept, normalisation and class weights.
-    cache : path, optional
-        Directory in which optima are cached.
 
     Raises
     ------
     InputError
         If the loss does not fit the targets.
     """
-    problem = LinearProblem.of(config, rows, "serial")
-    if cache is None:
-        return _found(rows, config, problem)
-    key = _key(rows, config, problem)
-    digest = hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=12).hexdigest()
-    path = Path(cache) / f"optimum-{digest}.json"
-    optimum = _read(path, key)
-    if optimum is None:
-        optimum = _found(rows, config, problem)
-        _write(path, key, optimum)
-    return optimum
-
-
-def _found(rows: Rows, config: TrainConfig, problem: LinearProblem) -> Optimum:
     began = time.perf_counter()
+    problem = LinearProblem.of(config, rows, "serial")
     classes = problem.classes
     objective = Objective(
         rows,
@@ -138,40 +106,6 @@ def _found(rows: Rows, config: TrainConfig, problem: LinearProblem) -> Optimum:
         gap = None
         how += "; not attained: the classes are separable and nothing bounds the weights"
     return Optimum(value, start, how, coef, best.intercept, time.perf_counter() - began, gap)
-
-
-# ---- the cache
-
-
-def _key(rows: Rows, config: TrainConfig, problem: LinearProblem) -> dict[str, Any]:
-    """Return everything the optimum depends on: all targets and weights, and a sample of the features."""
-    digest = hashlib.blake2b(digest_size=16)
-    for array in (rows.targets, rows.weights):
-        if array is not None:
-            digest.update(np.ascontiguousarray(array).data)
-    objective = {name: getattr(config, name) for name in ("loss", "l1", "l2", "intercept", "normalize", "class_weight")}
-    data = {"fingerprint": fingerprint(rows), "targets": digest.hexdigest(), "version": VERSION}
-    return objective | {"loss_param": problem.loss_param} | data
-
-
-def _read(path: Path, key: dict[str, Any]) -> Optimum | None:
-    """Return the cached optimum; None if it is missing or damaged."""
-    try:
-        saved = json.loads(path.read_text(encoding="utf-8"))
-        numbers = [saved[name] for name in ("objective", "start", "seconds")]
-        whole = saved.pop("key") == key and all(map(math.isfinite, (*numbers, saved["gap"] or 0.0)))
-        return Optimum(coef=None, intercept=None, **saved) if whole else None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
-
-
-def _write(path: Path, key: dict[str, Any], optimum: Optimum) -> None:
-    saved = {"key": key} | {name: value for name, value in vars(optimum).items() if name not in ("coef", "intercept")}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps(saved, indent=1).encode() + b"\n")
-    except (OSError, OutputError) as error:
-        warnings.warn(f"the optimum is not kept for the next time ({error})", HogwildWarning, stacklevel=3)
 
 
 # ---- minimum cuts

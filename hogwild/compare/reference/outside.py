@@ -25,12 +25,17 @@ since it has no other order.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib.util
+import shutil
+import tempfile
 import time
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,6 +60,7 @@ LIBLINEAR_LOSSES = {
 }
 SCHEDULES = ("auto", "constant", "epoch", "round")  # those with a constant step within an epoch
 INDEX_LIMIT = 2**31  # most nonzeros that scikit-learn's solvers can count
+VW_CONSTANT = 11650396  # the index of VW's intercept
 COPIES = 5  # the fastest is ``untimed``, which no run can undercut
 
 
@@ -84,7 +90,7 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Outside:
-    """One program: a row of the table ``OUTSIDE``, or of the benchmark's.
+    """One program: a row of the table ``OUTSIDE``.
 
     Attributes
     ----------
@@ -110,7 +116,7 @@ class Outside:
     make: Callable[[Any, TrainConfig], Solver]
     order: str
     refuse: Callable[[TrainConfig, Any], str | None] = lambda config, data: None
-    epochs: Callable[[int], list[int]] = lambda most: list(range(1, most + 1))
+    epochs: Callable[[int], Sequence[int]] = lambda most: range(1, most + 1)
     effort: str = "epochs"
     steps: bool = True
 
@@ -270,6 +276,96 @@ def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
     return _too_many(rows)
 
 
+# ---- Snap ML and Vowpal Wabbit
+
+
+class SnapML:
+    """IBM's Snap ML, with one thread; every call trains from scratch."""
+
+    seconds_replace, untimed = True, 0.0
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        import scipy.sparse
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it asks NumPy's old address whether there is AVX2
+            import snapml
+
+        X, y = rows.to_scipy()
+        self._data = scipy.sparse.csr_matrix(X), y.astype(np.float64)  # it does not know csr_array
+        self._kind = snapml.LogisticRegression if config.loss == "log" else snapml.SupportVectorMachine
+        self._options: dict[str, Any] = {} if config.loss == "log" else {"loss": "hinge"}
+        self._options |= {"regularizer": config.l2 * len(rows), "n_jobs": 1, "tol": 1e-12}
+        self._options["fit_intercept"] = config.intercept
+
+    def advance(self, epoch: int) -> None:
+        self._model = self._kind(max_iter=epoch, **self._options)
+        self._model.fit(*self._data)
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.ravel(self._model.coef_), np.ravel(self._model.intercept_)
+
+
+class VowpalWabbit:
+    """VW with its defaults, from its binary cache; the text is written and cached off the clock.
+
+    VW has no call that trains without reading, so reading the cache is on the clock. Every call trains from scratch.
+    """
+
+    seconds_replace, untimed = True, 0.0
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        self._width = rows.width
+        self._bits = max(18, rows.width.bit_length())
+        loss = {"log": "logistic", "hinge": "hinge"}[config.loss]
+        path = vw_text(rows)
+        self._options = (
+            f"--quiet --holdout_off -b {self._bits} --loss_function {loss} --l2 {config.l2} -l {config.step}"
+            f" -d {path} --cache_file {path}.{loss}.bin"
+        )
+        self.advance(1)  # makes the cache
+        self.solution()
+
+    def advance(self, epoch: int) -> None:
+        from vowpalwabbit import Workspace
+
+        self._solver = Workspace(f"{self._options} --passes {epoch}")
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        coef = np.array([self._solver.get_weight(feature) for feature in range(self._width)])
+        intercept = self._solver.get_weight(VW_CONSTANT & (2**self._bits - 1))
+        shrunk = (
+            self._solver.predict("| ") / intercept if intercept else 1.0
+        )  # by l2, which it applies when it predicts
+        self._solver.finish()
+        return shrunk * coef, np.array([shrunk * intercept])
+
+
+@functools.lru_cache(2)
+def vw_text(rows: Rows) -> Path:
+    """Write the rows as VW reads them; the file goes with the rows."""
+    folder = tempfile.mkdtemp(prefix="hogwild-vw-")
+    weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, "rows.vw")
+    highest = rows.targets.max()
+    with path.open("w") as file:
+        for i, j, y in zip(rows.begin, rows.end, rows.targets):
+            pairs = zip(rows.indices[i:j].tolist(), rows.values[i:j].tolist())
+            file.write(f"{1 if y == highest else -1} | " + " ".join(f"{u}:{x:.7g}" for u, x in pairs) + "\n")
+    return path
+
+
+def _refuse_plain(program: str, config: TrainConfig, rows: Rows) -> str | None:
+    """Refuse all but two classes, unweighted and unscaled, with the log or the hinge loss and l2."""
+    if installed(program, program) is None:
+        return f"{program} is not installed (pip install {program})"
+    if config.loss not in ("log", "hinge") or config.l1 or not config.l2 or len(np.unique(rows.targets)) != 2:
+        return f"{program} is given two classes, the log or the hinge loss, and l2"
+    if config.normalize != "none" or row_weights(rows, config.class_weight) is not None:
+        return f"{program} is given rows as they are: without weights and normalize"
+    return None
+
+
 # ---- cornac
 
 
@@ -371,7 +467,30 @@ OUTSIDE: dict[str, Outside] = {
             Liblinear,
             "its own",
             _refuse_liblinear,
-            lambda most: list(worker_counts(most)),
+            worker_counts,
+            "passes",
+            steps=False,
+        ),
+        Outside(
+            "snapml",
+            "snapml",
+            "snapml",
+            SnapML,
+            "its own",
+            functools.partial(_refuse_plain, "snapml"),
+            worker_counts,
+            "iterations",
+            steps=False,
+        ),
+        Outside(
+            "vowpal-wabbit",
+            "vowpalwabbit",
+            "vowpalwabbit",
+            VowpalWabbit,
+            "file",
+            functools.partial(_refuse_plain, "vowpalwabbit"),
+            worker_counts,
+            "passes",
         ),
         Outside("cornac", "cornac", "cornac", CornacMF, "file", _refuse_cornac),
     )

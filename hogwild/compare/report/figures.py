@@ -58,18 +58,18 @@ def curves_of(sources: Sequence[ComparisonResult]) -> list[Curve]:
     """Return the curves of every method at its own best step."""
     curves = []
     for source in sources:
-        for group in source.best:
+        for group in source.groups:
             name = group.method if group.kind in REFERENCES else f"{group.method}, {crew(group.workers, source.timed)}"
             name = f"{source.label}: {name}" if len(sources) > 1 else name
             colour = colour_of(group.method, sources)
-            first = group.workers == max(each.workers for each in source.best if each.method == group.method)
+            first = group.workers == max(each.workers for each in source.groups if each.method == group.method)
             curves.append(Curve(name, colour, LINES.get(group.kind, "dash"), first, median_run(source, group)))
     return [curve for curve in curves if len(curve.points)]
 
 
 def colour_of(method: str, sources: Sequence[ComparisonResult]) -> str:
     """Return the colour that a method has in all figures."""
-    names = list(dict.fromkeys(group.method for source in sources for group in source.best))
+    names = list(dict.fromkeys(group.method for source in sources for group in source.groups))
     return COLOURS[names.index(method) % len(COLOURS)]
 
 
@@ -206,10 +206,10 @@ def _speeds(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
     """Return a line for each method that ran on several numbers of workers: epochs in the time of one of serial."""
     traces: dict[str, dict[str, Any]] = {}
     for source in sources:
-        alone = serial(source.best)
+        alone = serial(source.groups)
         if not source.timed or alone is None or not alone.epoch_seconds:
             continue
-        for group in sorted(source.best, key=lambda group: group.workers):
+        for group in sorted(source.groups, key=lambda group: group.workers):
             if group.kind not in REFERENCES and group.epoch_seconds and group.epoch_seconds.median:
                 name = f"{source.label}: {group.method}" if len(sources) > 1 else group.method
                 line = {"color": colour_of(group.method, sources), "dash": LINES.get(group.kind, "dash")}

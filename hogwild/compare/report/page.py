@@ -167,8 +167,7 @@ def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[T
         tables=made,
         figures=figures,
         captions=CAPTIONS,
-        apart=APART if any(group.method == "liblinear" for source in sources for group in source.best) else "",
+        apart=APART if any(group.method == "liblinear" for source in sources for group in source.groups) else "",
         facts=[facts_of(source.head) for source in sources],
         downloads=[(source.label, download(source.path)) for source in sources],
-        left_out=[(source.label, text) for source in sources for text in source.head.get("left_out") or []],
     )

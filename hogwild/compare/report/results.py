@@ -48,7 +48,6 @@ REFERENCES = ("serial", "outside")
 FEWEST_PAIRS = 3
 CONFIDENCE = 0.95
 WIDE = 0.25  # ratio of the quartile distance to the median above which a time is doubtful
-AS_GOOD = 0.9  # share of the best lock-free speed from which locks count as equal
 METRICS = (  # (field, name, whether it is a share); the first one measured is shown
     ("test_accuracy", "test accuracy", True),
     ("test_rmse", "test RMSE", False),
@@ -232,11 +231,6 @@ class ReportedRun:
         return step_of(self.first)
 
     @property
-    def rules(self) -> list[str]:
-        """Names of the rules that chose the step."""
-        return self.first.get("step_rule") or []
-
-    @property
     def status(self) -> str:
         return self.rows[-1]["status"]
 
@@ -290,17 +284,12 @@ def step_of(row: Row) -> float | None:
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one method with one number of workers, at steps chosen by one rule: one run per seed."""
+    """The runs of one method with one number of workers, at its own best step: one run per seed."""
 
     method: str
     kind: str
     workers: int
-    rule: str
     runs: tuple[ReportedRun, ...]  # those that ran
-
-    @property
-    def key(self) -> tuple[str, int]:
-        return self.method, self.workers
 
     @property
     def replicas(self) -> int:
@@ -406,11 +395,6 @@ class ComparisonResult:
         return "the best seen" if self.head.get("optimum_seen") is True else "the optimum"
 
     @property
-    def unit(self) -> str:
-        """What a gradient is computed for."""
-        return "minibatch" if self.head.get("problem") == "module" else "row"
-
-    @property
     def cores(self) -> int | None:
         return self.head.get("cores")
 
@@ -428,34 +412,19 @@ class ComparisonResult:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """All groups: those at each method's own best step first, then by kind and by the order of the rows."""
+        """All groups, by kind and by the order of the rows."""
         runs: dict[tuple[str, str, int], list[ReportedRun]] = {}
-        stepped = {rule for run in self.reported if run.step is not None for rule in run.rules}
         for run in self.reported:
-            for rule in run.rules:
-                runs.setdefault((rule, *run.key), []).extend([run] * run.ran)
-        groups = [
-            Group(method, members[0].first["kind"], workers, rule, tuple(members))
-            for (rule, method, workers), members in runs.items()
-            if members and (rule in stepped or not stepped)
-        ]
+            if run.ran and {"tuned", "given"} & {*(run.first.get("step_rule") or [])}:
+                runs.setdefault((run.first["kind"], *run.key), []).append(run)
+        groups = [Group(method, kind, workers, tuple(members)) for (kind, method, workers), members in runs.items()]
         places = {kind: place for place, kind in enumerate(KINDS)}
-        return sorted(groups, key=lambda group: (group.rule != "tuned", group.rule, places.get(group.kind, len(KINDS))))
+        return sorted(groups, key=lambda group: places.get(group.kind, len(KINDS)))
 
     @property
-    def rule(self) -> str:
-        """The rule of methods' own best steps: "tuned", or "given" if nothing was tuned."""
-        rules = [group.rule for group in self.groups]
-        return next((rule for rule in ("tuned", "given") if rule in rules), rules[0] if rules else "tuned")
-
-    def at(self, rule: str) -> list[Group]:
-        """Groups at the steps that a rule chose."""
-        return [group for group in self.groups if group.rule == rule]
-
-    @property
-    def best(self) -> list[Group]:
-        """Groups at their own best step."""
-        return self.at(self.rule)
+    def tuned(self) -> bool:
+        """Whether every method ran at its own best step; otherwise at a step that was given."""
+        return any("tuned" in (run.first.get("step_rule") or []) for run in self.reported)
 
     @cached_property
     def metric(self) -> tuple[str, str, bool] | None:
@@ -473,7 +442,7 @@ class ComparisonResult:
 
 
 def serial(groups: Iterable[Group]) -> Group | None:
-    """Return the group that speed-ups refer to, of groups at steps chosen by one rule."""
+    """Return the group that speed-ups refer to."""
     return next((group for group in groups if group.kind == "serial"), None)
 
 
@@ -541,65 +510,13 @@ def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
 
 
-# ---- expensive gradients
-
-
-@dataclass(frozen=True)
-class DelayPoint:
-    """Speed of one method with more expensive gradients."""
-
-    method: str
-    kind: str
-    workers: int
-    delay: float  # seconds, as requested
-    cost: float  # seconds per row that serial takes with it
-    speedup: Spread  # over serial, by repeat
-
-
-def delay_points(source: ComparisonResult) -> list[DelayPoint]:
-    """Return points in the order of methods, then of delays; none without serial to compare with."""
-    times: dict[tuple[str, str, int, float], dict[int, float]] = {}
-    for row in source.delays:
-        seconds = number(row, "epoch_seconds") / number(row, "delay_rows") if row.get("delay_rows") else math.nan
-        if seconds > 0:
-            key = row["method"], row["kind"], row["workers"], float(row["gradient_delay"])
-            times.setdefault(key, {})[row["seed"]] = seconds
-    base = {delay: by_seed for (_, kind, _, delay), by_seed in times.items() if kind == "serial"}
-    points = []
-    for (method, kind, workers, delay), by_seed in times.items():
-        alone = base.get(delay, {})
-        ratios = spread(alone.get(seed, math.nan) / seconds for seed, seconds in by_seed.items())
-        cost = spread(alone.values())
-        if kind != "serial" and ratios and cost:
-            points.append(DelayPoint(method, kind, workers, delay, cost.median, ratios))
-    order = list(dict.fromkeys(point.method for point in points))
-    return sorted(points, key=lambda point: (order.index(point.method), point.workers, point.delay))
-
-
-def lock_caught_up(points: Sequence[DelayPoint], workers: int) -> DelayPoint | None:
-    """Best locks at the cheapest gradient from which on they stay within 10 % of the best lock-free method."""
-    caught = None
-    for delay in sorted({point.delay for point in points if point.workers == workers}, reverse=True):
-        here = [point for point in points if (point.workers, point.delay) == (workers, delay)]
-        free, locks = (
-            max((point for point in here if point.kind == kind), key=lambda point: point.speedup.median, default=None)
-            for kind in ("lock-free", "locks")
-        )
-        if free is None or locks is None:
-            continue
-        if locks.speedup.median < AS_GOOD * free.speedup.median:
-            break
-        caught = locks
-    return caught
-
-
 def frame(groups: Iterable[Group]) -> pandas.DataFrame:
-    """Return every evaluation of the groups' runs as a frame of pandas: the rows' fields, ``rule`` and ``gap``."""
+    """Return every evaluation of the groups' runs as a frame of pandas: the rows' fields and ``gap``."""
     import pandas
 
     return pandas.DataFrame(
         [
-            row | {"rule": group.rule, "gap": gap}
+            row | {"gap": gap}
             for group in groups
             for run in group.runs
             for row, gap in zip(run.rows, run.gaps, strict=True)
@@ -667,13 +584,9 @@ def _problem(head: Row) -> tuple[Any, ...]:
 
 
 def _labels(paths: list[Path]) -> list[str]:
-    """Return the shortest distinct names of the directories."""
-    parts = [path.parent.resolve().parts for path in paths]
-    for depth in range(1, 1 + max(map(len, parts))):
-        labels = ["/".join(part[-depth:]) for part in parts]
-        if len(set(labels)) == len(labels):
-            return labels
-    return [f"{label} ({place})" for place, label in enumerate(labels, 1)]
+    """Return the names of the directories, with their place where two are alike."""
+    names = [path.parent.resolve().name for path in paths]
+    return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
 
 
 def _comparison(label: str, path: Path, rows: list[Row], best: float) -> ComparisonResult:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from hogwild.compare.report.cells import (
     NONE,
     aim,
-    crew,
     digits,
     duration,
     listed,
@@ -25,16 +24,16 @@ from hogwild.compare.report.results import (
     Group,
     ReportedRun,
     Row,
-    delay_points,
     number,
     serial,
     speedup,
+    spread,
     step_of,
 )
 
 Cells = tuple[str, ...]
 #: Columns of words rather than figures.
-WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value", "GPU"}
+WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value"}
 SIZES = {
     "rows": "rows",
     "width": "features",
@@ -103,10 +102,10 @@ class Table:
 Line = tuple[ComparisonResult, Group, dict[str, str]]  # with the cells of its row
 
 
-def cells_of(source: ComparisonResult, group: Group, unit: str, targets: Iterable[float]) -> dict[str, str]:
-    """Return what tables show of a group, by heading; ``unit`` is that of the time to a target."""
-    last = {name: group.last(name) for name in (*TRADED, "objective", "in_flight", "setup_seconds", source.clock)}
-    gain = speedup(group, serial(source.best), source)
+def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -> dict[str, str]:
+    """Return what tables show of a group, by heading."""
+    last = {name: group.last(name) for name in (*TRADED, "objective", "in_flight", source.clock)}
+    gain = speedup(group, serial(source.groups), source)
     batch = number(group.runs[0].first, "batch")
     cells = {
         "comparison": source.label,
@@ -118,14 +117,12 @@ def cells_of(source: ComparisonResult, group: Group, unit: str, targets: Iterabl
         "left": quartiles(group.final_gap, percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
-        "set-up": quartiles(last["setup_seconds"], duration),
         "at": aim(gain.eps) if gain else NONE,
         "statistical": times(gain.statistical if gain else math.nan),
         "hardware": times(gain.hardware if gain else math.nan),
         "speed-up": times(gain.total if gain else math.nan),
         "minibatch": NONE if math.isnan(batch) else f"{batch:,.0f}",
         "in flight": quartiles(last["in_flight"], digits),
-        "GPU": source.gpu or NONE,
         "staleness": quartiles(group.over_epochs("staleness_mean"), digits),
         "at most": quartiles(group.over_epochs("staleness_max"), "{:.0f}".format),
         "lost": quartiles(group.lost_share, digits),
@@ -142,32 +139,22 @@ def cells_of(source: ComparisonResult, group: Group, unit: str, targets: Iterabl
         cells["MB an epoch"] = digits(1e-6 * size.median / group.most_epochs)
     if waited and total and total.median:
         cells["waited"] = f"{100 * waited.median / (total.median * group.replicas):.0f} %"
-    scale = 1000.0 if unit == "ms" else 1.0
+    show = duration if source.in_seconds else digits
     for eps in targets:
         count = group.arrivals(eps)
         some = "" if count in (0, len(group.runs)) else f" {count}/{len(group.runs)}"
-        never = NONE if count else "never"
+        reached = group.reached(eps, source.clock)
+        cells[f"to {aim(eps)}"] = quartiles(reached, show) + some if reached or count else "never"
         epochs = group.reached(eps, "epoch")
-        cells[f"epochs to {aim(eps)}"] = quartiles(epochs, digits) + some if epochs else never
-        if unit != "epochs" and source.timed:
-            seconds = group.reached(eps, "train_seconds")
-            text = quartiles(seconds, lambda value: digits(scale * value)) + some
-            cells[f"{unit} to {aim(eps)}"] = text if seconds else never
-        cells[f"to {aim(eps)}"] = quartiles(group.reached(eps, source.clock), duration) + some
+        cells[f"epochs to {aim(eps)}"] = quartiles(epochs, digits) + some if epochs else "never"
         cells[f"MB to {aim(eps)}"] = quartiles(group.reached(eps, "bytes_sent"), millions)
     return cells
 
 
 def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     """Return all tables that have rows; rows of several comparisons follow one another."""
-    unit = "epochs" if not any(source.timed for source in sources) else "s" if clock_scale(sources) == 1 else "ms"
     eps = sorted({each for source in sources for each in source.eps}, reverse=True)
-    best = [(source, group, cells_of(source, group, unit, eps)) for source in sources for group in source.best]
-    at_serials = [
-        (source, group, cells_of(source, group, unit, eps))
-        for source in sources
-        for group in (source.at("serial") if source.rule == "tuned" else [])
-    ]
+    best = [(source, group, cells_of(source, group, eps)) for source in sources for group in source.groups]
     targets = list(map(aim, eps))
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
 
@@ -176,25 +163,14 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         rows = [tuple(cells.get(name, NONE) for name in names) for _, _, cells in lines]
         return Table(title, tuple(metrics if name == "metric" else name for name in names), rows, list(notes))
 
-    arrivals = [
-        "workers",
-        "step",
-        "ended ok",
-        *(f"{unit} to {each}" for each in targets),
-        "left",
-        "objective",
-        "metric",
-    ]
-    tuned = any(source.rule == "tuned" for source in sources)
+    arrivals = ["workers", "step", "ended ok", *(f"to {each}" for each in targets), "left", "objective", "metric"]
+    tuned = any(source.tuned for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
     first = table(title, best, arrivals, TARGETS, *dict.fromkeys(note for source in sources for note in source.notes))
-    second = table("Everyone at the step tuned for serial", at_serials, arrivals)
-    if second.rows == first.rows:
-        second.rows = []  # serial's step is everyone's
     traded = ["replicas", "step", *(f"to {each}" for each in targets), *(f"MB to {each}" for each in targets)]
     traded += ["messages an epoch", "MB an epoch", "waited", "staleness"]
     links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
-    factors = ["workers", *(f"epochs to {each}" for each in targets), "an epoch", "set-up"]
+    factors = ["workers", *(f"epochs to {each}" for each in targets), "an epoch"]
     factors += ["at", "statistical", "hardware", "speed-up"]
     paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
     wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
@@ -213,12 +189,11 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
             *([UNSTEADY.format(wide)] if wide else []),
             *dict.fromkeys(crowds),
         ),
-        second,
         _tuning(sources),
         table(
             "On the GPU",
             (line for line in best if line[1].device == "cuda"),
-            ("workers", "minibatch", "in flight", "speed", "GPU"),
+            ("workers", "minibatch", "in flight", "speed"),
             IN_FLIGHT,
         ),
         table("Staleness and lost updates", counted, ("workers", "staleness", "at most", "lost"), STALENESS),
@@ -233,17 +208,11 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     return [each for each in made if each.rows]
 
 
-def clock_scale(sources: Iterable[ComparisonResult]) -> float:
-    """Return 1000, for milliseconds, if every run ends within a second; else 1."""
-    seconds = [run.final["train_seconds"] for source in sources for run in source.reported if run.final]
-    return 1000.0 if max(seconds, default=1.0) < 1 else 1.0
-
-
 def _tuning(sources: Sequence[ComparisonResult]) -> Table:
     """Return the steps that were tried, and which won."""
     rows: list[Cells] = []
     for source in sources:
-        winners = {run.key: run.step for run in source.reported if "tuned" in run.rules}
+        winners = {(group.method, group.workers): group.step for group in source.groups}
         trials: dict[tuple[str, int], list[ReportedRun]] = {}
         for run in source.tuning:
             if run.ran:
@@ -253,25 +222,32 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
             steps = sorted({run.step for run in runs if run.step is not None})
             edges = {steps[0]: ("smallest", "smaller"), steps[-1]: ("largest", "larger")} if len(steps) > 1 else {}
             note = "the {} step won: a {} one may do better".format(*edges[winner]) if winner in edges else ""
-            failed = sum(run.status != "ok" for run in runs)
             grid = " ".join(map(step_text, steps))
-            line = source.label, method, str(workers), str(len(steps)), grid, str(failed), step_text(winner), note
+            line = source.label, method, str(workers), grid, step_text(winner), note
             rows.append(line)
-    columns = ("comparison", "method", "workers", "trials", "grid", "failed", "winner", "note")
+    columns = ("comparison", "method", "workers", "grid", "winner", "note")
     notes = ["Every method was tried at the same steps, on a seed that is not among those reported."]
     return Table("Tuning of the step", columns, rows, notes)
 
 
 def _delayed(sources: Sequence[ComparisonResult]) -> Table:
     """Return speed-ups with more expensive gradients, one column per delay."""
-    points = [(source, point) for source in sources for point in delay_points(source)]
-    delays = sorted({point.delay for _, point in points})
+    delays = sorted({float(row["gradient_delay"]) for source in sources for row in source.delays})
     lines: dict[Cells, dict[float, str]] = {}
-    for source, point in points:
-        alone = source.label, f"serial, a {source.unit}", "1"
-        lines.setdefault(alone, {})[point.delay] = duration(point.cost)
-        line = source.label, point.method, str(point.workers)
-        lines.setdefault(line, {})[point.delay] = quartiles(point.speedup, times)
+    for source in sources:
+        spent: dict[tuple[str, int], dict[float, dict[int, float]]] = {}  # seconds of an example by delay and seed
+        for row in source.delays:
+            seconds = number(row, "epoch_seconds") / number(row, "delay_rows")
+            by_seed = spent.setdefault((row["method"], row["workers"]), {}).setdefault(float(row["gradient_delay"]), {})
+            by_seed[row["seed"]] = seconds
+        alone = spent.pop(("serial", 1), {})
+        for delay, by_seed in alone.items():
+            line = source.label, "serial, an example", "1"
+            lines.setdefault(line, {})[delay] = quartiles(spread(by_seed.values()), duration)
+        for (method, workers), by_delay in spent.items():
+            for delay, by_seed in by_delay.items():
+                ratios = [alone.get(delay, {}).get(seed, math.nan) / seconds for seed, seconds in by_seed.items()]
+                lines.setdefault((source.label, method, str(workers)), {})[delay] = quartiles(spread(ratios), times)
     headings = [f"+ {duration(delay)}" if delay else "as it is" for delay in delays]
     return Table(
         "Speed-up where gradients cost more",
@@ -315,57 +291,34 @@ def facts_of(head: Row) -> dict[str, str]:
         value = number(head, name)
         return f"{value:,.0f} {words}" if math.isfinite(value) else ""
 
-    def valued(**signs: str) -> str:
-        return joined(
-            *(f"{sign} = {head[name]:.4g}" for name, sign in signs.items() if math.isfinite(number(head, name)))
-        )
-
     how = head.get("optimum_how")
-    gap = number(head, "optimum_gap")
     optimum = how if head.get("optimum_seen") is True else f"at the optimum{f': {how}' if how else ''}"
-    proved = f" (at most {gap:.2g} too high)" if head.get("problem") == "cuts" and gap > 0 else ""
-    usual = {"intercept": True, "biases": True, "nonnegative": False}
-    unusual = [name for name, value in usual.items() if isinstance(head.get(name), bool) and head[name] is not value]
-    named = ("loss_param", "normalize", "class_weight", "penalty", "negatives")
-    meetings = {int(count): seconds for count, seconds in (head.get("meeting_seconds") or {}).items()}
-    load = number(head, "load")
+    named = "loss l1 l2 rank loss_param normalize class_weight penalty negatives".split()
+    unusual = {"intercept": True, "biases": True, "nonnegative": False}
     facts = {
         "data": joined(head.get("data"), *(counted(name, words) for name, words in SIZES.items())),
-        "sparsity": valued(**PAPER),
+        "sparsity": joined(*(f"{sign} = {head[name]:.4g}" for name, sign in PAPER.items() if head.get(name))),
         "in memory": memory(head),
         "minimised": joined(
-            head.get("loss"),
-            valued(l1="l1", l2="l2", rank="rank"),
-            *(f"{name.replace('_', ' ')} {head[name]}" for name in named if head.get(name) not in (None, "none")),
-            *("nonnegative factors" if name == "nonnegative" else f"no {name}" for name in unusual),
+            *(f"{name} {head[name]}" for name in named if head.get(name) not in (None, "none")),
+            *(f"{name} {head[name]}" for name, usual in unusual.items() if head.get(name, usual) is not usual),
         ),
-        "module": joined(
-            head.get("model"),
-            head.get("optimizer"),
-            f"state {head['state']}" if head.get("state") and head.get("optimizer") != "sgd" else "",
-            counted("batch", "examples in a minibatch"),
-        ),
-        "objective": f"{number(head, 'start_objective'):.6g} at the start, {number(head, 'objective'):.9g} "
-        f"{optimum}{proved}",
+        "module": joined(head.get("model"), head.get("optimizer"), counted("batch", "examples in a minibatch")),
+        "objective": f"{number(head, 'start_objective'):.6g} at the start, {number(head, 'objective'):.9g} {optimum}",
         "plan": joined(
             counted("epochs", "epochs"),
             f"seeds {listed(map(str, head.get('seeds_list') or []))}",
             f"steps {' '.join(map(step_text, head.get('step_grid') or []))}",
             *(f"{name} {head[name]}" for name in ("schedule", "order") if head.get(name)),
         ),
-        "left out": "; ".join(head.get("left_out") or []),
         "processor": joined(
             head.get("cpu"),
             counted("cores", "cores"),
-            f"load {load:g} at the start" if math.isfinite(load) else "",
+            f"load {head['load']} at the start" if head.get("load") is not None else "",
             f"may use CPUs {' '.join(map(str, head['affinity']))}" if head.get("affinity") else "",
-            counted("blas_threads", "threads for linear algebra"),
         ),
         "graphics processor": head.get("gpu"),
         "host": head.get("host"),
-        "a meeting costs": joined(
-            *(f"{duration(seconds)} with {crew(count)}" for count, seconds in meetings.items() if seconds is not None)
-        ),
         "command": head.get("command"),
         "versions": joined(
             *(f"{name.removeprefix('version_')} {head[name]}" for name in head if name.startswith("version_"))

@@ -18,8 +18,6 @@ from hogwild.compare.report.results import (
     FEWEST_PAIRS,
     ComparisonResult,
     Group,
-    delay_points,
-    lock_caught_up,
     number,
     paired_ratio,
     serial,
@@ -28,7 +26,7 @@ from hogwild.compare.report.results import (
 NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
 CLOSE_POINTS, CLOSE_SHARE = 0.5, 0.01  # differences of a metric that one figure can represent: points, or relative
 MOST_SAID = 3  # methods, beside serial, that the sentences about exchanges name
-MEETING = 0.1  # share of an epoch above which the synchronisation at its end is mentioned
+SHORT = 0.01  # seconds of an epoch below which its beginning and end are a large part of it
 BUSY = 0.5  # load over cores at the start above which the machine was not idle
 #: What is said of one side against another, where seconds are compared and where epochs are; first the phrases.
 OUTCOMES = {
@@ -82,15 +80,15 @@ class Race:
     @classmethod
     def of(cls, source: ComparisonResult) -> Race | str:
         """Return the race of lock-free methods at the hardest target; a sentence if there is none."""
-        free = [group for group in source.best if group.kind == "lock-free"]
+        free = [group for group in source.groups if group.kind == "lock-free"]
         if not free:
             return "" if source.linked else "No lock-free method has results, so there is no verdict."
         device = "cuda" if any(group.device == "cuda" for group in free) else "cpu"
         free = [group for group in free if group.device == device]
-        locks = [group for group in source.best if (group.kind, group.device) == ("locks", device)]
+        locks = [group for group in source.groups if (group.kind, group.device) == ("locks", device)]
         both = {group.workers for group in free} & {group.workers for group in locks} - {1}
         workers = max(both, default=max(group.workers for group in free))
-        alone = serial(source.best)
+        alone = serial(source.groups)
         rivals = [group for group in locks if group.workers == workers]
         eps = target(source, alone or fastest(rivals, source.eps[0], source.clock))
         return _no_target(source, alone) if eps is None else cls(source, eps, workers, device)
@@ -105,14 +103,14 @@ class Race:
 
     @cached_property
     def free(self) -> Group:
-        group = self.best(self.source.best, "lock-free")
+        group = self.best(self.source.groups, "lock-free")
         assert group is not None  # there is one with that many workers
         return group
 
     @cached_property
     def rivals(self) -> list[Group]:
         """The best locks, and serial, if they have results."""
-        return [group for group in (self.best(self.source.best, "locks"), serial(self.source.best)) if group]
+        return [group for group in (self.best(self.source.groups, "locks"), serial(self.source.groups)) if group]
 
     @property
     def aim(self) -> str:
@@ -196,12 +194,6 @@ def _difference(race: Race) -> str:
     return f"final {words}: {', '.join(shown)}"
 
 
-def _no_locks(race: Race) -> list[str]:
-    wanted = race.device == "cpu" or any(run.first["kind"] == "locks" for run in race.source.reported)
-    missing = wanted and not any(group.kind == "locks" for group in race.rivals)
-    return [f"{race.where} no method with locks has results."] if missing else []
-
-
 def _moral(race: Race) -> list[str]:
     if not race.reaches(race.free):
         locks = [group for group in race.rivals if group.kind == "locks" and race.reaches(group)]
@@ -210,18 +202,20 @@ def _moral(race: Race) -> list[str]:
     return [MORALS[outcome] for outcome in outcomes if outcome in MORALS]
 
 
-def _fewer_workers(race: Race) -> list[str]:
-    free = [group for group in race.source.best if (group.kind, group.device) == ("lock-free", race.device)]
-    most = max(group.workers for group in free)
-    if race.workers == most:
+def _without_locks(race: Race) -> list[str]:
+    """Say on which numbers of workers lock-free methods had no locks beside them."""
+    groups = [group for group in race.source.groups if group.device == race.device]
+    locks = {group.workers for group in groups if group.kind == "locks"}
+    most = max(group.workers for group in groups if group.kind == "lock-free")
+    if most in locks or (race.device != "cpu" and not locks):
         return []
-    crowd = staff(race.source, most, race.device)
-    return [f"On {crowd} no method with locks has results, so this is about {race.workers}."]
+    rest = f", so this is about {race.workers}" if most != race.workers else ""
+    return [f"On {staff(race.source, most, race.device)} no method with locks has results{rest}."]
 
 
 def _others(race: Race) -> list[str]:
     """Say how the best of every other kind did."""
-    groups = race.source.best
+    groups = race.source.groups
     cores = [group for group in groups if group.device == "cpu" and race.device == "cuda"]
     in_step = [group for group in groups if group.device == race.device and group.workers in (1, race.workers)]
     others = (
@@ -245,24 +239,7 @@ def _beside(race: Race, other: Group) -> str:
     return f"{race.free.method} {'gets there' if race.source.in_seconds else 'needs'} {text}, the best of them"
 
 
-def _at_serials_step(race: Race) -> list[str]:
-    """Say how it is with every method at the step that serial was tuned to."""
-    groups = race.source.at("serial") if race.source.rule == "tuned" else []
-    free = race.best(groups, "lock-free")
-    alone = serial(groups)
-    if free is None or alone is None:
-        return []
-    where = f"With all at the step tuned for serial ({alone.step:g})" if alone.step else "With all at serial's step"
-    locks = race.best(groups, "locks")
-    tuned = {(group.key, group.step) for group in (race.free, *race.rivals)}
-    if {(group.key, group.step) for group in (free, locks) if group} <= tuned:
-        return [f"{where} it is the same: their own best steps are no others."]
-    if not race.reaches(free):
-        return [f"{where} {never(free, race.eps)}."]
-    return [race.sentence(where + ",", free, [group for group in (locks, alone) if group]) + "."]
-
-
-RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _no_locks, _moral, _fewer_workers, _others, _at_serials_step)
+RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _moral, _without_locks, _others)
 
 
 # ---- rules of a comparison
@@ -270,7 +247,7 @@ RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _no_locks, _moral, _few
 
 def _trading(source: ComparisonResult) -> list[str]:
     """Say which exchanges reached the hardest target that half of serial's runs reach, and when."""
-    groups = source.best if source.linked else []
+    groups = source.groups if source.linked else []
     alone = serial(groups)
     eps = min((each for each in source.eps if alone is not None and alone.share(each) >= 0.5), default=None)
     exchanges = [group for group in groups if group.kind == "exchange" and group.replicas > 1]
@@ -303,21 +280,6 @@ def _no_target(source: ComparisonResult, alone: Group | None) -> str:
     )
 
 
-def _delay(source: ComparisonResult) -> str:
-    points = delay_points(source)
-    workers = max((point.workers for point in points), default=0)
-    if not {"lock-free", "locks"} <= {point.kind for point in points if point.workers == workers}:
-        return ""
-    caught = lock_caught_up(points, workers)
-    if caught is None:
-        most = duration(max(point.cost for point in points))
-        return f"Even with the most expensive gradient ({most} a {source.unit}) no locks come within 10 % of lock-free."
-    return (
-        f"Once a {source.unit} costs {duration(caught.cost)} of gradient or more, the best locks ({caught.method}) on "
-        f"{crew(workers)} are within 10 % of the best lock-free method: from there on locks need not hurt."
-    )
-
-
 def _no_seconds(source: ComparisonResult) -> str:
     if source.linked:
         return "Seconds are the simulator's: rows and messages take the time that the link says."
@@ -329,40 +291,22 @@ def _crowd(source: ComparisonResult) -> str:
     return f"{source.crowd}: the scheduler decided who worked, not the method." if source.crowd else ""
 
 
-def _meetings(source: ComparisonResult) -> str:
-    """Say that epochs are so short that starting and ending them is a large part of what was measured."""
-    costs = source.head.get("meeting_seconds") or {}
-    worst: tuple[float, Group, float, float] | None = None
-    for group in source.best if source.timed and not source.linked else []:
-        cost = number(costs, str(group.workers))
-        epoch = group.epoch_seconds.median if group.epoch_seconds else 0.0
-        on_cores = group.kind in ("serial", "lock-free") and group.device == "cpu"
-        if on_cores and epoch > 0 and cost / epoch >= max(MEETING, worst[0] if worst else 0.0):
-            worst = cost / epoch, group, cost, epoch
-    if worst is None:
+def _short(source: ComparisonResult) -> str:
+    alone = serial(source.groups)
+    if not source.timed or alone is None or not alone.epoch_seconds or alone.epoch_seconds.median > SHORT:
         return ""
-    share, group, cost, epoch = worst
-    one = f"one of {group.method} on {crew(group.workers)}"
-    if share >= 1:  # measured separately, at another time
-        return (
-            f"Epochs are short, no longer than beginning and ending them takes: {one} took "
-            f"{duration(epoch)}, and the workers' meeting alone, when it was measured, {duration(cost)}. Larger data "
-            "would show more."
-        )
-    return (
-        f"Epochs are short: of the {duration(epoch)} of {one}, {duration(cost)} are the workers' meeting at its end, "
-        "which larger data would not show."
-    )
+    epoch = duration(alone.epoch_seconds.median)
+    return f"Epochs are short (serial: {epoch}), so beginning and ending them weighs: larger data would show more."
 
 
 def _load(source: ComparisonResult) -> str:
     load = number(source.head, "load")
-    busy = source.timed and not source.linked and source.cores and load > BUSY * source.cores
+    busy = source.timed and source.cores and load > BUSY * source.cores
     text = f"The machine was not quiet: a load of {load:g} on {source.cores} cores when the comparison began."
     return text if busy else ""
 
 
-CONDITIONS: tuple[Callable[[ComparisonResult], str], ...] = (_delay, _no_seconds, _crowd, _meetings, _load)
+CONDITIONS: tuple[Callable[[ComparisonResult], str], ...] = (_no_seconds, _crowd, _short, _load)
 
 
 # ---- words

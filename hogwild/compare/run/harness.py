@@ -1,4 +1,4 @@
-"""Runs a comparison: a rehearsal, the optimum, the tuning trials, then the reported cells, with the methods in turn.
+"""Runs a comparison: the optimum, the tuning trials, then the reported cells, with the methods in turn.
 
 Every finished cell is written to disk at once, so an interruption costs only the current cell and the same command
 resumes. Everything decided from measurements (the winners of the tuning, the report) is decided from those rows alone.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 import json
 import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,11 @@ import hogwild.machine as machine
 from hogwild.compare.report.results import best_step, lowest
 from hogwild.compare.run.ledger import Ledger
 from hogwild.compare.run.methods import Method, find, gpu
-from hogwild.compare.run.plan import FACTORS, FEWEST_SEEDS, Cell, ComparisonPlan, Prices, delay_rows, fit
+from hogwild.compare.run.plan import FACTORS, Cell, ComparisonPlan, delay_rows
 from hogwild.compare.run.problems import SUBJECTS
 from hogwild.compare.run.runner import ComparedData, Judge, Pools, Row, refused, run_cell
 from hogwild.config import TrainConfig
-from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
-from hogwild.training.run import Run
+from hogwild.errors import HogwildWarning, InputError, UsageError
 
 EXTENSIONS = 6  # most steps, or one more, by which a grid that was not asked for grows
 TIMEOUT = 600.0  # seconds of training allowed for a cell
@@ -59,13 +57,6 @@ class Comparison:
         discipline, exchange and seed come from the plan, and for a run on a GPU the method says where it runs.
     data : str
         Name of the data in the results.
-    cache : path, optional
-        Directory for optima.
-    budget : float, optional
-        Seconds; see :func:`hogwild.compare.run.plan.fit`. Once they are used up, only the first three seeds are
-        completed.
-    named : sequence of str
-        Fields of the plan that the budget does not reduce.
     timeout : float
         Seconds of training after which a cell is stopped.
     in_flight : int, optional
@@ -87,12 +78,9 @@ class Comparison:
         base: TrainConfig,
         *,
         data: str = "",
-        cache: Path | None = None,
-        budget: float | None = None,
         timeout: float = TIMEOUT,
         in_flight: int | None = None,
         command: str = "",
-        named: Sequence[str] = (),
     ) -> None:
         self.subject = SUBJECTS[base.problem]
         base, rows, test = self.subject.take(base, rows, test)
@@ -106,25 +94,20 @@ class Comparison:
             rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight
         )
         self.plan = plan
-        self.requested = plan  # before a budget cuts it
-        self.cache = cache
-        self.budget = budget
-        self.named = tuple(named)
+        self.requested = plan  # before the grid is known
         self.command = command
         self.cores = machine.physical_cores()
         self.gpu = _gpu(plan)
         self.judge = Judge(self.task)
         self.pools = Pools(base.host, base.delay)
         self.progress = ComparisonProgress("starting")
-        self._say: Callable[[ComparisonProgress], None] = lambda progress: None
-        self._prices: Prices | None = None  # not known yet
-        self._expected = self._guessed = self._spent = 0.0
+        self._spent: list[float] = []  # seconds of every cell of this run
 
     @property
     def identity(self) -> str:
         """Return a hash of everything that determines the cells and their meaning."""
         task = self.task
-        identity = self.requested.to_json() | {
+        identity = dataclasses.asdict(self.requested) | {
             "format": FORMAT,
             "base": task.base.to_json(),
             "rows": self.subject.fingerprint(task.rows),
@@ -132,18 +115,14 @@ class Comparison:
             "timeout": task.timeout,
             "gpu": self.gpu,
             "in_flight": task.in_flight,
-            "budget": self.budget,
-            "named": self.named,
             "cpu": machine.cpu_model(),
             "cores": self.cores,
             **machine.versions(),
         }
         return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=12).hexdigest()
 
-    def run(self, out: str | Path, say: Callable[[ComparisonProgress], None] | None = None) -> None:
+    def run(self, out: str | Path) -> None:
         """Run every cell that ``out`` does not hold yet; results are in its ``rows.jsonl``.
-
-        ``say`` is called with the progress before each cell.
 
         Raises
         ------
@@ -153,7 +132,6 @@ class Comparison:
             If it cannot be written.
         """
         load = round(os.getloadavg()[0], 2)  # before this process adds any
-        self._say = say or self._say
         ledger = Ledger(out, self.identity)
         try:
             with self.pools:
@@ -163,42 +141,21 @@ class Comparison:
         finally:
             ledger.close()
 
-    def rehearsed(self) -> tuple[list[Cell], float, list[str]]:
-        """Return ``(cells, seconds, left out)``: what :meth:`run` would do, with the steps of trials still unknown."""
-        with self.pools:
-            left_out = self._size()
-            prices = self._rehearsed()
-        cells = self.plan.tuning() + self.plan.reported({}) + self.plan.delayed(self.plan.grid[0])
-        return cells, prices.plan(self.plan, len(self.task.rows)), left_out
-
     # ---- before the first cell
 
-    def _size(self) -> list[str]:
-        """Find the grid and the costs on this machine, and fit the plan into the budget; return what was left out."""
-        if not self.plan.grid:
-            self._note("probing for a step")
+    def _prepare(self, ledger: Ledger, load: float) -> None:
+        if ledger.head is not None:  # keep the grid of the first run
+            self.plan = dataclasses.replace(self.plan, grid=tuple(ledger.head["step_grid"]))
+        elif not self.plan.grid:
+            self.progress.label = "probing for a step"
             step = self.subject.first_step(self.task.base, self.task.rows)
             self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
-        self.plan, left_out = fit(self.plan, self._rehearsed(), len(self.task.rows), self.budget, self.named)
-        return left_out
-
-    def _rehearsed(self) -> Prices:
-        """Return the costs, measured when first needed."""
-        if self._prices is None:
-            self._note("rehearsing")
-            self._prices = rehearse(self.task, min(self.plan.grid), self.pools)
-        return self._prices
-
-    def _prepare(self, ledger: Ledger, load: float) -> None:
-        if ledger.head is not None:  # keep the grid and the cuts of the first run
-            self.plan = ComparisonPlan.from_json(ledger.head["plan"])
-        left_out = self._size() if ledger.head is None else ledger.head["left_out"]
         if (most := self.plan.crews()[-1]) > self.cores and self.task.base.host != "simulator":
             crowd = f"{most} workers on {self.cores} cores"
             warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
         if ledger.head is None:
-            self._note("looking for the optimum")
-            facts = {"comparison": self.identity, "command": self.command, "left_out": left_out, "load": load}
+            self.progress.label = "looking for the optimum"
+            facts = {"comparison": self.identity, "command": self.command, "load": load}
             facts |= {} if self.gpu is None else {"gpu": self.gpu}
             ledger.begin(self._describe(facts))
 
@@ -212,8 +169,6 @@ class Comparison:
             dataclasses.replace(base, seed=plan.first_seed),
             task.rows,
             self.judge.case,
-            cache=self.cache,
-            note=lambda text: self._note(f"the optimum: {text}"),
         )
         last_cache = machine.cache_bytes()
         return {
@@ -250,12 +205,10 @@ class Comparison:
             "methods": [method.name for method, _ in plan.pairs()],
             "step_grid": list(plan.grid),
             "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
-            "plan": plan.to_json(),
+            "plan": dataclasses.asdict(plan),
             "cache_megabytes": last_cache / 1e6 if last_cache else None,
-            "meeting_seconds": {str(count): meeting(task, count, self.pools) for count in plan.crews()},
             **machine.machine_fields(),
             "affinity": sorted(os.sched_getaffinity(0)),
-            "blas_threads": _blas_threads(),
             **facts,
         }
 
@@ -264,49 +217,30 @@ class Comparison:
     def _cells(self, ledger: Ledger) -> Iterator[Cell]:
         """Yield all missing cells in the order they are run; the reported ones once the trials are done."""
         plan = self.plan
-        began = time.monotonic()
         trials = plan.tuning()
         yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger)
         while not self.requested.grid:  # no method's best step may lie outside of the grid
             steps = sorted({rows[0]["cell_step"] for rows in ledger.cells.values() if rows[0]["phase"] == "tuning"})
             more = plan.further(self._winners(ledger), steps)
-            late = self.budget is not None and time.monotonic() - began > self.budget / 2
-            if not more or late or len(steps) >= len(plan.grid) + EXTENSIONS:
+            if not more or len(steps) >= len(plan.grid) + EXTENSIONS:
                 break
             trials = trials + more
             yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger)
         winners = self._winners(ledger)
-        reported, delayed = plan.reported(winners), plan.delayed(winners.get(("serial", 1), plan.grid[0]))
-        for cell in self._missing(reported + delayed, trials + reported + delayed, ledger):
-            late = self.budget is not None and time.monotonic() - began > self.budget and "seeds" not in self.named
-            if late and cell.phase == "reported" and cell.seed - plan.first_seed >= FEWEST_SEEDS:
-                ledger.add([refused(cell, self.task, f"left out: the {self.budget:g} s were used up")])
-                continue
-            yield cell
+        rest = plan.reported(winners) + plan.delayed(winners.get(("serial", 1), plan.grid[0]))
+        yield from self._missing(rest, trials + rest, ledger)
 
     def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger) -> Iterator[Cell]:
         """Yield the unfinished ones of ``cells``, updating the progress."""
-        missing = [cell for cell in cells if cell.name not in ledger.cells]
-        if not missing:
-            return
-        cost, rows = self._rehearsed(), len(self.task.rows)
-        prices = {cell.name: cost.cell(cell, self.plan.epochs, rows) for cell in all_cells}
-        for cell in missing:
-            remaining = [name for name in prices if name not in ledger.cells]
-            self._expected = sum(prices[name] for name in remaining)
-            self.progress.done = len(prices) - len(remaining)
-            self.progress.total = len(prices)
-            self._note(cell.name.replace("/", " "))
+        for cell in [cell for cell in cells if cell.name not in ledger.cells]:
+            self.progress.total = len(all_cells)
+            self.progress.done = sum(each.name in ledger.cells for each in all_cells)
+            if self._spent:
+                self.progress.remaining = statistics.mean(self._spent) * (self.progress.total - self.progress.done)
+            self.progress.label = cell.name.replace("/", " ")
             began = time.monotonic()
             yield cell
-            self._spent += time.monotonic() - began
-            self._guessed += prices[cell.name]
-
-    def _note(self, label: str) -> None:
-        scale = self._spent / self._guessed if self._guessed else 1.0
-        self.progress.label = label
-        self.progress.remaining = self._expected * scale if self._expected else None
-        self._say(self.progress)
+            self._spent.append(time.monotonic() - began)
 
     def _do(self, cell: Cell) -> list[Row]:
         reason = self.refusal(find(cell.method), cell.workers)
@@ -358,52 +292,3 @@ def _gpu(plan: ComparisonPlan) -> str | None:
         return gpu().name
     except InputError:  # each of their rows will say so
         return None
-
-
-# ---- before the first cell: what an epoch costs, and the row that describes all
-
-
-REHEARSAL = 3  # serial epochs, of which the fastest counts
-MEETINGS = 20  # epochs with hardly any rows
-
-
-def rehearse(task: ComparedData, step: float, pools: Pools) -> Prices:
-    """Measure the cost of an epoch, an evaluation and a set-up in a short serial run, which also loads the data."""
-    config = dataclasses.replace(task.base, discipline="serial", workers=1, epochs=REHEARSAL, step=step)
-    pool = pools.of(1)
-    for _ in range(2):  # the first run starts workers, compiles and reads what all later ones need
-        began = time.perf_counter()
-        run: Run[Any] = Run(task.rows, task.test, config, None, False, pool, "")
-        try:
-            history = list(run)
-        except TrainingError:  # diverged: the step is only a guess
-            history = run.history
-        setup = time.perf_counter() - began - (history[-1]["wall_seconds"] - history[0]["wall_seconds"])
-    epochs = [b["train_seconds"] - a["train_seconds"] for a, b in itertools.pairwise(history)]
-    walls = [b["wall_seconds"] - a["wall_seconds"] for a, b in itertools.pairwise(history)]
-    together = task.base.batch or 1
-    if not epochs:
-        return Prices(0.1, 0.1, setup, together)
-    return Prices(min(epochs), max(min(walls) - min(epochs), 0.0), setup, together)
-
-
-def meeting(task: ComparedData, workers: int, pools: Pools) -> float | None:
-    """Seconds that starting and synchronising the workers add to an epoch, measured on hardly any rows."""
-    discipline = "hogwild" if workers > 1 else "serial"
-    few = SUBJECTS[task.base.problem].tiny(task.rows, 4 * workers)
-    config = dataclasses.replace(task.base, discipline=discipline, workers=workers, epochs=MEETINGS, step=1e-9)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HogwildWarning)
-            history = list(Run(few, None, config, None, False, pools.of(workers), ""))
-    except InputError:  # fewer rows than workers, or one class only
-        return None
-    seconds = [row["train_seconds"] for row in history]
-    return statistics.median(b - a for a, b in itertools.pairwise(seconds))
-
-
-def _blas_threads() -> int | None:
-    """Number of threads that NumPy's and SciPy's linear algebra may start in this process; None if unknown."""
-    from threadpoolctl import threadpool_info
-
-    return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=None)

@@ -38,8 +38,6 @@ class Method:
         Parameters that are tuned: the step, or none.
     problems : tuple of str
         Problems it supports; empty: all.
-    cost : float
-        Guessed ratio of its epoch's seconds to a serial epoch's, only for the estimate of a comparison's time.
     device : str
         As in :class:`hogwild.config.TrainConfig`: workers of "cuda" are replicas on streams of the first GPU.
     together : bool
@@ -53,7 +51,6 @@ class Method:
     order: str | None = None
     parallel: bool = True
     tuned: tuple[str, ...] = ("step",)
-    cost: float = 1.0
     problems: tuple[str, ...] = ()
     device: str = "cpu"
     together: bool = False
@@ -136,24 +133,26 @@ SPARSE, MODULE = ("linear", "completion"), ("module",)
 
 METHODS = _table(
     Method("serial", "serial", parallel=False),
-    Method("hogwild", "lock-free", "hogwild", cost=1.2),
+    Method("hogwild", "lock-free", "hogwild"),
     Method("tiered", "lock-free", "tiered"),
-    Method("atomic", "lock-free", "atomic", cost=3.0),
-    Method("aig", "locks", "aig", cost=4.0),
-    Method("locked", "locks", "locked", cost=1.3),
-    Method("round-robin", "locks", "round-robin", cost=3.5),
+    Method("atomic", "lock-free", "atomic"),
+    Method("aig", "locks", "aig"),
+    Method("locked", "locks", "locked"),
+    Method("round-robin", "locks", "round-robin"),
     Method("blocks", "blocks", "hogwild", order="blocks", problems=("completion",)),
     *(Method(name, "exchange", exchange=name) for name in BETWEEN_WORKERS),
-    Method("sklearn-sgd", "outside", parallel=False, cost=5.0, problems=("linear",)),
-    Method("liblinear", "outside", parallel=False, tuned=(), cost=4.0, problems=("linear",)),
+    Method("sklearn-sgd", "outside", parallel=False, problems=("linear",)),
+    Method("liblinear", "outside", parallel=False, tuned=(), problems=("linear",)),
+    Method("snapml", "outside", parallel=False, tuned=(), problems=("linear",)),
+    Method("vowpal-wabbit", "outside", parallel=False, problems=("linear",)),
     # Cornac's threads share one model without locks.
-    Method("cornac", "outside", "hogwild", cost=4.0, problems=("completion",)),
-    Method("cuda-atomic", "lock-free", "atomic", cost=0.1, problems=SPARSE, device="cuda"),
-    Method("cuda-hogwild", "lock-free", "hogwild", cost=0.2, problems=SPARSE + MODULE, device="cuda"),
-    Method("cuda-locked", "locks", "locked", cost=0.5, problems=MODULE, device="cuda"),
+    Method("cornac", "outside", "hogwild", problems=("completion",)),
+    Method("cuda-atomic", "lock-free", "atomic", problems=SPARSE, device="cuda"),
+    Method("cuda-hogwild", "lock-free", "hogwild", problems=SPARSE + MODULE, device="cuda"),
+    Method("cuda-locked", "locks", "locked", problems=MODULE, device="cuda"),
     # The alternatives on a GPU: everything in step, or one minibatch after another.
-    Method("cuda-synchronous", "in step", cost=0.2, problems=MODULE, device="cuda", together=True),
-    Method("cuda-one-stream", "in step", parallel=False, cost=0.5, problems=MODULE, device="cuda"),
+    Method("cuda-synchronous", "in step", problems=MODULE, device="cuda", together=True),
+    Method("cuda-one-stream", "in step", parallel=False, problems=MODULE, device="cuda"),
 )
 
 

@@ -1,24 +1,15 @@
-"""Plans what is run: methods x workers x steps x seeds, cut to a budget before anything starts.
-
-A budget cuts in a fixed order: first seeds (three are kept, because a verdict needs them), then numbers of workers,
-then steps of the grid, then epochs; fields that the user named are not cut. The results say what was cut.
-"""
+"""Plans what is run: methods x workers x steps x seeds."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from hogwild.compare.report.results import FEWEST_PAIRS
 from hogwild.compare.run.methods import Method, find
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.data.order import BLOCKS_PER_CHUNK
 from hogwild.errors import UsageError
 
-FEWEST_SEEDS = FEWEST_PAIRS  # least number for a verdict
-FEWEST_EPOCHS = 3
 TUNING_SEED = 1_000_003  # added to the seed: steps are chosen on an order that is never reported
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the grid, relative to the probed step
 DELAYS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # seconds: the paper's
@@ -35,7 +26,7 @@ class Cell:
     workers: int
     step: float | None
     seed: int
-    rules: tuple[str, ...] = ()  # rules that chose the step: "tuned", "serial" or "given"
+    rule: str = ""  # how a reported cell's step was chosen: "tuned" or "given"
     gradient_delay: float = 0.0
 
     @property
@@ -48,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ComparisonPlan:
-    """What one comparison measures; the fields that a budget may cut come first.
+    """What one comparison measures.
 
     Attributes
     ----------
@@ -133,71 +124,25 @@ class ComparisonPlan:
         return self.tuning([below] * (steps[0] in best) + [above] * (steps[-1] in best))
 
     def reported(self, winners: dict[tuple[str, int], float]) -> list[Cell]:
-        """Every method at its own best step, and at serial's, once per seed; methods take turns, as machines drift."""
-        common = winners.get(("serial", 1), self.grid[0])
-        once: list[Cell] = []
-        for method, count in self.pairs():
-            if not method.tuned:
-                once.append(Cell("reported", method.name, count, None, 0, ("tuned", "serial", "given")))
-                continue
-            best = winners.get((method.name, count), common)
-            if len(self.grid) == 1:
-                once.append(Cell("reported", method.name, count, best, 0, ("given",)))
-                continue
-            once.append(Cell("reported", method.name, count, best, 0, ("tuned", "serial")[: 1 + (best == common)]))
-            if best != common:
-                once.append(Cell("reported", method.name, count, common, 0, ("serial",)))
-        seeds = range(self.first_seed, self.first_seed + self.seeds)
-        return [dataclasses.replace(cell, seed=seed) for seed in seeds for cell in once]
+        """Every method at its own best step, once per seed; methods take turns, as machines drift."""
+        rule = "tuned" if len(self.grid) > 1 else "given"
+        return [
+            Cell("reported", method.name, count, winners.get((method.name, count), step), seed, rule)
+            for seed in range(self.first_seed, self.first_seed + self.seeds)
+            for method, count in self.pairs()
+            for step in (self.grid[0] if method.tuned else None,)
+        ]
 
     def delayed(self, step: float) -> list[Cell]:
         """Cells of the experiment with expensive gradients, for our own methods that share one array on the CPU."""
         kinds = ("serial", "lock-free", "locks")
         pairs = [(method, n) for method, n in self.pairs() if method.kind in kinds and method.device == "cpu"]
         return [
-            Cell("delay", method.name, count, step, repeat, (), delay)
+            Cell("delay", method.name, count, step, repeat, "", delay)
             for repeat in range(DELAY_REPEATS)
             for delay in self.delays
             for method, count in pairs
         ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as a plain dict."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> ComparisonPlan:
-        """Return the plan that :meth:`to_json` wrote."""
-        plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.items()}
-        return cls(**plain)
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Costs on this machine, measured in a serial epoch or two."""
-
-    epoch: float  # seconds of a serial epoch
-    evaluation: float  # seconds of an evaluation
-    setup: float  # seconds from one run to the next
-    together: int = 1  # rows that share one gradient
-
-    def cell(self, cell: Cell, epochs: int, rows: int) -> float:
-        """Estimated seconds of wall time."""
-        method = find(cell.method)
-        if cell.phase == "delay":
-            n = delay_rows(cell.gradient_delay, cell.workers, rows, self.together)
-            sharing = self.together * (1 if method.kind == "locks" else cell.workers)
-            return self.setup + 2 * n * (cell.gradient_delay / sharing + method.cost * self.epoch / max(rows, 1))
-        return self.setup + epochs * (method.cost * self.epoch + self.evaluation)
-
-    def plan(self, plan: ComparisonPlan, rows: int) -> float:
-        """Estimated seconds of a whole plan; every method is assumed to choose another step than serial."""
-        cells = plan.tuning() + plan.reported({}) + plan.delayed(1.0)
-        again = len(plan.grid) > 1  # again at serial's step
-        return sum(
-            self.cell(cell, plan.epochs, rows) * (1 + (again and cell.phase == "reported" and cell.workers > 1))
-            for cell in cells
-        )
 
 
 def delay_rows(delay: float, workers: int, rows: int, together: int = 1) -> int:
@@ -208,41 +153,3 @@ def delay_rows(delay: float, workers: int, rows: int, together: int = 1) -> int:
     share = BLOCKS_PER_CHUNK * max(workers, 2)
     wanted = max(2 * share, round(DELAY_SECONDS / delay) if delay else rows)
     return min(rows, -(-wanted // share) * share * together)
-
-
-def fit(
-    plan: ComparisonPlan, prices: Prices, rows: int, budget: float | None, named: Sequence[str] = ()
-) -> tuple[ComparisonPlan, list[str]]:
-    """Cut the plan to ``budget`` seconds as far as possible; return it with a sentence for everything left out.
-
-    ``named`` lists fields of the plan that the user asked for explicitly, which are kept.
-    """
-    whole = plan
-    for name, fewer in CUTS.items():
-        while budget is not None and name not in named and prices.plan(plan, rows) > budget:
-            value = fewer(getattr(plan, name))
-            if value == getattr(plan, name):
-                break
-            plan = dataclasses.replace(plan, **{name: value})
-    left_out = []
-    if plan.seeds < whole.seeds:
-        left_out.append(f"{plan.seeds} seeds instead of {whole.seeds}")
-    if skipped := [str(count) for count in whole.workers if count not in plan.workers]:
-        left_out.append(f"not run on {', '.join(skipped)} worker{'s' * (skipped != ['1'])}")
-    if skipped := [f"{step:g}" for step in whole.grid if step not in plan.grid]:
-        left_out.append(f"steps {', '.join(skipped)} not tried")
-    if plan.epochs < whole.epochs:
-        left_out.append(f"{plan.epochs} epochs instead of {whole.epochs}")
-    if budget is not None and prices.plan(plan, rows) > budget:
-        left_out.append(f"and still it is expected to take longer than the {budget:g} s that were asked for")
-    return plan, left_out
-
-
-#: What a budget cuts, in order, and how each field gets smaller; at its least it stays. Of the grid the ends go first,
-#: because the middle steps are the most likely.
-CUTS: dict[str, Callable[[Any], Any]] = {
-    "seeds": lambda seeds: max(seeds - 1, min(seeds, FEWEST_SEEDS)),
-    "workers": lambda counts: counts[1:] or counts,
-    "grid": lambda steps: steps[1:-1] if len(steps) > 2 else steps[:1],
-    "epochs": lambda epochs: max(epochs * 3 // 4, min(epochs, FEWEST_EPOCHS)),
-}

@@ -68,10 +68,6 @@ class Subject(Protocol):
         """Return ``count`` evenly spaced examples with the same coordinates."""
         return data.select(data.evenly(count))
 
-    def tiny(self, data: Any, count: int) -> Any:
-        """Return only ``count`` examples of the same kind, to time the overhead."""
-        return self.sample(data, count)
-
     def fingerprint(self, data: Any) -> str:
         """Return a hash that identifies these data."""
 
@@ -83,11 +79,8 @@ class Subject(Protocol):
     def facts(self, base: TrainConfig, data: Any, test: Any) -> Facts:
         """Return sizes, the paper's statistics and the objective, as fields of the first row."""
 
-    def optimum(self, base: TrainConfig, data: Any, case: Case, **how: Any) -> Optimum:
-        """Return the lowest value of the objective; ``case`` is the evaluator's, which decides.
-
-        ``how`` are ``cache``, the directory of known optima, and ``note``, which is told what is done.
-        """
+    def optimum(self, base: TrainConfig, data: Any, case: Case) -> Optimum:
+        """Return the lowest value of the objective; ``case`` is the evaluator's, which decides."""
 
 
 class Linear(Subject):
@@ -127,8 +120,8 @@ class Linear(Subject):
             **_options(base, "loss l1 l2 loss_param normalize class_weight intercept"),
         }
 
-    def optimum(self, base: TrainConfig, data: Rows, case: Case, **how: Any) -> Optimum:
-        return find_optimum(data, base, how["cache"])
+    def optimum(self, base: TrainConfig, data: Rows, case: Case) -> Optimum:
+        return find_optimum(data, base)
 
 
 class Completion(Subject):
@@ -152,7 +145,7 @@ class Completion(Subject):
             "negatives": None if base.loss == "squared-error" else base.negatives,
         }
 
-    def optimum(self, base: TrainConfig, data: Ratings, case: Case, **how: Any) -> Optimum:
+    def optimum(self, base: TrainConfig, data: Ratings, case: Case) -> Optimum:
         return unknown(_objective(case, start_of(case, base.seed)), NO_OPTIMUM[base.problem])
 
 
@@ -182,7 +175,7 @@ class Cuts(Subject):
             **_options(base, "loss"),
         }
 
-    def optimum(self, base: TrainConfig, data: Graph, case: Case, **how: Any) -> Optimum:
+    def optimum(self, base: TrainConfig, data: Graph, case: Case) -> Optimum:
         from hogwild.compare.reference.optimum import EDGES, minimum_cut
 
         start = _objective(case, start_of(case, base.seed))
@@ -190,7 +183,6 @@ class Cuts(Subject):
             return unknown(start, NO_OPTIMUM[base.problem])
         if len(data) > EDGES:
             return unknown(start, f"{len(data):,} edges are more than the {EDGES:,} up to which the exact cut is found")
-        how["note"]("the minimum cut")
         return dataclasses.replace(minimum_cut(data), start=start)
 
 
@@ -210,16 +202,6 @@ class Module(Subject):
     def sample(self, data: Posed, count: int) -> Posed:
         which = evenly(len(data), count)
         return dataclasses.replace(data, examples=select(data.examples, which))
-
-    def tiny(self, data: Posed, count: int) -> Posed:
-        """Return a module of one weight: a step then costs little, while the synchronisation costs the same."""
-        from torch import nn
-
-        from hogwild.problems.module.case import NamedLoss, Posed
-        from hogwild.problems.module.feed import Arrays
-
-        nothing = np.zeros((count, 1), np.float32)
-        return Posed(nn.Linear(1, 1), NamedLoss("mse"), Arrays((nothing,), nothing[:, 0]))
 
     def fingerprint(self, data: Posed | Examples) -> str:
         """Hash test examples; for training data, also the module: layers, first parameters and its code."""
@@ -253,7 +235,7 @@ class Module(Subject):
             "loss": loss,
         }
 
-    def optimum(self, base: TrainConfig, data: Posed, case: Case, **how: Any) -> Optimum:
+    def optimum(self, base: TrainConfig, data: Posed, case: Case) -> Optimum:
         return unknown(_objective(case, case.solution(_begun(data)[1])), NO_OPTIMUM["module"])
 
 

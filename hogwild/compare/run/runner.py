@@ -130,7 +130,7 @@ def _cell_fields(cell: Cell, rows: int) -> Row:
         "kind": find(cell.method).kind,
         "cell": cell.name,
         "workers": cell.workers,
-        "step_rule": list(cell.rules),
+        "step_rule": [cell.rule] if cell.rule else [],
         "cell_step": cell.step,
         "gradient_delay": cell.gradient_delay,
         "cell_rows": rows,
