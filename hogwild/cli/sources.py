@@ -344,8 +344,6 @@ def check_outputs(outputs: dict[str, str | None], inputs: Iterable[str | None] =
     for option, name in outputs.items():
         if name is None or (name == "-" and option in pipes):
             continue
-        if option == "--plot" and not name.endswith(".png"):
-            raise UsageError(f"{option} {name}: expected a name that ends in .png")
         for other in read:
             if name and _same_file(name, other):
                 raise UsageError(f"{option} {name} would overwrite {other}: choose another name")
