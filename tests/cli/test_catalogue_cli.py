@@ -167,15 +167,6 @@ def test_wrong_usage(hogwild: Callable, web: Site, arguments: tuple[str, ...], s
     assert web.asked == []
 
 
-def test_one_of_several_fails(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    del web.pages["/films"]
-    result = hogwild("data", "fetch", "films", "net")
-    assert result.status == 1
-    assert result.err.startswith(f"hogwild: error: {web / 'films'}: the server answers 404 Not Found")
-    assert result.err.count("\n") == 1
-    assert (tmp_path / "data" / "net" / "graph.max").exists()
-
-
 def test_from(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     (tmp_path / "by-hand.txt").write_text(RATINGS)
     result = hogwild("data", "fetch", "films", "--from", tmp_path / "by-hand.txt")

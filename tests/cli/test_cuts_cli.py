@@ -73,7 +73,6 @@ def mistakes(folder: Path) -> list[tuple[tuple[object, ...], str]]:
         (("train", folder / "bad.max"), "bad.max:7: "),
         ((*cut, "--holdout", 0.1), "--holdout 0.1: a cut is of one graph"),
         ((*cut, "--test", GRID), "nothing to test on"),
-        (("labels", folder / "model", "--plot", folder / "x.gif"), ".png"),
         ((*cut, "--features", 3), "--features is for rows"),
         (("convert", folder / "bad.max", folder / "store"), "graphs are not kept in stores"),
         (("labels", folder / "model"), "not a hogwild model"),

@@ -130,7 +130,7 @@ LIGHT: list[tuple[list[str], int, str, set[str]]] = [
     (["train", "-"], 1, "-: No such file or directory: standard input is /dev/stdin", {"torch"}),
     (["train", SMALL, "--test", "missing.svm"], 1, "missing.svm: No such file", {"torch"}),
     (["train", SMALL, "--out", "nowhere/model"], 1, "--out nowhere/model: cannot write there", {"torch"}),
-    (["train", SMALL, "--out", "."], 1, "--out .: is a directory", {"torch"}),
+    (["train", SMALL, "--out", "."], 1, "--out .: expected the name of a file", {"torch"}),
     (["train", SMALL, "--checkpoint", "bad.svm/state"], 1, "bad.svm/state: cannot write there", {"torch"}),
     (["train", "bad.svm"], 1, "bad.svm:2: ", {"torch"}),
     (["train", "one.svm"], 1, "one.svm: all 2 rows have the label 1", {"torch"}),
