@@ -8,7 +8,7 @@ penalty on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -196,7 +196,8 @@ def lead_or_train(
             run = begin(config) if choice is None else choice.begin(config, rows, held, resuming, begin, display.say)
         run.stopwatch.add(before)
         if run.chosen is not None:
-            display.say(choice_line(run.chosen))
+            for line in lines_of_choice(run.chosen, choice is None):
+                display.say(line)
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
@@ -272,10 +273,19 @@ def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None) -> str:
     return ""
 
 
-def choice_line(chosen: L2Choice) -> str:
-    """Return what was chosen, and what the usual penalty would have been worth."""
+def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
+    """Yield what was chosen, and before it a line for each candidate if somebody asked for the choice."""
     metric = chosen.metric.removeprefix("held_out_")
     path = chosen.path
+    if all_candidates:
+        how = f"side by side, {chosen.epochs} epochs" if chosen.epochs else "each fitted to its optimum"
+        yield f"choosing l2: {len(path)} values {how}"
+        yield f"{'l2':>9}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
+        for each in path:
+            step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
+            worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
+            note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
+            yield f"{each['l2']:>9.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
     if chosen.folds > 1:
@@ -283,7 +293,7 @@ def choice_line(chosen: L2Choice) -> str:
         held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
     usual = chosen.value(USUAL)
     against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
-    return (
+    yield (
         f"l2 {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
         f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"
     )
