@@ -56,23 +56,6 @@ def row_scales(X, kind):
     return 1 / np.where(lengths > 0, lengths, 1)
 
 
-def objective(X, classes, w, b, name, c=0.0, l1=0.0, l2=0.0, weights=None, normalize="none"):
-    """The objective of architecture, row by row: dense X, targets or class numbers, w (width,) or (K, width)."""
-    X = np.asarray(X, dtype=np.float64) * row_scales(X, normalize)[:, None]
-    w, b = np.asarray(w, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    weights = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
-    total = 0.0
-    for x, y, s in zip(X, classes, weights):
-        margins = w @ x + b
-        if name == "softmax":
-            total += s * (np.logaddexp.reduce(margins) - margins[int(y)])
-        elif w.ndim == 2:
-            total += s * sum(loss(name, m, 1.0 if k == int(y) else -1.0, c) for k, m in enumerate(margins))
-        else:
-            total += s * loss(name, margins, y, c)
-    return total / weights.sum() + l2 / 2 * (w**2).sum() + l1 * np.abs(w).sum()
-
-
 # --- the order ---
 
 _MASK = 2**64 - 1

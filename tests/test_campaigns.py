@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import ROOT
 
-SHORT = {"kills": 4, "faults": 3, "machines": 1, "optimum": 20}
+SHORT = {"kills": 2, "faults": 2, "machines": 1, "optimum": 20}
 
 
 @pytest.mark.parametrize("name", SHORT)

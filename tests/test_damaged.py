@@ -87,18 +87,20 @@ def module() -> Any:
 def models() -> dict[str, Any]:
     from hogwild.problems.completion.model import CompletionModel
     from hogwild.problems.cuts.model import Segmentation
+    from hogwild.problems.linear.model import LinearModel
     from hogwild.problems.module.model import ModuleModel
 
     rng = np.random.default_rng(0)
     parts = [rng.normal(size=shape).astype(np.float32) for shape in ((4, 2), (3, 2), 4, 3)]
     return {
+        "linear": LinearModel(parts[0], parts[2], "softmax", labels=range(4)),
         "completion": CompletionModel(*parts),
         "cuts": Segmentation(np.eye(2)[[0, 1, 1, 0]], 1.0, 1.0, shape=(2, 2)),
         "module": ModuleModel.of(module(), {}, "", [{"epoch": 1}]),
     }
 
 
-@pytest.mark.parametrize("problem", ["completion", "cuts", "module"])  # linear: test_model_file.py
+@pytest.mark.parametrize("problem", ["linear", "completion", "cuts", "module"])
 def test_damaged_models(tmp_path: Path, problem: str) -> None:
     path = tmp_path / "model"
     models()[problem].save(path)

@@ -31,7 +31,6 @@ from hogwild.training.run import Run
 from tests.conftest import ROOT, descendants, of_others
 from tests.runs import QUIET, living, long_epochs, start, toy, until, when
 
-LOCK_FREE, HOLDING = ["hogwild", "atomic", "tiered"], ["aig", "locked", "round-robin"]
 NOTICED = 20.0  # seconds; less than two, were the machine idle
 
 
@@ -74,17 +73,11 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     return long_epochs(tmp_path_factory.mktemp("long"), 300)
 
 
-def few(rows: Rows, discipline: str) -> Rows:
-    """So many that an epoch lasts some tenths of a second: atomic additions take five times as long."""
-    return rows.block(0, 60_000) if discipline == "atomic" else rows
-
-
 # ---- killed workers
 
 
-@pytest.mark.parametrize(("discipline", "workers"), [("serial", 1), ("hogwild", 2), ("atomic", 2), ("tiered", 2)])
+@pytest.mark.parametrize(("discipline", "workers"), [("serial", 1), ("hogwild", 2), ("tiered", 2)])
 def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: str, workers: int) -> None:
-    rows = few(rows, discipline)
     run = start(rows, discipline=discipline, workers=workers, host="processes", epochs=2)
     next(run)
     killed, noticed, victim = Clock(), Clock(), pids(run)[0]
@@ -100,10 +93,8 @@ def test_lock_free_disciplines_survive_a_killed_worker(rows: Rows, discipline: s
     assert (row["status"], row["workers_lost"], row["updates"]) == ("ok", 1, len(rows))
 
 
-@pytest.mark.parametrize("discipline", LOCK_FREE)
-def test_all_workers_killed_at_once(rows: Rows, discipline: str) -> None:
-    rows = few(rows, discipline)
-    run = start(rows, discipline=discipline, workers=2, host="processes", epochs=1)
+def test_all_workers_killed_at_once(rows: Rows) -> None:
+    run = start(rows, discipline="hogwild", workers=2, host="processes", epochs=1)
     next(run)
     when(lambda: run.progress().rows_done > 10_000, lambda: kill(*pids(run)))
     row = next(run)
@@ -140,7 +131,7 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
     assert len(run._case._train) - len(kills) * run.engine.job.order.chunk <= row["updates"] <= len(run._case._train)
 
 
-@pytest.mark.parametrize("discipline", HOLDING)
+@pytest.mark.parametrize("discipline", ["locked", "round-robin"])
 def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path, discipline: str) -> None:
     """In one line that says who died, of what and what to do; with the model and the checkpoint of the epoch before."""
     rows = rows.block(0, 20_000 if discipline == "round-robin" else 60_000)  # the turn travels at every row
@@ -178,7 +169,7 @@ def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path, discip
     assert [row["epoch"] for row in start(rows, checkpoint=tmp_path, resume=True, **options)] == [epoch + 1]
 
 
-@pytest.mark.parametrize("discipline", LOCK_FREE + HOLDING)
+@pytest.mark.parametrize("discipline", ["tiered", "locked", "round-robin"])
 def test_workers_killed_between_epochs(discipline: str) -> None:
     """They held nothing: replaced, and no row is lost. Also where all are gone and nobody is left to notice."""
     rows = toy(4000)
@@ -354,12 +345,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("number", "discipline"),
-    [
-        (signal.SIGINT, "hogwild"),
-        (signal.SIGTERM, "locked"),
-        (signal.SIGINT, "round-robin"),
-        (signal.SIGTERM, "hogwild"),
-    ],
+    [(signal.SIGINT, "round-robin"), (signal.SIGTERM, "hogwild")],
 )
 def test_a_signal_for_the_whole_group(train: Callable, tmp_path: Path, number: int, discipline: str) -> None:
     """As a terminal, `timeout` or a batch system sends it: workers and fork server get it as well."""

@@ -149,7 +149,7 @@ def test_unreadable(saved):
     assert "Permission denied" in refused(saved)
 
 
-def forged(path, change, arrays=None):
+def forged(path, change):
     """Write a model file whose checksum is right but whose contents are changed."""
     from safetensors import safe_open
     from safetensors.numpy import load_file, save
@@ -160,7 +160,7 @@ def forged(path, change, arrays=None):
         header = json.loads(file.metadata()["hogwild"])
     del header["sha256"]
     change(header)
-    arrays = arrays or load_file(path)
+    arrays = load_file(path)
     path.write_bytes(save(arrays, metadata={"hogwild": model_file._sealed(json.dumps(header), arrays)}))
 
 
@@ -183,21 +183,6 @@ def test_headers_that_do_not_fit(saved, change, message):
     forged(saved, change)
     with pytest.raises(InputError, match=message):
         load_model(saved)
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {"coef": np.ones((1, 20), np.float32)},
-        {"coef": np.ones((1, 20), np.float32), "intercept": np.ones(2, np.float32)},
-        {"coef": np.ones((2, 10), np.float32), "intercept": np.ones(2, np.float32)},
-        {"coef": np.ones((1, 20), np.float32), "intercept": np.ones(1, np.float32), "more": np.ones(1)},
-        {"coef": np.ones((1, 2, 10), np.float32), "intercept": np.ones(1, np.float32)},
-    ],
-)
-def test_arrays_that_do_not_fit(saved, arrays):
-    forged(saved, lambda header: None, arrays)
-    refused(saved)
 
 
 @pytest.mark.parametrize("call", ["replace", "fsync", "open", "fchmod"])

@@ -18,17 +18,14 @@ from hogwild.data.graphs.source import open_graph
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
-from hogwild.methods import BETWEEN_WORKERS, DISCIPLINES, EXCHANGES
+from hogwild.methods import BETWEEN_WORKERS, EXCHANGES
 from hogwild.training.engine import start_pool
-from hogwild.training.run import Run
 from tests.runs import stopped_inside, when
 
 QUIET: dict[str, Any] = {"host": "threads", "workers": 1, "epochs": 4}
 VARIANTS: dict[str, dict[str, Any]] = {
     "completion": {"problem": "completion", "rank": 8},
     "completion, blocks": {"problem": "completion", "rank": 8, "order": "blocks"},
-    "completion, file order": {"problem": "completion", "rank": 16, "order": "file", "penalty": "per-row", "l2": 1e-4},
-    "completion, nonnegative": {"problem": "completion", "rank": 8, "nonnegative": True, "biases": False},
     "completion, implicit": {"problem": "completion", "rank": 8, "loss": "log", "negatives": 2},
     "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr"},
     "cuts": {"problem": "cuts"},
@@ -57,42 +54,53 @@ def data_for(options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[Callable[[str, int], Pool]]:
-    made = {(host, n): start_pool(host, n) for host in ("processes", "threads") for n in (1, 2)}
+    made = {(host, 2): start_pool(host, 2) for host in ("processes", "threads")}
     yield lambda host, workers: made[host, workers]
     for each in made.values():
         each.close()
 
 
-@pytest.mark.parametrize("host", ["threads", "processes"])
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("discipline", DISCIPLINES)
-@pytest.mark.parametrize("name", ["completion", "completion, implicit", "cuts", "cuts, three labels"])
-def test_every_discipline_trains_or_says_why_not(
-    pools: Callable, name: str, discipline: str, workers: int, host: str
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "discipline", "host"),
+    [
+        ("completion", "hogwild", "processes"),
+        ("completion", "atomic", "threads"),
+        ("completion", "locked", "processes"),
+        ("completion", "round-robin", "threads"),
+        ("completion", "tiered", "processes"),
+        ("completion, implicit", "aig", "threads"),
+        ("cuts", "atomic", "threads"),
+        ("cuts", "aig", "processes"),
+        ("cuts", "round-robin", "processes"),
+        ("cuts, three labels", "hogwild", "threads"),
+        ("cuts, three labels", "locked", "processes"),
+    ],
+)
+def test_every_discipline_trains(pools: Callable, name: str, discipline: str, host: str) -> None:
     data, options = data_for(VARIANTS[name])
     serial = hogwild.train(data, **QUIET | options)
     serial.finish()
-    try:
-        run = hogwild.train(data, discipline=discipline, epochs=4, pool=pools(host, workers), **options)
-    except UsageError as error:
-        assert discipline in str(error)
-        assert discipline in ("serial", "tiered", "atomic", "round-robin")
-        return
+    run = hogwild.train(data, discipline=discipline, epochs=4, pool=pools(host, 2), **options)
     rows = list(run)
     last = rows[-1]
-    assert (last["problem"], last["host"], last["workers"]) == (options["problem"], host, workers)
+    assert (last["problem"], last["host"], last["workers"]) == (options["problem"], host, 2)
     assert (last["updates"], last["workers_lost"], last["status"]) == (run._case.n, 0, "ok")
     assert last["updates_per_second"] > 0
     first, best = rows[0]["objective"], serial.history[-1]["objective"]
     assert last["objective"] < best + 0.2 * (first - best)
-    if workers == 1:
-        for mine, theirs in zip(run._solution, serial._solution, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-@pytest.mark.parametrize("inside", [False, True], ids=["between epochs", "inside an epoch"])
+@pytest.mark.parametrize(
+    ("name", "inside"),
+    [
+        ("completion", True),
+        ("completion, blocks", False),
+        ("completion, implicit", False),
+        ("completion, ranking", True),
+        ("cuts, three labels", True),
+        ("cuts, file order", False),
+    ],
+)
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool) -> None:
     data, options = data_for(VARIANTS[name])
     options |= QUIET | ({"gradient_delay": 2e-5} if inside else {})
@@ -110,23 +118,7 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool)
     assert kept == [row for row in found if row["status"] == "ok"]
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_a_model_file_holds_the_model(tmp_path: Path, name: str) -> None:
-    data, options = data_for(VARIANTS[name])
-    model = hogwild.train(data, **QUIET | options).finish()
-    model.save(tmp_path / "model")
-    again = hogwild.load(tmp_path / "model")
-    assert type(again) is type(model)
-    mine, theirs = model.to_file(), again.to_file()
-    for key, array in mine[0].items():
-        np.testing.assert_array_equal(array, theirs[0][key])
-    assert mine[1]["config"] == theirs[1]["config"]
-    assert again.config["problem"] == options["problem"]
-    again.save(tmp_path / "again")
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
-
-
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("name", ["completion, ranking", "cuts, three labels"])
 def test_the_objective_of_a_row_is_that_of_the_parameters_it_ends_with(name: str) -> None:
     data, options = data_for(VARIANTS[name])
     run = hogwild.train(data, **QUIET | options)
@@ -172,8 +164,7 @@ def test_a_killed_worker(name: str) -> None:
     assert 0.5 * len(data) < row["updates"] <= len(data)
 
 
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
+@pytest.mark.parametrize(("name", "discipline"), [("completion", "locked"), ("cuts", "round-robin")])
 def test_a_killed_worker_that_may_hold_something(tmp_path: Path, name: str, discipline: str) -> None:
     data, options = data_for(VARIANTS[name])
     options |= {"discipline": discipline, "gradient_delay": 2e-4, "checkpoint": tmp_path}
@@ -185,19 +176,6 @@ def test_a_killed_worker_that_may_hold_something(tmp_path: Path, name: str, disc
         for _ in run:
             pass
     assert run.model is not None
-
-
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("host", ["threads", "processes"])
-def test_stopped_within_an_epoch(name: str, host: str) -> None:
-    data, options = data_for(VARIANTS[name])
-    run = hogwild.train(data, host=host, workers=2, epochs=5, gradient_delay=2e-4, **options)
-    next(run)
-    when(lambda: run.progress().rows_done > 0, run.stop)
-    row = next(run)
-    assert row["status"] == "interrupted"
-    assert 0 < row["updates"] < len(data)
-    assert list(run) == []
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -278,15 +256,6 @@ def test_odd_shapes(shape: tuple[int, int]) -> None:
                 rows = list(run)
             assert [row["updates"] for row in rows[1:]] == [n, n]
             assert run.model.shape == shape
-
-
-def test_seeds_decide_the_start_and_the_order() -> None:
-    def factors(**more: Any) -> np.ndarray:
-        found: Run = hogwild.train(ratings(), **QUIET | VARIANTS["completion"] | more)
-        return np.asarray(found.finish().user_factors)
-
-    np.testing.assert_array_equal(factors(), factors())
-    assert not np.array_equal(factors(), factors(seed=1))
 
 
 def test_more_than_a_graph_can_hold() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import ndcg_score, roc_auc_score
 
 from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.ranking import best_of_users, each_piece, ranking_metrics
@@ -25,27 +24,6 @@ def test_the_best_items_beside_a_sort(scores, n, seen):
     left = [item for item in range(len(scores)) if item not in seen]
     found = best_items(row, best)
     assert best[:found].tolist() == sorted(left, key=lambda item: (-scores[item], item))[:n]
-
-
-@given(SCORES, st.data())
-@settings(max_examples=100, deadline=None)
-def test_metrics_of_a_user_beside_scikit_learn(scores, data):
-    chosen = data.draw(st.sets(st.integers(0, len(scores) - 1), min_size=1))
-    k = data.draw(st.integers(1, 15))
-    lists = Ratings([0] * len(chosen), sorted(chosen), [1] * len(chosen), (1, len(scores))).user_lists()
-    about = np.ones((1, 1)), np.array(scores, float)[:, None], np.zeros(len(scores))
-    found = ranking_metrics(*about, lists, None, k)
-    truth = np.isin(np.arange(len(scores)), sorted(chosen))
-    ranked = sorted(range(len(scores)), key=lambda item: (-scores[item], item))
-    assert found[f"precision_at_{k}"] == sum(truth[ranked[:k]]) / k
-    if len(chosen) == len(scores):
-        assert found["auc"] is None
-    else:
-        assert found["auc"] == pytest.approx(roc_auc_score(truth, scores))
-    if len(scores) > 1:
-        places = np.empty(len(scores))
-        places[ranked] = -np.arange(len(scores))
-        assert found[f"ndcg_at_{k}"] == pytest.approx(ndcg_score([truth], [places], k=k))
 
 
 def test_what_was_seen_is_at_minus_infinity():
@@ -90,17 +68,6 @@ def test_all_of_it_beside_its_twin(seed, threads):
     found = ranking_metrics(P, Q, b, tested.user_lists(), seen.user_lists(), k, threads=threads)
     assert list(found) == ["auc", "precision_at_4", "ndcg_at_4"]
     assert list(found.values()) == pytest.approx(naive(P, Q, b, *lists, k))
-
-
-def test_perfect_and_useless_scores():
-    lists = Ratings([0, 0, 1], [0, 1, 2], [1, 1, 1], (2, 4)).user_lists()
-    P = np.eye(2)
-    Q = np.array([[2, -1], [2, -1], [-1, 2], [-1, -1]])
-    best = ranking_metrics(P, Q, np.zeros(4), lists, None, 2)
-    assert best == {"auc": 1.0, "precision_at_2": 0.75, "ndcg_at_2": 1.0}
-    worst = ranking_metrics(P, -Q, np.zeros(4), lists, None, 1)
-    assert worst == {"auc": 0.0, "precision_at_1": 0.0, "ndcg_at_1": 0.0}
-    assert ranking_metrics(P, 0 * Q, np.zeros(4), lists, None, 1)["auc"] == 0.5
 
 
 def test_nothing_to_rank_and_parameters_that_diverged():

@@ -1,14 +1,9 @@
-"""Real data: accuracy beside scikit-learn, the optimum beside scipy, and what ``--step auto`` gives up.
-
-Accuracies are compared row by row on the same test rows (paired), hyper-parameters chosen by both sides on a split of
-the training rows. Everything that races is the median of five seeds.
-"""
+"""Real data: the optimum beside scipy, what ``--step auto`` gives up, and many tiered workers beside one."""
 
 from __future__ import annotations
 
 import functools
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -27,7 +22,6 @@ SETS = {  # training file, test file (none: a fifth is held out), row normalisat
     "mushrooms": ("libsvm/mushrooms.gz", None, "none"),
     "20news": ("20news/train.svm.gz", "20news/test.svm.gz", "none"),
 }
-MANY = ("20news", "imdb")  # sets on which scikit-learn's solvers are slow: fewer candidates
 SEEDS = range(5)
 
 
@@ -49,78 +43,9 @@ def pools():
         pool.close()
 
 
-def arrays(rows, normalize):
-    from sklearn.preprocessing import normalize as scale
-
-    X, y = rows.to_scipy()
-    return (scale(X) if normalize == "l2" else X), y
-
-
-def solvers(n, few):
-    """scikit-learn's candidates by family; C is 1 / (l2 * rows)."""
-    from sklearn.linear_model import LogisticRegression, SGDClassifier
-    from sklearn.svm import LinearSVC
-
-    penalties = (1e-5, 1e-4) if few else (1e-6, 1e-5, 1e-4, 1e-3)
-    slow = penalties[:1] if few else penalties  # which the validation rows would choose, of both
-    return {
-        "SGDClassifier": [
-            SGDClassifier(loss=loss, alpha=alpha, max_iter=15, tol=None, random_state=0)
-            for loss in ("log_loss", "hinge")
-            for alpha in penalties
-        ],
-        "LogisticRegression": [LogisticRegression(C=1 / (alpha * n), max_iter=100) for alpha in slow],
-        "LinearSVC": [LinearSVC(C=1 / (alpha * n)) for alpha in slow],
-    }
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_as_accurate_as_scikit_learn(name, real_data, pools):
-    """The paired difference is at most half a point, or two standard errors where these are more."""
-    rows, test = load(real_data, name)
-    fit, validation = rows.split(0.2, seed=2)
-    normalize = SETS[name][2]
-
-    def ours(train_on, predict, workers=1, seed=0, **options):
-        run = hogwild.train(
-            train_on,
-            workers=workers,
-            seed=seed,
-            pool=pools[workers],
-            epochs=15,
-            normalize=normalize,
-            **options,
-        )
-        return run.finish().predict(predict)
-
-    penalties = (1e-6, 1e-5) if name in MANY else (1e-6, 1e-5, 1e-4)
-    options = [{"loss": loss, "l2": l2} for loss in ("log", "hinge") for l2 in penalties]
-    scores = [np.mean(ours(fit, validation, **option) == validation.targets) for option in options]
-    best = options[int(np.argmax(scores))]
-    right = {
-        (workers, seed): ours(rows, test, workers, seed, **best) == test.targets for workers in (1, 2) for seed in SEEDS
-    }
-    (X, y), (X_val, y_val), (X_all, y_all), (X_test, y_test) = (
-        arrays(part, normalize) for part in (fit, validation, rows, test)
-    )
-    for family, candidates in solvers(len(fit), name in MANY).items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of convergence: these are what a user would get, too
-            chosen, *others = candidates
-            if others:
-                chosen = max(candidates, key=lambda candidate: candidate.fit(X, y).score(X_val, y_val))
-            theirs = chosen.fit(X_all, y_all).predict(X_test) == y_test
-        for workers in (1, 2):
-            lag = [theirs.astype(float) - right[workers, seed] for seed in SEEDS]
-            rows_error = np.median([difference.std() for difference in lag]) / math.sqrt(len(test))
-            seeds_error = np.std([difference.mean() for difference in lag], ddof=1) / math.sqrt(len(SEEDS))
-            error = math.hypot(rows_error, seeds_error)
-            behind = np.median([difference.mean() for difference in lag])
-            assert behind <= max(0.005, 2 * error), f"{family} is {behind:.4f} ahead of {workers} worker(s) with {best}"
-
-
-@pytest.mark.parametrize("loss", ["log", "hinge"])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(
+    ("name", "loss"), [("amazon", "log"), ("a9a", "hinge"), ("w8a", "log"), ("mushrooms", "hinge")]
+)
 def test_step_auto_is_near_the_best_of_the_grid(name, loss, real_data, pools):
     """At l2 = 1e-5 and 10 epochs it gives up at most 2 % of what the best step of 2^-8 .. 2^8 gains."""
     rows, _ = load(real_data, name)
@@ -140,7 +65,7 @@ def test_step_auto_is_near_the_best_of_the_grid(name, loss, real_data, pools):
     assert (found[-1] - best) / (found[0] - best) <= 0.02, f"step {step:g}: {found[-1]:.4f}, best {best:.4f}"
 
 
-@pytest.mark.parametrize("name", ["rcv1", "a9a", "w8a", "mushrooms", "amazon"])
+@pytest.mark.parametrize("name", ["rcv1", "a9a", "mushrooms"])
 def test_reaches_the_optimum(name, real_data, pools):
     """One worker, l2 = 1e-4, round back-off: within a thousandth of L-BFGS's optimum in at most 200 epochs."""
     import scipy.optimize
@@ -168,10 +93,10 @@ def test_reaches_the_optimum(name, real_data, pools):
 
 # What tiered may be above one worker: a hundredth, with slack for what one worker's own seeds differ by, and more on
 # mushrooms, of which a sixteenth is 400 rows
-SLACK = {"amazon": 0.12, "w8a": 0.06, "mushrooms": 0.25}
+SLACK = {"w8a": 0.06, "mushrooms": 0.25}
 
 
-@pytest.mark.parametrize("name", [name for name in SETS if name != "20news"])  # twenty classes take a minute
+@pytest.mark.parametrize("name", ["rcv1", "w8a", "mushrooms"])
 def test_sixteen_tiered_workers_are_as_good_as_one(name, real_data):
     """Simulated, five epochs, at one worker's best step of the powers of two; medians of three seeds."""
     rows, _ = load(real_data, name)
@@ -216,3 +141,11 @@ def test_the_papers_inequalities_hold(name, real_data):
         facts = describe(rows)
         assert 0 < facts["delta"] <= facts["rho"] <= facts["rho_upper"] <= 1
         assert facts["rho_upper"] <= min(1.0, facts["omega"] * facts["delta"]) + 1e-12
+
+
+@pytest.mark.parametrize(("loss", "least"), [("log", 0.32), ("bpr", 0.29)])
+def test_choices_are_ranked_well_by_default(real_data, loss, least):
+    rest, held_out = hogwild.open_ratings(str(real_data / "ml-100k/u.data")).split(0.1, by="user", seed=1)
+    run = hogwild.train(rest, held_out, problem="completion", loss=loss, workers=1, evaluate_every=20)
+    run.finish()
+    assert run.history[-1]["test_ndcg_at_10"] > least  # .337 and .323 when this was written; popular films .20 to .25

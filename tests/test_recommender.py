@@ -200,23 +200,6 @@ def test_files(named):
         assert np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b, field.name
 
 
-def test_files_that_do_not_fit():
-    arrays, header = make().to_file()
-    for changed, message in (
-        ((arrays | {"more": np.ones(1)}, header), "arrays that are not expected: more"),
-        (({k: v for k, v in arrays.items() if k != "item_bias"}, header), "no 'item_bias'"),
-        ((arrays, {k: v for k, v in header.items() if k != "mean"}), "no 'mean'"),
-        ((arrays, header | {"rank": 4}), "holds 8 users, 6 items, rank 3; its header says 8, 6, 4"),
-        ((arrays, header | {"mean": "x"}), "not a usable hogwild model"),
-        ((arrays, header | {"history": None}), "not a usable hogwild model"),
-        ((arrays | {"user_bias": np.full(USERS, np.inf, np.float32)}, header), "user_bias: entry 0 is not finite"),
-        ((arrays | {"user_ids.ends": np.zeros(1, np.int64)}, header), "the ends of the names"),
-        (({k: v for k, v in arrays.items() if k != "user_ids.ends"}, header), "expected an array of numbers"),
-    ):
-        with pytest.raises(InputError, match=f"^model.file: .*{message}"):
-            CompletionModel.from_file(*changed, "model.file")
-
-
 def test_it_opens_without_numba_and_never_needs_torch():
     code = (
         "import sys; sys.modules['torch'] = None; import numpy as np\n"

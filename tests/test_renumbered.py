@@ -124,20 +124,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "log": ({}, {}),
     "a step that falls within epochs": ({}, {"schedule": "rows"}),
     "no penalty": ({}, {"l2": 0.0}),
-    "l1": ({}, {"l1": 1e-3}),
-    "adagrad": ({}, {"adagrad": True}),
-    "softmax": ({"classes": 3}, {"loss": "softmax"}),
-    "hogwild": ({}, {"discipline": "hogwild"}),
-    "atomic": ({}, {"discipline": "atomic"}),
     "locked": ({}, {"discipline": "locked"}),
-    "tiered": ({}, {"discipline": "tiered"}),
     "tiered, l1": ({}, {"discipline": "tiered", "l1": 1e-3}),
     "packed": (WIDE, AS_GIVEN),
     "packed, l1": (WIDE, AS_GIVEN | {"l1": 1e-3}),
-    "packed, adagrad": (WIDE, AS_GIVEN | {"adagrad": True}),
     "packed, softmax": (WIDE | {"classes": 3}, AS_GIVEN | {"loss": "softmax"}),
     "packed, tiered": (WIDE, AS_GIVEN | {"discipline": "tiered", "schedule": "rows"}),
-    "tiered, adagrad": ({}, {"discipline": "tiered", "adagrad": True}),
     "tiered, softmax": ({"classes": 3}, {"discipline": "tiered", "loss": "softmax"}),
 }
 
@@ -179,19 +171,6 @@ def test_verdict_and_exact_steps_leave_out_what_no_row_holds(
     assert np.all(found.coef_[:, rest.degrees() == 0] == 0)
 
 
-def test_scaled_columns_keep_their_rates() -> None:
-    rows = popular()
-    X, y = rows.to_scipy()
-    X = X.multiply(2.0 ** np.random.default_rng(0).integers(-5, 5, rows.width)).tocsr()
-    X = sp.hstack([X, np.random.default_rng(1).normal(5.0, 1.0, (len(rows), 1))]).tocsr()  # is centred
-    options = QUIET | {"l1": 1e-4, "l2": 1e-3, "epochs": 2, "order": "file"}
-    plain, ranked = (hogwild.train((X, y), **options, renumber=way) for way in WAYS)
-    assert np.array_equal(plain.finish().coef_, ranked.finish().coef_)
-    assert np.array_equal(plain.model.intercept_, ranked.model.intercept_)
-    assert ranked.history[-1]["columns_scaled"] > 0
-    assert ranked.history[-1]["columns_centred"] == 1
-
-
 @pytest.mark.parametrize("begun", WAYS)
 def test_a_checkpoint_is_in_the_users_numbering(begun: str, tmp_path: Path) -> None:
     rows, options = popular(), QUIET | {"adagrad": True, "checkpoint": tmp_path / "saved"}
@@ -204,9 +183,7 @@ def test_a_checkpoint_is_in_the_users_numbering(begun: str, tmp_path: Path) -> N
     np.testing.assert_array_equal(resumed.coef_, whole.coef_)
 
 
-@pytest.mark.parametrize(
-    ("host", "discipline"), [("processes", "hogwild"), ("threads", "tiered"), ("processes", "tiered"), ("", "tiered")]
-)
+@pytest.mark.parametrize(("host", "discipline"), [("processes", "hogwild"), ("threads", "tiered"), ("", "tiered")])
 def test_two_workers_are_as_good_as_one(
     host: str, discipline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

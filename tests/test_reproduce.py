@@ -129,29 +129,6 @@ def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
     )
 
 
-def test_rates_become_a_table(reproduce: ModuleType) -> None:
-    rows = [
-        {
-            "section": "scaling",
-            "data": data,
-            "rank": 32,
-            "method": method,
-            "workers": workers,
-            "ratings": 900_000,
-            "ratings_per_second": 1e8 * workers,
-            "held_out": 0.85,
-        }
-        for data in ("/data/ml-1m/ratings.tsv.gz", reproduce.NETFLIX)
-        for method, workers in (("hogwild", 2), ("serial", 1))
-    ]
-    table = reproduce.completion_table(rows[1:]).splitlines()
-    assert "shaped like Netflix's, 0.9 M ratings, rank 32 | MovieLens 1M, 0.9 M ratings, rank 32" in table[0]
-    assert table[2:] == [
-        "| `serial`, 1 worker | 100 (0.8500) | 100 (0.8500) |",
-        "| `hogwild`, 2 workers | 200 (0.8500) | – |",
-    ]
-
-
 def test_the_pages_have_no_empty_table(reproduce: ModuleType) -> None:
     found = written(reproduce, ROOT)
     assert set(found) == {

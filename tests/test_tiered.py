@@ -13,7 +13,6 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import InputError
 from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
@@ -46,20 +45,17 @@ def popular(n: int = 3000, width: int = 120, seed: int = 0, weighted: bool = Fal
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "log": ({}, {}),
-    "hinge": ({}, {"loss": "hinge"}),
     "softmax": ({"classes": 3}, {"loss": "softmax"}),
     "squared error": ({"classes": 0}, {"loss": "squared-error", "step": 0.02}),
-    "l1": ({}, {"l1": 1e-3}),
     "adagrad": ({}, {"adagrad": True, "step": 0.3}),
-    "weights": ({"weighted": True}, {}),
-    "class weight": ({}, {"class_weight": "balanced"}),
-    "normalized": ({}, {"normalize": "l2", "step": 1.0}),
-    "no intercept": ({}, {"intercept": False}),
+    "elastic adagrad": ({"weighted": True}, {"adagrad": True, "step": 0.3, "l1": 1e-3}),
 }
 
 
-@pytest.mark.parametrize("host", ["threads", "processes"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "host"),
+    [("log", "processes"), ("softmax", "threads"), ("squared error", "threads"), ("elastic adagrad", "processes")],
+)
 def test_two_workers_are_as_good_as_one(pools: Callable, case: str, host: str) -> None:
     data, options = CASES[case]
     found: dict[str, list[float]] = {"tiered": [], "serial": []}
@@ -88,8 +84,7 @@ def test_l1_leaves_zeros(pools: Callable) -> None:
 # ---- what is kept is in the user's numbering
 
 
-@pytest.mark.parametrize("adagrad", [False, True])
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(("adagrad", "classes"), [(True, 2), (False, 3)])
 def test_export_and_restore(pools: Callable, adagrad: bool, classes: int) -> None:
     rows = popular(classes=classes)
     run = hogwild.train(rows, pool=pools("threads", 2), adagrad=adagrad, **TIERED)
@@ -106,8 +101,7 @@ def test_export_and_restore(pools: Callable, adagrad: bool, classes: int) -> Non
     run.close()
 
 
-@pytest.mark.parametrize("case", ["log", "softmax", "adagrad"])
-@pytest.mark.parametrize("host", ["threads", "processes"])
+@pytest.mark.parametrize(("case", "host"), [("softmax", "threads"), ("adagrad", "processes")])
 def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Callable, case: str, host: str) -> None:
     data, options = CASES[case]
     rows, options = popular(**data), TIERED | options
@@ -176,18 +170,6 @@ def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable, ho
 # ---- where the rows lie, who dies
 
 
-def test_part_of_a_store(tmp_path: Path, pools: Callable) -> None:
-    stored = open_store(save_store(popular(4000, weighted=True), tmp_path / "a.store"))
-    part, rest = stored.split(0.3)
-    for rows in (stored, part, rest, part.compact()):
-        options = TIERED | {"normalize": "l2", "class_weight": "balanced", "step": 1.0, "epochs": 3}
-        one = [hogwild.train(rows, pool=pools(host, 1), **options).finish() for host in ("threads", "processes")]
-        np.testing.assert_array_equal(one[0].coef_, one[1].coef_)
-        for host in ("threads", "processes"):
-            last = list(hogwild.train(rows, pool=pools(host, 2), **options))[-1]
-            assert last["objective"] < 1.15 * one[0].history[-1]["objective"]
-
-
 def test_more_workers_than_rows_of_a_chunk(pools: Callable) -> None:
     """One of the two finds nothing to do; it does not bring back what it fetched before the other's merges."""
     rows = popular(60)
@@ -215,13 +197,12 @@ def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:
     assert last["objective"] < 1.1 * whole.history[2]["objective"]
 
 
-@pytest.mark.parametrize("workers", [3, 4, 8])
-def test_dense_rows_of_one_sign_in_lockstep(workers: int) -> None:
+def test_dense_rows_of_one_sign_in_lockstep() -> None:
     """Where every row moves every other row's margin, sums diverge; so did 1.4 times the average."""
     rng = np.random.default_rng(0)
     X = rng.random((6000, 18)).astype(np.float32)
     y = X @ rng.normal(size=18)
     options = {"loss": "squared-error", "step": 1 / 32, "epochs": 3, "discipline": "tiered"}
-    run = hogwild.train((X, y), workers=workers, host="simulator", **options)
+    run = hogwild.train((X, y), workers=8, host="simulator", **options)
     first, *_, last = (row["objective"] for row in run)
     assert last < 0.05 * first

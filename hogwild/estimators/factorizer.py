@@ -66,10 +66,11 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "squared_error",
         "``squared_error`` for ratings; ``log`` or ``bpr`` for implicit feedback, where stored entries are choices.",
     )
-    alpha: float = parameter(0.05, "l2 penalty on the factors and biases of a rating.", like="l2")
-    eta0: float = parameter(
-        0.05, "First step size; it falls by the default schedule of matrix completion.", like="step"
+    alpha: float | None = parameter(
+        None, "l2 penalty on the factors and biases of a rating; None: 0.05, or 0.01 to rank.", like="l2"
     )
+    eta0: float | None = parameter(None, "First step size, which falls; None: 0.05, or 0.07 to rank.", like="step")
+    negatives: int | None = parameter(None, "Items drawn for each choice to rank; None: 4.", like="negatives")
     max_iter: int = parameter(20, "Number of passes over the ratings.", like="epochs")
     biases: bool = parameter(True, like="biases")
     nonnegative: bool = parameter(False, like="nonnegative")
@@ -108,6 +109,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             seed=seed,
             epochs=p["max_iter"],
             rank=p["n_components"],
+            negatives=p["negatives"],
             biases=p["biases"],
             nonnegative=p["nonnegative"],
             workers=min(workers_of(self.n_jobs), len(ratings)),
@@ -125,10 +127,11 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 if row["status"] != "diverged":
                     raise
                 end = diverged_in(row["epoch"], row["objective"])
-                raise TrainingError(f"{end}; try an eta0 below {self.eta0:g}") from None
+                raise TrainingError(f"{end}; try an eta0 below {config.step:g}") from None
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
         self.n_iter_, self._n_features_out = p["max_iter"], self.model_.rank
+        self._alpha = config.l2
         self._scale = float(np.std(ratings.values, dtype=np.float64)) or 1.0
         return self
 
@@ -149,7 +152,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ratings = self._ratings(X, reset=False)
         model, rank = self.model_, self.model_.rank
         # In the user's units the penalty is alpha times the deviation on factors, and alpha on biases.
-        ridge = self.alpha * np.append(np.full(rank, self._scale), np.ones(int(self.biases)))
+        ridge = self._alpha * np.append(np.full(rank, self._scale), np.ones(int(self.biases)))
         ones = np.ones((len(model.item_factors), int(self.biases)), np.float32)
         items = np.hstack((model.item_factors, ones)).astype(np.float64)
         factors = np.zeros((ratings.shape[0], rank), dtype=np.float32)

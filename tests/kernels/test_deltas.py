@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hogwild.exchanges import deltas_kernel as kernels
-from hogwild.exchanges.gossip import PLAIN, pack_entries, parameter, unpack_entries
+from hogwild.exchanges.gossip import pack_entries, parameter, unpack_entries
 
 SIZES = (1, 2, 31, 32, 33, 64, 257)
 SIGN = np.uint32(1 << 31)
@@ -113,17 +113,15 @@ def test_bits_of_an_entry(density, bits):
     indices = np.cumsum(rng.geometric(density, size=5000)) - 1
     size = int(indices[-1]) + 1
     entries = entries_of(indices, rng.random(len(indices)) < 0.5)
-    packed = pack_entries(entries, size, signs=True, golomb=True)
+    packed = pack_entries(entries, size, signs=True)
     assert 32 * (len(packed) - 2) / len(entries) == pytest.approx(bits, rel=0.02)
     np.testing.assert_array_equal(unpack_entries(packed, signs=True), entries)
 
 
-@pytest.mark.parametrize("golomb", [True, False])
-def test_packed_entries_are_never_longer_than_plain_ones(golomb):
+def test_packed_entries_are_never_longer_than_plain_ones():
     for indices, size in (([], 10), ([9], 10), (range(100), 100), ([0, 2**31 - 2], 2**31 - 1)):
         entries = entries_of(list(indices), [True] * len(indices))
-        packed = pack_entries(entries, size, signs=True, golomb=golomb)
+        packed = pack_entries(entries, size, signs=True)
         assert len(packed) <= 2 + len(entries)
-        assert golomb or packed[1] == PLAIN
         np.testing.assert_array_equal(unpack_entries(packed, signs=True), entries)
     assert [parameter(1, round(1 / d)) for d in (1e-2, 1e-3, 1e-4)] == [6, 9, 13]

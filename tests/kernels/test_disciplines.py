@@ -27,11 +27,17 @@ needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers
 
 
 def every_combination(disciplines):
-    """Each is a kernel to compile: with locks, a row is written as hogwild writes it."""
-    few = {"aig": ["plain", "elastic", "multi-class"], "locked": ["plain", "multi-class", "softmax"]}
-    for discipline in disciplines:
-        for name in few.get(discipline, COMBINATIONS):
-            yield discipline, name
+    """Each is a kernel to compile: the pairs that share a branch, for all but atomic write a row in one way."""
+    pairs = {
+        "serial": COMBINATIONS,
+        "hogwild": ["plain", "multi-class"],
+        "atomic": ["elastic", "adagrad", "multi-class"],
+        "aig": ["plain", "multi-class"],
+        "locked": ["adagrad", "multi-class"],
+        "round-robin": ["plain", "adagrad", "multi-class"],
+        "tiered": ["elastic", "adagrad", "multi-class", "softmax"],
+    }
+    return [(discipline, name) for discipline in disciplines for name in pairs[discipline]]
 
 
 def job_for(*posed, **options):
@@ -44,7 +50,7 @@ def run_first_worker(job, start=0):
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize(("discipline", "combination"), list(every_combination(PARALLEL)))
+@pytest.mark.parametrize(("discipline", "combination"), every_combination(PARALLEL))
 def test_one_worker_is_serial(discipline, combination, intercept):
     results = []
     for name in ("serial", discipline):
@@ -55,7 +61,7 @@ def test_one_worker_is_serial(discipline, combination, intercept):
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize(("discipline", "combination"), list(every_combination(DISCIPLINES)))
+@pytest.mark.parametrize(("discipline", "combination"), every_combination(DISCIPLINES))
 def test_resumed_in_the_middle_of_an_epoch(discipline, combination):
     whole, parts = (job_for(combination, discipline) for _ in range(2))
     run_epoch(whole, 1, FALLING)
@@ -69,8 +75,8 @@ def test_resumed_in_the_middle_of_an_epoch(discipline, combination):
 
 
 @needs_jit
-@pytest.mark.parametrize("workers", [2, 3, 5])
-@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("workers", [2, 5])
+@pytest.mark.parametrize("combination", ["plain", "adagrad", "multi-class"])
 def test_round_robin_is_serial_with_a_delay(combination, workers):
     """Row t sees the updates of rows up to t - W and no others (Langford, Smola, Zinkevich 2009)."""
     rows = rows_for(combination, 300)
@@ -108,7 +114,7 @@ def test_round_robin_stopped_by_the_flag():
 @np.errstate(over="ignore")
 @pytest.mark.parametrize("discipline", DISCIPLINES)
 def test_told_to_stop_before_the_first_row(discipline):
-    job = job_for("plain", discipline)
+    job = job_for("multi-class", discipline)
     before = bits(job)
     job.begin_epoch(0, 2)
     job.stop()
@@ -120,7 +126,7 @@ def test_told_to_stop_before_the_first_row(discipline):
 
 @np.errstate(over="ignore")
 @pytest.mark.parametrize(  # tiered ones have one of their own
-    ("discipline", "combination"), list(every_combination(["hogwild", "atomic", "aig"]))
+    ("discipline", "combination"), every_combination(["hogwild", "atomic", "aig"])
 )
 def test_intercept_paid_in_instalments(discipline, combination):
     """One of several lock-free workers keeps what it owes for a few rows, and sees its own debt."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import pytest
 
@@ -15,15 +14,11 @@ SCALAR = [name for name in LOSSES if name != "softmax"]
 
 
 def every_combination():
-    """Each loss with one penalty, and one loss with all: each pair is a kernel to compile, and the penalty sees a slope
-    only, whatever loss it comes from."""
-    for number, loss in enumerate(SCALAR):
-        for other, penalty in enumerate(PENALTIES):
-            if loss == "log" or number % len(PENALTIES) == other:
-                yield loss, penalty
+    """Each loss without a penalty, one with all: each pair is a kernel to compile, and penalties see a slope only."""
+    return [(loss, penalty) for loss in SCALAR for penalty in PENALTIES if loss == "log" or penalty == "none"]
 
 
-@pytest.mark.parametrize(("loss", "penalty"), list(every_combination()))
+@pytest.mark.parametrize(("loss", "penalty"), every_combination())
 def test_every_loss_and_penalty(loss, penalty):
     against_twin(awkward_rows(loss), FALLING, loss=loss, **PENALTIES[penalty])
     against_twin(awkward_rows(loss, weights=True, seed=3), CONSTANT, loss=loss, normalize="l2", **PENALTIES[penalty])
@@ -54,7 +49,7 @@ def test_number_of_rows(n):
     against_twin(rows, FALLING, loss="epsilon-insensitive")
 
 
-@pytest.mark.parametrize(("loss", "penalty"), [("log", "l2"), ("epsilon-insensitive", "elastic")])
+@pytest.mark.parametrize(("loss", "penalty"), [("log", "l2"), ("log", "elastic")])
 @pytest.mark.parametrize("intercept", [False, True])
 def test_adagrad(loss, penalty, intercept):
     rows = awkward_rows(loss, weights=True)
@@ -146,13 +141,3 @@ def test_l1_stops_at_zero():
     coef = job.problem.parameters(job.flat).coef
     assert np.all(coef[rows.degrees() > 0] == 0)
     assert np.all(coef[rows.degrees() == 0] != 0)
-
-
-@pytest.mark.skipif(not numba.config.BOUNDSCHECK, reason="needs NUMBA_BOUNDSCHECK=1")
-def test_bounds_are_checked():
-    rows = awkward_rows()
-    job = make_job(rows, **PENALTIES["elastic"])
-    job.local["indices"] = np.where(np.arange(len(rows.indices)) == 50, rows.width, rows.indices).astype(np.int32)
-    job.local["indices"].flags.writeable = False
-    with pytest.raises(IndexError):
-        run_epoch(job)

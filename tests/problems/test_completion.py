@@ -150,7 +150,7 @@ def test_a_problem_travels():
     problem.compile()
 
 
-@pytest.mark.parametrize("options", [{}, {"penalty": "per-row", "l2": 2e-4}, {"rank": 3}, {"order": "blocks"}])
+@pytest.mark.parametrize("options", [{}, {"penalty": "per-row", "l2": 2e-4, "order": "blocks"}])
 def test_it_finds_what_made_the_values(options):
     shape = 200, 150
     ratings = some_ratings(12_000, shape, rank=3, noise=0.1)
@@ -160,30 +160,6 @@ def test_it_finds_what_made_the_values(options):
         run_epoch(job, epoch, (0.1 * 0.95**epoch, 1.0, 0.0))
     error = np.sqrt(np.mean((predictions(job, test) - test[2]) ** 2))
     assert error < 0.35 * test[2].std()
-
-
-def test_tiles_lose_nothing_against_a_full_shuffle():
-    """Epochs over tiles come as far as as many epochs each over a new random permutation of all ratings."""
-    shape = 300, 200
-    ratings = some_ratings(30_000, shape, rank=4, noise=0.3)
-    tiled, full = [], []
-    for seed in range(3):
-        job = make_job(ratings=ratings, shape=shape, seed=seed, rank=16)
-        for epoch in range(8):
-            run_epoch(job, epoch, (0.05, 1.0, 0.0))
-        tiled.append(np.sqrt(np.mean((predictions(job, ratings) - ratings[2]) ** 2)))
-        flat = None
-        for epoch in range(8):
-            order = np.random.default_rng((seed, epoch)).permutation(30_000)
-            job = make_job(
-                ratings=tuple(part[order] for part in ratings), shape=shape, seed=seed, rank=16, order="file"
-            )
-            if flat is not None:
-                job.flat[:] = flat
-            run_epoch(job, epoch, (0.05, 1.0, 0.0))
-            flat = job.flat.copy()
-        full.append(np.sqrt(np.mean((predictions(job, ratings) - ratings[2]) ** 2)))
-    assert np.median(tiled) < 1.05 * np.median(full)
 
 
 def test_choices_are_ranked_above_others():

@@ -96,20 +96,6 @@ def test_tiny_graphs_of_many_labels_are_cut_as_by_trying_all(labels):
     assert worst <= 1.1
 
 
-def test_few_terminals_without_bundles_are_cut_as_by_trying_all():
-    """Each vertex has a link to one terminal at most, as entities' mentions have."""
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        n, labels = 7, 3
-        u, v = np.triu_indices(n, 1)
-        weight = rng.integers(0, 4, size=len(u))
-        u, v = np.concatenate((u, np.arange(labels))), np.concatenate((v, n + np.arange(labels)))
-        weight = np.append(weight, rng.integers(4, 9, size=labels))
-        graph = Graph(u, v, weight, weight, n + labels, n + np.arange(labels), np.arange(labels), labels)
-        facts = CutEvaluator(graph)(train(graph, 200))
-        assert facts["cut_value"] <= 1.1 * best_of_all(graph, n)
-
-
 def random_graph(seed, labels=2, directed=True, n=30, m=100):
     rng = np.random.default_rng(seed)
     u, v = rng.integers(0, n, size=m), rng.integers(0, n, size=m)

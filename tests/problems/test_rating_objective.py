@@ -90,28 +90,6 @@ def test_pieces_and_threads_do_not_matter(loss, monkeypatch):
     assert found[0] == pytest.approx(whole)
 
 
-@pytest.mark.parametrize("rank", [1, 7, 32, 65])
-@pytest.mark.parametrize("loss", LOSSES)
-def test_beside_numpy_in_double_precision(loss, rank):
-    """The oracle of the compiled sums: NumPy on all pairs at once, to the last digits."""
-    ratings, solution = make(4000, 60, 50, rank=rank)
-    objective = RatingObjective(ratings, loss, l2=0.2, mean=3.5, negatives=2)
-    P, Q, b, c = (array.astype(float) for array in solution)
-
-    def score(items):
-        return 3.5 + b[ratings.users] + c[items] + np.einsum("ij,ij->i", P[ratings.users], Q[items])
-
-    m = score(ratings.items)
-    if loss == "squared-error":
-        losses = (m - ratings.values) ** 2 / 2
-    else:
-        others = [(score(j), j >= 0) for j in objective.drawn.T]
-        losses = np.logaddexp(0, -m) if loss == "log" else np.zeros(len(m))
-        for other, known in others:
-            losses = losses + np.where(known, np.logaddexp(0, other - (m if loss == "bpr" else 0)), 0.0)
-    assert objective.evaluate(*solution)["loss"] == pytest.approx(losses.mean(), rel=1e-12)
-
-
 @given(st.lists(st.floats(-1e3, 1e3) | st.sampled_from([0.0, 1e300, -1e300, np.inf, -np.inf]), max_size=20))
 @settings(max_examples=100, deadline=None)
 def test_softplus_beside_numpy(z):

@@ -9,8 +9,9 @@ from typing import ClassVar
 from hogwild.config import COMPLETION, GOAL, LARGEST_FLOAT32, TrainConfig, documented, inherited, option
 from hogwild.methods import EXCHANGES, ORDERS, PENALTIES, parse_exchange
 
-L2_PER_RATING = 0.05
 L2_PER_ROW = 2e-5  # counts once a row, not once a rating
+RATING = {"l2": 0.05, "step": 0.05, "negatives": 1}  # what is usual for ratings, and for choices, by NDCG
+RANKING = {"l2": 0.01, "step": 0.07, "negatives": 4}
 
 
 @documented
@@ -35,9 +36,11 @@ class CompletionConfig(TrainConfig):
         GOAL,
         least=0,
         most=LARGEST_FLOAT32,
-        usual=f"{L2_PER_RATING:g}; {L2_PER_ROW:g} with penalty per-row",
+        usual=f"{RATING['l2']:g}, for losses log and bpr {RANKING['l2']:g}; {L2_PER_ROW:g} with penalty per-row",
     )
-    step: float | None = inherited("step", 0.05, usual="")
+    step: float | None = inherited(
+        "step", None, usual=f"{RATING['step']:g}, for losses log and bpr {RANKING['step']:g}"
+    )
     order: str = inherited(
         "order",
         "shuffled",
@@ -62,17 +65,20 @@ class CompletionConfig(TrainConfig):
         without="No number for each user and item beside the factors.",
     )
     negatives: int = option(
-        1,
+        None,
         "Items drawn for each rating under loss log or bpr.",
         COMPLETION,
         least=1,
         most=64,
+        usual=str(RANKING["negatives"]),
         more="They are drawn among those that the user has not chosen.",
     )
 
     def __post_init__(self) -> None:
-        if self.l2 is None:
-            self._set("l2", L2_PER_ROW if self.penalty == "per-row" else L2_PER_RATING)
+        usual = RANKING if self.loss in ("log", "bpr") else RATING
+        for name, value in (usual | ({"l2": L2_PER_ROW} if self.penalty == "per-row" else {})).items():
+            if getattr(self, name) is None or (name == "step" and self.step == "auto"):
+                self._set(name, value)
         super().__post_init__()
 
     def conflicts(self) -> Iterator[str]:
