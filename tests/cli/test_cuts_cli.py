@@ -33,7 +33,7 @@ def test_a_cut_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
     printed = hogwild("labels", model).out.splitlines()
     assert len(printed) == 578
     assert [line.split("\t") for line in printed[:576]] == [[str(v), str(x)] for v, x in enumerate(labels.ravel())]
-    about = hogwild("info", model)
+    about = hogwild("inspect", model)
     assert "cuts" in about.out
     assert "option rank" not in about.out
 
