@@ -21,7 +21,6 @@ import secrets
 import stat
 import sys
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -197,19 +196,6 @@ def _sealed(text: str, arrays: dict[str, np.ndarray]) -> str:
         digest.update(f"\0{name}\0{array.dtype.str}\0{array.shape}\0".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return f'{{"sha256": "{digest.hexdigest()}", {text[1:]}'
-
-
-def save_figure(figure: Any, path: str | Path) -> None:
-    """Put matplotlib's ``figure`` at ``path`` as a PNG file, or change nothing.
-
-    Raises
-    ------
-    OutputError
-        If it cannot be written.
-    """
-    out = BytesIO()
-    figure.savefig(out, format="png", dpi=150)
-    write_atomically(Path(path), out.getvalue())
 
 
 def write_atomically(path: Path, content: bytes) -> None:

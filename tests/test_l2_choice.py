@@ -121,7 +121,9 @@ def test_the_better_half_of_candidates_for_several_classes_goes_on() -> None:
     rest, held = rows.split(0.2, 0)
     found = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held).path
     ends = sorted(each["epochs"] for each in found)
-    assert ends in ([3] * 4 + [6] * 2 + [8] * 2, [3] * 3 + [6] * 2 + [8] * 3, [3] * 4 + [6] + [8] * 3)
+    assert set(ends) <= {1, 2, 4, 8}
+    assert sum(ends) < 8 * 8 / 2
+    assert ends[-1] == 8
     for each in found:
         own = hogwild.train(rest, held, l2=each["l2"], epochs=8, step=0.25, keep="last", workers=1)
         own.finish()
@@ -139,7 +141,7 @@ def test_scaled_columns_and_classes() -> None:
         own = hogwild.train(rest, held, l2=each["l2"], step=each["step"], epochs=2, keep="last", workers=1)
         own.finish()
         assert own.history[-1]["columns_scaled"] == 24
-        assert each["held_out_loss"] == pytest.approx(own.history[-1]["test_loss"], rel=1e-4)
+        assert each["held_out_loss"] == pytest.approx(own.history[each["epochs"]]["test_loss"], rel=1e-4)
 
 
 def test_test_rows_have_no_part_in_it_and_rows_tell_of_the_choice() -> None:

@@ -1,4 +1,4 @@
-"""What is left of a cut: labels, files of them, model files, and pictures."""
+"""What is left of a cut: labels, files of them, and model files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from hogwild.errors import InputError, OutputError, UsageError
 from hogwild.model_file import load_model
 from hogwild.problems.cuts.model import Segmentation
 from hogwild.problems.cuts.objective import CutEvaluator
-from hogwild.problems.cuts.picture import draw
 
 
 def shares(n, labels, seed=0):
@@ -118,25 +117,3 @@ def test_labels_by_name():
         bare.label_of([0, 4])
     with pytest.raises(UsageError, match="the graph is no grid"):
         bare.grid()
-
-
-@pytest.mark.parametrize(("labels", "names"), [(2, False), (4, True)])
-def test_pictures(tmp_path, labels, names):
-    from matplotlib.image import imread
-
-    _, found = of_grid(labels, names)
-    draw(found, tmp_path / "a.png")
-    picture = imread(tmp_path / "a.png")
-    assert len(np.unique(picture[..., :3].reshape(-1, 3), axis=0)) > labels + 10  # greys and a colour a label
-    wide = picture.shape[1] / picture.shape[0]
-    assert wide > 1.3
-    bare = Segmentation(found.x, 0.0, 0.0, shape=found.shape)
-    draw(bare, tmp_path / "b.png")
-    assert imread(tmp_path / "b.png").size < picture.size  # without the image
-    with pytest.raises(UsageError, match="the graph is no grid"):
-        draw(Segmentation(shares(4, 2), 0.0, 0.0), tmp_path / "c.png")
-    with pytest.raises(UsageError, match="--plot needs a grid of two dimensions; got 3"):
-        draw(Segmentation(shares(4, 2), 0.0, 0.0, shape=(1, 2, 2)), tmp_path / "c.png")
-    with pytest.raises(OutputError, match="cannot be written"):
-        draw(bare, tmp_path / "none" / "c.png")
-    assert not (tmp_path / "c.png").exists()

@@ -210,14 +210,17 @@ def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
         gc.enable()
 
 
-def test_what_may_be_given_as_rows(rows: Rows) -> None:
+def test_what_may_be_given_as_rows(rows: Rows, tmp_path: Path) -> None:
     X, y = rows.to_scipy()
-    kinds = rows, (X, y), (X.toarray(), y), (X.tocoo(), y)
+    kinds = rows, (X, y), (X.toarray(), y), (X.tocoo(), y), save_store(rows, tmp_path / "rows")
     models = [hogwild.train(data, epochs=1, **QUIET).finish() for data in kinds]
     for model in models[1:]:
         np.testing.assert_array_equal(model.coef_, models[0].coef_)
-    with pytest.raises(UsageError, match="expected Rows or a pair"):
-        hogwild.train("file.svm")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected a path, Rows or a pair"):
+        hogwild.train(3)
+    for problem, name in (("completion", "ratings?users=9&items=8&ratings=20"), ("cuts", "grid?side=4")):
+        run: Any = hogwild.train(f"synthetic:{name}", problem=problem, workers=1, host="threads", epochs=1)
+        assert [row["status"] for row in run] == ["ok", "ok"]
     with pytest.raises(UsageError, match="not both"):
         hogwild.train(rows, config=TrainConfig(), epochs=3)
     with pytest.raises(UsageError, match="unknown option epoch"):

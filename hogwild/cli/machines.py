@@ -36,32 +36,25 @@ sys.exit(main())
 def meeting_of(given: dict[str, Any]) -> Meeting | None:
     """Take the options about machines from ``given``, and return where to meet; None for a single machine.
 
-    Under torchrun its variables say where, and ``given`` is told how many machines there are.
-
     Raises
     ------
     UsageError
         If they do not go together.
     """
-    meet, number, job, local = (given.pop(name, None) for name in ("meet", "machine", "job", "local"))
+    meet, number, local = (given.pop(name, None) for name in ("meet", "machine", "local"))
     machines = given.get("machines", 1)
-    if found := Meeting.from_torchrun():
-        if meet is not None or local:
-            raise UsageError("torchrun says where machines meet: leave --meet and --local out")
-        given["machines"] = found.machines
-        return found
     if machines == 1:
-        for option, value in (("--meet", meet), ("--machine", number), ("--job", job), ("--local", local or None)):
+        for option, value in (("--meet", meet), ("--machine", number), ("--local", local or None)):
             if value is not None:
                 raise UsageError(f"{option} is for several machines: give --machines P too")
         return None
     if local and meet is not None:
         raise UsageError("--local starts all machines here, at an address of their own: leave --meet out")
     if local:
-        return Meeting(f"127.0.0.1:{_free_port()}", machines, 0, job or "", local=True)
+        return Meeting(f"127.0.0.1:{_free_port()}", machines, 0, local=True)
     if meet is None:
         raise UsageError(f"--machines {machines}: say where they meet, --meet HOST:PORT of machine 0, or --local")
-    return Meeting(meet, machines, number, job or "")
+    return Meeting(meet, machines, number)
 
 
 @contextlib.contextmanager

@@ -290,15 +290,10 @@ def similar(model: Model, names: Names = None, count: Count = 10, out: Out = "-"
 def labels(
     model: Model,
     out: Out = "-",
-    plot: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw the labels of a grid here.")] = None,
 ) -> None:
     """Print the label of each vertex of a cut: lines of vertex and label, or an array if OUT ends in .npy."""
-    check_outputs({"--out": out, "--plot": plot}, [model], pipes=("--out",))
+    check_outputs({"--out": out}, [model], pipes=("--out",))
     cut = open_model(model, "Segmentation", "--problem cuts", out=out)
-    if plot is not None:
-        from hogwild.problems.cuts.picture import draw
-
-        draw(cut, plot)
     if out.endswith(".npy"):
         cut.save_labels(out)
         return

@@ -113,7 +113,6 @@ OTHERS: dict[str, dict[str, Any]] = {
         metavar="K",
         show_default="as they come; 0 is the one at the address",
     ),
-    "job": row("A name that keeps two runs at one address apart.", MACHINES, metavar="NAME", hidden=True),
     "local": row("Start all the machines on this one, to try it.", MACHINES, kind=bool),
     "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
     "resume": row("Go on from the checkpoint.", RESULTS, kind=bool),

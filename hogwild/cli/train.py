@@ -33,8 +33,7 @@ from hogwild.cli.options import (
 from hogwild.cli.session import Interrupts, TrainRequest, carry_out, describe_run, prepared, read
 from hogwild.cli.sources import KINDS, Sources, chosen_problem
 from hogwild.config import TrainConfig
-from hogwild.errors import HogwildError, NoChoice, UsageError
-from hogwild.machines.meeting import tell_failure
+from hogwild.errors import NoChoice, UsageError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 
@@ -145,14 +144,9 @@ def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
         options["holdout"] = DEFAULT_HOLDOUT
     data_named = data is not None  # an empty name is an error: see check()
     request = TrainRequest(default_data if data is None else data, data_named, **options)
-    try:
-        config.check_crowd(machine.physical_cores())
-        sources.check(config.problem)
-        request.check(config.problem)
-    except HogwildError as error:
-        if meeting is not None and not meeting.local:
-            tell_failure(meeting, str(error))
-        raise
+    config.check_crowd(machine.physical_cores())
+    sources.check(config.problem)
+    request.check(config.problem)
     if config.keep == "best" and request.holdout is None:
         raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
     if meeting is None:

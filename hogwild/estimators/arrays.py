@@ -21,6 +21,8 @@ from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.problem import LinearProblem, slope
 from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share, uneven
 
+FAR = 1e4  # distance from zero, over the spread, from which float32 would keep little of the spread
+COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, degrees and sums
 MEAN = 500  # rows that a mean is taken over
 RANKED = 2_000_000  # nonzeros that tell how popular features are
 FEW = 1_000_000  # nonzeros below which one thread counts as fast as several
@@ -41,11 +43,27 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
         return _rows(*_entries(X), targets, X.shape[1], weights)
     if X.shape[1] > INDEX_LIMIT:
         raise InputError(f"X has {X.shape[1]} columns: at most {INDEX_LIMIT} are supported")
+    total, _ = machine.memory()
+    if total is not None and COLUMN * X.shape[1] > total:
+        raise InputError(
+            f"X has {X.shape[1]:,} columns: a fit takes {COLUMN} bytes for each, beyond the memory; hash the features"
+        )
     _check_csr(X)
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
     return _rows(X.indptr, X.indices, X.data, targets, X.shape[1], weights)
+
+
+def centred(array: np.ndarray) -> tuple[np.ndarray, Any]:
+    """A float64 array less the means of its columns that lie ``FAR`` from zero, and these means; None without any."""
+    some = array[:: max(len(array) // 64, 1)]
+    spread = np.ptp(some, axis=0)
+    far = (np.abs(some).min(axis=0) > FAR * spread) & (spread > 0)
+    if array.dtype != np.float64 or not far.any():
+        return array, None
+    means = np.where(far, array.mean(axis=0), 0.0)
+    return array - means, means
 
 
 def _entries(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

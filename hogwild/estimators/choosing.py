@@ -20,7 +20,6 @@ from hogwild.estimators.options import Options, parameter
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.lanes.candidates import NONE
-from hogwild.problems.linear.optimum.folds import divisions
 from hogwild.problems.linear.optimum.walk import FARTHEST
 from hogwild.problems.linear.options import path_of
 from hogwild.training.l2_choice import choose_l2, mean_scores
@@ -45,7 +44,7 @@ class CrossValidated:
     cv: Any = parameter(
         None,
         "Number of folds, a splitter or an iterable of splits, as in scikit-learn; each row may "
-        "be held out once. None: 5, or fewer where a class has fewer rows, and these several times of few rows.",
+        "be held out once. None: 5, several times of few rows, or a fifth of many rows.",
     )
     scoring: Any = parameter(
         None, "A name of scikit-learn's or a function of estimator, X and y; None: minus the mean loss."
@@ -109,7 +108,7 @@ def settle_alpha(
     choice = choose_l2(
         config,
         rows,
-        divisions=folds_of(cv, X, y, classes > 0, rows.nnz * max(classes - 1, 1)),
+        divisions=None if cv is None else folds_of(cv, X, y, classes > 0),
         penalties=lambda strength: (options.l1 * strength, options.l2 * strength),
         score=None if scoring is None else lambda *solution: _scored(estimator, scoring, labels, X, y, *solution),
         exact=meant and not options.average,
@@ -124,11 +123,8 @@ def settle_alpha(
     return dataclasses.replace(options, alpha=alpha, l1=options.l1 * alpha, l2=options.l2 * alpha)
 
 
-def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> list[np.ndarray]:
-    """The fold that holds each row out, (n,) int32, in one division of the rows or more; -1 for rows that none does.
-
-    ``cv`` is as in scikit-learn. None is what ``hogwild train`` takes for so many ``entries``; if a class has one row,
-    classes are not spread evenly.
+def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool) -> list[np.ndarray]:
+    """The fold that holds each row out, (n,) int32; -1 for rows that none does. ``cv`` is as in scikit-learn.
 
     Raises
     ------
@@ -137,12 +133,6 @@ def folds_of(cv: Any, X: Any, y: np.ndarray, classifier: bool, entries: int) -> 
     """
     from sklearn.model_selection import check_cv
 
-    if cv is None:
-        if len(y) < 2:
-            raise UsageError(f"alpha='auto' holds rows out, and there is n_samples = {len(y)}: give alpha")
-        codes = np.unique(y, return_inverse=True)[1] if classifier else y
-        alone = classifier and np.bincount(codes).min() < 2
-        return divisions(codes, classifier and not alone, entries)
     fold_of = np.full(len(y), NONE, np.int32)
     for fold, (rest, held) in enumerate(check_cv(cv, y, classifier=classifier).split(X, y)):
         numbers = np.sort(np.append(rest, held))

@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, TrainingError
-from hogwild.estimators.arrays import rows_of
+from hogwild.estimators.arrays import centred, rows_of
 from hogwild.estimators.choosing import CHOSEN, settle_alpha
 from hogwild.estimators.fit import FitResult, descend
 from hogwild.estimators.options import (
@@ -252,11 +252,17 @@ class LinearEstimator(Fitted):
         held: tuple[np.ndarray, np.ndarray] | None,
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
         labels: np.ndarray = NO_LABELS,
+        level: float = 0.0,
     ) -> None:
         """Train and set the attributes; ``held`` are the numbers of the training rows and of the validation rows.
 
-        ``labels`` are the classes.
+        ``labels`` are the classes, and ``level`` is what targets are less than the user's.
         """
+        shift = None
+        if options.intercept and not scipy.sparse.issparse(X):
+            X, shift = centred(X)
+        if shift is not None:
+            start = moved(start, shift, 0.0)
         seed, score = drawn_seed(self.random_state), None
         if held is not None:
             score = self._scorer(X, targets, weights, held[1], judge)
@@ -271,6 +277,9 @@ class LinearEstimator(Fitted):
         with shown(type(self).__name__, options.max_iter, options.verbose) as report:
             fit = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
         self._keep(fit, len(rows), X.dtype)
+        if shift is not None or level:
+            self.intercept_ = fit.intercept.astype(np.float64) + level
+            self.intercept_ -= 0.0 if shift is None else np.atleast_2d(fit.coef) @ shift
 
     def _choosing(self) -> tuple[Any, Any, Any]:
         """What alpha is chosen among, the folds and the score; None for the usual ones."""
@@ -344,6 +353,20 @@ class LinearEstimator(Fitted):
             raise
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.seen
+
+
+def moved(start: Callable[[LinearProblem], Any], shift: Any, level: float) -> Callable[[LinearProblem], Any]:
+    """Initial parameters for columns less ``shift`` and targets less ``level``, of those for the user's."""
+
+    def inner(problem: LinearProblem) -> Any:
+        flat = start(problem)
+        if flat is not None:
+            coef, intercept = problem.solution(flat)
+            change = 0.0 if shift is None else np.atleast_2d(coef) @ shift
+            problem.parameters(flat).intercept[: problem.classes] = intercept + change - level
+        return flat
+
+    return inner
 
 
 def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:

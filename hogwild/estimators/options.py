@@ -136,8 +136,12 @@ def check_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
         One line with the parameter, its value and what is expected.
     """
     defaults = _defaults(type(estimator))  # type: ignore[arg-type]  # a class is hashable
-    chosen = {"alpha"} if given["alpha"] == "auto" else set()
-    for name in [name for name, default in defaults.items() if given[name] is not default and name not in chosen]:
+    chooses = given["alpha"] == "auto" and "penalty" in defaults
+    for name in [name for name, default in defaults.items() if given[name] is not default]:
+        if name == "alpha" and chooses:
+            continue
+        if name == "alpha":
+            number(name, given[name], 0, LARGEST_FLOAT32)
         field, value = estimator.__dataclass_fields__[name], given[name]
         if field.type == "bool":
             flag(field.name, value)  # 0 and 1 too, as scikit-learn does
@@ -171,10 +175,7 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
         warning = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
         warnings.warn(warning, FutureWarning, stacklevel=4)  # the line that calls fit
     number("validation_fraction", p["validation_fraction"], 0, strict=True, below=1)
-    if p["penalty"] == "elasticnet":
-        if p["l1_ratio"] is None:
-            raise UsageError("l1_ratio must be set when penalty is 'elasticnet': a number from 0 to 1, and it is None")
-        number("l1_ratio", p["l1_ratio"], 0, 1)
+    number("l1_ratio", p["l1_ratio"], 0, 1, optional=p["penalty"] != "elasticnet")
     if batch and p["early_stopping"]:
         raise UsageError("early_stopping should be False with partial_fit, which holds no rows of a batch out")
     average = p["average"]

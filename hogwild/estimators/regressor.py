@@ -13,9 +13,9 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from hogwild.estimators.arrays import real_targets, rows_of
+from hogwild.estimators.arrays import centred, real_targets, rows_of
 from hogwild.estimators.choosing import CrossValidated
-from hogwild.estimators.linear import LinearEstimator, or_as_before
+from hogwild.estimators.linear import LinearEstimator, moved, or_as_before
 from hogwild.estimators.options import documented, loss_functions, loss_of, read_options
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import LinearProblem, aligned
@@ -46,6 +46,10 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         """Fit; parameters and errors are those of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
         options = read_options(self)
         X, y = self._validated(X, y, reset=True, y_numeric=True)
+        level = None
+        if options.intercept and options.loss != "poisson":
+            y, level = centred(np.asarray(y, np.float64))
+        level = 0.0 if level is None else float(level)
         targets = real_targets(y, options.loss)
         weights = self._weights(sample_weight, X, None)
         held = self._held(targets, weights)
@@ -53,7 +57,9 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         if start is None:
             there = slice(None) if held is None else held[0]
             start = _at_mean(targets[there], None if weights is None else weights[there], options.loss)
-        self._fit_rows(options, X, targets, weights, 0, start, held, self._r2)
+        elif level:
+            start = moved(start, None, level)
+        self._fit_rows(options, X, targets, weights, 0, start, held, self._r2, level=level)
         return self
 
     @or_as_before

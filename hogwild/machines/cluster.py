@@ -628,9 +628,7 @@ class Pair:
             self.heard = time.monotonic()
 
 
-def gather(
-    address: str, machines: int, machine: int | None = None, job: str = "", seconds: float = DEADLINE
-) -> Cluster:
+def gather(address: str, machines: int, machine: int | None = None, seconds: float = DEADLINE) -> Cluster:
     """Meet the other machines that are to train one model with this one; public as ``hogwild.gather``.
 
     Use it in a ``with`` block, and give the cluster to :func:`hogwild.train` on every machine. Private networks only:
@@ -646,8 +644,6 @@ def gather(
     machine : int, optional
         This machine's number from 0; given on all or on none. Without it, the one that can listen at the address is
         machine 0, and the others are numbered as they come.
-    job : str
-        A name that keeps two runs at one address apart.
     seconds : float
         When to give up waiting.
 
@@ -658,4 +654,4 @@ def gather(
     InputError
         If the port is in use, a machine is missing, or has another version of hogwild.
     """
-    return Cluster.of(Meeting(address, machines, machine, job), {}, seconds=seconds)
+    return Cluster.of(Meeting(address, machines, machine), {}, seconds=seconds)

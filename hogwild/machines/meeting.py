@@ -21,12 +21,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from hogwild.errors import HogwildError, InputError, TrainingError, UsageError, reason_of
+from hogwild.errors import InputError, TrainingError, UsageError, reason_of
 
 DEADLINE = 50.0  # seconds until everybody must have come
-TELLING = 25.0  # seconds in which a machine that cannot take part tries to say so
 PAUSE = 0.05
-LONGEST_JOB = 64  # characters
 
 
 class Seat(NamedTuple):
@@ -50,10 +48,6 @@ class Meeting:
     machine : int, optional
         This machine's number from 0; given to all or to none. Without it, the one that can listen at the address is
         machine 0, and the others are numbered as they come.
-    job : str
-        A name that keeps two runs at one address apart.
-    bind : bool
-        False if somebody else (torchrun) listens at the address already.
     local : bool
         Whether this machine starts the others itself.
     """
@@ -61,8 +55,6 @@ class Meeting:
     address: str
     machines: int
     machine: int | None = None
-    job: str = ""
-    bind: bool = True
     local: bool = False
 
     def __post_init__(self) -> None:
@@ -71,8 +63,6 @@ class Meeting:
             raise UsageError(f"machines={self.machines}: a meeting has at least two")
         if self.machine is not None and not 0 <= self.machine < self.machines:
             raise UsageError(f"machine={self.machine}: expected a number from 0 to {self.machines - 1}")
-        if len(self.job) > LONGEST_JOB or not self.job.isprintable():
-            raise UsageError(f"job={self.job!r}: expected at most {LONGEST_JOB} printable characters")
 
     def place(self) -> tuple[str, int]:
         """Return host and port.
@@ -86,17 +76,6 @@ class Meeting:
         if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
             raise UsageError(f"meet={self.address!r}: expected HOST:PORT of machine 0, as in first:29500")
         return host.strip("[]"), int(port)
-
-    @classmethod
-    def from_torchrun(cls) -> Meeting | None:
-        """Return the meeting that torchrun's environment variables describe, or None outside of torchrun."""
-        environ = os.environ
-        if "TORCHELASTIC_RUN_ID" not in environ or int(environ.get("WORLD_SIZE", 1)) < 2:
-            return None
-        address = f"{environ['MASTER_ADDR']}:{environ['MASTER_PORT']}"
-        bind = environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-        job = f"{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}/{environ['TORCHELASTIC_RUN_ID']}"[:LONGEST_JOB]
-        return cls(address, int(environ["WORLD_SIZE"]), int(environ["RANK"]), job, bind)
 
 
 class Met(NamedTuple):
@@ -122,7 +101,7 @@ def meet(
     ----------
     meeting : Meeting
     about : dict
-        What all must have in common, as JSON; or ``fails``: why this machine cannot take part, which all are told.
+        What all must have in common, as JSON.
     say : callable
         Told, in a line, what is waited for.
     seconds : float
@@ -133,23 +112,22 @@ def meet(
     Raises
     ------
     InputError
-        If the port is in use, the address cannot be reached, a machine is missing or fails, or machines differ; the
+        If the port is in use, the address cannot be reached, a machine is missing, or machines differ; the
         line names both sides.
     """
     deadline = time.monotonic() + seconds
     listening = _listen(meeting)
-    leads = listening is not None if meeting.bind else meeting.machine == 0
+    leads = listening is not None
     store = _store(meeting, listening, seconds)
-    notes = Notes(store, f"hogwild/{meeting.job}/", deadline, meeting.address)
+    notes = Notes(store, "hogwild/", deadline, meeting.address)
     if leads:
         run = secrets.randbits(62)
         notes.put("run", run)
     else:
-        say(f"waiting for machine 0 at {meeting.address}")
         run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
     notes = notes.under(f"{run}/")
     if not leads and notes.get("verdict", None) == "":  # the run has begun
-        return _ask_back(meeting, notes, _own_facts(meeting) | about, say)
+        return _ask_back(meeting, notes, _own_facts(meeting) | about)
     number = _number(meeting, notes, leads)
     token = f"{socket.gethostname()}, process {os.getpid()}"
     if (other := notes.claim(f"seat/{number}", token)) != token:
@@ -159,8 +137,6 @@ def meet(
         say(f"machine 0 of {meeting.machines}, at {meeting.address}: waiting for the others")
         _judge(meeting, notes, failure)
     else:
-        if why := notes.get(f"hello/{number}").get("fails"):  # read again, so that it is there
-            raise InputError(why)
         say(f"machine {number} of {meeting.machines}: waiting for the others")
         late = f"machine 0 has not gathered all {meeting.machines} machines"
         if verdict := notes.wait("verdict", late, seconds):
@@ -170,7 +146,7 @@ def meet(
     return Met(notes, seats, number)
 
 
-def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any], say: Callable[[str], None]) -> Met:
+def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any]) -> Met:
     """Ask machine 0 for the place of a machine that is gone from a run that has begun, and wait for its answer.
 
     Raises
@@ -179,7 +155,6 @@ def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any], say: Callab
         If it refuses, or no place has become free in time.
     """
     request, number = f"back/{notes.count('backs')}", meeting.machine
-    say(f"the run has begun: asking machine 0 at {meeting.address} for a place in it")
     notes.put(request, hello | {"number": number})
     gone = "none of them is gone" if number is None else f"machine {number} is not gone"
     late = f"{meeting.machines} machines have met at {meeting.address} already, and {gone}"
@@ -202,9 +177,6 @@ def _own_facts(meeting: Meeting) -> dict[str, Any]:
 
 def _judge(meeting: Meeting, notes: Notes, failure: Callable[[], str]) -> None:
     """Wait for the others, compare what they want with what this machine wants, and let all know (machine 0)."""
-    leader = notes.get("hello/0")
-    if "fails" in leader:
-        notes.put("verdict", _unlike({0: leader}))
     while True:
         came: dict[int, dict[str, Any]] = {}
         try:
@@ -213,7 +185,7 @@ def _judge(meeting: Meeting, notes: Notes, failure: Callable[[], str]) -> None:
         except InputError as error:
             verdict = str(error)
         missing = [k for k in range(meeting.machines) if k not in came]
-        if not missing or notes.late or (verdict and "fails" not in leader):
+        if verdict or not missing or notes.late:
             break
         time.sleep(PAUSE)
     if missing and not verdict:
@@ -228,18 +200,9 @@ def _judge(meeting: Meeting, notes: Notes, failure: Callable[[], str]) -> None:
 def _unlike(came: dict[int, dict[str, Any]]) -> str:
     """Return why machines that have come cannot train together, or an empty string."""
     for k, hello in came.items():
-        if why := hello.get("fails"):
-            return f"machine {k} ({hello['host']}): {why}"
-    for k, hello in came.items():
         if unlike := difference(came[0], hello):
             return f"machine {k} ({hello['host']}) differs from machine 0 ({came[0]['host']}): {unlike}"
     return ""
-
-
-def tell_failure(meeting: Meeting, why: str) -> None:
-    """Let the other machines know that this one cannot take part, if they can be reached soon."""
-    with contextlib.suppress(HogwildError):
-        meet(meeting, {"fails": why}, lambda line: None, TELLING)
 
 
 def difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
@@ -319,7 +282,7 @@ def is_hello(value: Any) -> bool:
 
 def _listen(meeting: Meeting) -> socket.socket | None:
     """Return a socket that listens at the address and nowhere else, if this is machine 0."""
-    if not meeting.bind or meeting.machine not in (None, 0):
+    if meeting.machine not in (None, 0):
         return None
     host, port = meeting.place()
     try:

@@ -50,11 +50,12 @@ from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
 
 HELD_OUT = 0.2  # share of the training rows, if none are held out already
-FEW = 1_000_000  # entries (times classes) up to which each row is held out once
+FEW = 1_000_000  # entries (times classes) up to which each row is held out once,
+FEW_ROWS = 20_000  # where a fifth of the rows would be few
 VISITS = 100_000  # visits of rows by a candidate, where each row is held out once,
 MOST_EPOCHS = 100  # in at most so many epochs
 EPOCHS = 10  # at most, of more rows
-LOOKS = (3, 6)  # epochs after which the better half of the candidates goes on, where there are several classes
+LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half of candidates with several lanes goes on
 ERRORS = 0.5  # paired standard errors above the lowest held-out metric within which the strongest penalty wins
 EQUAL = 1e-4  # share of the lowest metric by which candidates may differ and are equal
 BY_ERROR = ("hinge", "perceptron")  # losses whose candidates are judged by the share of errors
@@ -201,7 +202,7 @@ def choose_l2(
     exact = exact and held is None and are_few(rows, config.loss, at(1.0)[0], classes)
     rest = rows
     epochs = min(config.epochs, EPOCHS)
-    if held is None and (divisions is not None or exact or rows.nnz * classes <= FEW):
+    if held is None and (divisions is not None or exact or (rows.nnz * classes <= FEW and len(rows) <= FEW_ROWS)):
         if divisions is None:
             divisions = divide(rows.targets, len(labels), rows.nnz * classes)
         divisions = divisions if exact else divisions[:1]
@@ -221,8 +222,8 @@ def choose_l2(
         path = _optima(config, rows, divisions, judge)
     else:
         lanes = _Lanes(config, rest, divisions[0] if len(divisions) else None, at, judge, intercept)
-        for look in LOOKS if classes > 1 else ():
-            if look < epochs:
+        for share in LOOKS if classes * len(judge.parts) > 1 else ():
+            if look := int(share * epochs):
                 lanes.train(look)
                 lanes.halve()
         lanes.train(epochs)

@@ -509,10 +509,10 @@ def train(
 
     Parameters
     ----------
-    rows : Rows or (X, y); Ratings; Graph
-        Training data of the problem asked for. Linear: ``Rows``, or a scipy sparse or dense matrix (n, width) and n
-        targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users, items, values).
-        Cuts: ``Graph``.
+    rows : path; Rows or (X, y); Ratings; Graph
+        Training data of the problem asked for, or where they lie. Linear: ``Rows``, or a scipy sparse or dense matrix
+        (n, width) and n targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users,
+        items, values). Cuts: ``Graph``.
     test : the same, optional
         Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split`` it chooses, as
         ``holdout`` does.

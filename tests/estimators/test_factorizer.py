@@ -103,5 +103,7 @@ def test_errors_are_one_line(model: Any) -> None:
 def test_a_step_that_is_too_large_is_called_by_its_name(ratings: Any) -> None:
     with pytest.raises(TrainingError, match=r"^diverged in epoch .* try an eta0 below 1e\+10$"):
         HogwildFactorizer(2, eta0=1e10).fit(ratings[0])
+    with pytest.raises(UsageError, match="^alpha='auto': expected a finite number"):
+        HogwildFactorizer(alpha="auto").fit(ratings[0])
     with pytest.raises(UsageError, match="verbose='loud'"):
         HogwildFactorizer(2, verbose="loud").fit(ratings[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import joblib
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.model_selection import ShuffleSplit
 from sklearn.preprocessing import scale
 
 import hogwild
-from hogwild import HogwildClassifier, HogwildRegressor, InputError, TrainingError, UsageError
+from hogwild import HogwildClassifier, HogwildRegressor, InputError, TrainingError, UsageError, machine
 from hogwild.errors import HogwildWarning
 from hogwild.estimators import options as estimator_options
 from hogwild.estimators.arrays import rows_of
@@ -162,6 +163,33 @@ def test_values_beyond_float32_are_refused() -> None:
         HogwildClassifier().fit(np.array([[1e300], [1.0]]), [0, 1])
 
 
+@pytest.mark.parametrize("offset", [1e6, 1e9, 1e12])
+def test_an_offset_does_not_hide_the_spread(offset: float) -> None:
+    """Float32 holds seven digits: far columns and targets are centred before they are rounded."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(400, 4))
+    w = random.normal(size=4)
+    far = X + offset * np.array([1, 0, -1, 1])
+    y = X @ w + 0.1 * random.normal(size=400)
+    for rate, more in ("auto", {}), ("constant", {"eta0": 0.05, "early_stopping": True}):
+        options = {"random_state": 0, "learning_rate": rate} | more
+        assert HogwildClassifier("log_loss", **options).fit(far, y > 0).score(far, y > 0) > 0.93
+        assert HogwildRegressor(**options).fit(far, y).score(far, y) > 0.95
+        model = HogwildRegressor(warm_start=True, **options).fit(X, y + offset)
+        for _ in range(2):
+            assert model.score(X, y + offset) > 0.95
+            model.fit(X, y + offset)
+
+
+def test_more_columns_than_the_memory_holds_are_one_line() -> None:
+    X = scipy.sparse.csr_matrix(([1.0, 1.0], ([0, 1], [0, 2**31 - 2])), shape=(4, 2**31 - 1))
+    with (
+        mock.patch.object(machine, "memory", return_value=(2**30, 2**30)),
+        pytest.raises(ValueError, match="columns.*memory"),
+    ):
+        HogwildClassifier().fit(X, [0, 1, 0, 1])
+
+
 @pytest.mark.parametrize("average", [False, True, np.True_])  # the last as from the grid of a search
 def test_one_worker_and_a_seed_give_the_same_bits(text: Any, average: bool) -> None:
     """Without exact steps, which `tol` leaves out: they end at one optimum whatever the seed."""
@@ -235,6 +263,8 @@ def test_max_iter_and_tol(cancer: Any) -> None:
         ({"loss": "squared"}, "loss='squared': expected one of log_loss, hinge"),
         ({"penalty": "l3"}, "penalty='l3': expected one of l2, l1, elasticnet, None"),
         ({"alpha": -1}, "alpha=-1: expected a finite number of at least 0"),
+        ({"alpha": None}, "alpha=None: expected a finite number of at least 0"),
+        ({"l1_ratio": 3}, "l1_ratio=3: expected a finite number of at least 0 and at most 1"),
         ({"max_iter": 0}, "max_iter=0: expected a whole number from 1"),
         ({"learning_rate": "fast"}, "learning_rate='fast': expected one of auto, optimal"),
         ({"learning_rate": "constant", "eta0": 0.0}, "eta0=0.0: expected a finite number above 0"),

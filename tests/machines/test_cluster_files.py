@@ -74,7 +74,7 @@ def test_slurm(called: Callable[..., list[dict[str, Any]]]) -> None:
     }
     machines = called(["bash", str(FOLDER / "slurm.sbatch"), "/shared/store"], **variables)
     check(machines, 3, "node0:29500")
-    assert {(each["job"], each["checkpoint"], each["resume"]) for each in machines} == {("7", "checkpoint-7", True)}
+    assert {(each["checkpoint"], each["resume"]) for each in machines} == {("checkpoint-7", True)}
 
 
 def test_kubernetes(called: Callable[..., list[dict[str, Any]]]) -> None:

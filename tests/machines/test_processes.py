@@ -210,41 +210,6 @@ def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_
     assert ended(first)[0] == 143
 
 
-@pytest.mark.slow
-def test_under_torchrun(store: str, tmp_path: Path) -> None:
-    port = free_address().rpartition(":")[2]
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nnodes",
-        "1",
-        "--nproc-per-node",
-        "2",
-        "--local-addr",
-        "127.0.0.1",
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-endpoint",
-        f"127.0.0.1:{port}",
-        "-m",
-        "hogwild",
-        "train",
-        store,
-        *ALONE,
-        "--epochs",
-        "3",
-        "--json",
-        str(tmp_path / "rows"),
-        "--quiet",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    last = measured(tmp_path)[-1]
-    assert last["replicas"] == 2
-    assert last["updates"] == 20_000
-
-
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
+from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import check_whole
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
@@ -62,6 +64,8 @@ class CompletionCase:
     def take(data: Any) -> Ratings:
         if isinstance(data, Ratings):
             return data
+        if isinstance(data, str | Path):
+            return open_ratings(data)
         if hasattr(data, "tocoo"):
             return Ratings.from_scipy(data)
         if isinstance(data, tuple) and len(data) == 3:
@@ -71,10 +75,7 @@ class CompletionCase:
             shape = tuple(int(part.max()) + 1 if part.size else 0 for part in (users, items))
             return Ratings(users, items, values, (shape[0], shape[1]))
         kind = type(data).__name__
-        raise UsageError(
-            f"expected Ratings, a scipy sparse matrix or arrays (users, items, values), got {kind}: read a file with "
-            "hogwild.open_ratings"
-        )
+        raise UsageError(f"expected a path, Ratings, a scipy sparse matrix or (users, items, values), got {kind}")
 
     def cut(self) -> dict[str, Any]:
         if self.config.device == "cuda":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
+from hogwild.data.graphs.source import open_graph
 from hogwild.data.order import Order
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
@@ -45,8 +47,10 @@ class CutsCase:
 
     @staticmethod
     def take(data: Any) -> Graph:
+        if isinstance(data, str | Path):
+            return open_graph(data)
         if not isinstance(data, Graph):
-            raise UsageError(f"expected a Graph, got {type(data).__name__}: read a file with hogwild.open_graph")
+            raise UsageError(f"expected a path or a Graph, got {type(data).__name__}")
         return data
 
     def cut(self) -> dict[str, Any]:

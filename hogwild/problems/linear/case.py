@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
 from hogwild.data.rows.degrees import alone, facts_of
+from hogwild.data.rows.source import open_data
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -87,11 +89,11 @@ class LinearCase:
     def take(data: Any) -> Rows:
         if isinstance(data, Rows):
             return data
+        if isinstance(data, str | Path):
+            return open_data(data)
         if isinstance(data, tuple) and len(data) == 2:
             return Rows.from_scipy(*data)
-        raise UsageError(
-            f"expected Rows or a pair (X, y), got {type(data).__name__}: read a file with hogwild.open_data"
-        )
+        raise UsageError(f"expected a path, Rows or a pair (X, y), got {type(data).__name__}")
 
     def _pose(self, rows: Rows) -> Rows:
         """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline; return the rows in

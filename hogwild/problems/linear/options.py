@@ -144,7 +144,7 @@ class LinearConfig(TrainConfig):
         if self.l2_path and (self.machines > 1 or self.own_rows):
             yield "l2='auto' is chosen on one machine: give l2 as a number to several"
         if self.own_rows and self.machines == 1:
-            yield "own_rows is for several machines: give machines too (--machines P), or all rows to one"
+            yield "own_rows is for several machines: give machines too, or all rows to one"
         if self.loss_param is not None and self.loss not in DEFAULT_PARAM:
             yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {self.loss!r}"
         if self.class_weight is not None and self.loss not in LABEL_LOSSES:

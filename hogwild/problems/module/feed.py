@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.module import kernel as modules
 
@@ -97,6 +98,8 @@ def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:
     """
     if isinstance(data, Arrays | Sparse):
         return data
+    if isinstance(data, str | Path):
+        data = open_data(data)
     if isinstance(data, Rows):
         labels = train.labels if isinstance(train, Sparse) else None
         return Sparse(data, *_numbered(data.targets, loss, labels))
