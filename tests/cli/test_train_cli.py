@@ -78,7 +78,7 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
     first, last = found[0], found[-1]
     assert last["objective"] < first["objective"]
     assert {"cpu", "cores", "load", "version_numba", "command"} <= set(first)
-    assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("threads", 2, "hogwild", SMALL)
+    assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("threads", 2, "tiered", SMALL)
     assert last["status"] == "ok"
 
     lines = result.out.splitlines()
