@@ -17,7 +17,7 @@ import numpy as np
 from hogwild.data.rows.container import Rows, count_unknown, map_chunks
 from hogwild.errors import InputError
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel
-from hogwild.problems.linear.objective import auc, class_numbers
+from hogwild.problems.linear.objective import auc, class_numbers, loss_values
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -90,9 +90,14 @@ class _Labels:
         self.count += len(rows)
 
     def _log_loss(self, margins: np.ndarray, classes: np.ndarray) -> float:
-        """Sum of -log of the probability of each row's class; probabilities are at least machine epsilon."""
-        if self.model.loss not in PROBABILITIES or not np.isfinite(margins).all():
+        """Sum of -log of the probability of each row's class, of one-versus-rest at least machine epsilon."""
+        loss = self.model.loss
+        if loss not in PROBABILITIES or not np.isfinite(margins).all():
             return math.nan
+        if margins.ndim == 1 and loss != "modified-huber":  # the loss itself, as training reports it
+            return float(loss_values("log", margins, 2.0 * classes - 1.0).sum())
+        if loss == "softmax":
+            return float(loss_values(loss, margins, classes).sum())
         likely = self.model.probabilities(margins)[np.arange(len(classes)), classes]
         return float(-np.log(np.clip(likely, EPSILON, 1.0 - EPSILON)).sum())
 

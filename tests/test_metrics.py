@@ -146,3 +146,13 @@ def test_a_model_that_diverged(classes):
     found = evaluate(broken, rows)
     assert math.isnan(found["log_loss"])
     assert found["auc"] is None
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_log_loss_of_a_sure_mistake_is_that_of_training(classes):
+    intercept = np.array([-60.0] if classes == 2 else [60.0, 0.0, -60.0], np.float32)
+    model = LinearModel(
+        np.zeros((len(intercept), 1), np.float32), intercept, "softmax", labels=[0.0, 1.0, 2.0][:classes]
+    )
+    found = evaluate(model, Rows.from_scipy(np.zeros((1, 1)), [classes - 1.0]))
+    assert found["log_loss"] == pytest.approx(60.0 * (classes - 1))

@@ -142,20 +142,18 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
     from hogwild.data.text.hashing import collision_line
 
     n = max(facts["rows"], 1)
-    exact = "" if facts["rho_exact"] else f" to {facts['rho_upper']:.4g}"
+    bound = "" if facts["rho_exact"] else "; at least, by 64 rows"
     shown = {
         "data": facts["data"],
         "rows": f"{facts['rows']:,}" + (f" ({facts['empty_rows']:,} empty)" if facts["empty_rows"] else ""),
         "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
-        "nonzeros": f"{facts['nnz']:,} ({facts['nnz_mean']:.1f} a row, density {facts['density']:.3g})",
+        "nonzeros": f"{facts['nnz']:,} ({facts['nnz'] / n:.1f} a row, density {facts['density']:.3g})",
     }
     if "hashing" in facts:
         shown["hashing"] = collision_line(facts["hashing"])
     if "labels" in facts["targets"]:
         counts = facts["targets"]["labels"].items()
         shown["labels"] = ", ".join(f"{label}: {count:,} ({count / n:.1%})" for label, count in counts)
-        if "others" in facts["targets"]:
-            shown["labels"] += f", and {facts['targets']['others']:,} others"
     else:
         shown["targets"] = ", ".join(f"{name} {value:.6g}" for name, value in facts["targets"].items())
     hottest = ", ".join(f"{feature} in {share:.1%} of rows" for feature, share in facts["hottest"])
@@ -163,9 +161,8 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         "most popular": hottest + " (features counted from 0)" if hottest else "-",
         "Omega": f"{facts['omega']:,} (most features in a row)",
         "Delta": f"{facts['delta']:.4g} (share of rows that hold the most popular feature)",
-        "rho": f"{facts['rho']:.4g}{exact} (largest share of rows that one row meets; {facts['rho_how']})",
-        "two rows meet": f"with probability {facts['collision']:.3g} +- {facts['collision_stderr']:.1g}, "
-        f"sharing {facts['shared']:.3g} features on average",
+        "rho": f"{facts['rho']:.4g} (largest share of rows that one row meets{bound})",
+        "two rows meet": f"with probability {facts['collision']:.3g}",
         "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
     }
     yield from fact_lines(shown | {"in parallel": facts["meaning"]}, NAMES, LINE)
@@ -302,15 +299,6 @@ def fetch(
         list[str],
         typer.Argument(metavar="NAME", help="Data sets, or parts: rcv1, rcv1:test.", show_default=False),
     ],
-    source: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="PATH",
-            show_default=False,
-            help="A file downloaded by hand, or a directory with it; may be given several times.",
-        ),
-    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Fetch again what is here.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -321,13 +309,11 @@ def fetch(
     from hogwild.data.public.catalogue import look_up
 
     wanted = [look_up(name) for name in names]
-    if source and len(wanted) > 1:
-        raise UsageError("--from is for one data set at a time")
     display = Display(Screen(sys.stdout), quiet)
     failed = False
     for card, role in wanted:
         try:
-            fetch_one(card, role, source or [], force, display)
+            fetch_one(card, role, force, display)
         except KeyboardInterrupt:
             display.say("interrupted: what has come is kept, and the same command goes on from there")
             raise
@@ -341,13 +327,13 @@ def fetch(
     display.finish()
 
 
-def fetch_one(card: Card, role: str | None, source: list[str], force: bool, display: Display) -> None:
+def fetch_one(card: Card, role: str | None, force: bool, display: Display) -> None:
     from hogwild.data.public.fetch import fetch as parts
 
     reading = Reading(verb="fetching")
     display.say(f"{card.name}: {card.title}; terms: {card.licence}")
     with display.live(reading.line):
-        for done in parts(card, [role] if role else None, sources=source, force=force, progress=reading.step):
+        for done in parts(card, [role] if role else None, force=force, progress=reading.step):
             title = card.title_of(done.role)
             if not done.counts:
                 display.say(f"{title}: is here, in {done.path} (--force fetches it again)")

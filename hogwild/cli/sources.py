@@ -59,10 +59,10 @@ KINDS = {
     ),
 }
 #: Formats of rows, of ratings and of graphs.
-FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges mrf".split()
-ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges", "mrf"), "cuts")
+FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges".split()
+ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges"), "cuts")
 COLUMNS = "label categorical numeric text ignore weight".split()
-HOLDOUTS = ("row", "user", "time")
+HOLDOUTS = ("row", "time")
 FEATURE_BYTES = 48  # least memory of a feature in training
 COPIES = 4  # of the factors in training: shared, exported, those of the last two rows
 VERTEX_BYTES = 16  # least memory of a vertex and label in training
@@ -331,9 +331,7 @@ def check_readable(name: str, problem: str = "linear") -> None:
         elif not os.access(name, os.R_OK):  # a pipe is not opened: its writer would take the close for the end
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        from hogwild.data.hints import missing
-
-        hint = missing(name) if isinstance(error, FileNotFoundError) else ""
+        hint = catalogue.suggestion(name) if isinstance(error, FileNotFoundError) else ""
         raise InputError(f"{name}: {error.strerror or error}{hint}") from None
 
 

@@ -10,8 +10,7 @@ the stream that then replays the graph.
 A step that cannot be captured runs eagerly, of which a warning tells; so do a short minibatch, and all of sparse rows:
 only the device knows how many entries a minibatch of those has, and their number is asked for, which waits for the
 stream. Noise (dropout) comes from the device's own generator, which replays advance too: such runs are not
-reproducible, and before torch 2.13, whose graphs share the generator's position, replicas may draw the same numbers,
-of which a warning tells.
+reproducible, and before torch 2.13, whose graphs share the generator's position, replicas may draw the same numbers.
 
 A parameter gets its piece of the flat array by ``.data``, which starts a version counter of its own: autograd then
 never takes another replica's update for an error. Gradients are requested by ``torch.autograd.grad``, so no thread
@@ -43,7 +42,6 @@ from hogwild.problems.module.layout import Layout, Place, unpack
 from hogwild.problems.module.problem import ModuleProblem, describe, step_at
 
 ADAGRAD_EPS, ADAM_EPS = float(on_cpu.ADAGRAD_EPS), float(on_cpu.ADAM_EPS)
-OWN_NOISE = (2, 13)  # from this version of torch on each graph has a position of its own in the generator
 
 Betas = tuple[float, float]
 
@@ -73,8 +71,6 @@ class ModuleLauncher(Launcher):
             examples = entries_of(rows) | examples
         self.data = self.upload(examples)
         self.captures = not self.sparse and batch <= len(arrays["target"])
-        if self.captures and problem.layout.workers > 1:
-            warn_of_noise(problem)
         # by a copy, which waits: other streams would not wait for zeros set on the default stream
         self.flat = torch.zeros(problem.size).to(backend.device)
 
@@ -191,22 +187,6 @@ class DeviceReplica:
         for array, before in self._before:
             array.copy_(before)
         self._before = []
-
-
-def warn_of_noise(problem: ModuleProblem) -> None:
-    """Warn if replicas of this module may drop out the same numbers, with this version of torch."""
-    if tuple(int(part) for part in torch.__version__.split(".")[:2]) >= OWN_NOISE:
-        return
-    model, _ = unpack(problem.program, problem.layout, np.zeros(problem.size, np.float32))
-    for module in model.modules():
-        share = module.p if isinstance(module, torch.nn.modules.dropout._DropoutNd) else vars(module).get("dropout", 0)
-        if isinstance(share, float) and share > 0:
-            message = (
-                f"{type(module).__name__}: with torch {torch.__version__} several replicas' graphs share one position "
-                "in the random numbers, and may drop out the same: use torch 2.13 or later, or one replica"
-            )
-            warnings.warn(message, HogwildWarning, stacklevel=4)
-            return
 
 
 class Trained(NamedTuple):

@@ -27,3 +27,13 @@ def check_bits(bits: Any) -> int:
             f"hash_bits={bits!r}: expected 1 to {MOST_BITS} (indices are int32, so 2^31 features do not fit)"
         )
     return number
+
+
+def check_hashing(bits: Any, width: int | None) -> int | None:
+    """``bits`` as an int, or None; the number of features, if given, must be what it makes it."""
+    if bits is None:
+        return None
+    bits = check_bits(bits)
+    if width not in (None, 2**bits):
+        raise UsageError(f"width={width}: hash_bits={bits} makes it {2**bits}: give one of them")
+    return bits

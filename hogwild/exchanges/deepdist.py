@@ -57,7 +57,7 @@ def serve(
     Raises
     ------
     UsageError
-        If ``workers`` or ``push`` is less than 1, or parameters or an update are not arrays of numbers.
+        If ``workers`` or ``push`` is less than 1.
 
     Notes
     -----
@@ -76,9 +76,8 @@ def serve(
     array([2.])
     """
     for name, number in (("workers", workers), ("push", push)):
-        if not isinstance(number, int) or number < 1:
-            raise UsageError(f"{name}={number!r}: expected a whole number from 1")
-    _arrays(parameters, "parameters")
+        if number < 1:
+            raise UsageError(f"{name} needs a whole number from 1; got {number}")
     parts: Iterator[Part] = iter(partitions)
     taking = threading.Lock()
     changing = threading.Lock()
@@ -93,7 +92,7 @@ def serve(
                 return
             with changing:
                 copy = _mapped(np.copy, parameters)
-            yield _arrays(gradient(copy, part[0]), "an update")
+            yield gradient(copy, part[0])
 
     def added(total: Any, update: Any) -> Any:
         return update if total is None else _mapped(np.add, total, update)
@@ -119,19 +118,3 @@ def _mapped(function: Callable[..., Any], *arrays: Any) -> Any:
     if isinstance(arrays[0], Mapping):
         return {name: function(*(array[name] for array in arrays)) for name in arrays[0]}
     return function(*arrays)
-
-
-def _arrays(value: Any, name: str) -> Any:
-    """Return what is an array of numbers, or a dict of them.
-
-    Raises
-    ------
-    UsageError
-        If it is anything else.
-    """
-    for array in value.values() if isinstance(value, Mapping) else [value]:
-        if not isinstance(array, np.ndarray | np.number) or array.dtype.kind not in "fiu":
-            raise UsageError(
-                f"expected {name} to be an array of numbers, or a dict of them, got {type(array).__name__}"
-            )
-    return value

@@ -59,7 +59,6 @@ SETS: dict[str, tuple[str, list[str]]] = {
     "MovieLens 100k": ("ml-100k/u.data", ["--problem", "completion", "--holdout", "0.1"]),
     "MovieLens 1M": ("ml-1m/ratings.tsv.gz", ["--problem", "completion", "--holdout", "0.1"]),
     "maximum flow, 110,594 vertices": ("graphs/tsukuba_expansion_a5.max.gz", []),
-    "stereo, 16 labels": ("graphs/tsukuba_mrf.npz", ["--problem", "cuts", "--format", "mrf"]),
 }
 OTHERS = [title for title, (data, _) in SETS.items() if "ml-" in data or "graphs" in data]  # not linear
 

@@ -28,7 +28,7 @@ def matrix(ratings: hogwild.Ratings) -> scipy.sparse.csr_array:
 
 def main(source: str = GENERATED) -> None:
     ratings = hogwild.open_ratings(source)
-    train, test = (matrix(part) for part in ratings.split(0.1, by="user"))
+    train, test = (matrix(part) for part in ratings.split(0.1))
     model = hogwild.HogwildFactorizer(n_components=16, n_jobs=-1, random_state=0).fit(train)
     spread = np.std(test.data)
     print(f"{train.nnz:,} ratings: RMSE {-model.score(test):.4f} held out, {spread:.4f} for the mean")

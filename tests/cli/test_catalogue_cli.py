@@ -60,7 +60,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     result = hogwild("data", "fetch", "tiny")
     assert (result.status, result.err) == (0, "")
-    found = f"{ROWS:,} rows, {NONZEROS:,} nonzeros, {FEATURES} features, 2 classes"
+    found = f"{ROWS:,} rows, {NONZEROS:,} nonzeros, {FEATURES} features"
     data = tmp_path / "data" / "tiny"
     assert result.out.splitlines() == [
         "tiny: The set tiny; terms: none",
@@ -157,8 +157,6 @@ def test_info(hogwild: Callable, web: Site, tmp_path: Path) -> None:
             "tiny:tets: tiny has no such part: expected one of train, test: did you mean test?",
         ),
         (("fetch", "films", "tny"), 2, "tny: no such data set: did you mean tiny? (hogwild data list has all 3)"),
-        (("fetch", "films", "tiny", "--from", "x"), 2, "--from is for one data set at a time"),
-        (("fetch", "films", "--from", "missing"), 1, "missing: no such file"),
     ],
 )
 def test_wrong_usage(hogwild: Callable, web: Site, arguments: tuple[str, ...], status: int, said: str) -> None:
@@ -174,19 +172,6 @@ def test_one_of_several_fails(hogwild: Callable, web: Site, tmp_path: Path) -> N
     assert result.err.startswith(f"hogwild: error: {web / 'films'}: the server answers 404 Not Found")
     assert result.err.count("\n") == 1
     assert (tmp_path / "data" / "net" / "graph.max").exists()
-
-
-def test_from(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    (tmp_path / "by-hand.txt").write_text(RATINGS)
-    result = hogwild("data", "fetch", "films", "--from", tmp_path / "by-hand.txt")
-    assert (result.status, result.err) == (0, "")
-    assert "films: 180 ratings, 20 users, 9 items, in " in result.out
-    (tmp_path / "by-hand.txt").write_text(RATINGS + "7 7 7\n")
-    result = hogwild("data", "fetch", "films", "--from", tmp_path / "by-hand.txt", "--force")
-    assert result.status == 1
-    assert "by-hand.txt: 1," in result.err
-    assert "expected 1," in result.err
-    assert web.asked == []
 
 
 def test_ctrl_c_keeps_what_has_come(hogwild: Callable, web: Site, tmp_path: Path) -> None:

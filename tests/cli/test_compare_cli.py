@@ -133,7 +133,7 @@ RATINGS = "synthetic:ratings?users=200&items=150&ratings=6000"
 @pytest.mark.usefixtures("sketched")
 def test_ratings_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
     options = ("--problem", "completion", "--rank", 8, "--methods", "hogwild,locked,liblinear", "--epochs", 4)
-    more = ("--seeds", 3, "--steps", "0.05,0.1", "--workers", 2, "--host", "threads", "--holdout-by", "user")
+    more = ("--seeds", 3, "--steps", "0.05,0.1", "--workers", 2, "--host", "threads")
     result = hogwild("compare", RATINGS, *options, *more, "--out", tmp_path)
     assert (result.status, result.err) == (0, "")
     for text in (

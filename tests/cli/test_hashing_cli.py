@@ -19,7 +19,7 @@ from hogwild.data.rows.source import open_data
 from hogwild.data.rows.store import read_meta, save_store
 
 QUICK = ("--host", "threads", "--workers", 1, "--epochs", 3, "--step", 1)
-LINE = "hashed to 2^16 = 65,536 weights: 16 buckets used, about 16 features, under 1 % of them share one"
+LINE = "hashed to 2^16 = 65,536 weights: 16 buckets used, about 16 features, 0 % of them share one"
 
 
 def train(hogwild: Callable, data: object, out: Path, *options: object) -> str:

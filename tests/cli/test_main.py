@@ -55,7 +55,7 @@ def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list
         (["cache", "lst"], "list"),
         (["train", "--disciplin", "hogwild"], "--discipline"),
         (["train", "--loss", "hing"], "hinge"),
-        (["train", "--holdout-by", "usr"], "user"),
+        (["train", "--holdout-by", "tme"], "time"),
         (["train", "rcv2"], "rcv1"),
         (["compare", "--methods", "serial,hogwyld"], "hogwild"),
         (["simulate", "--delay", "straggler:alfa=2"], "alpha"),

@@ -237,22 +237,6 @@ def test_what_cannot_be_captured_runs_eagerly(kind: str) -> None:
     np.testing.assert_array_equal(driven.run(), drive(posed))
 
 
-@pytest.mark.parametrize("version", ["2.12.1+cu126", "2.13.0+cpu"])
-def test_replicas_that_may_drop_out_the_same(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", version)
-    noisy = nn.Sequential(nn.Dropout(0.1), network())
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HogwildWarning)
-        for model, workers in ((noisy, 1), (nn.Sequential(nn.Dropout(0.0), network()), 2)):
-            Driven(pose(model, dense_data(), workers=workers), StandIn())
-    for model, name in ((noisy, "Dropout"), (nn.Sequential(network(), nn.LSTM(3, 3, 2, dropout=0.1)), "LSTM")):
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", HogwildWarning)
-            on_device.warn_of_noise(pose(model, dense_data(), workers=2).problem)
-        assert len(said) == (version[:4] != "2.13")
-        assert all(f"{name}: with torch {version} several replicas" in str(one.message) for one in said)
-
-
 @pytest.mark.parametrize("rule", ["momentum", "adam"])
 def test_a_step_for_every_minibatch(rule: str) -> None:
     """Taken from the place of its first row."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.graphs.container import Graph, describe, graph_statistics
+from hogwild.data.graphs.container import Graph, graph_statistics
 from hogwild.data.graphs.source import graph_format, open_graph
 from hogwild.data.ratings.ids import Ids
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -110,10 +110,8 @@ def test_statistics_are_those_of_the_paper(seed, n, m) -> None:
     assert g.degrees().tolist() == degrees
     assert facts["delta"] == max(degrees) / len(edges)
     assert facts["rho"] == max(sum(bool(e & f) for f in edges) for e in edges) / len(edges)
-    assert facts["isolated"] == degrees.count(0)
     assert facts["omega"] == 2
     assert facts["delta"] <= facts["rho"] <= min(1.0, 2 * facts["delta"])
-    assert describe(g).startswith("Graph(")
 
 
 def test_a_fingerprint_tells_graphs_apart() -> None:
@@ -134,7 +132,6 @@ def test_a_fingerprint_tells_graphs_apart() -> None:
         ("a.tsv", "edges"),
         ("max", "edges"),
         ("a.edges.bz2", "edges"),
-        ("a.npz", "mrf"),
         ("synthetic:grid", "synthetic"),
     ],
 )
@@ -143,7 +140,7 @@ def test_formats_are_told_from_names(name, kind) -> None:
 
 
 def test_options_that_do_not_go_together_are_refused(tmp_path) -> None:
-    with pytest.raises(UsageError, match="format='x': expected one of dimacs, edges, mrf, synthetic"):
+    with pytest.raises(UsageError, match="format='x': expected one of dimacs, edges, synthetic"):
         open_graph("a", format="x")
     with pytest.raises(UsageError, match="terminals= goes with a list of edges"):
         open_graph("a.max", terminals="t")

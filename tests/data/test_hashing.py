@@ -143,7 +143,7 @@ def test_huge_indices_are_legal_only_if_hashed():
         ("1 -1:1", "bad index in '-1:1'"),
         ("1 x:1", "bad index"),
         ("1 3", "missing colon"),
-        ("1 3:", "missing value"),
+        ("1 3:", "bad value"),
         ("1 3:1e39", "bad value in '3:1e39': beyond float32"),
         ("1 3:3e38 3:3e38", "the sum of one bucket's values is beyond float32"),
     ],
@@ -276,7 +276,7 @@ def test_what_does_not_go_together(tmp_path, text):
     ):
         open_data(tmp_path / "plain", hash_bits=9)
     assert open_data(text, hash_bits=9, width=512, beyond="ignore").hash_bits == 9
-    with pytest.raises(UsageError, match="width 100: hash_bits=9 makes it 512"):
+    with pytest.raises(UsageError, match="width=100: hash_bits=9 makes it 512"):
         list(iter_svmlight(text, hash_bits=9, width=100))
     assert not (tmp_path / "out").exists()
 
@@ -296,28 +296,21 @@ def test_estimates(load):
     error = np.sqrt(m * (np.exp(load) - load - 1)) / n  # relative, of linear counting (Whang et al. 1990, theorem)
     assert abs(facts["features"] / n - 1) < 5 * error + 1e-3
     assert abs(facts["share"] - np.mean(counts[buckets] > 1)) < 0.03
-    assert not facts["full"]
 
 
 def test_collisions_at_the_ends():
-    assert hashing.collisions(4, 0) == {"bits": 4, "used": 0, "features": 0, "share": 0.0, "full": False}
-    full = hashing.collisions(4, 16)
-    assert full["full"]
-    assert full["features"] == round(16 * np.log(16))
+    assert hashing.collisions(4, 0) == {"bits": 4, "used": 0, "features": 0, "share": 0.0}
+    assert hashing.collisions(4, 16)["features"] == round(16 * np.log(16))
     one = hashing.collisions(30, 1)
     assert (one["features"], one["share"]) == (1, 0.0)
 
 
 def test_the_line():
-    line = "hashed to 2^22 = 4,194,304 weights: 1,203,411 buckets used, about {} features, {} of them share one"
-    facts = hashing.collisions(22, 1_203_411)
-    assert hashing.collision_line(facts) == line.format("1.42 million", "29 %")
-    assert hashing.collision_line(facts | {"features": 1_151_000_000, "share": 0.999}) == line.format(
-        "1.15 billion", "nearly all"
+    line = (
+        "hashed to 2^22 = 4,194,304 weights: 1,203,411 buckets used, about 1,418,327 features, 29 % of them share one"
     )
-    assert hashing.collision_line(facts | {"features": 12_345, "share": 0.002}) == line.format("12,345", "under 1 %")
-    assert "4,096 buckets used, more than 34,070 features" in hashing.collision_line(hashing.collisions(12, 4096))
-    assert "1 bucket used, about 1 features, 0 % of them" in hashing.collision_line(hashing.collisions(30, 1))
+    assert hashing.collision_line(hashing.collisions(22, 1_203_411)) == line
+    assert "4,096 buckets used, at least 34,070 features" in hashing.collision_line(hashing.collisions(12, 4096))
 
 
 def test_warning_of_too_few_bits(tmp_path):
@@ -334,7 +327,7 @@ def test_warning_of_too_few_bits(tmp_path):
         with pytest.warns(HogwildWarning, match=told) as caught:
             call(tmp_path / "store")
         assert len(caught) == 1
-    with pytest.warns(HogwildWarning, match=r"the rows: at least 8\d % .* 2\^3 buckets .* it at least 1\d %") as caught:
+    with pytest.warns(HogwildWarning, match=r"the rows: 8\d % .* 2\^3 buckets .* it 1\d %") as caught:
         hashing.hash_rows(open_data(text), 3)
     assert Path(caught[0].filename).name == "test_hashing.py"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -40,11 +39,10 @@ def test_what_is_no_svmlight_text_from_its_first_line_on(tmp_path: Path, name: s
     ("name", "end"),
     [
         ("train.svm", "train.svm: did you mean train.svm.gz?"),
-        ("train.svm.xz", "train.svm.xz: did you mean train.svm.gz?"),
         ("TRAIN.SVM.GZ", "TRAIN.SVM.GZ: did you mean train.svm.gz?"),
         ("ratigns.csv", "ratigns.csv: did you mean Ratings.csv?"),
-        ("folder/x", "folder/x: there is no directory folder: did you mean folders?"),
-        ("none/of/these", "none/of/these: there is no directory none"),
+        ("none/of/these", "none/of/these"),
+        ("folders/train.sv", "folders/train.sv: did you mean folders/train.svm?"),
         ("covtyp", "covtyp: did you mean covtype?"),
         ("quite-other", "quite-other"),
     ],
@@ -54,6 +52,7 @@ def test_a_name_that_is_nearly_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "train.svm.gz").touch()
     (tmp_path / "Ratings.csv").touch()
     (tmp_path / "folders").mkdir()
+    (tmp_path / "folders" / "train.svm").touch()
     hint = end[len(name) :]
     for opened in (hogwild.open_data, hogwild.open_ratings, hogwild.open_graph):
         message = said(opened, name)
@@ -62,17 +61,7 @@ def test_a_name_that_is_nearly_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(InputError) as caught:
         check_readable(name)
     assert str(caught.value) == f"{name}: No such file or directory{hint}"
-    if "/" in name:
+    if name.startswith("none"):
         where = os.path.dirname(name)
         with pytest.raises(OutputError, match=f"--out {name}: cannot write there: there is no directory {where}$"):
             check_writable("--out", name)
-
-
-@pytest.mark.parametrize("name", ["a9a", "a9a.gz", "covtype"])
-def test_a_file_that_is_nearly_called_as_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOGWILD_DATA", str(tmp_path / "data"))
-    (tmp_path / f"{name.removesuffix('.gz')}.bz2").touch()
-    for opened in (hogwild.open_data, check_readable):
-        hint = f"did you mean {name.removesuffix('.gz')}.bz2?"
-        assert re.match(f"{name}: [Nn]o such file.*{re.escape(hint)}", said(opened, name))

@@ -41,26 +41,22 @@ def test_the_definitions(sets):
     assert facts["rho"] == pytest.approx(rho)
     assert facts["rho_exact"]
     assert facts["collision"] == pytest.approx(collision)
-    assert facts["shared"] == pytest.approx(np.mean([len(a & b) for a in sets for b in sets]))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 11), max_size=5), min_size=1, max_size=150), st.integers(0, 3))
-def test_sampled_bounds_hold_the_truth_and_the_inequality(sets, seed):
-    """Delta <= rho <= min(1, max_e sum d_u / N) <= min(1, Omega Delta), which the paper's RCV1 line breaks."""
+def test_a_sampled_bound_is_below_the_truth(sets, seed):
+    """Delta <= rho, which the paper's RCV1 line breaks."""
     before = statistics.EXACT_BELOW, statistics.BITS
     statistics.EXACT_BELOW, statistics.BITS = 0, 4
     try:
         facts = describe(rows_of(sets), seed)
     finally:
         statistics.EXACT_BELOW, statistics.BITS = before
-    omega, delta, rho, _ = by_definition(sets)
+    _, delta, rho, _ = by_definition(sets)
     assert delta - 1e-12 <= facts["rho"] <= rho + 1e-12
-    assert rho - 1e-12 <= facts["rho_upper"] <= min(1.0, max(omega * delta, delta)) + 1e-12
     if facts["rho_exact"]:
         assert facts["rho"] == pytest.approx(rho)
-    else:
-        assert facts["rho_how"].startswith("lower bound from")
 
 
 def test_meetings_over_many_chunks(monkeypatch):
@@ -81,12 +77,10 @@ def test_collisions_are_estimated_within_their_error():
         sampled = describe(rows, seed=3)
     finally:
         statistics.EXACT_BELOW = before
-    assert exact["collision_stderr"] == 0
-    assert 0 < sampled["collision_stderr"] < 0.01
-    assert abs(sampled["collision"] - exact["collision"]) < 5 * sampled["collision_stderr"]
-    assert sampled["rho"] <= exact["rho"] <= sampled["rho_upper"]
+    assert abs(sampled["collision"] - exact["collision"]) < 0.05 * exact["collision"]
+    assert sampled["rho"] <= exact["rho"]
     assert describe(rows, seed=3) == exact
-    assert "random rows" in sampled["rho_how"]
+    assert (exact["rho_exact"], sampled["rho_exact"]) == (True, False)
 
 
 def test_the_names_of_a_table_are_its_labels():
@@ -94,7 +88,6 @@ def test_the_names_of_a_table_are_its_labels():
     rows = hogwild.open_table(pa.table({"y": names + names[50:], "x": range(150)}), "y", hash_bits=8)
     found = describe(rows)["targets"]
     assert found["labels"] == {name: 1 + (k >= 50) for k, name in enumerate(names) if k < 14 or k >= 50}
-    assert found["others"] == 36
 
 
 def test_facts_and_targets():
@@ -109,7 +102,6 @@ def test_facts_and_targets():
     )
     assert facts["hottest"] == [(1, 0.75), (0, 0.25), (5, 0.25)]
     assert facts["density"] == 5 / 48
-    assert facts["nnz_mean"] == 1.25
     assert facts["targets"] == {"labels": {"0": 2, "1": 2}}
     assert json.loads(json.dumps(facts))["rho"] == 0.75
     real = Rows([0] * 101, [], [], np.linspace(0, 1, 100), 3)
@@ -138,5 +130,5 @@ def test_real_rcv1(real_data):
     facts = describe(open_data(real_data / "rcv1" / "train.svm.gz"))
     assert (facts["rows"], facts["width"], facts["targets"]["labels"].keys()) == (19_341, 47_236, {"-1", "1"})
     assert facts["delta"] == pytest.approx(0.427, abs=1e-3)
-    assert facts["delta"] <= facts["rho"] <= facts["rho_upper"] <= 1
+    assert facts["delta"] <= facts["rho"] <= 1
     assert facts["omega"] == 618

@@ -23,8 +23,7 @@ from hogwild.errors import HogwildWarning, InputError, UsageError
 LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
 TEXTS = {
     "y,a,a\n0,1,2\n": ":1: several columns are named 'a'",
-    "1,1,5\n1,2,4\n": ":1: several columns are named '1'; a line of names belongs above",
-    "1,1.5,1,0\n0,3,4,1\n": ":1: several columns are named '1'; a line of names belongs above",
+    "1,1,5\n1,2,4\n": ":1: several columns are named '1'",
     "y,a,b\n0,1,2\n1,3\n": ":3: 2 fields in '1,3', expected y,a,b separated by commas",
     "y,a,b\n0,1,2\n\n1,3,4,5\n": ":4: 4 fields in '1,3,4,5', expected y,a,b separated by commas",
     'y,a,b\n0,"x\ny\nz",2\n1,3\n': ":5: 2 fields in '1,3', expected y,a,b separated by commas",
@@ -98,13 +97,7 @@ def test_columns(kind: str) -> None:
     assert hogwild.open_table(table, "y", ignore="x").nnz == 2
 
 
-def test_what_pyarrow_cannot_write_or_decode() -> None:
-    ends = pa.array([1, 2], pa.int32())
-    words = pa.array(["a", "b"])
-    runs = pa.RunEndEncodedArray.from_arrays(ends, words)
-    assert hogwild.open_table(pa.table({"y": [0, 1], "x": runs}), "y").indices.tolist() == (
-        hogwild.open_table(pa.table({"y": [0, 1], "x": words}), "y").indices.tolist()
-    )
+def test_what_pyarrow_cannot_write() -> None:
     for odd in (pa.array([1, 2], pa.timestamp("us", tz="No/City")), pa.array([pa.MonthDayNano([1, 2, 3])] * 2)):
         with pytest.raises(InputError, match="^the table: row 1: column x: cannot be categorical: [^\n]*$"):
             hogwild.open_table(pa.table({"y": [0, 1], "x": odd}), "y", categorical="x")

@@ -83,9 +83,6 @@ def write(table: pa.Table, path: Path) -> Path:
             at = table.column_names.index(column)
             table = table.set_column(at, column, table[column].dictionary_encode())
         pq.write_table(table, path, row_group_size=70)
-    elif name.endswith("arrows"):
-        with pa.ipc.new_stream(str(path), table.schema) as stream:
-            stream.write_table(table, max_chunksize=64)
     else:
         pyarrow.feather.write_feather(table, str(path), chunksize=64)
     return path
@@ -100,7 +97,6 @@ FILES = [
     "d.parquet",
     "dictionary.parquet",
     "e.feather",
-    "f.arrows",
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -218,10 +219,12 @@ def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_
         (["--machines", "2", "--meet", "first"], "expected HOST:PORT of machine 0"),
         (["--machines", "2", "--meet", "first:1", "--machine", "2"], "expected a number from 0 to 1"),
         (["--machines", "2", "--meet", "first:1", "--local"], "leave --meet out"),
+        ([], "torchrun needs --machines P --meet HOST:PORT"),
     ],
 )
 def test_options_that_do_not_go_together(words: list[str], reason: str) -> None:
-    done = subprocess.run([*TRAIN, *words], capture_output=True, text=True, timeout=180)
+    world = {} if words else {"WORLD_SIZE": "2"}
+    done = subprocess.run([*TRAIN, *words], capture_output=True, text=True, timeout=180, env=os.environ | world)
     assert done.returncode == 2
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1

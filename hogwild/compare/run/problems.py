@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are computed
-PAPER = ("omega", "delta", "rho", "rho_exact", "collision", "shared")  # of Recht et al., equation 2.6, and related ones
+PAPER = ("omega", "delta", "rho", "rho_exact", "collision")  # of Recht et al., equation 2.6, and related ones
 NO_OPTIMUM = {
     "completion": "the objective is not convex, so nobody knows its optimum",
     "cuts": "with more than two labels the smallest cut is NP-hard, so nobody knows it",

@@ -240,10 +240,8 @@ def graph_statistics(graph: Graph) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``edges vertices labels terminals``, ``omega delta rho``, ``isolated`` (vertices without an edge), ``busiest``
-        (the vertex with the most edges), ``pinned`` (share of the ends of edges that are terminals, which are never
-        written), ``delta_free`` (delta among the other vertices, where workers can overwrite each other), ``weight``
-        (sum over the edges of the larger of both weights).
+        ``edges vertices labels terminals``, ``omega delta rho``, and ``delta_free``: delta among the other vertices,
+        where workers can overwrite each other.
     """
     degrees, m = graph.degrees(), max(len(graph), 1)
     met = degrees[graph.u] + degrees[graph.v] - 1
@@ -257,20 +255,5 @@ def graph_statistics(graph: Graph) -> dict[str, Any]:
         "omega": 2 if len(graph) else 0,
         "delta": float(degrees.max(initial=0)) / m,
         "rho": float(met.max(initial=0)) / m,
-        "isolated": int(np.count_nonzero(degrees == 0)),
-        "busiest": int(np.argmax(degrees)),
-        "pinned": float(degrees[graph.terminals].sum()) / (2 * m),
         "delta_free": float(free.max(initial=0)) / m,
-        "weight": float(np.maximum(graph.forward, graph.backward).sum(dtype=np.float64)),
     }
-
-
-def describe(graph: Graph) -> str:
-    """Return a few sentences on the graph and on what it means for workers without locks."""
-    facts = graph_statistics(graph)
-    busiest = facts["busiest"] if graph.ids is None else graph.ids.names(facts["busiest"])
-    return (
-        f"{graph!r}. Omega = {facts['omega']}, Delta = {facts['delta']:.3g} (vertex {busiest}), "
-        f"rho = {facts['rho']:.3g}. {100 * facts['pinned']:.3g} % of the ends of edges are terminals, which are never "
-        f"written; of the others the busiest is in {100 * facts['delta_free']:.2g} % of the edges."
-    )

@@ -6,15 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hogwild.data.beside import PACKED
 from hogwild.data.graphs.container import Graph
 from hogwild.data.parallel import BytesRead
-from hogwild.data.public.catalogue import located
+from hogwild.data.public.catalogue import located, suggestion
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.text.delimited import TextLayout
+from hogwild.data.text.lines import PACKED
 from hogwild.errors import InputError, UsageError, expected_one_of
 
-FORMATS = ("dimacs", "edges", "mrf", "synthetic")
+FORMATS = ("dimacs", "edges", "synthetic")
 DIMACS = ".max"
 
 
@@ -33,8 +33,8 @@ def open_graph(
     ----------
     name : str or Path
         A DIMACS maximum-flow file (``.max``, also .gz, .bz2, .xz), a list of edges ``u v [weight]`` with a file of
-        terminals beside it, an ``.npz`` of unary costs, edges and weights, a synthetic set such as
-        ``synthetic:grid?side=128``, or, where no file is called so, a fetched set of the catalogue.
+        terminals beside it, a synthetic set such as ``synthetic:grid?side=128``, or, where no file is called so, a
+        fetched set of the catalogue.
     format : str, optional
         One of ``FORMATS``; by default told from the name.
     terminals : path, optional
@@ -68,13 +68,7 @@ def open_graph(
 
         return generate_graph(title)
     if not os.path.exists(title):
-        from hogwild.data.hints import missing
-
-        raise InputError(f"{title}: no such file{missing(title)}")
-    if kind == "mrf":
-        from hogwild.data.graphs.mrf import read_mrf
-
-        return read_mrf(title)
+        raise InputError(f"{title}: no such file{suggestion(title)}")
     from hogwild.data.graphs.text import read_dimacs, read_edges
 
     if kind == "dimacs":
@@ -87,4 +81,4 @@ def graph_format(name: str) -> str:
     if name.startswith(PREFIX):
         return "synthetic"
     stem = name.removesuffix(next((end for end in PACKED if name.endswith(end)), ""))
-    return "dimacs" if stem.endswith(DIMACS) else "mrf" if stem.endswith(".npz") else "edges"
+    return "dimacs" if stem.endswith(DIMACS) else "edges"

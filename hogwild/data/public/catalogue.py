@@ -12,6 +12,7 @@ shell it was fetched in.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tomllib
@@ -20,7 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hogwild.data.beside import beside
 from hogwild.data.rows.store import is_store
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import InputError, UsageError, expected_one_of, nearest, reason_of
@@ -203,6 +203,16 @@ def near(name: str, cutoff: float = 0.65) -> str:
     return nearest(name, names, cutoff)
 
 
+def suggestion(name: str) -> str:
+    """Return ``: did you mean data.gz?`` for a missing file if its directory or the catalogue has such a name."""
+    folder, base = os.path.split(name)
+    names: list[str] = []
+    with contextlib.suppress(OSError):
+        names = os.listdir(folder or os.curdir)
+    hint = nearest(base, (), 0.75, {each.lower(): os.path.join(folder, each) for each in names})
+    return hint or ("" if folder else near(base))
+
+
 def find(name: str) -> tuple[Card, str] | None:
     """Return the card and the part for a name given where a path is expected; None for anything else.
 
@@ -230,10 +240,9 @@ def located(name: str) -> str:
         return name
     path = place(*card_and_role)
     if not is_fetched(path):
-        where, hint = path.parent.parent, beside("", name)
         raise InputError(
-            f"{name}: no such file{hint and f' ({hint[2:]})'}, and the data set of that name has not been fetched into "
-            f"{where}: hogwild data fetch {name}"
+            f"{name}: no such file, and the data set of that name has not been fetched into {path.parent.parent}: "
+            f"hogwild data fetch {name}"
         )
     return str(path)
 

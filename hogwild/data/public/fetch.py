@@ -1,4 +1,4 @@
-"""Fetches a data set of the catalogue: downloads it or takes the user's files, unpacks, converts and compares it.
+"""Fetches a data set of the catalogue: downloads it, unpacks, converts and compares it.
 
 Each step leaves its result for the next call. A partial download is resumed, a complete one is not repeated if the disk
 was full during its conversion, and a part of a set exists completely or not at all. Counts are compared with the card
@@ -16,7 +16,6 @@ The cost is disk space for the download and the store at the same time; the down
 from __future__ import annotations
 
 import contextlib
-import datetime
 import errno
 import fcntl
 import fnmatch
@@ -34,22 +33,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import Card, CardPart, is_fetched, place
-from hogwild.data.public.download import Failed, check, digest, download
-from hogwild.data.rows.store import Sink, StoreWriter
-from hogwild.errors import HogwildError, InputError, OutputError, UsageError, reason_of
+from hogwild.data.public.download import Failed, download
+from hogwild.data.rows.store import StoreWriter
+from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 
 FileProgress = Callable[[str, int, int | None], None]
 
 DOWNLOADS = ".downloads"  # in the directory of a set
 UNPACKED = "unpacked-"  # prefix of directories with unpacked members
-PACKED = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".tbz2", ".xz", ".txz")
 DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError)
 BLOCK = 1 << 20  # bytes
-MANY = 10_000  # distinct labels beyond which counting stops
 
 
 @dataclass(frozen=True)
@@ -62,12 +57,7 @@ class Fetched:
 
 
 def fetch(
-    card: Card,
-    roles: Sequence[str] | None = None,
-    *,
-    sources: Sequence[str | Path] = (),
-    force: bool = False,
-    progress: FileProgress | None = None,
+    card: Card, roles: Sequence[str] | None = None, *, force: bool = False, progress: FileProgress | None = None
 ) -> Iterator[Fetched]:
     """Get parts of a data set, one after another.
 
@@ -76,10 +66,7 @@ def fetch(
     card : Card
         From :func:`hogwild.data.public.catalogue.look_up`.
     roles : sequence of str, optional
-        Which parts; by default all, or with ``sources`` those that they contain.
-    sources : sequence of path
-        Files, or directories of files, downloaded by hand. They are checked like a download, unless they
-        have been unpacked, and are not removed.
+        Which parts; by default all.
     force : bool
         Get parts again that exist already.
     progress : function, optional
@@ -96,67 +83,14 @@ def fetch(
         If a file is not available, or not the one of the card.
     OutputError
         If the disk cannot be written, or is full.
-    UsageError
-        If ``sources`` do not belong to the set.
     """
-    by_hand = match(card, roles, sources) if sources else {}
-    if by_hand and roles is None:
-        roles = [role for role in card.roles if all(file.name in by_hand for file in card.files([role]))]
-    wanted = [(role, place(card, role)) for role in roles or card.roles]
-    for n, (role, path) in enumerate(wanted):
-        if is_fetched(path) and not force:
-            yield Fetched(role, path, {})
-            continue
-        with _work_folder(card, path.parent) as work:
-            if is_fetched(path) and not force:  # by another process, just before
-                counts = {}
-            else:
-                counts = _fetch_part(card, card.part(role), path, work, by_hand, progress)
-                later = {file.name for role, _ in wanted[n + 1 :] for file in card.files([role])}
-                for file in card.files([role]):
-                    if file.name not in later:
-                        (work / file.name).unlink(missing_ok=True)
+    for role in roles or card.roles:
+        path, counts = place(card, role), {}
+        if force or not is_fetched(path):
+            with _work_folder(card, path.parent) as work:
+                if force or not is_fetched(path):  # by another process, just before
+                    counts = _fetch_part(card, card.part(role), path, work, progress)
         yield Fetched(role, path, counts)
-
-
-def match(card: Card, roles: Sequence[str] | None, sources: Sequence[str | Path]) -> dict[str, Path]:
-    """Return the user's file for each file of a set, by the set's name for it.
-
-    A file may have the publisher's name, packed or not, that of the member of an archive, or any name if only one file
-    is wanted.
-
-    Raises
-    ------
-    UsageError
-        If there is none for a part that is wanted.
-    """
-    files = card.files(roles)
-    paths: list[Path] = []
-    for source in map(Path, sources):
-        if not source.exists():
-            raise InputError(f"{source}: no such file")
-        paths += sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
-    matched: dict[str, Path] = {}
-    for file in files:
-        named = [path for path in paths if _bare(path.name) == _bare(file.name)]
-        named.sort(key=lambda path: path.name != file.name)
-        inside = [path for path in paths if file.member and fits(path.name, file.member)]
-        others = {_bare(other.name) for other in card.files()}
-        only = [path for path in paths if len(files) == len(paths) == 1 and _bare(path.name) not in others]
-        if hits := named or inside or only:
-            matched[file.name] = hits[0]
-    complete = [role for role in roles or card.roles if all(file.name in matched for file in card.files([role]))]
-    if not complete or (roles is not None and len(complete) < len(roles)):
-        lacking = ", ".join(file.name for file in files if file.name not in matched)
-        raise UsageError(f"--from {', '.join(map(str, sources))}: expected {lacking}, or a directory that holds it")
-    return matched
-
-
-def _bare(name: str) -> str:
-    """Return a file's name without its packing suffixes."""
-    while (stem := os.path.splitext(name))[1].lower() in PACKED:
-        name = stem[0]
-    return name
 
 
 @contextlib.contextmanager
@@ -189,47 +123,34 @@ def _work_folder(card: Card, parent: Path) -> Iterator[Path]:
         os.close(lock)
 
 
-def _fetch_part(
-    card: Card, part: CardPart, path: Path, work: Path, by_hand: dict[str, Path], progress: FileProgress | None
-) -> dict[str, int]:
+def _fetch_part(card: Card, part: CardPart, path: Path, work: Path, progress: FileProgress | None) -> dict[str, int]:
     """Make ``path`` of the files of a part; return the counts."""
     title = card.title_of(part.role)
+    paths = [work / file.name for file in part.files]
 
     def step(action: str) -> BytesRead | None:
         return None if progress is None else lambda done, total: progress(action, done, total)
 
-    paths: list[Path] = []
-    for file in part.files:
-        if source := by_hand.get(file.name):
-            if (source.suffix in PACKED) == (os.path.splitext(file.name)[1] in PACKED):  # else only counts are compared
-                check(source, file, str(source))
-        else:
-            source = work / file.name
-            try:
-                download(file, source, step(f"fetching {file.name}"))
-            except Failed as error:
-                command = f"hogwild data fetch {title} --from FILE"
-                raise InputError(f"{error}; or get it by hand ({card.homepage}) and: {command}") from None
-        paths.append(source)
-    origin = {
-        "name": card.name,
-        "part": part.role,
-        "source": str(by_hand.get(part.files[0].name, part.files[0].url)),
-        "files": [
-            {"name": each.name, "sha256": digest(each, "sha256"), "bytes": each.stat().st_size} for each in paths
-        ],
-        "fetched": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
+    for file, source in zip(part.files, paths):
+        try:
+            download(file, source, step(f"fetching {file.name}"))
+        except Failed as error:
+            raise InputError(f"{error}; its page is {card.homepage}") from None
+    dataset = {"name": card.name, "part": part.role}
+    meta = {"source": part.files[0].url, "parser": f"catalogue, {card.format}", "dataset": dataset}
     try:
         with tempfile.TemporaryDirectory(prefix=UNPACKED, dir=work) as scratch:
             texts: list[Path] = []
             for file, source in zip(part.files, paths):
                 texts += unpack(source, file.member, Path(scratch)) if file.member and is_archive(source) else [source]
-            return READERS[card.problem](card, part, texts, path, origin, step(f"reading {title}"))
+            counts = READERS[card.problem](card, part, texts, path, meta, step(f"reading {title}"))
     except InputError as error:  # the data are wrong, and would be again with the same download
-        for file in part.files:
-            (work / file.name).unlink(missing_ok=True)
+        for source in paths:
+            source.unlink(missing_ok=True)
         raise InputError(f"{title}: {error}; nothing was kept") from None
+    for source in paths:
+        source.unlink()
+    return counts
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------
@@ -246,12 +167,7 @@ def is_archive(path: Path) -> bool:
     try:
         return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
     except DAMAGE as error:
-        raise damaged(path, error) from None
-
-
-def damaged(archive: Path, error: BaseException) -> InputError:
-    """Return the error for an archive that cannot be read."""
-    return InputError(f"{archive}: the archive is damaged: {reason_of(error)}")
+        raise InputError(f"{path}: the archive is damaged: {reason_of(error)}") from None
 
 
 def fits(name: str, pattern: str) -> bool:
@@ -284,7 +200,7 @@ def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk is at fault
             raise OutputError(f"{folder}: cannot unpack there: {error.strerror}") from None
-        raise damaged(archive, error) from None
+        raise InputError(f"{archive}: the archive is damaged: {reason_of(error)}") from None
     if not members:
         raise InputError(f"{archive}: no {pattern} among its {len(others)} other members {others[:1]}")
     return [path for _, path in sorted(members)]
@@ -311,9 +227,8 @@ def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def compare(card: Card, part: CardPart, counts: dict[str, int]) -> None:
     """Raise InputError if the counts of the data differ from those that the card states."""
-    exact = {"rows": part.rows, "ratings": part.rows, "nonzeros": part.nonzeros}
-    exact |= {"vertices": card.vertices, "arcs": card.arcs}
-    most = {"classes": card.classes, "users": card.users, "items": card.items}
+    exact = {"rows": part.rows, "ratings": part.rows, "nonzeros": part.nonzeros, "vertices": card.vertices}
+    most = {"users": card.users, "items": card.items}
     wrong = []
     for name, count in counts.items():
         if exact.get(name) not in (None, count):
@@ -324,44 +239,27 @@ def compare(card: Card, part: CardPart, counts: dict[str, int]) -> None:
         raise InputError(f"not the data of the card: {', '.join(wrong)}")
 
 
-class _LabelCounter:
-    """A sink that also collects the labels that pass through."""
-
-    def __init__(self, sink: Sink) -> None:
-        self.sink = sink
-        self.labels: set[float] = set()
-
-    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
-        self.sink.append(lengths, indices, values, targets, weights)
-        if len(self.labels) < MANY:
-            self.labels.update(np.unique(targets).tolist())
-
-
 def _rows(
-    card: Card, part: CardPart, texts: list[Path], path: Path, origin: dict[str, Any], progress: BytesRead | None
+    card: Card, part: CardPart, texts: list[Path], path: Path, meta: dict[str, Any], progress: BytesRead | None
 ) -> dict[str, int]:
     from hogwild.data.text.svmlight import parse_svmlight
 
     repairs = {"unsorted_rows": 0, "duplicate_rows": 0, "query_rows": 0}
-    meta = {"source": origin["source"], "parser": f"catalogue, {card.format}", "dataset": origin}
     with StoreWriter(path, meta, overwrite=True) as writer:
-        counter = _LabelCounter(writer)
         width = 0
         for text in texts:
-            summary = parse_svmlight(text, counter, width=card.features, progress=progress)
+            summary = parse_svmlight(text, writer, width=card.features, progress=progress)
             width = max(width, summary.width)
             for name in repairs:
                 repairs[name] += int(getattr(summary, name))
         counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": width}
-        if card.task != "regression":
-            counts["classes"] = len(counter.labels)
         compare(card, part, counts)
         writer.close(width, warnings=repairs)
     return counts
 
 
 def _ratings(
-    card: Card, part: CardPart, texts: list[Path], path: Path, origin: dict[str, Any], progress: BytesRead | None
+    card: Card, part: CardPart, texts: list[Path], path: Path, meta: dict[str, Any], progress: BytesRead | None
 ) -> dict[str, int]:
     from hogwild.data.ratings.container import last_of_repeats
     from hogwild.data.ratings.store import save_ratings
@@ -371,21 +269,17 @@ def _ratings(
     users, items = ratings.shape
     counts = {"ratings": len(ratings), "users": users, "items": items}
     compare(card, part, counts)
-    meta = {"source": origin["source"], "parser": f"catalogue, {card.format}", "dataset": origin}
     save_ratings(ratings, path, meta | ({"warnings": {"repeats": repeats}} if repeats else {}), overwrite=True)
     return counts
 
 
 def _graph(
-    card: Card, part: CardPart, texts: list[Path], path: Path, origin: dict[str, Any], progress: BytesRead | None
+    card: Card, part: CardPart, texts: list[Path], path: Path, meta: dict[str, Any], progress: BytesRead | None
 ) -> dict[str, int]:
     from hogwild.data.graphs.text import read_dimacs
-    from hogwild.data.text.lines import numbered_lines
 
     text = _only(texts)
-    graph = read_dimacs(str(text), progress)
-    problem = next((line.split() for _, line in numbered_lines(str(text)) if line.startswith(b"p")), [])
-    counts = {"vertices": graph.n_vertices, "arcs": int(problem[3])}
+    counts = {"vertices": read_dimacs(str(text), progress).n_vertices}  # it compares the arcs with its problem line
     compare(card, part, counts)
     temporary = path.with_name(f".{path.name}.part")
     try:

@@ -23,7 +23,7 @@ from hogwild.errors import InputError, UsageError, expected_one_of
 if TYPE_CHECKING:
     import scipy.sparse
 
-SPLITS = ("row", "user", "time")
+SPLITS = ("row", "time")
 SAMPLE = 1 << 20  # ratings that a fingerprint samples
 
 
@@ -170,9 +170,8 @@ class Ratings:
         ----------
         fraction : float
         seed : int
-        by : {"row", "user", "time"}
-            Hold out that fraction of all ratings at random; of each user's ratings at random, rounded, leaving at least
-            one per user; or the latest of all, where equal times count as ascending in this order.
+        by : {"row", "time"}
+            Hold out that fraction at random, or the latest, where equal times count as ascending in this order.
 
         Raises
         ------
@@ -184,35 +183,20 @@ class Ratings:
         if by not in SPLITS:
             raise UsageError(f"split by {by!r}: {expected_one_of(SPLITS, by)}")
         if by == "time" and self.times is None:
-            raise UsageError("split by time: these ratings have no times (a fourth column); split by row or by user")
+            raise UsageError("split by time: these ratings have no times (a fourth column); split by row")
         if not 0 < fraction < 1:
             raise InputError(f"cannot hold out {fraction}: expected a fraction between 0 and 1")
-        mask = self._held_by_user(fraction, seed) if by == "user" else self._held(fraction, seed, by)
+        mask = np.zeros(len(self), dtype=bool)
+        held = round(fraction * len(self))
+        if self.times is None or by == "row":
+            mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
+        elif held:
+            mask[np.argsort(self.times, kind="stable")[-held:]] = True
         if not 0 < np.count_nonzero(mask) < len(self):
             raise InputError(f"cannot hold out {fraction:g} of {len(self)} ratings: both parts need at least one")
         rest, held_out = self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
         rest.held_out = held_out
         return rest, held_out
-
-    def _held(self, fraction: float, seed: int, by: str) -> np.ndarray:
-        mask = np.zeros(len(self), dtype=bool)
-        held = round(fraction * len(self))
-        if by == "row":
-            mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
-        elif held:
-            assert self.times is not None
-            mask[np.argsort(self.times, kind="stable")[-held:]] = True
-        return mask
-
-    def _held_by_user(self, fraction: float, seed: int) -> np.ndarray:
-        keys = np.random.default_rng(seed).random(len(self))
-        order = np.lexsort((keys, self.users))
-        degree = np.bincount(self.users + 1, minlength=self.shape[0] + 1)  # unknown users take one more place
-        held = np.minimum(np.rint(fraction * degree).astype(np.int64), np.maximum(degree - 1, 0))
-        place = np.arange(len(self)) - np.repeat(np.cumsum(degree) - degree, degree)  # among the ratings of its user
-        mask = np.zeros(len(self), dtype=bool)
-        mask[order] = place < np.repeat(held, degree)
-        return mask
 
     def degrees(self) -> tuple[np.ndarray, np.ndarray]:
         """Ratings of each user and each item, int64: ``|E_u-|`` and ``|E_-v|`` (Recht et al. 2011, section 2.4)."""
@@ -286,8 +270,7 @@ def rating_statistics(ratings: Ratings) -> dict[str, float]:
     Returns
     -------
     dict
-        ``omega`` (2), ``delta``, ``rho``, ``density`` (share of the matrix that is known), ``user_share`` and
-        ``item_share`` (of the busiest user and item), ``mean_user_degree``, ``mean_item_degree``.
+        ``omega`` (2), ``delta``, ``rho`` and ``density`` (share of the matrix that is known).
     """
     n, (users, items) = len(ratings), ratings.shape
     by_user, by_item = ratings.degrees()
@@ -295,14 +278,10 @@ def rating_statistics(ratings: Ratings) -> dict[str, float]:
     for first, last in pieces(n, PIECE):
         both = by_user[ratings.users[first:last]] + by_item[ratings.items[first:last]]
         meets = max(meets, int(both.max()) - 1)
-    shares = [int(degree.max(initial=0)) / max(n, 1) for degree in (by_user, by_item)]
+    busiest = max(int(degree.max(initial=0)) for degree in (by_user, by_item))
     return {
         "omega": 2.0,
-        "delta": max(shares),
+        "delta": busiest / max(n, 1),
         "rho": meets / max(n, 1),
         "density": n / max(users * items, 1),
-        "user_share": shares[0],
-        "item_share": shares[1],
-        "mean_user_degree": n / max(users, 1),
-        "mean_item_degree": n / max(items, 1),
     }

@@ -19,10 +19,10 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild import machine
-from hogwild.data.bits import check_bits
+from hogwild.data.bits import check_hashing
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
-from hogwild.data.public.catalogue import located
+from hogwild.data.public.catalogue import located, suggestion
 from hogwild.data.rows.container import Rows, fit_width
 from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, is_store, open_store, pour, read_meta
 from hogwild.data.rows.synthetic import SyntheticSpec
@@ -113,7 +113,7 @@ def open_data(
     for option, value, choices in (("beyond", beyond, BEYOND), ("labels", labels, LABELS)):
         if value not in choices:
             raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
-    hash_bits = _check_hashing(hash_bits, width)
+    hash_bits = check_hashing(hash_bits, width)
     pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
     options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
     options |= {"workers": workers, "progress": progress}
@@ -154,15 +154,6 @@ def open_data(
     return fit_width(rows, width, beyond, title)
 
 
-def _check_hashing(bits: int | None, width: int | None) -> int | None:
-    if bits is None:
-        return None
-    bits = check_bits(bits)
-    if width not in (None, 2**bits):
-        raise UsageError(f"width={width}: hash_bits={bits} makes it {2**bits}: give one of them")
-    return bits
-
-
 def convert(
     name: str | Path,
     destination: str | Path,
@@ -189,7 +180,7 @@ def convert(
     """
     title = located(os.fspath(name))
     kind = _kind(title, format)
-    hash_bits, hashed_before = _check_hashing(hash_bits, width), False
+    hash_bits, hashed_before = check_hashing(hash_bits, width), False
     if kind in ("svmlight", "synthetic", *TABLES):
         options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
         if kind in TABLES:
@@ -229,9 +220,7 @@ def kind_of(name: str, format: str | None, formats: Sequence[str], example: str)
         if stat.S_ISREG(mode):  # the writer of a named pipe would take the first close for the last
             open(name, "rb").close()
     except FileNotFoundError:
-        from hogwild.data.hints import missing
-
-        hint = missing(name) or f" (a synthetic set is named like {PREFIX}{example})"
+        hint = suggestion(name) or f" (a synthetic set is named like {PREFIX}{example})"
         raise InputError(f"{name}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None

@@ -89,21 +89,9 @@ class Categories:
         from pyarrow import types as t
 
         kind = values.type
-        if t.is_dictionary(kind):
-            return self._of_dictionary(values)
-        if t.is_null(kind):
-            return np.full(len(values), self.missing, np.int32)
-        if t.is_integer(kind):
-            buckets = self._of_whole(values)
-        elif t.is_floating(kind) or t.is_decimal(kind):
-            buckets = self._of_floats(numbers_of(values), values.type)
-        elif t.is_boolean(kind):
-            buckets = self._of_whole(values, ("false", "true"))
-        else:
-            return self._of_text(self._written(values))
-        if values.null_count:
-            buckets[np.asarray(values.is_null())] = self.missing
-        return buckets
+        if not (t.is_string(kind) or t.is_large_string(kind) or t.is_dictionary(kind)):  # each value is written once
+            values = values.dictionary_encode()
+        return self._of_dictionary(values) if t.is_dictionary(values.type) else self._of_text(values)
 
     def _of_dictionary(self, values: Any) -> np.ndarray:
         dictionary, indices = values.dictionary, values.indices
@@ -111,7 +99,7 @@ class Categories:
         key += (dictionary.offset, len(dictionary))
         cached = self._known.get(key)
         if cached is None:
-            cached = dictionary, np.append(self._of(dictionary), np.int32(self.missing))
+            cached = dictionary, np.append(self._of_text(dictionary), np.int32(self.missing))
             if len(self._known) >= MEMORY:
                 self._known.clear()
             self._known[key] = cached  # keep the dictionary, so that its address is not reused
@@ -131,9 +119,11 @@ class Categories:
             values = values.dictionary_decode()
         kind = values.type
         if t.is_floating(kind) or t.is_decimal(kind):
-            numbers = ((x, x.is_integer()) for x in numbers_of(values).tolist())
-            written_texts = ["" if np.isnan(x) else str(int(x)) if whole else written(x, kind) for x, whole in numbers]
-            return pa.array(written_texts, pa.large_string())
+            texts = [
+                str(int(x)) if x.is_integer() and abs(x) < 2**63 else "" if np.isnan(x) else written(x, kind)
+                for x in numbers_of(values).tolist()
+            ]
+            return pa.array(texts, pa.large_string())
         plain = t.is_null(kind) or t.is_integer(kind) or t.is_boolean(kind)
         return (values.cast(pa.large_string()) if plain else self._written(values)).fill_null("")
 
@@ -157,41 +147,10 @@ class Categories:
     def _of_text(self, values: Any) -> np.ndarray:
         from hogwild.data.tables.text_kernel import hash_texts
 
-        starts, text = text_of(values)
+        starts, text = text_of(self.texts(values))
         buckets = np.empty(len(values), np.int32)
         with np.errstate(over="ignore"):
             hash_texts(starts, text, self.state, self.bits, buckets)
-        return buckets
-
-    def _of_whole(self, values: Any, names: tuple[str, ...] = ()) -> np.ndarray:
-        import pyarrow as pa
-
-        if names:
-            codes = [bucket_of(f"{self.column.name}={name}", self.bits) for name in names]
-            return np.array(codes, np.int32)[np.asarray(values.fill_null(False).cast(pa.uint8()))]
-        return self._of_integers(np.asarray(values.fill_null(0)))
-
-    def _of_integers(self, whole: np.ndarray) -> np.ndarray:
-        from hogwild.data.tables.text_kernel import DIGITS, hash_numbers
-
-        negative = whole < 0
-        sizes = whole.astype(np.int64).view(np.uint64) if whole.dtype.kind == "i" else whole.astype(np.uint64)
-        with np.errstate(over="ignore"):
-            sizes = np.where(negative, np.uint64(0) - sizes, sizes)
-            buckets = np.empty(len(whole), np.int32)
-            hash_numbers(sizes, negative, self.state, self.bits, np.empty(DIGITS, np.uint64), buckets)
-        return buckets
-
-    def _of_floats(self, numbers: np.ndarray, kind: Any) -> np.ndarray:
-        """Hash whole numbers as integers are written, others as ``written`` says."""
-        whole = (np.abs(numbers) < 2**63) & (numbers == np.floor(numbers))
-        buckets = self._of_integers(np.where(whole, numbers, 0).astype(np.int64))
-        rest = np.flatnonzero(~whole)
-        values = set(numbers[rest].tolist())
-        names = {value: bucket_of(f"{self.column.name}={written(value, kind)}", self.bits) for value in values}
-        missing = np.isnan(numbers)
-        buckets[rest] = [names.get(value, self.missing) for value in numbers[rest].tolist()]
-        buckets[missing] = self.missing
         return buckets
 
 
@@ -285,6 +244,4 @@ def kind_of(type: Any) -> str:
         "date": (t.is_temporal,),
         "binary": (t.is_binary, t.is_large_binary, t.is_fixed_size_binary, t.is_binary_view),
     }
-    if t.is_run_end_encoded(type) and not t.is_dictionary(type.value_type):  # which pyarrow cannot decode
-        return kind_of(type.value_type)
     return next((kind for kind, ways in tests.items() if any(way(type) for way in ways)), "nested")

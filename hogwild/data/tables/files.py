@@ -11,12 +11,10 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hogwild.data.beside import PACKED
-from hogwild.data.hints import of_columns
 from hogwild.data.parallel import BytesRead
 from hogwild.data.tables.columns import kind_of
 from hogwild.data.text.delimited import Delimited
-from hogwild.data.text.lines import shown_word
+from hogwild.data.text.lines import PACKED, shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 
 ROWS = 1 << 16  # of a batch
@@ -25,9 +23,8 @@ SUFFIXES = {
     "csv": (".csv",),
     "tsv": (".tsv", ".tab"),
     "parquet": (".parquet", ".pq"),
-    "arrow": (".arrow", ".feather", ".ipc", ".arrows"),
+    "arrow": (".arrow", ".feather", ".ipc"),
 }
-ARROW_FILE = b"ARROW1"
 
 Piece = tuple[Any, int]  # a RecordBatch, and the number of rows before it
 
@@ -95,7 +92,7 @@ class TableSource:
         """Refuse two columns of one name."""
         repeated = sorted({column for column in self.names if self.names.count(column) > 1})
         if repeated:
-            raise InputError(f"{where}: several columns are named {repeated[0]!r}{of_columns(self.names)}")
+            raise InputError(f"{where}: several columns are named {repeated[0]!r}")
 
     def held(self) -> dict[str, str]:
         """Return each column's kind by its type; "empty" for text, which may be read as anything."""
@@ -191,28 +188,19 @@ class FileSource(TableSource):
         from pyarrow import dataset
 
         self.name, self.progress = name, progress
-        self.stream = kind == "arrow" and not _begins(name, ARROW_FILE)  # Arrow's stream format has no directory
         try:
-            self.data = None if self.stream else dataset.dataset(name, format="ipc" if kind == "arrow" else kind)
-            self.schema = self._stream().schema if self.data is None else self.data.schema
+            self.data = dataset.dataset(name, format="ipc" if kind == "arrow" else kind)
+            self.schema = self.data.schema
             self.names = list(self.schema.names)
         except Exception as error:
             raise _unreadable(name, error) from None
         self.check_names(name)
 
-    def _stream(self) -> Any:
-        import pyarrow as pa
-
-        return pa.ipc.open_stream(pa.memory_map(self.name))
-
     def batches(self, types: Mapping[str, str]) -> Iterator[Any]:
-        names, done = list(types), 0
+        done = 0
         try:
-            if self.data is None:
-                total, batches = None, (batch.select(names) for batch in self._stream())
-            else:
-                total, batches = self.data.count_rows(), self.data.to_batches(columns=names, batch_size=ROWS)
-            for batch in batches:
+            total = self.data.count_rows()
+            for batch in self.data.to_batches(columns=list(types), batch_size=ROWS):
                 yield batch
                 done += batch.num_rows
                 if self.progress is not None:
@@ -253,13 +241,10 @@ class FrameSource(TableSource):
 
 
 def _plain(batch: Any) -> Any:
-    """Return the batch without types that few pyarrow functions accept: string views and run-end encoding."""
+    """Return the batch without string views, which few pyarrow functions accept."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     def change(values: Any) -> Any:
-        if pa.types.is_run_end_encoded(values.type):
-            values = pc.run_end_decode(values)
         if pa.types.is_string_view(values.type):
             return values.cast(pa.large_string())
         if pa.types.is_dictionary(values.type) and pa.types.is_string_view(values.type.value_type):
@@ -267,14 +252,6 @@ def _plain(batch: Any) -> Any:
         return values
 
     return pa.RecordBatch.from_arrays([change(values) for values in batch.columns], names=batch.schema.names)
-
-
-def _begins(name: str, magic: bytes) -> bool:
-    try:
-        with open(name, "rb") as file:
-            return file.read(len(magic)) == magic
-    except OSError as error:
-        raise _unreadable(name, error) from None
 
 
 def _unreadable(name: str, error: Exception) -> Exception:

@@ -198,9 +198,7 @@ class TablePlan:
                 raise InputError(f"{name}: column {column} holds {KINDS[kinds[column]]}, expected {expected}")
 
 
-def draft(
-    name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Mapping[str, str], unlabelled: str = ""
-) -> TablePlan:
+def draft(name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Mapping[str, str]) -> TablePlan:
     """Sort columns by what was asked and by their kinds, in the order of the table.
 
     Parameters
@@ -212,15 +210,13 @@ def draft(
     options : AskedColumns
     hints : mapping
         Roles that the first values suggest for some columns, rather than their type.
-    unlabelled : str
-        What a message says besides where no label is named.
 
     Raises
     ------
     InputError
         For a missing column, one that cannot have the use asked for, or dates and nested values.
     """
-    _check_asked(name, kinds, options, unlabelled)
+    _check_asked(name, kinds, options)
     assert options.label is not None
     uses = {column: use for use, names in options.uses().items() for column in names}
     columns, ignored = [], []
@@ -251,9 +247,9 @@ def _remedy(column: str, kind: str, use: str | None) -> str:
     return f"which are not taken: {each}leave it out with --ignore {column}"
 
 
-def _check_asked(name: str, kinds: Mapping[str, str], options: AskedColumns, hint: str) -> None:
+def _check_asked(name: str, kinds: Mapping[str, str], options: AskedColumns) -> None:
     if options.label is None:
-        raise UsageError(f"{name}: a table needs its label named: --label COLUMN{has(kinds)}{hint}")
+        raise UsageError(f"{name}: a table needs its label named: --label COLUMN{has(kinds)}")
     for use, names in options.uses().items():
         for column in names:
             if column not in kinds:

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
-from hogwild.data.hints import of_columns
 from hogwild.data.parallel import Result, in_order
 from hogwild.data.rows.container import Rows
 from hogwild.data.tables.columns import (
@@ -48,7 +47,6 @@ GAP = 100  # whole numbers for each value in its range
 UNEVEN = 0.1  # most distance from an even spread, as Kolmogorov measures it
 SHARED = 3  # names shown of a bucket
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
-FAR = 10.0  # deviations by which the mean may differ from 0 without a warning
 
 
 def plan_table(
@@ -62,8 +60,7 @@ def plan_table(
         One line that names the table, and the column and line if known.
     """
     kinds, batch = source.kinds()
-    unlabelled = of_columns([*kinds]) if asked.label is None else ""
-    plan = draft(source.name, kinds, asked, {} if batch is None else _hints(kinds, batch), unlabelled)
+    plan = draft(source.name, kinds, asked, {} if batch is None else _hints(kinds, batch))
     for column in plan.of_role("categorical"):
         if batch is not None and column.kind == "text" and column.name not in asked.categorical:
             _warn_of_words(source, column.name, batch.column(column.name))
@@ -349,13 +346,6 @@ class _Survey(Reader):
             raise InputError(f"{self.source.name}: column {column}: the squares of its numbers are beyond float64")
         if deviation <= 1e-12 * abs(mean):  # constant up to rounding
             return abs(mean) or 1.0
-        if abs(mean) > FAR * deviation:
-            warnings.warn(
-                f"{self.source.name}: column {column}: numbers about {mean:.6g} that differ by {deviation:.3g} "
-                "make training slow: take a constant off them, or make them categories",
-                HogwildWarning,
-                stacklevel=2,
-            )
         return deviation
 
 

@@ -14,11 +14,7 @@ from hogwild.data.text.hashing_kernel import bucket
 from hogwild.kernels.options import JIT, called
 
 BASIS, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
-TEN = np.uint64(10)
-ZERO = np.uint64(48)
-MINUS = np.uint64(45)
 SPACE = np.uint64(32)
-DIGITS = 20  # decimal digits of the largest uint64
 
 
 @njit(**JIT)
@@ -39,33 +35,6 @@ def hash_texts(
 ):
     for i in range(len(buckets)):
         buckets[i] = bucket(fold(state, text, starts[i], starts[i + 1]), bits)
-
-
-@njit(**JIT)
-def hash_numbers(
-    sizes,  # (n,) uint64: absolute values
-    negative,  # (n,) bool
-    state,
-    bits,
-    digits,  # (DIGITS,) uint64, scratch
-    buckets,  # (n,) int32, out
-):
-    """Set the buckets of whole numbers, hashed as they are written in decimal."""
-    for i in range(len(buckets)):
-        rest = sizes[i]
-        count = 0
-        now = state
-        while True:
-            digits[count] = rest % TEN
-            rest = rest // TEN
-            count += 1
-            if rest == np.uint64(0):
-                break
-        if negative[i]:
-            now = (now ^ MINUS) * PRIME
-        for k in range(count - 1, -1, -1):
-            now = (now ^ (digits[k] + ZERO)) * PRIME
-        buckets[i] = bucket(now, bits)
 
 
 @called

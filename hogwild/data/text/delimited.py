@@ -20,9 +20,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hogwild.data.beside import PACKED
 from hogwild.data.parallel import BytesRead
-from hogwild.data.text.lines import ReadError, Source, chunks, shown_word
+from hogwild.data.text.lines import PACKED, ReadError, Source, chunks, shown_word
 from hogwild.errors import InputError, UsageError
 
 BLOCK = 2 << 20  # bytes parsed at a time; the longest row

@@ -192,12 +192,11 @@ def collisions(bits: int, used: int) -> dict[str, Any]:
     -------
     dict
         ``bits``; ``used``; ``features``, the estimated number; ``share`` of them that share a bucket. If all buckets
-        are used (``full``) there is no upper estimate, and ``features`` is the number that leaves one bucket free on
-        average.
+        are used, there are at least as many features as leave one bucket free on average.
     """
     m = 2**bits
     features = round(-m * math.log1p(-min(used, m - 1) / m))
-    return {"bits": bits, "used": used, "features": features, "share": _share(features, bits), "full": used == m}
+    return {"bits": bits, "used": used, "features": features, "share": _share(features, bits)}
 
 
 def occupancy(rows: Rows) -> dict[str, Any]:
@@ -214,11 +213,10 @@ def occupancy(rows: Rows) -> dict[str, Any]:
 
 def collision_line(facts: dict[str, Any]) -> str:
     """Return a line for people, from :func:`collisions`."""
-    bits, features = facts["bits"], _rounded(facts["features"])
-    count = f"more than {features}" if facts["full"] else f"about {features}"
-    used = f"{facts['used']:,} {'bucket' if facts['used'] == 1 else 'buckets'} used"
-    shared = f"{_percent(facts['share'], facts['full'])} of them share one"
-    return f"hashed to 2^{bits} = {2**bits:,} weights: {used}, {count} features, {shared}"
+    bits, used, features = facts["bits"], facts["used"], facts["features"]
+    count = "at least" if used == 2**bits else "about"
+    shared = f"{100 * facts['share']:.0f} % of them share one"
+    return f"hashed to 2^{bits} = {2**bits:,} weights: {used:,} buckets used, {count} {features:,} features, {shared}"
 
 
 def warn_if_crowded(name: str, facts: dict[str, Any], stacklevel: int = 2) -> None:
@@ -228,7 +226,7 @@ def warn_if_crowded(name: str, facts: dict[str, Any], stacklevel: int = 2) -> No
     bits = facts["bits"]
     while bits < MOST_BITS and _share(facts["features"], bits) > ROOMY:
         bits += 1
-    now, then = (_percent(share, facts["full"]) for share in (facts["share"], _share(facts["features"], bits)))
+    now, then = (f"{100 * share:.0f} %" for share in (facts["share"], _share(facts["features"], bits)))
     warnings.warn(
         f"{name}: {now} of the features share one of 2^{facts['bits']} buckets with others"
         + (f": --hash-bits {bits} would make it {then}" if bits > facts["bits"] else ""),
@@ -240,19 +238,6 @@ def warn_if_crowded(name: str, facts: dict[str, Any], stacklevel: int = 2) -> No
 def _share(features: int, bits: int) -> float:
     """Probability that a feature's bucket holds another feature too."""
     return 1.0 - math.exp(-max(features - 1, 0) / 2**bits)
-
-
-def _percent(share: float, full: bool) -> str:
-    if 0 < share < 0.01:
-        return "under 1 %"
-    return f"{'at least ' if full else ''}{100 * share:.0f} %" if share < 0.995 else "nearly all"
-
-
-def _rounded(count: float) -> str:
-    """Return an estimated count with three significant digits."""
-    if count >= 1e9:
-        return f"{count / 1e9:.3g} billion"
-    return f"{count / 1e6:.3g} million" if count >= 1e6 else f"{count:,}"
 
 
 # -- one hash for data and model --------------------------------------------------------------------------------------

@@ -18,10 +18,10 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hogwild.data.parallel import BytesRead
 from hogwild.errors import InputError, reason_of
 
 LINE_BYTES = 20 << 20  # a longer line is not taken for text; parsing one takes ten times its size
+PACKED = (".gz", ".bz2", ".xz")
 PACKED_BYTES = 1 << 17  # compressed bytes processed at a time
 
 
@@ -196,29 +196,6 @@ def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple
             what = "binary data, expected text" if b"\0" in rest else f"a line longer than {LINE_BYTES >> 20} MiB"
             raise ReadError(what)
         room = max(chunk, min(2 * len(rest), LINE_BYTES))
-
-
-def numbered_lines(name: str, progress: BytesRead | None = None) -> Iterator[tuple[int, bytes]]:
-    """Yield ``(number, line)`` of all nonempty lines of a file, without surrounding blanks.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read to its end.
-    """
-    source, number = Source(name), 0
-    try:
-        for buffer, size in chunks(source, 1 << 20, deque()):
-            for line in bytes(memoryview(buffer)[: size - 1]).split(b"\n"):
-                number += 1
-                if line.strip():
-                    yield number, line.strip(b" \r\v\f")
-            if progress is not None:
-                progress(source.done, source.total)
-    except ReadError as error:
-        raise InputError(f"{name}:{number + 1}: {error}") from None
-    finally:
-        source.close()
 
 
 # -- words of a text that a reader refuses -----------------------------------------------------------------------------

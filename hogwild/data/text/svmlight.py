@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hogwild.data.bits import check_bits
+from hogwild.data.bits import check_hashing
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT, Rows
 from hogwild.data.rows.store import Sink
@@ -165,11 +165,7 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
     if label:
         if b":" in token:
             return f"no label before {quoted(token)}, expected: label index:value ..."
-        if b"," in token:
-            return f"several labels {quoted(token)}, expected one"
         return f"bad label {quoted(token)}: {bad_number(token)}"
-    if token.startswith(b"qid:"):
-        return f"bad {quoted(token)}: expected qid:number right behind the label"
     index, colon, value = token.partition(b":")
     if not colon:
         return f"missing colon in {quoted(token)}: expected index:value"
@@ -187,8 +183,6 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
         return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
     if not settings.bits and feature - settings.base >= settings.limit:
         return f"index {feature} is beyond the given width of {settings.width} features"
-    if not value:
-        return f"missing value in {quoted(token)}: expected index:value"
     return f"bad value in {quoted(token)}: {bad_number(value)}"
 
 
@@ -261,10 +255,8 @@ def _settings(
     progress: BytesRead | None = None,
 ) -> _Settings:
     """Return checked options of :func:`parse_svmlight`."""
+    hash_bits = check_hashing(hash_bits, width)
     if hash_bits is not None:
-        hash_bits = check_bits(hash_bits)
-        if width not in (None, 1 << hash_bits):
-            raise UsageError(f"width {width}: hash_bits={hash_bits} makes it {1 << hash_bits}, give one of them")
         width = 1 << hash_bits
     if width is not None and not 1 <= width <= INDEX_LIMIT:
         raise UsageError(f"width {width}: expected 1 to {INDEX_LIMIT}")

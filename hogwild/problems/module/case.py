@@ -23,7 +23,7 @@ from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.kernels.cycles import ticks_in
-from hogwild.problems.module.feed import Batch, Examples, Feed, feed_of
+from hogwild.problems.module.feed import Examples, Feed, feed_of
 from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.model import ModuleModel
 from hogwild.problems.module.problem import Minibatches, ModuleProblem, describe
@@ -127,7 +127,7 @@ class ModuleCase:
 
     def _try(self) -> None:
         """Run a minibatch forward and back; turn off the layers' own kernels if the module fails only with them."""
-        batch = self._first_batch()
+        batch = self._feed(np.arange(min(self._batch, TRIED, self.n), dtype=np.int32))
         for bagged in (True, False):
             flat = self._initial.copy()
             replica = ModuleReplica(self.problem.program, self.layout, 0, bagged)
@@ -142,13 +142,6 @@ class ModuleCase:
                     message = f"the model fails on the first {len(batch.target)} examples: {problem}"
                     raise InputError(message) from error
         self.problem = dataclasses.replace(self.problem, bagged=bagged)
-
-    def _first_batch(self) -> Batch:
-        chosen = np.arange(min(self._batch, TRIED, self.n), dtype=np.int32)
-        try:
-            return self._feed(chosen)
-        except Exception as error:
-            raise InputError(f"data: the first {len(chosen)} examples: {describe(error)}") from error
 
     def cut(self) -> dict[str, Any]:
         return {"batch": self._batch}
