@@ -77,6 +77,7 @@ def gathered(
                 "seconds": LOCAL_SECONDS,
                 "failure": stack.enter_context(_local_machines(meeting, config.workers or 1)),
             }
+        say(f"{meeting.machines} machines meet at {meeting.address}")
         yield stack.enter_context(Cluster.of(meeting, config.common(), say, **options)), config
 
 

@@ -122,7 +122,7 @@ class Cluster:
         """Meet and connect (see :func:`hogwild.machines.meeting.meet`)."""
         until = time.monotonic() + seconds
         while True:
-            met = meet(meeting, about, say, max(until - time.monotonic(), 1.0), failure)
+            met = meet(meeting, about, max(until - time.monotonic(), 1.0), failure)
             try:
                 return cls(met, say, min(seconds, DEADLINE))
             except TrainingError:

@@ -91,7 +91,6 @@ class Met(NamedTuple):
 def meet(
     meeting: Meeting,
     about: dict[str, Any],
-    say: Callable[[str], None],
     seconds: float = DEADLINE,
     failure: Callable[[], str] = str,
 ) -> Met:
@@ -102,8 +101,6 @@ def meet(
     meeting : Meeting
     about : dict
         What all must have in common, as JSON.
-    say : callable
-        Told, in a line, what is waited for.
     seconds : float
         When to give up.
     failure : callable
@@ -134,10 +131,8 @@ def meet(
         raise InputError(f"machine {number} is {other} already, and {token} asks for the same number (--machine)")
     notes.put(f"hello/{number}", _own_facts(meeting) | about)
     if leads:
-        say(f"machine 0 of {meeting.machines}, at {meeting.address}: waiting for the others")
         _judge(meeting, notes, failure)
     else:
-        say(f"machine {number} of {meeting.machines}: waiting for the others")
         late = f"machine 0 has not gathered all {meeting.machines} machines"
         if verdict := notes.wait("verdict", late, seconds):
             raise InputError(verdict)
