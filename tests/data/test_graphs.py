@@ -62,7 +62,6 @@ def test_arrays_have_their_types_and_are_read_only() -> None:
         ({"n_labels": 3}, "label 2 has no terminal"),
         ({"n_labels": 1}, "1 labels: a cut needs two or more"),
         ({"shape": (5,)}, "a grid of \\(5,\\) has other points"),
-        ({"image": np.zeros(4), "shape": (2, 2)}, "image: expected the grid's shape \\(2, 2\\), got \\(4,\\)"),
         ({"ids": Ids(["a", "b"])}, "ids: expected 4, got 2"),
         ({"label_ids": Ids(["a"])}, "label_ids: expected 2, got 1"),
     ],

@@ -51,8 +51,6 @@ class Graph:
         Names of the vertices and of the labels, if these are not their numbers.
     offset : float
         The energy that the graph represents is the cut's value plus this.
-    image, truth : array, shape ``shape``, optional
-        The image that was segmented, for pictures; and the labels it was made from.
     title : str
         Name of the data in the warning.
     check : bool
@@ -78,8 +76,6 @@ class Graph:
         ids: Ids | None = None,
         label_ids: Ids | None = None,
         offset: float = 0.0,
-        image: Any = None,
-        truth: Any = None,
         title: str = "",
         check: bool = True,
     ) -> None:
@@ -99,8 +95,8 @@ class Graph:
         self.shape = None if shape is None else tuple(int(side) for side in shape)
         self.ids, self.label_ids = ids, label_ids
         self.offset = float(offset)
-        self.image = None if image is None else frozen_array(image, np.float32)
-        self.truth = None if truth is None else frozen_array(truth, np.int32)
+        self.image: np.ndarray | None = None
+        self.truth: np.ndarray | None = None
         self.store = None  # graphs are in memory
         if check:
             _check_weights(self.forward, self.backward)  # sums may be beyond float32
@@ -152,9 +148,6 @@ class Graph:
     def _check_picture(self) -> None:
         if self.shape is not None and not (min(self.shape, default=0) > 0 and math.prod(self.shape) <= self.n_vertices):
             raise InputError(f"a grid of {self.shape} has other points than the {self.n_vertices} vertices")
-        for name, array in (("image", self.image), ("truth", self.truth)):
-            if array is not None and array.shape != self.shape:
-                raise InputError(f"{name}: expected the grid's shape {self.shape}, got {array.shape}")
         for name, ids, count in (("ids", self.ids, self.n_vertices), ("label_ids", self.label_ids, self.n_labels)):
             if ids is not None and len(ids) != count:
                 raise InputError(f"{name}: expected {count}, got {len(ids)}")
