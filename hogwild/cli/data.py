@@ -14,7 +14,7 @@ import typer
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_readable, check_vertices, check_width, chosen_problem, described
-from hogwild.errors import HogwildError, UsageError
+from hogwild.errors import UsageError
 from hogwild.rows_file import Screen, printable
 
 if TYPE_CHECKING:
@@ -310,20 +310,12 @@ def fetch(
 
     wanted = [look_up(name) for name in names]
     display = Display(Screen(sys.stdout), quiet)
-    failed = False
     for card, role in wanted:
         try:
             fetch_one(card, role, force, display)
         except KeyboardInterrupt:
             display.say("interrupted: what has come is kept, and the same command goes on from there")
             raise
-        except HogwildError as error:
-            if len(wanted) == 1:
-                raise
-            failed = True
-            typer.echo(f"hogwild: error: {printable(str(error))}", err=True)
-    if failed:
-        raise typer.Exit(1)
     display.finish()
 
 

@@ -368,16 +368,15 @@ def inspect(
             help="Names of the features: the table that was trained on; for other data text with one name a line.",
         ),
     ] = None,
-    zero_based: Annotated[bool, typer.Option("--zero-based", help="Number features from 0, not 1.")] = False,
     json: Json = False,
 ) -> None:
     """Show what is in a model: labels, heaviest features by name, options, the last measurements."""
     trained = open_model(model, inputs=[names])
-    if not is_linear(trained) and (names is not None or zero_based):
-        raise UsageError(f"--{'zero-based' if names is None else 'names'} is for linear models, and {model} is none")
+    if not is_linear(trained) and names is not None:
+        raise UsageError(f"--names is for linear models, and {model} is none")
     facts = {
         "model": model,
-        **FACTS[type(trained).__name__](trained, count, names, zero_based),
+        **FACTS[type(trained).__name__](trained, count, names),
         "trained_by": f"hogwild {trained.version}",
         "data": trained.fingerprint,
         "options": {name: value for name, value in trained.config.items() if value not in OFF},
@@ -386,15 +385,13 @@ def inspect(
     show(facts, json, model_lines)
 
 
-def linear_facts(model: LinearModel, count: int | None, names: str | None, zero_based: bool) -> dict[str, Any]:
+def linear_facts(model: LinearModel, count: int | None, names: str | None) -> dict[str, Any]:
     """Return labels, sizes and the heaviest features of a linear model."""
     import numpy as np
 
-    if model.table is not None and zero_based:
-        raise UsageError("--zero-based is for numbered features, and those of a table have names")
     several = len(model.coef_) > 1
     tops = [heaviest(weights, count or (FEW if several else COUNT)) for weights in model.coef_]
-    name_of = namer(model, {int(at) for pair in tops for side in pair for at in side}, names, zero_based)
+    name_of = namer(model, {int(at) for pair in tops for side in pair for at in side}, names)
     nonzero = int(np.count_nonzero(model.coef_))
     return {
         "kind": "linear",
@@ -483,7 +480,7 @@ def paired(weights: np.ndarray, positions: Iterable[np.ndarray], name_of: Callab
     return {"positive": sides[0], "negative": sides[1]}
 
 
-def namer(model: LinearModel, positions: set[int], file: str | None, zero_based: bool) -> Callable[[Any], str]:
+def namer(model: LinearModel, positions: set[int], file: str | None) -> Callable[[Any], str]:
     """Return a function from a feature's position to its names if there are any, else its number.
 
     A model of a table has the names of its columns; a file has the others, as a table like the one it was trained on,
@@ -505,7 +502,7 @@ def namer(model: LinearModel, positions: set[int], file: str | None, zero_based:
             names = names_in_lines(file, model.hash_bits, positions)
         if positions and not names:
             raise InputError(f"{file}: has no name for any of the heaviest features")
-    number = "bucket {}".format if model.hash_bits is not None else lambda at: f"feature {at + (not zero_based)}"
+    number = "bucket {}".format if model.hash_bits is not None else lambda at: f"feature {at + 1}"
     return lambda at: " | ".join(names.get(int(at), [])) or number(int(at))
 
 

@@ -367,25 +367,17 @@ def check_writable(option: str, name: str, directory: bool = False, regular: boo
     """Raise OutputError, before hours of work, unless the file (or directory) ``name`` can be created.
 
     Only its folder is checked: an old file stays until the new one is complete, and a directory is created when there
-    is something to put there. ``regular`` refuses pipes and devices.
+    is something to put there. ``regular`` refuses pipes and devices, which are written in place.
     """
     if not name:
         raise UsageError(f"{option} '': expected a name")
     path = Path(name)
+    if not directory and path.exists() and not path.is_file():
+        if regular or path.is_dir():
+            raise OutputError(f"{option} {name}: expected the name of a file")
+        return
+    folder = next(each for each in (path, *path.parents) if os.path.lexists(each)) if directory else path.parent
     try:
-        folder = next(each for each in (path, *path.parents) if os.path.lexists(each)) if directory else path.parent
-        if not directory and path.is_dir():
-            raise OutputError(f"{option} {name}: is a directory, expected a file name")
-        if not directory and path.exists() and not path.is_file():  # a pipe or device
-            if regular:
-                raise OutputError(f"{option} {name}: not a regular file")
-            if os.access(path, os.W_OK):
-                return  # it is written in place
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OutputError:
-        raise
-    except FileNotFoundError:
-        raise OutputError(f"{option} {name}: cannot write there: there is no directory {folder}") from None
+        tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None

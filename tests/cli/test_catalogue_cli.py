@@ -165,15 +165,6 @@ def test_wrong_usage(hogwild: Callable, web: Site, arguments: tuple[str, ...], s
     assert web.asked == []
 
 
-def test_one_of_several_fails(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    del web.pages["/films"]
-    result = hogwild("data", "fetch", "films", "net")
-    assert result.status == 1
-    assert result.err.startswith(f"hogwild: error: {web / 'films'}: the server answers 404 Not Found")
-    assert result.err.count("\n") == 1
-    assert (tmp_path / "data" / "net" / "graph.max").exists()
-
-
 def test_ctrl_c_keeps_what_has_come(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     page = web.pages["/tiny.bz2"]
     page.stalls = [100]

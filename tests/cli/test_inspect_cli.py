@@ -53,18 +53,16 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     start = lines.index("for 7 feature 2 (2), feature 4 (1), feature 5 (0.5)")
     assert lines[start + 1] == "for 3 feature 3 (-3)"
     assert "in the end epoch 19, train_seconds 2.375, objective 0.05, test_loss 0.1, status ok" in lines
-    assert "feature 1 " in hogwild("inspect", linear, "--zero-based").out
 
 
 def test_names_are_counted_by_line(hogwild: Callable, linear: Path, tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.write_bytes(b"one\ntwo \nthr\x1bee\nvier\n" + b"\xff\n")
-    for numbered in ((), ("--zero-based",)):
-        result = hogwild("inspect", linear, "--names", names, *numbered)
-        assert result.status == 0
-        assert result.out.index(" two (") < result.out.index(" vier (") < result.out.index(" thr\\x1bee (")
-        assert "\\udcff" in result.out
-        assert "\x1b" not in result.out
+    result = hogwild("inspect", linear, "--names", names)
+    assert result.status == 0
+    assert result.out.index(" two (") < result.out.index(" vier (") < result.out.index(" thr\\x1bee (")
+    assert "\\udcff" in result.out
+    assert "\x1b" not in result.out
     names.write_text("one\ntwo\n")
     assert "feature 3" in hogwild("inspect", linear, "--names", names).out
 
@@ -110,7 +108,6 @@ def test_a_table_is_read_for_its_names(hogwild: Callable, refused: Callable, tmp
     assert "site=s0.org" not in shown  # in the table only
     assert "unit_size (-" in shown
     assert "unit_size numeric" in shown  # a column's name as it is
-    assert "those of a table have names" in refused("inspect", model, "--zero-based")
 
 
 def test_other_kinds_of_models(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:

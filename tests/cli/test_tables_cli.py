@@ -72,7 +72,7 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     facts = json.loads(hogwild("info", text, "--label", "click", "--json").out)
     assert facts["rows"] == 600
     assert set(facts["targets"]["labels"]) == {"no", "yes"}
-    assert f"{'labels':<21}no, yes\n" in hogwild("info", model).out
+    assert f"{'labels':<21}no, yes\n" in hogwild("inspect", model).out
     store = tmp_path / "store"
     assert hogwild("convert", packed, store, "--label", "click", "--ignore", "id", "--hash-bits", 18).status == 0
     assert json.loads(hogwild("evaluate", model, store, "--json").out) == measured[0]

@@ -78,13 +78,13 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
     first, last = found[0], found[-1]
     assert last["objective"] < first["objective"]
     assert {"cpu", "cores", "load", "version_numba", "command"} <= set(first)
-    assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("threads", 2, "hogwild", SMALL)
+    assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("threads", 2, "tiered", SMALL)
     assert last["status"] == "ok"
 
     lines = result.out.splitlines()
     assert lines[0].endswith("600 rows x 500 features, " + lines[0].split(", ")[-1])
     assert lines[1] == "held out 150 rows to test on, training on 450"
-    assert "hogwild on 2 workers (threads: a short run)" in result.out
+    assert "tiered on 2 workers (threads: a short run)" in result.out
     header = next(k for k, line in enumerate(lines) if line.startswith(" epoch"))
     table = [line.split() for line in lines[header + 1 : header + 5]]
     assert [int(line[0]) for line in table] == [0, 1, 2, 3]

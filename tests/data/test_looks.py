@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +61,5 @@ def test_a_name_that_is_nearly_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         check_readable(name)
     assert str(caught.value) == f"{name}: No such file or directory{hint}"
     if name.startswith("none"):
-        where = os.path.dirname(name)
-        with pytest.raises(OutputError, match=f"--out {name}: cannot write there: there is no directory {where}$"):
+        with pytest.raises(OutputError, match=f"--out {name}: cannot write there: No such file or directory$"):
             check_writable("--out", name)
