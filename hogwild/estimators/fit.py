@@ -66,6 +66,7 @@ class FitResult:
     epochs: int = 0
     curve: list[float] = field(default_factory=list)  # the objective after each epoch
     scores: list[float] = field(default_factory=list)  # on the validation rows
+    warning: str = ""  # why it may be far above its optimum
 
 
 class SampleObjective:
@@ -278,6 +279,10 @@ def descend(
     meant = options.tol <= LOOSE and not (fit.epochs == options.max_iter < FEW_EPOCHS)
     if problem.l1 or (score is None and meant and (auto or options.learning_rate == "optimal")):
         _finish(fit, problem, rows, options, score)
+    if fit.warning:
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(fit.warning, ConvergenceWarning, stacklevel=5)  # the line that calls fit
     return fit
 
 
@@ -300,8 +305,10 @@ def _finish(fit: FitResult, p: LinearProblem, rows: Rows, options: Options, scor
     if best.steps and (score is None or score(coef, intercept) >= score(fit.coef, fit.intercept)):
         fit.coef = coef
         fit.intercept = intercept
-    if score is None and not best.is_near(UNSETTLED):
-        _warn(f"{ABOVE}: a larger alpha, or columns of one scale, bring it nearer")
+    if best.is_near(UNSETTLED):
+        fit.warning = ""
+    elif score is None:
+        fit.warning = fit.warning or f"{ABOVE}: a larger alpha, or columns of one scale, bring it nearer"
 
 
 def _start_workers(problem: LinearProblem, rows: Rows, options: Options, seed: int, workers: int) -> Workers:
@@ -407,12 +414,6 @@ def _epochs(
         if stops and (not stalled or len(fit.curve) > options.patience):
             # unless the looks were too few to tell, and the last one brought nothing
             motion = unsettled([start, *fit.curve], options.tol, looks)
-            _warn(". ".join(filter(None, (CUT, motion, "A larger tol ends it sooner"))))
+            fit.warning = ". ".join(filter(None, (CUT, motion, "A larger tol ends it sooner")))
     fit.coef, fit.intercept = solution()
     return not (falls and has_diverged(fit.curve[-1], [start, *fit.curve[:1]]))
-
-
-def _warn(sentence: str) -> None:
-    from sklearn.exceptions import ConvergenceWarning
-
-    warnings.warn(sentence, ConvergenceWarning, stacklevel=7)  # the line that calls fit

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from unittest import mock
 
 import joblib
 import numpy as np
 import pytest
+import rich
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, make_regression
@@ -252,7 +254,8 @@ def test_max_iter_and_tol(cancer: Any) -> None:
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match="Maximum number of iteration reached") as caught:
         assert HogwildClassifier(max_iter=2, random_state=0).fit(X, y).n_iter_ == 2
-    assert caught[0].filename == __file__  # where fit was called
+    assert [each.filename for each in caught] == [__file__]  # where fit was called
+    HogwildClassifier("log_loss", tol=1e-7, max_iter=30, random_state=0).fit(X, y)  # exact steps reach the optimum
     HogwildRegressor(random_state=0).fit([[1.0]], [5.0])  # a row is looked at twice in 1,000 epochs: no warning
     assert HogwildClassifier(max_iter=17, tol=None, random_state=0).fit(X, y).n_iter_ == 17
 
@@ -298,12 +301,17 @@ def test_a_model_file_predicts_the_same(cancer: Any, tmp_path: Any) -> None:
         HogwildClassifier(random_state=0).fit(X, np.where(y, "b", "m")).to_model()
 
 
-def test_the_bar_shows_epochs(cancer: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("notebook", [False, True])
+def test_the_bar_shows_epochs(
+    notebook: bool, cancer: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a notebook as in a terminal: rich's other bar would need ipywidgets."""
+    monkeypatch.setattr(rich.get_console(), "is_jupyter", notebook)
     X, y = cancer
     quiet = HogwildClassifier(random_state=0).fit(X, y)
     assert capsys.readouterr().out == ""
     loud = HogwildClassifier(random_state=0, verbose=1).fit(X, y)
-    shown = capsys.readouterr().out
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().out)
     assert f"{loud.n_iter_}/{loud.n_iter_} epochs" in shown
     assert np.array_equal(quiet.coef_, loud.coef_)
 

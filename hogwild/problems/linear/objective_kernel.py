@@ -65,24 +65,17 @@ def tally(code, kind, margins, targets, weights, param, sums):
 
 @njit(**REASSOCIATE)
 def tally_log(margins, targets, weights, sums):
-    """Do :func:`tally` for the log loss in vector instructions; without weights each weight is 1."""
-    total = np.float64(len(margins))
+    """Do :func:`tally` for the log loss in vector instructions."""
+    total = 0.0
     lost = 0.0
     right = 0.0
-    if len(weights) == 0:
-        for i in range(len(margins)):
-            p, y = margins[i], 2.0 * np.float64(targets[i]) - 1.0
-            lost += loss(LOG, p, y, 0.0)
-            right += 1.0 if (y > 0.0) == (p > 0.0) and p == p else 0.0
-    else:
-        total = 0.0
-        for i in range(len(margins)):
-            p = margins[i]
-            y = 2.0 * np.float64(targets[i]) - 1.0
-            weight = np.float64(weights[i])
-            total += weight
-            lost += weight * loss(LOG, p, y, 0.0)
-            right += 1.0 if (y > 0.0) == (p > 0.0) and p == p else 0.0
+    for i in range(len(margins)):
+        p = margins[i]
+        y = 2.0 * np.float64(targets[i]) - 1.0
+        weight = np.float64(weights[i]) if len(weights) else 1.0
+        total += weight
+        lost += weight * loss(LOG, p, y, 0.0)
+        right += 1.0 if (y > 0.0) == (p > 0.0) and p == p else 0.0
     sums[0] += total
     sums[1] += lost
     sums[2] += right
