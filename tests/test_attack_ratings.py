@@ -78,7 +78,7 @@ def test_remedies_are_those_of_the_problem():
     assert "adagrad" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["007", "1_0", "+7", " 7", "--7", "²", "٣", "-0", "", "9" * 19, "9" * 30, "\udcff"])
+@pytest.mark.parametrize("name", ["--7", "²", "", "9" * 19, "\udcff"])
 def test_names_that_are_no_numbers(name):
     for ids in (None, Ids([7, 10])):
         with pytest.raises(UsageError, match="the model's names are whole numbers"):
@@ -91,5 +91,3 @@ def test_names_from_a_pipe(monkeypatch):
     assert named(["-"], Ids(["c", "x"]), 2).tolist() == ["a\u2028b", "c"]
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
     assert len(named(["-"], Ids(["c", "x"]), 2)) == 0  # nobody, not everybody
-    with pytest.raises(UsageError, match="expected a name in UTF-8"):
-        named(["\udcff"], Ids(["c", "x"]), 2)
