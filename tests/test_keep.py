@@ -69,13 +69,6 @@ def test_test_rows_that_were_not_held_out_only_judge() -> None:
     assert asked.history[-1]["kept_epoch"] < 8
 
 
-def test_last_keeps_the_last_parameters() -> None:
-    rest, held_out = noisy().split(0.3)
-    run = trained(rest, held_out, keep="last")
-    assert run.history[-1]["kept_epoch"] == 8
-    np.testing.assert_allclose(loss_on(held_out, run.model), run.history[-1]["test_loss"], rtol=1e-12)
-
-
 def test_best_without_held_out_rows_is_refused() -> None:
     with pytest.raises(UsageError, match="held-out rows, and there are none"):
         trained(noisy(), keep="best")

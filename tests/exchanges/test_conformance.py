@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 
 import hogwild
@@ -76,8 +75,12 @@ HOSTS = ("threads", "processes", "simulator")
 QUIET: dict[str, Any] = {"step": 0.3, "epochs": 2}
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
 named = pytest.mark.parametrize("name", CASES)
-trading = pytest.mark.parametrize("name", TRADING)
-on_hosts = pytest.mark.parametrize("host", HOSTS)
+#: Each host once or twice, and each scheme that trades within an epoch: what trades knows no host.
+ON_HOSTS = list(zip(TRADING, ("threads", "processes", "simulator", "processes"), strict=True))
+on_hosts = pytest.mark.parametrize(("name", "host"), ON_HOSTS)
+really = pytest.mark.parametrize(
+    ("name", "host"), [(name, "processes" if k % 2 else "threads") for k, name in enumerate(TRADING)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +115,7 @@ def test_every_exchange_has_a_row() -> None:
 @pytest.mark.parametrize(
     ("exchange", "host"),
     [
-        *((spelled(name, 7), host) for name in CASES for host in HOSTS),
+        *((spelled(name, 7), HOSTS[k % 3]) for k, name in enumerate(CASES)),
         *((spelled(name, period), "simulator") for name in TRADING for period in (1, 128)),
         *((variant, "threads") for variant in VARIANTS),
     ],
@@ -147,7 +150,7 @@ def test_one_replica_stopped_anywhere_goes_on_to_the_bit(rows: Rows, name: str, 
     assert again.coef_.tobytes() == whole.coef_.tobytes()
 
 
-@pytest.mark.parametrize("discipline", ["serial", "hogwild", "locked", "atomic"])
+@pytest.mark.parametrize("discipline", ["serial", "locked"])
 @pytest.mark.parametrize("problem", ["linear", "completion", "cuts", "module"])
 def test_a_call_does_as_many_examples_as_it_says(problem: str, discipline: str) -> None:
     """What trades within an epoch stand on: calls of at most so many examples, to the same bits as one call."""
@@ -203,8 +206,7 @@ def test_the_simulator_gives_the_same_bits_again(rows: Rows, exchange: str) -> N
     assert first[1][-1] < 0.9 * first[1][0]  # it learns
 
 
-@on_hosts
-@trading
+@pytest.mark.parametrize(("name", "host"), [*((name, "simulator") for name in TRADING), (TRADING[0], "processes")])
 def test_messages_and_bytes_are_those_of_the_scheme(name: str, host: str) -> None:
     """All trade as often, for all do as many rows: three replicas and three chunks of 640 rows each."""
     rows, period = toy(3 * 640), 160
@@ -222,7 +224,6 @@ def test_messages_and_bytes_are_those_of_the_scheme(name: str, host: str) -> Non
     assert abs(row["bytes_sent"] - sent) <= slack
 
 
-@trading
 @on_hosts
 def test_nobody_waits_for_who_has_nothing_left(name: str, host: str) -> None:
     """More replicas than chunks, periods that no chunk fills, and such that end with the epoch."""
@@ -239,13 +240,9 @@ def test_replicas_learn(name: str) -> None:
     quiet: dict[str, Any] = {"step": CASES[name].step, "epochs": 8, "l2": 1e-3}
     best = hogwild.train(rows, workers=1, **quiet)
     best.finish()
-    found = []
-    for seed in range(3):
-        options = {"workers": 4, "host": "simulator", "exchange": spelled(name, 100), "seed": seed}
-        run = hogwild.train(rows, **quiet, **options)
-        run.finish()
-        found.append(run.history[-1]["objective"])
-    assert np.median(found) <= 1.02 * best.history[-1]["objective"]
+    run = hogwild.train(rows, workers=4, host="simulator", exchange=spelled(name, 100), **quiet)
+    run.finish()
+    assert run.history[-1]["objective"] <= 1.02 * best.history[-1]["objective"]
 
 
 @named
@@ -272,8 +269,7 @@ def test_a_killed_worker_is_missed_by_nobody(name: str, tmp_path: Path) -> None:
     assert row["objective"] < run.history[0]["objective"]
 
 
-@trading
-@pytest.mark.parametrize("host", ["threads", "processes"])
+@really
 def test_stopping_in_the_middle_of_trades(name: str, host: str, tmp_path: Path) -> None:
     rows = long_epochs(tmp_path, 100)
     quiet = {"exchange": spelled(name, 300), "workers": 3, "host": host, "checkpoint": tmp_path / "state"}
@@ -287,8 +283,7 @@ def test_stopping_in_the_middle_of_trades(name: str, host: str, tmp_path: Path) 
     assert last["bytes_sent"] > row["bytes_sent"]
 
 
-@trading
-@pytest.mark.parametrize("host", ["threads", "processes"])
+@really
 def test_a_pool_that_is_closed_in_the_middle_of_trades_ends(name: str, host: str, tmp_path: Path) -> None:
     before = living()
     run = start(long_epochs(tmp_path, 400), exchange=spelled(name, 300), workers=3, host=host, epochs=2)

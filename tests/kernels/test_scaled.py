@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 from hogwild.data.rows.container import readonly
-from hogwild.kernels.steps import area
+from hogwild.kernels.steps import area, squared_length
 from tests import reference
-from tests.kernels.harness import CONSTANT, FALLING, awkward_rows, interleave, make_job, run_epoch, sequence, twin_of
+from tests.kernels.harness import (
+    CONSTANT,
+    FALLING,
+    awkward_rows,
+    from_python,
+    interleave,
+    make_job,
+    run_epoch,
+    sequence,
+    twin_of,
+)
 
 OPTIMAL = (20.0, 50.0, 1.0)
 L2 = 0.02
@@ -120,3 +130,8 @@ def test_the_area_is_the_integral():
         steps = scale * (offset + t) ** -power
         exact = np.sum((steps[1:] + steps[:-1]) / 2 * np.diff(t))
         assert area(step, 400) - area(step, 3) == pytest.approx(exact, rel=1e-6)
+
+
+def test_the_squared_length_of_a_row_is_that_of_its_scaled_values():
+    values = np.arange(5, dtype=np.float32)
+    assert from_python(squared_length)(values, 1, 4, np.float32(0.5)) == (1 + 4 + 9) / 4

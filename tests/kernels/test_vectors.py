@@ -1,4 +1,4 @@
-"""Vectors of 4, 8 and 16 numbers, and rows of them, against NumPy, to the last bit."""
+"""Products rounded once, and rows of vectors, against NumPy, to the last bit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numba import njit
 
 from hogwild.kernels import vectors
 from hogwild.kernels.options import JIT
-from hogwild.kernels.vectors import LANE, LANES, fma
+from hogwild.kernels.vectors import LANE, fma
 
 ROWS = 6
 STEP = np.float32(0.3)
@@ -33,52 +33,6 @@ def test_fma_of_numbers_is_rounded_once():
     np.testing.assert_array_equal(computed, expected)
     assert np.any(computed != a * b + c)
     assert [fma(x, y, z) for x, y, z in zip(a, b, c)] == list(expected)
-
-
-def every_operation(size):
-    """A kernel with every operation in it."""
-    lanes = LANES[size]
-
-    def run(x, array, first, out):
-        total = vectors.nothing(lanes)
-        for k in range(3):  # variables that change in a loop
-            total = vectors.fma(x[k], vectors.load(lanes, array, first + k), total)
-        vectors.store(total, out, 0)
-        vectors.store(vectors.times(x[0], total), out, size)
-        vectors.store(vectors.over(total, x[1]), out, 2 * size + 1)  # at any address
-        vectors.store(vectors.plus(total, vectors.load(lanes, array, first)), out, 3 * size + 2)
-        vectors.store(vectors.root(vectors.times(total, total)), out, 4 * size + 4)
-        vectors.store(vectors.nearer_zero(total, vectors.filled(lanes, x[2])), out, 5 * size + 4)
-        vectors.store(vectors.at_least_zero(total), out, 6 * size + 4)
-        out[7 * size + 4] = vectors.total(total)
-
-    return run
-
-
-@pytest.mark.parametrize("size", LANES)
-def test_every_operation(size):
-    rng = np.random.default_rng(size)
-    x, array = np.abs(rng.normal(size=3)).astype(np.float32), rng.normal(size=40).astype(np.float32)
-    computed, plain = np.full(7 * size + 5, 7, np.float32), np.full(7 * size + 5, 7, np.float32)
-    njit(**JIT)(every_operation(size))(x, array, 5, computed)
-    every_operation(size)(x, array, 5, plain)
-    np.testing.assert_array_equal(computed, plain)
-    first = computed[:size]
-    sums = sum(np.float64(x[k]) * np.float64(array[5 + k : 5 + k + size]) for k in range(3))
-    np.testing.assert_allclose(first, sums, rtol=1e-4, atol=1e-6)
-    nearer = np.sign(first) * np.maximum(np.abs(first) - x[2], np.float32(0))
-    expected = [
-        (size, x[0] * first),
-        (2 * size + 1, first / x[1]),
-        (3 * size + 2, first + array[5 : 5 + size]),
-        (4 * size + 4, np.sqrt(first * first)),
-        (5 * size + 4, nearer),
-        (6 * size + 4, np.maximum(first, 0)),
-    ]
-    for place, value in expected:
-        np.testing.assert_array_equal(computed[place : place + size], value)
-    gaps = [2 * size, 3 * size + 1, 4 * size + 2, 4 * size + 3]
-    assert (computed[gaps] == 7).all()  # what lies beside is left alone
 
 
 # ---- rows
