@@ -21,7 +21,7 @@ from hogwild.data.ratings.store import (
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, read_meta, save_store, verify
 from hogwild.data.text.delimited import TextLayout
-from hogwild.errors import HogwildWarning, InputError
+from hogwild.errors import HogwildWarning, InputError, UsageError
 
 
 def make(times=True, named=True):
@@ -219,3 +219,9 @@ def test_an_error_leaves_nothing(tmp_path):
     with pytest.raises(InputError, match=":2: bad rating"):
         open_ratings(tmp_path / "r.txt", cache=Cache(tmp_path / "cache"))
     assert os.listdir(tmp_path / "cache") == []
+
+
+def test_a_layout_beside_a_store_is_refused(tmp_path):
+    save_ratings(open_ratings("synthetic:ratings?users=9&items=9&ratings=20"), tmp_path / "s")
+    with pytest.raises(UsageError, match="s: --columns, --separator and --header are for ratings in text; got store"):
+        open_ratings(tmp_path / "s", layout=TextLayout("user,item,rating"))
