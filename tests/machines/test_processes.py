@@ -35,7 +35,7 @@ sys.exit(main())""",
 ]
 PATIENT = [*IMPATIENT[:2], IMPATIENT[2].replace("SILENCE = 4.0", "SILENCE = cluster.COMING = 120.0"), "train"]
 TAIL = 1 << 16  # bytes of measurements that are read
-ALONE = ["--workers", "1", "--host", "threads", "--step", "0.5"]
+ALONE = ["--workers", "1", "--host", "threads", "--step", "0.5", "--patience", "0"]
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,6 @@ def test_a_machine_that_was_killed_comes_back(store: str, tmp_path: Path) -> Non
     assert ended(first)[0] == 130
     assert ended(back) == (0, "")
     shown = (tmp_path / "back").read_text()
-    assert "the run has begun: asking machine 0" in shown
     assert "machine 1: done" in shown
     news = [line for line in (tmp_path / "shown0").read_text().splitlines() if line.startswith("machine 1 (")]
     assert [re.sub(r" \(.*?\)", "", line) for line in news] == [
