@@ -150,7 +150,7 @@ def mistakes(folder: Path, stars: Path, model: Path) -> list[tuple[tuple[object,
     return [
         (("train", folder / "bad.tsv", "--problem", "completion"), "bad.tsv:2: "),
         ((*train, "--holdout", 0.1, "--holdout-by", "time"), "no times"),
-        ((*train, "--holdout", 0.1, "--holdout-by", "day"), "expected one of row, time"),
+        ((*train, "--holdout", 0.1, "--holdout-by", "day"), "expected one of row, user, time"),
         ((*train, "--hash-bits", 8), "is for rows of features"),
         (("predict", model, stars, "--proba"), "linear models"),
         (("predict", model, folder / "bad.tsv"), "bad.tsv:2"),

@@ -167,7 +167,12 @@ def test_every_rating_is_in_one_part(by, n, users, items, fraction, seed):
         return
     assert collections.Counter(triples(rest) + triples(held)) == collections.Counter(triples(ratings))
     assert rest.shape == held.shape == ratings.shape
-    assert len(held) == round(fraction * n)
+    if by == "user":
+        for user, degree in enumerate(ratings.degrees()[0].tolist()):
+            expected = min(round(fraction * degree), max(degree - 1, 0))
+            assert int((held.users == user).sum()) == expected
+    else:
+        assert len(held) == round(fraction * n)
     if by == "time":
         assert held.times.min() >= rest.times.max()
 
@@ -191,7 +196,7 @@ def test_of_equal_times_the_later_ones_are_held_out():
 def test_splits_that_cannot_be():
     with pytest.raises(UsageError, match="no times"):
         make(times=False).split(0.5, by="time")
-    with pytest.raises(UsageError, match="expected one of row, time"):
+    with pytest.raises(UsageError, match="expected one of row, user, time"):
         make().split(0.5, by="item")
     for fraction in (0, 1, -1, float("nan")):
         with pytest.raises(InputError, match="between 0 and 1"):

@@ -23,7 +23,7 @@ from hogwild.errors import InputError, UsageError, expected_one_of
 if TYPE_CHECKING:
     import scipy.sparse
 
-SPLITS = ("row", "time")
+SPLITS = ("row", "user", "time")
 SAMPLE = 1 << 20  # ratings that a fingerprint samples
 
 
@@ -170,8 +170,9 @@ class Ratings:
         ----------
         fraction : float
         seed : int
-        by : {"row", "time"}
-            Hold out that fraction at random, or the latest, where equal times count as ascending in this order.
+        by : {"row", "user", "time"}
+            Hold out that fraction of all at random; of each user's at random, rounded, leaving at least one a user; or
+            the latest, where equal times count as ascending in this order.
 
         Raises
         ------
@@ -183,12 +184,18 @@ class Ratings:
         if by not in SPLITS:
             raise UsageError(f"split by {by!r}: {expected_one_of(SPLITS, by)}")
         if by == "time" and self.times is None:
-            raise UsageError("split by time: these ratings have no times (a fourth column); split by row")
+            raise UsageError("split by time: these ratings have no times (a fourth column); split by row or by user")
         if not 0 < fraction < 1:
             raise InputError(f"cannot hold out {fraction}: expected a fraction between 0 and 1")
         mask = np.zeros(len(self), dtype=bool)
         held = round(fraction * len(self))
-        if self.times is None or by == "row":
+        if by == "user":
+            order = np.lexsort((np.random.default_rng(seed).random(len(self)), self.users))
+            degree = np.bincount(self.users + 1, minlength=self.shape[0] + 1)  # unknown users take one more place
+            some = np.minimum(np.rint(fraction * degree).astype(np.int64), np.maximum(degree - 1, 0))
+            place = np.arange(len(self)) - np.repeat(np.cumsum(degree) - degree, degree)  # among those of its user
+            mask[order] = place < np.repeat(some, degree)
+        elif self.times is None or by == "row":
             mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
         elif held:
             mask[np.argsort(self.times, kind="stable")[-held:]] = True
