@@ -66,7 +66,7 @@ Out = Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Write here
 
 def open_model(path: str, kind: str = "", command: str = "", inputs: Iterable[str | None] = (), out: str = "-") -> Any:
     """Return the model, of ``kind`` if that is said, after checking that inputs and the output can be opened."""
-    check_readable(path)
+    check_readable(path, model=True)
     data_names = [name for name in inputs if name not in (None, "-")]
     for name in data_names:
         if not name.startswith("synthetic:"):
@@ -542,6 +542,8 @@ def model_lines(facts: dict[str, Any]) -> Iterator[str]:
         yield ""
         for title, side in zip(titles, (group["positive"], group["negative"])):
             yield from fact_lines({title: [f"{printable(name)[:NAME_WIDTH]} ({weight:.4g})" for name, weight in side]})
+    if any(name.startswith("bucket ") for group in groups for name, _ in group["positive"]):
+        yield "buckets of hashed features: --names TABLE, or a file of names, tells whose they are"
     if len(arrays) > MOST_ARRAYS or len(groups) > MOST_CLASSES:
         yield "and more, which --json has"
 
@@ -561,7 +563,7 @@ def export(
     """Write a model as a file of another program, which then predicts the same."""
     from hogwild.interchange import export_model
 
-    check_readable(model)
+    check_readable(model, model=True)
     check_outputs({"--out": out}, [model])
     display = Display(quiet=quiet)
     for note in [f"{out}: {model} for {to}", *export_model(load_model(model), out, to, bare=bare)]:

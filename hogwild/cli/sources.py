@@ -312,8 +312,11 @@ def implied_problem(name: str, format: str | None = None) -> str:
 # ---- paths
 
 
-def check_readable(name: str, problem: str = "linear") -> None:
-    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened."""
+def check_readable(name: str, problem: str = "linear", model: bool = False) -> None:
+    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened.
+
+    Only a ``model`` may be one.
+    """
     if name.startswith("synthetic:"):
         located(KINDS[problem].spec).parse(name)
         return
@@ -327,7 +330,9 @@ def check_readable(name: str, problem: str = "linear") -> None:
         if stat.S_ISDIR(mode):
             os.listdir(name)
         elif stat.S_ISREG(mode):
-            open(name, "rb").close()
+            with open(name, "rb") as file:
+                if b'{"hogwild"' in file.read(40) and not model:
+                    raise InputError(f"{name}: a model, expected data; hogwild inspect MODEL shows what is in it")
         elif not os.access(name, os.R_OK):  # a pipe is not opened: its writer would take the close for the end
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:

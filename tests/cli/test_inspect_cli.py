@@ -134,7 +134,12 @@ def test_other_kinds_of_models(hogwild: Callable, refused: Callable, tmp_path: P
     shown = " ".join(hogwild("inspect", module).out.split())
     assert "out.weight 4 x 3 float32" in shown
     for model in (ratings, cut, module):
-        assert "is for linear models" in refused("inspect", model, "--names", model)
+        assert "is for linear models" in refused("inspect", model, "--names", __file__)
+
+
+def test_a_model_is_no_data(refused: Callable, linear: Path, svm: Path) -> None:
+    for words in (["info", linear], ["train", linear], ["evaluate", svm, linear]):
+        assert "a model, expected data; hogwild inspect MODEL" in refused(*words)
 
 
 def test_bad_input_is_one_line(refused: Callable, linear: Path, svm: Path, tmp_path: Path) -> None:
