@@ -175,7 +175,9 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
         warning = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
         warnings.warn(warning, FutureWarning, stacklevel=4)  # the line that calls fit
     number("validation_fraction", p["validation_fraction"], 0, strict=True, below=1)
-    number("l1_ratio", p["l1_ratio"], 0, 1, optional=p["penalty"] != "elasticnet")
+    if p["penalty"] == "elasticnet" and p["l1_ratio"] is None:
+        raise UsageError("l1_ratio must be set when penalty is 'elasticnet': give a number from 0 to 1")
+    number("l1_ratio", p["l1_ratio"], 0, 1, optional=True)
     if batch and p["early_stopping"]:
         raise UsageError("early_stopping should be False with partial_fit, which holds no rows of a batch out")
     average = p["average"]

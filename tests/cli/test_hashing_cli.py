@@ -53,7 +53,7 @@ def test_text_store_and_library_train_the_same_model(
     assert LINE in said
     assert LINE in train(hogwild, store, tmp_path / "b")
     assert "hashed" not in train(hogwild, svm, tmp_path / "plain")
-    assert f"{'hash bits':<21}16\n" in hogwild("info", tmp_path / "a").out
+    assert f"{'hash bits':<21}16\n" in hogwild("inspect", tmp_path / "a").out
     assert "hash" not in hogwild("info", tmp_path / "plain").out
     a, b = (package.load(tmp_path / name) for name in "ab")
     assert a.coef_.tobytes() == b.coef_.tobytes()

@@ -21,7 +21,7 @@ from hogwild.data.public.catalogue import (
     place,
     read_card,
 )
-from hogwild.data.public.fetch import fetch
+from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import convert, is_text, open_data
 from hogwild.errors import InputError, UsageError
 from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, write_card
@@ -81,17 +81,13 @@ def test_names_and_aliases_mean_one_set_each() -> None:
     assert list(REAL) == sorted(REAL)
 
 
-def test_counts_agree_with_real_data(real_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOGWILD_DATA", str(tmp_path))
-    done = list(fetch(REAL["a9a"], sources=[real_data / "libsvm"]))
-    assert [(part.role, part.counts["rows"], part.counts["classes"]) for part in done] == [
-        ("train", 32561, 2),
-        ("test", 16281, 2),
-    ]
-    assert open_data("a9a:test").width == open_data("a9a").width == 123  # the test file alone has 122
-    [done] = fetch(REAL["w8a"], ["train"], sources=[real_data / "libsvm" / "w8a.gz"])  # type: ignore[assignment]
-    [films] = fetch(REAL["movielens-100k"], sources=[real_data / "ml-100k"])
-    assert films.counts == {"ratings": 100_000, "users": 943, "items": 1682}
+def test_counts_agree_with_real_data(real_data: Path) -> None:
+    a9a, test = (adult := REAL["a9a"]).parts
+    rows = open_data(real_data / "libsvm/a9a.gz")
+    assert (len(rows), rows.width, rows.nnz) == (a9a.rows, adult.features, a9a.nonzeros)
+    assert len(open_data(real_data / "libsvm/a9a.t.gz")) == test.rows
+    films, card = open_ratings(str(real_data / "ml-100k/u.data")), REAL["movielens-100k"]
+    assert (len(films), *films.shape) == (card.parts[0].rows, card.users, card.items)
 
 
 # -- what a card must be ----------------------------------------------------------------------------------------------
