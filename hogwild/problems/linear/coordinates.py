@@ -207,13 +207,13 @@ class Numbering:
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The weights of these features."""
-        return np.ascontiguousarray(coef[..., self.features]), intercept
+        return coef.T[self.features].T, intercept
 
     def outward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The weights of all of the user's features."""
-        wide = np.zeros((*coef.shape[:-1], self.width), dtype=coef.dtype)
-        wide[..., self.features] = coef
-        return wide, intercept
+        wide = np.zeros((self.width, *coef.shape[:-1]), dtype=coef.dtype)  # a feature's weights are neighbours
+        wide[self.features] = coef.T
+        return wide.T, intercept
 
     def size(self, problem: Any) -> int:
         """Number of parameters of all the user's features."""

@@ -208,7 +208,7 @@ class Objective:
         if not (self.l1 or self.l2):
             return 0.0
         squares, sizes = 0.0, 0.0
-        w = np.ravel(coef if self.rows.inverse is None else coef * self.rows.inverse)  # of scaled columns
+        w = np.ravel(coef if self.rows.inverse is None else coef * self.rows.inverse, "K")  # of scaled columns
         w = w[w != 0]
         with np.errstate(all="ignore"):
             for first, last in pieces(len(w), PIECE):

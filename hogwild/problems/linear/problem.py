@@ -212,12 +212,15 @@ class LinearProblem(InChunks):
         return [parts.intercept, parts.intercept_squares]
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(coef, intercept)`` as copies: (K, width) and (K,) for K classes, (width,) and (1,) for one margin."""
+        """``(coef, intercept)`` as copies: (K, width) and (K,) for K classes, (width,) and (1,) for one margin.
+
+        Of K classes a feature's weights are neighbours in memory, as here.
+        """
         parts = self.parameters(flat)
         if self.classes == 1:
             return parts.coef.copy(), parts.intercept.copy()
         coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes]
-        return np.ascontiguousarray(coef.T), parts.intercept[: self.classes].copy()
+        return coef.copy().T, parts.intercept[: self.classes].copy()
 
     def write_out(self, coef: np.ndarray, step: Step, first: int, rows: int) -> None:
         """Multiply the weights by their scale after ``rows`` rows from ``first`` on, see kernel.py, PENALTIES."""
