@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, TrainingError
+from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.estimators.arrays import centred, rows_of
 from hogwild.estimators.choosing import CHOSEN, settle_alpha
 from hogwild.estimators.fit import FitResult, descend
@@ -259,8 +260,13 @@ class LinearEstimator(Fitted):
         ``labels`` are the classes, and ``level`` is what targets are less than the user's.
         """
         shift = None
-        if options.intercept and not scipy.sparse.issparse(X):
-            X, shift = centred(X)
+        if not scipy.sparse.issparse(X):
+            inner, shift = centred(X)
+            if shift is not None and not options.intercept:
+                text = "columns of X lie so far from zero that float32 loses their spread: centre them"
+                warnings.warn(text, HogwildWarning, stacklevel=3)
+                shift = None
+            X = X if shift is None else inner
         if shift is not None:
             start = moved(start, shift, 0.0)
         seed, score = drawn_seed(self.random_state), None

@@ -104,7 +104,10 @@ def test_what_does_not_go_together_is_one_line(
     assert hogwild("train", text, *TRAIN, "-q", "--out", model).status == 0
     assert hogwild("train", svm, "--epochs", 1, "-w", 1, "-q", "--out", plain).status == 0
     cases = {
-        ("train", text): "a table needs its label named: --label COLUMN; its columns are click, site, price, id",
+        (
+            "train",
+            text,
+        ): "--label COLUMN, or open_table(..., label=); its columns are click, site, price, id",
         ("train", text, "--label", "clik"): "no column clik (--label): did you mean click?",
         ("train", text, "--label", "click", "--numeric", "site"): "column site holds text, which cannot be numeric",
         (

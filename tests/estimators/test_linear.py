@@ -181,6 +181,8 @@ def test_an_offset_does_not_hide_the_spread(offset: float) -> None:
         for _ in range(2):
             assert model.score(X, y + offset) > 0.95
             model.fit(X, y + offset)
+    with pytest.warns(HogwildWarning, match="so far from zero that float32 loses their spread"):
+        HogwildRegressor(fit_intercept=False).fit(far, y)
 
 
 def test_more_columns_than_the_memory_holds_are_one_line() -> None:

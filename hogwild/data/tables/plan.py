@@ -249,7 +249,9 @@ def _remedy(column: str, kind: str, use: str | None) -> str:
 
 def _check_asked(name: str, kinds: Mapping[str, str], options: AskedColumns) -> None:
     if options.label is None:
-        raise UsageError(f"{name}: a table needs its label named: --label COLUMN{has(kinds)}")
+        raise UsageError(
+            f"{name}: a table needs its label named: --label COLUMN, or open_table(..., label=){has(kinds)}"
+        )
     for use, names in options.uses().items():
         for column in names:
             if column not in kinds:
