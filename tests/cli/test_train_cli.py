@@ -71,7 +71,22 @@ def test_what_a_person_waits_for_is_said(hogwild: Callable, spawn: Callable, tmp
 
 def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     model, rows = tmp_path / "a model", tmp_path / "rows"
-    result = hogwild("train", SMALL, "--holdout", 0.25, "--epochs", 3, "--workers", 2, "--out", model, "--json", rows)
+    result = hogwild(
+        "train",
+        SMALL,
+        "--holdout",
+        0.25,
+        "--epochs",
+        3,
+        "--workers",
+        2,
+        "--discipline",
+        "tiered",
+        "--out",
+        model,
+        "--json",
+        rows,
+    )
     assert (result.status, result.err) == (0, "")
     found = rows_of(rows.read_text())
     assert [row["epoch"] for row in found] == [0, 1, 2, 3]
