@@ -42,7 +42,9 @@ from hogwild.methods import (
 )
 
 LARGEST_FLOAT32 = (2 - 2**-23) * 2.0**127  # what the kernels count in
-SHORT_RUN = 1e9  # entries a worker, about ten seconds: below it the workers of host "auto" are threads
+#: Entries, about ten seconds of a worker: with fewer for each, workers of host "auto" are threads; a run with as many
+#: in all ends by itself.
+SHORT_RUN = 1e9
 #: What ``--resume`` may change: nothing that alters the sequence of updates already made or promised.
 RESUMABLE = (
     "epochs",

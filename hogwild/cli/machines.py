@@ -44,7 +44,7 @@ def meeting_of(given: dict[str, Any]) -> Meeting | None:
     meet, number, local = (given.pop(name, None) for name in ("meet", "machine", "local"))
     machines = given.get("machines", 1)
     if machines == 1:
-        if int(os.environ.get("WORLD_SIZE", 1)) > 1:  # else each of these processes would train alone
+        if os.environ.get("WORLD_SIZE", "") not in ("", "1"):  # else each of these processes would train alone
             raise UsageError("torchrun needs --machines P --meet HOST:PORT, at a port of their own")
         for option, value in (("--meet", meet), ("--machine", number), ("--local", local or None)):
             if value is not None:

@@ -334,9 +334,8 @@ class VowpalWabbit:
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
         coef = np.array([self._solver.get_weight(feature) for feature in range(self._width)])
         intercept = self._solver.get_weight(VW_CONSTANT & (2**self._bits - 1))
-        shrunk = (
-            self._solver.predict("| ") / intercept if intercept else 1.0
-        )  # by l2, which it applies when it predicts
+        # By l2, which it applies when it predicts and not to the weights.
+        shrunk = self._solver.predict("| ") / intercept if intercept else 1.0
         self._solver.finish()
         return shrunk * coef, np.array([shrunk * intercept])
 

@@ -12,7 +12,6 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
-from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import check_whole
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
@@ -65,6 +64,8 @@ class CompletionCase:
         if isinstance(data, Ratings):
             return data
         if isinstance(data, str | Path):
+            from hogwild.data.ratings.source import open_ratings
+
             return open_ratings(data)
         if hasattr(data, "tocoo"):
             return Ratings.from_scipy(data)

@@ -12,7 +12,6 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
-from hogwild.data.graphs.source import open_graph
 from hogwild.data.order import Order
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
@@ -48,6 +47,8 @@ class CutsCase:
     @staticmethod
     def take(data: Any) -> Graph:
         if isinstance(data, str | Path):
+            from hogwild.data.graphs.source import open_graph
+
             return open_graph(data)
         if not isinstance(data, Graph):
             raise UsageError(f"expected a path or a Graph, got {type(data).__name__}")

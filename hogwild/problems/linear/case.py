@@ -18,7 +18,6 @@ from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
 from hogwild.data.rows.degrees import alone, facts_of
-from hogwild.data.rows.source import open_data
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -90,6 +89,8 @@ class LinearCase:
         if isinstance(data, Rows):
             return data
         if isinstance(data, str | Path):
+            from hogwild.data.rows.source import open_data
+
             return open_data(data)
         if isinstance(data, tuple) and len(data) == 2:
             return Rows.from_scipy(*data)
