@@ -53,15 +53,15 @@ def test_compressed_and_windows_files(tmp_path, ending, pack):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("p max 4 5", "p min 4 5", "3: bad problem line 'p min 4 5': expected p max VERTICES ARCS"),
+        ("p max 4 5", "p min 4 5", "3: bad line 'p min 4 5': expected c, p max VERTICES ARCS"),
         ("p max 4 5", "c", "4: no problem line before it"),
         ("p max 4 5", "p max 4 5\np max 4 5", "4: a second problem line"),
         ("p max 4 5", "p max 4 6", " 5 arcs in it, but its problem line says 6"),
-        ("p max 4 5", "p max 1 5", "3: 1 is outside 2 to 2147483647"),
-        ("n 4 t", "n 5 t", "5: 5 is outside 1 to 4"),
-        ("n 4 t", "n 4 s", "5: a second source: expected one"),
-        ("n 4 t", "n 1 t", "5: vertex 1 is the source and the sink"),
-        ("n 4 t", "n 4 q", "5: bad line 'n 4 q': expected n VERTEX s, or t"),
+        ("p max 4 5", "p max 1 5", "3: 1 vertices: expected 2 to 2147483647"),
+        ("n 4 t", "n 5 t", "5: vertex 5: expected 1 to 4"),
+        ("n 4 t", "n 4 s", "5: a second source or sink"),
+        ("n 4 t", "n 1 t", "5: a second source or sink, or both in one: expected one of each"),
+        ("n 4 t", "n 4 q", "5: bad line 'n 4 q': expected c"),
         ("n 4 t", "c", "6: no sink before it: expected a line n VERTEX t"),
         ("n 1 s", "c", "6: no source before it"),
         ("a 2 3 1", "a 2 3", "7: 3 fields in 'a 2 3', expected line,from,to,capacity separated by single blanks"),
@@ -70,7 +70,11 @@ def test_compressed_and_windows_files(tmp_path, ending, pack):
         ("a 2 3 1", "a 2 3 inf", "7: bad capacity 'inf': expected a finite number"),
         ("a 2 3 1", "a 2 3 -1", "7: bad capacity '-1': expected a finite number, 0 or more"),
         ("a 2 3 1", "a 2 3 1e39", "7: bad capacity '1e39': expected a finite number, 0 or more, within float32"),
-        ("a 1 2 3.5", "e 1 2 3.5", "6: bad line 'e 1 2 3.5': expected c, p, n or a first"),
+        (
+            "a 1 2 3.5",
+            "e 1 2 3.5",
+            "6: bad line 'e 1 2 3.5': expected c, p max VERTICES ARCS, n VERTEX s, n VERTEX t, or a first",
+        ),
         ("a 2 3 1", "a  2 3 1", "7: runs of blanks: make each of them one blank with tr -s ' '"),
         ("a 2 3 1", "e 2 3 1", "7: bad line 'e': expected a"),
     ],
@@ -174,7 +178,9 @@ def test_what_is_wrong_with_a_list_of_edges(tmp_path, change, message):
 def test_terminals_must_be_somewhere(tmp_path):
     path = edges(tmp_path)
     (tmp_path / "e.tsv.terminals").rename(tmp_path / "t.tsv")
-    with pytest.raises(InputError, match="e.tsv.terminals: no such file: .* is a list of edges, so some vertices need"):
+    with pytest.raises(
+        InputError, match="e.tsv.terminals: no such file; .* is a list of edges and needs lines VERTEX LABEL"
+    ):
         open_graph(path)
     assert len(open_graph(path, terminals=tmp_path / "t.tsv")) == 3
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import bz2
 import datetime
 import gzip
 import io
-import lzma
 import os
 import threading
 
@@ -18,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hogwild.data.cache import Cache
-from hogwild.data.ratings.ids import distinct
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.ratings.text import parse_ratings
 from hogwild.data.text import delimited
@@ -244,27 +241,6 @@ def test_days_are_those_of_the_calendar():
     days += [datetime.date(1899, 12, 31), datetime.date(1, 1, 1), datetime.date(2100, 3, 1)]
     found = read("".join(f"1 {place} 1 {day}\n" for place, day in enumerate(days)), **BLANK).times
     assert found.tolist() == [(day - datetime.date(1970, 1, 1)).days for day in days]
-
-
-@pytest.mark.parametrize("numbers", [[], [7], [5, -3, 5, 100], [0, 2**61], [-(2**62), 2**62], list(range(50, 0, -1))])
-def test_compact_numbering(numbers):
-    names, place = distinct(np.array(numbers, np.int64))
-    assert names.tolist() == sorted(set(numbers))
-    assert names[place].tolist() == numbers
-
-
-# -- files ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("suffix", "pack"), [("gz", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)])
-def test_archives(tmp_path, suffix, pack):
-    text = GOLDEN["MovieLens 1M"][0].encode() * 300
-    path = tmp_path / f"ratings.dat.{suffix}"
-    path.write_bytes(pack(text))
-    assert named(open_ratings(path, repeats="keep")) == WHOLE * 300
-    path.write_bytes(pack(os.urandom(4000).hex().encode() + b"\n" + text)[:-20])
-    with pytest.raises(InputError, match=r"the archive is (truncated|damaged)|1 field"):
-        open_ratings(path)
 
 
 def test_a_truncated_archive_names_the_line(tmp_path):

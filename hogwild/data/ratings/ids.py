@@ -7,6 +7,7 @@ plain arrays, so that reading one runs no code.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -35,74 +36,56 @@ class Ids:
         array = _as_array(names)
         if array.ndim != 1:
             raise InputError(f"ids: expected one dimension, got shape {array.shape}")
-        self.numbers: np.ndarray | None = None  # (n,) int64
-        self._strings: np.ndarray | None = None  # (n,) of str
+        if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
+            raise InputError(f"ids: {array.max()} does not fit 64 bits: give such names as strings")
+        self.whole = array.dtype.kind in "iu"
+        self._names = frozen_array(array, np.int64) if self.whole else _as_strings(array)  # (n,)
         self._table: Any = None  # look-up table, made when first needed
-        if array.dtype.kind in "iu":
-            if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
-                raise InputError(f"ids: {array.max()} does not fit 64 bits: give such names as strings")
-            self.numbers = frozen_array(array, np.int64)
-        else:
-            self._strings = _as_strings(array)
         if check:
-            self._check()
-
-    def _check(self) -> None:
-        names = self.numbers if self.numbers is not None else self._strings
-        assert names is not None
-        values, counts = np.unique(names, return_counts=True)
-        if len(values) != len(names):
-            raise InputError(f"ids: {values[np.argmax(counts > 1)]!s} names more than one index")
-        if self._strings is not None and len(values) and not values[0]:
-            raise InputError("ids: a name is empty")
+            values, counts = np.unique(self._names, return_counts=True)
+            if len(values) != len(self._names):
+                raise InputError(f"ids: {values[np.argmax(counts > 1)]!s} names more than one index")
+            if not self.whole and len(values) and not values[0]:
+                raise InputError("ids: a name is empty")
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._names)
 
     def __repr__(self) -> str:
-        kind = "integers" if self.numbers is not None else "strings"
-        return f"Ids({len(self):,} {kind})"
+        return f"Ids({len(self):,} {'integers' if self.whole else 'strings'})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ids):
             return NotImplemented
-        return (self.numbers is None) == (other.numbers is None) and np.array_equal(self._all(), other._all())
+        return self.whole == other.whole and np.array_equal(self._names, other._names)
 
     __hash__ = None  # type: ignore[assignment]  # equal by content, and large
 
-    def _all(self) -> np.ndarray:
-        names = self.numbers if self.numbers is not None else self._strings
-        assert names is not None
-        return names
-
     def names(self, indices: Any = slice(None)) -> np.ndarray:
         """Return the names of indices, in their shape: int64, or an object array of str."""
-        return self._all()[indices]
+        return self._names[indices]
 
     def lookup(self, names: Any) -> np.ndarray:
         """Return the indices of names, int32 in their shape; -1 where unknown. ``5`` and ``"5"`` are the same name."""
         wanted = _as_array(names)
-        if self.numbers is not None:
-            return self._lookup_numbers(wanted)
-        if self._table is None:
-            self._table = {name: index for index, name in enumerate(self._all().tolist())}
-        flat = [self._table.get(_text(name), -1) for name in wanted.ravel().tolist()]
-        return np.array(flat, np.int32).reshape(wanted.shape)
-
-    def _lookup_numbers(self, wanted: np.ndarray) -> np.ndarray:
-        assert self.numbers is not None
+        if not self.whole:
+            if self._table is None:
+                self._table = {name: index for index, name in enumerate(self._names.tolist())}
+            flat = [self._table.get(_text(name), -1) for name in wanted.ravel().tolist()]
+            return np.array(flat, np.int32).reshape(wanted.shape)
+        known = np.ones(wanted.shape, bool)
         if wanted.dtype.kind not in "iu":
-            wanted, whole = _as_numbers(wanted)
-        else:
-            whole = np.ones(wanted.shape, bool)
+            numbers = [_whole(_text(name)) for name in wanted.ravel().tolist()]
+            known = np.array([number is not None for number in numbers]).reshape(wanted.shape)
+            wanted = np.array([number or 0 for number in numbers], np.int64).reshape(wanted.shape)
         if self._table is None:
-            order = np.argsort(self.numbers, kind="stable")
-            self._table = self.numbers[order], order.astype(np.int32)
+            order = np.argsort(self._names, kind="stable")
+            self._table = self._names[order], order.astype(np.int32)
         ordered, order = self._table
         if not len(ordered):
             return np.full(wanted.shape, -1, np.int32)
         at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        return np.where(whole & (ordered[at] == wanted), order[at], np.int32(-1)).astype(np.int32)
+        return np.where(known & (ordered[at] == wanted), order[at], np.int32(-1)).astype(np.int32)
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return the arrays a file holds: ``{"numbers": (n,) int64}``, or ``{"text": uint8, "ends": (n,) int64}``.
@@ -110,9 +93,9 @@ class Ids:
         ``text`` is all names in UTF-8, concatenated; name ``i`` ends before ``ends[i]``. The arrays' names begin with
         ``prefix``.
         """
-        if self.numbers is not None:
-            return {f"{prefix}numbers": self.numbers}
-        encoded = [name.encode() for name in self._all().tolist()]
+        if self.whole:
+            return {f"{prefix}numbers": self._names}
+        encoded = [name.encode() for name in self._names.tolist()]
         ends = np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)
         return {f"{prefix}text": np.frombuffer(b"".join(encoded), np.uint8), f"{prefix}ends": ends}
 
@@ -172,92 +155,53 @@ def _text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)
 
 
-def _as_numbers(names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return ``(int64 values, which of the names are whole numbers)``; a name such as ``007`` is not one."""
-    texts = [_text(name) for name in names.ravel().tolist()]
-    values, whole = np.zeros(len(texts), np.int64), np.zeros(len(texts), bool)
-    for at, text in enumerate(texts):
-        digits = text.removeprefix("-")
-        if digits.isascii() and digits.isdigit() and str(number := int(text)) == text and -(2**63) <= number < 2**63:
-            values[at], whole[at] = number, True
-    return values.reshape(names.shape), whole.reshape(names.shape)
-
-
-def distinct(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the different whole numbers, ascending, and the place of each among them, (n,) int32."""
-    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, 0)
-    if high - low >= max(4 * len(numbers), 1 << 20) or high >= 2**62 or not len(numbers):
-        names, places = np.unique(numbers, return_inverse=True)
-        return names, places.astype(np.int32)
-    present = np.zeros(high - low + 1, bool)  # if it fits, a table is many times faster than sorting
-    shifted = numbers if low == 0 else numbers - numbers.dtype.type(low)
-    present[shifted] = True
-    places = np.cumsum(present, dtype=np.int32)
-    places -= 1
-    return np.flatnonzero(present) + low, places[shifted]
+def _whole(name: str) -> int | None:
+    """Return the whole number of 64 bits that a name is, as Python writes it: ``07`` is none."""
+    try:
+        number = int(name)
+    except ValueError:
+        return None
+    return number if str(number) == name and -(2**63) <= number < 2**63 else None
 
 
 class IdCollector:
-    """Ids of one side in order: numbers while all are numbers, codes of strings from the first batch with others."""
+    """Ids of one side in the order of a text: whole numbers if all are written as such, else strings.
+
+    pyarrow numbers the different names of each batch, so only these are looked at here.
+    """
 
     def __init__(self) -> None:
-        self.parts: list[tuple[np.ndarray, bool]] = []  # (numbers, True), or (codes, False)
-        self.table: dict[str, int] = {}
+        self.parts: list[Any] = []
 
     def add(self, names: Any) -> int:
         """Add a pyarrow array of strings; return the place of an empty one, or -1."""
         import pyarrow.compute as pc
 
-        numbers = whole_numbers(names)
-        if numbers is None:
-            names = pc.utf8_trim_whitespace(names)
-            numbers = whole_numbers(names)
-        if numbers is None:
-            coded = names.dictionary_encode()
-            codes = np.array(self._codes(coded.dictionary.to_pylist()), np.int32)
-            self.parts.append((codes[coded.indices.to_numpy()], False))
-            return int(pc.index(names, "").as_py())
-        fit = not len(numbers) or (numbers.min() >= -(2**31) and numbers.max() < 2**31)
-        self.parts.append((numbers.astype(np.int32 if fit else np.int64), True))  # kept until the end
-        return -1
-
-    def _codes(self, names: list[str]) -> list[int]:
-        table = self.table
-        return [table.setdefault(name, len(table)) for name in names]
+        coded = names.dictionary_encode()
+        self.parts.append(coded)
+        empty = np.flatnonzero(np.asarray(pc.equal(pc.utf8_trim_whitespace(coded.dictionary), "")))
+        return int(np.argmax(np.isin(coded.indices, empty))) if len(empty) else -1
 
     def finish(self) -> tuple[np.ndarray, Ids]:
         """Return ``(indices, names)``: int32 indices in ascending order of the names."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
         parts, self.parts = self.parts, []
-        if not self.table:
-            different, places = distinct(np.concatenate([part for part, _ in parts] or [np.empty(0, np.int64)]))
-            return places, Ids(different, check=False)
-        codes = []
-        for part, whole in parts:
-            if whole:
-                values, place = np.unique(part, return_inverse=True)
-                part = np.array(self._codes([str(value) for value in values.tolist()]), np.int32)[place]
-            codes.append(part)
-        names = list(self.table)
-        order = sorted(range(len(names)), key=names.__getitem__)
+        if not parts:
+            return np.empty(0, np.int32), Ids([])
+        column = pa.chunked_array(parts).unify_dictionaries()
+        trimmed = pc.utf8_trim_whitespace(column.chunk(0).dictionary).dictionary_encode()
+        names = trimmed.dictionary
+        whole = False
+        with contextlib.suppress(pa.ArrowInvalid):
+            numbers = names.cast(pa.int64())
+            whole = bool(pc.all(pc.equal(numbers.cast(names.type), names)).as_py())  # 07 is no number
+        names = numbers if whole else names
+        order = pc.sort_indices(names)
         rank = np.empty(len(names), np.int32)
         rank[order] = np.arange(len(names), dtype=np.int32)
-        return rank[np.concatenate(codes)], Ids([names[place] for place in order], check=False)
-
-
-def whole_numbers(names: Any) -> np.ndarray | None:
-    """Return a pyarrow array of strings as int64 if all are whole numbers as Python writes them; ``07`` is none."""
-    import pyarrow as pa
-
-    try:
-        numbers = names.cast(pa.int64()).to_numpy()
-    except pa.ArrowInvalid:
-        return None
-    _, offsets, _ = names.buffers()
-    ends = np.frombuffer(offsets, np.int32, len(names) + 1, 4 * names.offset)
-    shortest = len(numbers) + int(np.count_nonzero(numbers < 0))  # characters, if none are superfluous
-    sizes = np.abs(numbers)
-    power = 10
-    while power <= sizes.max(initial=0):
-        shortest += int(np.count_nonzero(sizes >= power))
-        power *= 10
-    return numbers if shortest == ends[-1] - ends[0] else None
+        rank = rank[trimmed.indices]
+        indices = np.concatenate([rank[part.indices] for part in column.chunks])
+        names = names.take(order)
+        return indices, Ids(names.to_numpy() if whole else names.to_pylist(), check=False)
