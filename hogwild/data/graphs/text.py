@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.container import Graph
+from hogwild.data.ids import IdCollector, Ids
 from hogwild.data.parallel import BytesRead
-from hogwild.data.ratings.ids import IdCollector, Ids
 from hogwild.data.rows.container import INDEX_LIMIT
-from hogwild.data.text.delimited import Delimited, TextLayout
+from hogwild.data.text.delimited import FLOAT32_END, Delimited, Numbers, TextLayout
 from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError
 
 HEAD = re.compile(rb"p max (\d{1,17}) (\d{1,17})|n (\d{1,17}) ([st])|(a)( .*)?|c.*")
-LARGEST = float(np.finfo(np.float32).max)
-WEIGHT = "expected a finite number, 0 or more, within float32"
+WEIGHT = Numbers(0, FLOAT32_END, "expected a finite number, 0 or more, within float32")
 EDGES = ("u", "v", "weight")
 TERMINALS = ("vertex", "label")
 
@@ -78,42 +77,27 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
     InputError
         The message names the file and the line.
     """
-    import pyarrow as pa
-
-    flow = _Flow(name)
+    flow, kinds = _Flow(name), IdCollector()
     table = Delimited(name, " ", lead=flow.take, progress=progress)
     table.names = ["line", "from", "to", "capacity"]
-    whole = pa.int64()
-    parts, rows = [np.empty((3, 0))], 0
     try:
         for end, noun in (("s", "source"), ("t", "sink")):
             if end not in flow.ends:
                 raise InputError(f"{name}:{table.first}: no {noun} before it: expected a line n VERTEX {end}")
         vertices, count = flow.sizes or (0, 0)
-        for batch in table.batches({"line": pa.string(), "from": whole, "to": whole, "capacity": pa.float64()}):
-            arcs = np.stack([batch.column(k).fill_null(-1).to_numpy() for k in range(1, 4)])
-            faults = [(batch.column("line").to_numpy(zero_copy_only=False) != "a", "line", "expected a")]
-            for k, column in enumerate(("from", "to")):
-                faults.append(((arcs[k] < 1) | (arcs[k] > vertices), column, f"expected a vertex from 1 to {vertices}"))
-            faults.append((~((arcs[2] >= 0) & (arcs[2] <= LARGEST)), "capacity", WEIGHT))
-            _refuse(table, rows, faults)
-            parts.append(arcs)
-            rows += len(batch)
+        vertex = Numbers(1, vertices + 1, f"expected a vertex from 1 to {vertices}", "int64")
+        rows, arcs = table.columns({"line": kinds, "from": vertex, "to": vertex, "capacity": WEIGHT})
+        codes, names = kinds.finish()
+        other = names.names() != "a"
+        if other.any():
+            raise table.fault(int(np.argmax(other[codes])), "line", "expected a")
     finally:
         table.close()
     if rows != count:
         raise InputError(f"{name}: {rows} arcs in it, but its problem line says {count}")
-    u, v, capacity = np.concatenate(parts, axis=1)
-    ids = u.astype(np.int64) - 1, v.astype(np.int64) - 1
-    return _graph(name, *ids, capacity, np.zeros(rows), vertices, [flow.ends["s"], flow.ends["t"]], [0, 1])
-
-
-def _refuse(table: Delimited, rows: int, faults: list[tuple[np.ndarray, str, str]]) -> None:
-    """Raise InputError for the first row that is wrong by one of ``faults``: a mask, the column, what it should be."""
-    wrong = [(int(np.argmax(mask)), k) for k, (mask, _, _) in enumerate(faults) if mask.any()]
-    if wrong:
-        row, k = min(wrong)
-        raise table.fault(rows + row, *faults[k][1:])
+    u, v = (arcs[column] - 1 if rows else np.empty(0, np.int64) for column in ("from", "to"))
+    capacity = arcs.get("capacity", np.empty(0))
+    return _graph(name, u, v, capacity, np.zeros(rows), vertices, [flow.ends["s"], flow.ends["t"]], [0, 1])
 
 
 # -- lists of edges ---------------------------------------------------------------------------------------------------
@@ -129,35 +113,22 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
     InputError
         The message names the file and the line.
     """
-    import pyarrow as pa
-
     layout = layout or TextLayout()
-    table, names = Delimited(name, layout.separator, progress=progress), IdCollector()
-    weights: list[np.ndarray] = []
+    table = Delimited(name, layout.separator, progress=progress)
+    ends = IdCollector(), IdCollector()
     try:
         table.lay_out(layout, EDGES, 2)
-        types = {"u": pa.string(), "v": pa.string()} | ({"weight": pa.float64()} if "weight" in table.names else {})
-        rows = 0
-        for batch in table.batches(types):
-            n = len(batch)
-            empty_u, empty_v = names.add(batch.column("u")), names.add(batch.column("v"))
-            at = np.arange(n)
-            faults = [(at == empty_u, "u", "it is empty"), (at == empty_v, "v", "it is empty")]
-            weight = batch.column("weight").fill_null(-1).to_numpy() if "weight" in types else np.ones(n)
-            faults.append((~((weight >= 0) & (weight <= LARGEST)), "weight", WEIGHT))
-            _refuse(table, rows, faults)
-            weights.append(weight)
-            rows += n
+        wanted: dict[str, Numbers | IdCollector] = dict(zip("uv", ends))
+        rows, numbers = table.columns(wanted | ({"weight": WEIGHT} if "weight" in table.names else {}))
     finally:
         table.close()
-    if not weights:
+    if not rows:
         raise InputError(f"{name}:{table.first}: no edges in it: expected lines u v [weight]")
-    ends, ids = names.finish()
-    starts = np.cumsum([0, *map(len, weights)])[:-1]
-    u, v = np.concatenate(
-        [ends[2 * at : 2 * (at + len(part))].reshape(2, -1) for at, part in zip(starts, weights)], axis=1
-    )
-    weight = np.concatenate(weights)
+    both = IdCollector()
+    both.parts = ends[0].parts + ends[1].parts
+    indices, ids = both.finish()
+    u, v = indices.reshape(2, -1)
+    weight = numbers.get("weight", np.ones(rows))
     vertices, labels, label_ids = _read_terminals(terminals, layout.separator, ids, name)
     return _graph(
         name,
@@ -176,28 +147,22 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
 
 def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> tuple[np.ndarray, np.ndarray, Ids]:
     """Return the numbers of the terminals and of their labels, and the names of the labels."""
-    import pyarrow as pa
-
     if not os.path.exists(name):
         raise InputError(f"{name}: no such file; {edges} is a list of edges and needs lines VERTEX LABEL there")
-    table, names = Delimited(name, separator), IdCollector()
-    words: list[str] = []
+    table, words, names = Delimited(name, separator), IdCollector(), IdCollector()
     try:
         table.lay_out(TextLayout(), TERMINALS, 2)
-        for batch in table.batches(dict.fromkeys(TERMINALS, pa.string())):
-            if (empty := names.add(batch.column("label"))) >= 0:
-                raise table.fault(len(words) + empty, "label", "it is empty")
-            words += [word.strip() for word in batch.column("vertex").to_pylist()]
-        vertices = ids.lookup(words)
-        labels, label_ids = names.finish()
+        table.columns({"vertex": words, "label": names})
+        (codes, own), (labels, label_ids) = words.finish(), names.finish()
+        vertices = ids.lookup(own.names())[codes]
         if (vertices < 0).any():
             raise table.fault(int(np.argmin(vertices)), "vertex", f"it has no edge in {edges}")
         _, first, places = np.unique(vertices, return_index=True, return_inverse=True)
         other = labels != labels[first][places]
         if other.any():
             row = int(np.argmax(other))
-            before = str(label_ids.names(labels[first][places[row]]))
-            raise table.fault(row, "label", f"vertex {shown_word(words[row])} has label {shown_word(before)} too")
+            word, before = own.names(codes[row]), label_ids.names(labels[first][places[row]])
+            raise table.fault(row, "label", f"vertex {shown_word(str(word))} has label {shown_word(str(before))} too")
     finally:
         table.close()
     if len(label_ids) < 2:
