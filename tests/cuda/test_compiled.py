@@ -15,21 +15,14 @@ pytest.importorskip("triton")
 # architecture, then for linear: what is not as usual, classes, type of offsets, whether rows have weights and scales
 LINEAR = {
     "l2": (90, "linear", {}),
-    "l2, sm_80": (80, "linear", {}),
-    "unit": (90, "linear", {"unit": True, "l2": 0.0}),
-    "adagrad": (90, "linear", {"l1": 1e-5, "adagrad": True}, 2, "int64", True),
-    "few": (90, "linear", {}, 3),
+    "adagrad, sm_80": (80, "linear", {"l1": 1e-5, "adagrad": True}, 2, "int64", True),
     "store ten": (90, "linear", {"discipline": "hogwild", "loss": "hinge"}, 10),
 }
-ONE, SEVERAL = ("l2", "l2, sm_80", "unit", "adagrad"), ("few", "store ten")
 # discipline, rank, loss, options
 COMPLETION = {
-    "atomic 64": (90, "completion", "atomic", 64, "squared-error", {}),
-    "hogwild 64, sm_80": (80, "completion", "hogwild", 64, "squared-error", {}),
     "everything 40": (90, "completion", "atomic", 40, "squared-error", {"penalty": "per-row", "nonnegative": True}),
-    "hogwild 1024": (90, "completion", "hogwild", 1024, "squared-error", {}),
-    "log 512": (90, "completion", "atomic", 512, "log", {"penalty": "per-row", "nonnegative": True}),
-    "bpr 128": (90, "completion", "hogwild", 128, "bpr", {}),
+    "hogwild 64, sm_80": (80, "completion", "hogwild", 64, "squared-error", {}),
+    "bpr 128": (90, "completion", "atomic", 128, "bpr", {}),
 }
 CASES = LINEAR | COMPLETION
 
@@ -42,10 +35,7 @@ def compiled(tmp_path_factory):
     root = Path(__file__).resolve().parents[2]
     made = subprocess.run(command, input=json.dumps(CASES), capture_output=True, text=True, env=environment, cwd=root)
     assert made.returncode == 0, made.stderr
-    found = json.loads(made.stdout)
-    for case, facts in found.items():
-        print(case, {name: number for name, number in facts.items() if name not in ("ops", "sass")})
-    return found
+    return json.loads(made.stdout)
 
 
 def starting(ops, *starts):
@@ -55,11 +45,11 @@ def starting(ops, *starts):
 @pytest.mark.parametrize("case", CASES)
 def test_registers_suffice(compiled, case):
     facts = compiled[case]
-    implicit = case.startswith(("log", "bpr"))
-    assert len(starting(facts["sass"], "STL", "LDL")) <= (2 if implicit else 0)  # one address may be kept in memory
+    # one address may be kept in memory
+    assert len(starting(facts["sass"], "STL", "LDL")) <= (2 if case.startswith("bpr") else 0)
     assert facts["local"] == 0
     # with 64 of them as many programs of one warp run at once as a multiprocessor takes, which is 32
-    most = 64 if case in ("l2", "l2, sm_80", "unit") else facts["maxnreg"] or 255
+    most = 64 if case == "l2" else facts["maxnreg"] or 255
     assert 32 < facts["reg"] <= most
     assert facts["instructions"] > 100  # they were looked at
 
@@ -71,7 +61,7 @@ def test_nothing_orders_memory(compiled, case):
     assert all(".relaxed." in op for op in starting(compiled[case]["ops"], "red.", "atom."))
 
 
-@pytest.mark.parametrize("case", ONE)
+@pytest.mark.parametrize("case", ["l2", "adagrad, sm_80"])
 def test_one_margin_waits_for_no_other_thread(compiled, case):
     assert not starting(compiled[case]["sass"], "BAR", "LDS", "STS")
     reads = starting(compiled[case]["ops"], "ld.global.cg")  # past the first cache
@@ -87,20 +77,12 @@ def test_changes_are_added_and_nothing_is_waited_for(compiled, case):
     else:
         assert starting(sass, "RED")
         assert not starting(sass, "STG")
-    assert bool(starting(sass, "ATOM")) == (case == "adagrad")  # sums of squares come back
+    assert bool(starting(sass, "ATOM")) == case.startswith("adagrad")  # sums of squares come back
 
 
-def test_values_that_are_all_one_are_not_read(compiled):
-    streams = [len([op for op in compiled[case]["ops"] if "evict_first" in op]) for case in ("l2", "unit")]
-    assert streams[0] == 2 * streams[1] > 0
-
-
-@pytest.mark.parametrize("case", SEVERAL)
-def test_classes_are_read_and_written_sixteen_bytes_at_a_time(compiled, case):
-    assert starting(compiled[case]["ops"], "ld.global.cg.v4")
-    sass = compiled[case]["sass"]
-    wide = ".128" if case.startswith("store") else ".F32x4"
-    assert any(wide in op for op in starting(sass, "STG" if case.startswith("store") else "RED"))
+def test_classes_are_read_and_written_sixteen_bytes_at_a_time(compiled):
+    assert starting(compiled["store ten"]["ops"], "ld.global.cg.v4")
+    assert any(".128" in op for op in starting(compiled["store ten"]["sass"], "STG"))
 
 
 @pytest.mark.parametrize("case", COMPLETION)
