@@ -103,6 +103,7 @@ def test_the_manual(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_paths_lead_to_files(page: Path) -> None:
     """Links to files, and names in code type that begin with a folder of the repository."""
+    assert not re.search(r"^[<>]{7} ", page.read_text(), flags=re.MULTILINE), "marks of a merge"
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     made = (ROOT / "docs" / "reference", ROOT / "docs" / "examples")  # by the build
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):

@@ -53,7 +53,8 @@ def main(source: str = GENERATED) -> None:
         said = ", ".join(f"item {item} ({score:.2f})" for item, score in zip(row, scores[user], strict=True))
         print(f"user {user}: {said}")
     stranger = train[[0]]  # as if nobody knew user 0
-    nearest = np.argmax(model.user_factors_ @ model.transform(stranger)[0])
+    users = model.user_factors_ / np.linalg.norm(model.user_factors_, axis=1, keepdims=True)
+    nearest = np.argmax(users @ model.transform(stranger)[0])
     print(f"a stranger with the ratings of user 0 is most like user {nearest}")
     draw(model.components_.T, np.bincount(train.indices, minlength=train.shape[1]))
 
