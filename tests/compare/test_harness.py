@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hogwild import machine
-from hogwild.compare.run import harness, runner
+from hogwild.compare.run import harness
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.ledger import ROWS
 from hogwild.compare.run.plan import Cell, ComparisonPlan
@@ -41,13 +41,6 @@ def plan_of(**changes: Any) -> ComparisonPlan:
 
 def rows_in(directory: Path) -> list[dict]:
     return [json.loads(line) for line in (directory / ROWS).read_text().splitlines()]
-
-
-# ---- every method
-
-
-def _serial() -> Cell:
-    return Cell("reported", "serial", 1, 1.0, 7, "given")
 
 
 def test_slow_gradients_of_rows_that_are_sorted_by_label(small: Rows, tmp_path: Path) -> None:
@@ -168,24 +161,13 @@ def test_too_many_workers_are_shouted_about_and_locks_refused(small: Rows, tmp_p
     assert found["hogwild"]["status"] == "ok"
 
 
-def test_a_schedule_without_a_step_cannot_be_tuned(small: Rows) -> None:
-    with pytest.raises(UsageError, match="choose another"):
-        Comparison(small, None, plan_of(), TrainConfig(schedule="optimal"))
-
-
-def test_workers_are_started_once(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[int] = []
-    original = runner.start_pool
-    monkeypatch.setattr(
-        runner, "start_pool", lambda host, workers, delay: (started.append(workers), original(host, workers, delay))[1]
-    )
-    Comparison(small, None, plan_of(methods=("serial", "hogwild", "tiered", "locked")), BASE).run(tmp_path)
-    assert sorted(started) == [1, 2]
-
-
-def test_a_perceptron_has_nothing_to_reach(small: Rows) -> None:
-    with pytest.raises(UsageError, match="lowest where it starts"):
-        Comparison(small, None, plan_of(), TrainConfig(loss="perceptron"))
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({"schedule": "optimal"}, "sets its own step"), ({"loss": "perceptron"}, "lowest where it starts")],
+)
+def test_what_cannot_be_compared(small: Rows, options: dict, why: str) -> None:
+    with pytest.raises(UsageError, match=f"{why}.*choose another"):
+        Comparison(small, None, plan_of(), TrainConfig(**options))
 
 
 def test_cells_share_one_evaluator(rows, monkeypatch):
@@ -198,10 +180,10 @@ def test_cells_share_one_evaluator(rows, monkeypatch):
     task = ComparedData(rest, test, BASE, "rows", 60.0)
     judge = Judge(task)
     with Pools("threads") as pools:
-        shared = [run_cell(_serial(), task, 2, pools, judge) for _ in range(2)]
+        shared = [run_cell(Cell("reported", "serial", 1, 1.0, 7), task, 2, pools, judge) for _ in range(2)]
         assert len(made) == 1
         part = dataclasses.replace(task, rows=rest.select(np.arange(len(rest))))  # other data, for all it knows
-        own = run_cell(_serial(), part, 2, pools, judge)
+        own = run_cell(Cell("reported", "serial", 1, 1.0, 7), part, 2, pools, judge)
     assert len(made) == 2
     for name in ("objective", "train_loss", "test_loss", "test_accuracy", "test_auc"):
         assert [row[name] for row in shared[0]] == [row[name] for row in shared[1]] == [row[name] for row in own]

@@ -84,7 +84,6 @@ class Comparison:
     ) -> None:
         self.subject = SUBJECTS[base.problem]
         base, rows, test = self.subject.take(base, rows, test)
-        self.subject.check(base)
         if base.device != "cpu":
             raise UsageError(f"device={base.device!r}: methods say where they run: name those of that device instead")
         if base.schedule == "optimal":
