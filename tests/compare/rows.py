@@ -184,7 +184,7 @@ LIFE = {
 
 
 def lifelike(directory: Path, pace: float = 1.0, **changes: Any) -> Path:
-    """A comparison on 1 and 2 workers: one run diverges, one is refused, one is late; with trials and slow gradients."""
+    """A comparison on 1 and 2 workers: one run diverges, one is refused, one is late; trials, slow gradients."""
     pairs = [(name, count) for name in LIFE for count in ((1,) if KINDS[name] in ("serial", "outside") else (1, 2))]
     parts: list[Row | list[Row]] = [about(seeds_list=list(range(5)), step_grid=[0.5, 1.0], **changes)]
     parts += [

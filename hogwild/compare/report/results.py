@@ -591,8 +591,8 @@ def _comparison(label: str, path: Path, rows: list[Row], best: float) -> Compari
     if head["objective"] > best:
         below = with_gaps([head], start, best)[0]["gap"]
         notes.append(
-            f"A run got below the optimum that was looked for ({head['objective']:.9g}), by {below:.1e} of the way from "
-            f"the start: its {best:.9g} is taken for the optimum."
+            f"A run got below the optimum that was looked for ({head['objective']:.9g}), by {below:.1e} of the way "
+            f"from the start: its {best:.9g} is taken for the optimum."
         )
     if start <= best:
         notes.append(f"No run got below the objective of the start ({start:.6g}), so no target has a meaning.")

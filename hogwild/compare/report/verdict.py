@@ -38,8 +38,8 @@ OUTCOMES = {
         "as many epochs as {other} ({ratio}: no difference shown)",
     ),
     "noise": (
-        "as soon as {other} ({ratio}: noise, as serial against itself has {floor})",
-        "as many epochs as {other} ({ratio}: noise, as serial against itself has {floor})",
+        "within noise of {other} ({ratio}; serial against itself: {floor})",
+        "as many epochs as {other} within noise ({ratio}; serial against itself: {floor})",
     ),
     "unclear": (
         "neither clearly sooner nor later than {other} ({ratio}: too wide to tell)",
