@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -103,31 +102,3 @@ def test_an_interrupt_keeps_what_was_measured(
         with pytest.raises(SystemExit, match="143"):
             hogwild("bench", "--json", path)
     assert [row["section"] for row in read(path)] == ["scaling"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (("none.svm",), 1, "none.svm: No such file or directory"),
-        (("--problem", "speed"), 2, "--problem speed: expected one of linear, completion"),
-        (("--workers", "0"), 2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
-        (("--workers", "two"), 2, "--workers two: expected numbers"),
-        (("--host", "machines"), 2, "--host machines: expected one of processes, threads"),
-        (("--repeats", "0"), 2, "--repeats"),
-        (("--json", "none/rows"), 1, "cannot write there"),
-    ],
-)
-def test_wrong_usage(
-    hogwild: Callable,  # noqa: F811
-    arguments: tuple[str, ...],
-    status: int,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = hogwild("bench", *arguments)
-    assert result.status == status
-    assert message in result.err
-    assert result.err.count("\n") == 1
-    assert os.listdir(tmp_path) == []

@@ -80,39 +80,6 @@ def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
     assert len(found) == 1 + 8 * (1 + len(counts))
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--methods", "hogwyld"], "method 'hogwyld': expected some of serial"),
-        (["--workers", "0"], "--workers 0"),
-        (["--eps", "2"], "--eps 2: expected numbers"),
-        (["--steps", "0"], "above 0"),
-        (["--gradient-delay", "5"], "--gradient-delay 5"),
-        (["--epochs", "0"], "epochs=0"),
-        (["--out", ""], "--out ''"),
-        (["--problem", "module"], "--model FILE.py:NAME"),
-    ],
-)
-def test_mistakes(refused: Callable, tmp_path: Path, options: list[str], says: str) -> None:
-    out = [] if "--out" in options else ["--out", tmp_path / "out"]
-    assert says in refused("compare", SMALL, *out, *options)
-
-
-def test_other_mistakes(hogwild: Callable, refused: Callable, tmp_path: Path, svm: Path) -> None:
-    assert "none.svm" in refused("compare", tmp_path / "none.svm", "--out", tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    assert hogwild("compare", svm, *QUICK, "--out", tmp_path / "out").status == 0
-    before = (tmp_path / "out" / "rows.jsonl").read_bytes()
-    assert "holds another comparison" in refused("compare", SMALL, *QUICK, "--out", tmp_path / "out")
-    assert (tmp_path / "out" / "rows.jsonl").read_bytes() == before
-    (tmp_path / "file").write_text("")
-    assert "--out" in refused("compare", svm, *QUICK, "--out", tmp_path / "file")
-    one = tmp_path / "one.svm"
-    one.write_text("1 1:1\n1 2:1\n1 3:1\n" * 10)
-    assert "one.svm" in refused("compare", one, *QUICK, "--out", tmp_path / "one" / "two")
-    assert not (tmp_path / "one").exists()
-
-
 @pytest.mark.usefixtures("sketched")
 def test_simulated_workers_are_compared_by_epochs(hogwild: Callable, tmp_path: Path) -> None:
     options = ("--host", "simulator", "--delay", "random", "--workers", "8,64", "--methods", "hogwild,averaging")
@@ -189,10 +156,6 @@ def make_data():
 
 def my_loss(output, target):
     return nn.functional.cross_entropy(output, target, label_smoothing=0.01)
-
-
-def breaks():
-    raise KeyError("what is missing")
 """
 LITTLE = ("--epochs", 2, "--seeds", 1, "--steps", 0.1, "--batch", 16)
 
@@ -251,27 +214,6 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
     result = hogwild(*command)
     assert result.status == 2
     assert "holds another comparison" in result.err
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"model": "mine.py"}, "--model mine.py: expected FILE.py:NAME"),
-        ({"model": "none.py:make"}, "none.py"),
-        ({"model": "{mine}:nothing"}, "no function nothing in it: it has Network, make_model"),
-        ({"model": "{mine}:breaks"}, "line 29: KeyError"),
-        ({"data": None}, "a module is compared on data of its own"),
-        ({"loss": "log"}, "--loss log: expected cross-entropy, mse, bce or FILE.py:NAME"),
-        ({"problem": "linear"}, "is for --problem module, not for linear"),
-        ({"format": "npz"}, "--format does not go with --model"),
-    ],
-)
-def test_mistakes_with_modules(refused: Callable, mine: Path, tmp_path: Path, options: dict, says: str) -> None:
-    given = {"data": "{mine}:make_data", "model": "{mine}:make_model", "out": tmp_path / "out", "host": "threads"}
-    given |= options
-    data = given.pop("data")
-    named = [part for name, value in given.items() for part in (f"--{name}", str(value).replace("{mine}", str(mine)))]
-    assert says in refused("compare", *([data.replace("{mine}", str(mine))] if data else []), *LITTLE, *named)
 
 
 def test_no_gpu_is_one_line_before_data_are_read(

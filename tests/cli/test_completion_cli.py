@@ -142,26 +142,3 @@ def test_stores_generated_ratings_and_facts(hogwild: Callable, stars: tuple[Path
     wrong = hogwild("train", tmp_path / "store", *QUICK, "--problem", "linear")
     assert wrong.status != 0
     assert wrong.err.count("\n") == 1
-
-
-def mistakes(folder: Path, stars: Path, model: Path) -> list[tuple[tuple[object, ...], str]]:
-    (folder / "bad.tsv").write_text("1\t2\t3\n1\t2\tx\n")
-    train = ("train", stars, "--problem", "completion", *QUICK)
-    return [
-        (("train", folder / "bad.tsv", "--problem", "completion"), "bad.tsv:2: "),
-        ((*train, "--holdout", 0.1, "--holdout-by", "time"), "no times"),
-        ((*train, "--holdout", 0.1, "--holdout-by", "day"), "expected one of row, user, time"),
-        ((*train, "--hash-bits", 8), "is for rows of features"),
-        (("predict", model, stars, "--proba"), "linear models"),
-        (("predict", model, folder / "bad.tsv"), "bad.tsv:2"),
-        (("recommend", model, "--count", 0), "count"),
-        (("recommend", model, "--out", model), "would overwrite"),
-        (("recommend", stars), "not a hogwild model"),
-    ]
-
-
-def test_mistakes_are_one_line(refused: Callable, stars: tuple[Path, Ratings], model: Path, tmp_path: Path) -> None:
-    before = sorted(tmp_path.iterdir())
-    for arguments, said in mistakes(tmp_path, stars[0], model):
-        assert said in refused(*arguments), arguments
-    assert sorted(tmp_path.iterdir()) == sorted([*before, tmp_path / "bad.tsv"])

@@ -62,33 +62,3 @@ def test_edges_with_terminals(hogwild: Callable, tmp_path: Path) -> None:
         "c": "south",
         "d": "south",
     }
-
-
-def mistakes(folder: Path) -> list[tuple[tuple[object, ...], str]]:
-    (folder / "bad.max").write_text(MAX.replace("a 2 3 1", "a 2 9 1"))
-    (folder / "model").write_text("nothing")
-    cut = ("train", GRID, *QUICK)
-    return [
-        (("train", folder / "bad.max"), "bad.max:7: "),
-        ((*cut, "--holdout", 0.1), "--holdout 0.1: a cut is of one graph"),
-        ((*cut, "--test", GRID), "nothing to test on"),
-        ((*cut, "--features", 3), "--features is for rows"),
-        (("convert", folder / "bad.max", folder / "store"), "graphs are not kept in stores"),
-        (("labels", folder / "model"), "not a hogwild model"),
-        (("train", GRID, "--problem", "cut"), "expected one of linear, completion, cuts"),
-    ]
-
-
-def test_mistakes_are_one_line(refused: Callable, tmp_path: Path) -> None:
-    for arguments, said in mistakes(tmp_path):
-        assert said in refused(*arguments), arguments
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.max", "model"]
-
-
-def test_a_linear_model_has_no_labels(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
-    assert hogwild("train", svm, "--workers", 1, "--host", "threads", "--out", tmp_path / "m").status == 0
-    for command in ("labels", "recommend", "similar"):
-        assert "got a linear model" in refused(command, tmp_path / "m")
-    assert hogwild("train", GRID, *QUICK, "--out", tmp_path / "c").status == 0
-    for command in ("predict", "evaluate"):
-        assert "see hogwild labels" in refused(command, tmp_path / "c", svm)

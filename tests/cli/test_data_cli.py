@@ -68,13 +68,6 @@ def test_info_on_the_machine(hogwild: Callable) -> None:
     assert json.loads(hogwild("info", "--json").out)["physical_cores"] >= 1
 
 
-@pytest.mark.parametrize("command", [("info", "missing"), ("convert", "missing", "store"), ("info", "synthetic:x")])
-def test_missing(refused: Callable, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert refused(*command).startswith(f"hogwild: error: {command[1]}: ")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_cache(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert hogwild("cache", "list", "--cache", cache).out.startswith("0 entries, 0 bytes")

@@ -88,7 +88,7 @@ def test_several_classes(hogwild: Callable, tmp_path: Path) -> None:
     assert "large for 5          feature 3 (10), feature 1 (8)\nsmall for 5 " in hogwild("inspect", model).out
 
 
-def test_a_table_is_read_for_its_names(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:
+def test_a_table_is_read_for_its_names(hogwild: Callable, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     site = random.integers(0, 6, 400)
     columns = {
@@ -110,7 +110,7 @@ def test_a_table_is_read_for_its_names(hogwild: Callable, refused: Callable, tmp
     assert "unit_size numeric" in shown  # a column's name as it is
 
 
-def test_other_kinds_of_models(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:
+def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
     factors = np.ones((3, 2), np.float32)
     ids = Ids(["ann", "b\x1bb", "cy"])
     ratings = CompletionModel(factors, factors, [0.5, -1, 2], [0, 0, 1.5], 3.5, user_ids=ids, history=HISTORY)
@@ -133,26 +133,3 @@ def test_other_kinds_of_models(hogwild: Callable, refused: Callable, tmp_path: P
     assert facts["parameters"] == 16
     shown = " ".join(hogwild("inspect", module).out.split())
     assert "out.weight 4 x 3 float32" in shown
-    for model in (ratings, cut, module):
-        assert "is for linear models" in refused("inspect", model, "--names", __file__)
-
-
-def test_a_model_is_no_data(refused: Callable, linear: Path, svm: Path) -> None:
-    for words in (["info", linear], ["train", linear], ["evaluate", svm, linear]):
-        assert "a model, expected data; hogwild inspect MODEL" in refused(*words)
-
-
-def test_bad_input_is_one_line(refused: Callable, linear: Path, svm: Path, tmp_path: Path) -> None:
-    (tmp_path / "binary").write_bytes(b"PAR1\0\0")
-    (tmp_path / "blank").write_text("\n\n\n")
-    cases: list[tuple[tuple[object, ...], str]] = [
-        ((svm,), "not a hogwild model"),
-        ((tmp_path / "none",), "No such file"),
-        ((linear, "--names", tmp_path / "none"), "No such file"),
-        ((linear, "--names", tmp_path), "Is a directory"),
-        ((linear, "--names", tmp_path / "binary"), "expected text with one name a line"),
-        ((linear, "--names", tmp_path / "blank"), "has no name for any"),
-        ((linear, "-n", 0), "--count"),
-    ]
-    for arguments, said in cases:
-        assert said in refused("inspect", *arguments), arguments

@@ -102,20 +102,3 @@ def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
     result = hogwild("simulate", *more, "--epochs", 3, "--resume", "--delay", "random")
     assert result.status == 1
     assert "delay was 'round-robin'" in result.err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--delay", "poisson"), "expected one of round-robin, constant, random, straggler"),
-        (("--host", "threads"), "No such option"),
-    ],
-)
-def test_wrong_usage(refused: Callable, options: tuple[object, ...], message: str) -> None:
-    assert message in refused("simulate", "no-such-file", *options)
-
-
-def test_more_workers_than_rows(hogwild: Callable, svm: Path) -> None:
-    result = hogwild("simulate", svm, "-w", 201)
-    assert result.status == 1
-    assert "201 workers for 200 rows" in result.err
