@@ -24,19 +24,19 @@ def test_a_model_goes_out_and_comes_back(hogwild: Callable, svm: Path, model: Pa
     if name == "sklearn":
         pytest.importorskip("skops", reason="skops is not installed")
     file, back = tmp_path / "file", tmp_path / "back"
-    result = hogwild("export", model, "--to", name, "-o", file)
+    result = hogwild(f"export {model} --to {name} -o {file}")
     assert (result.status, result.err) == (0, "")
     assert result.out.splitlines()[0] == f"{file}: {model} for {name}"
-    result = hogwild("import", file, "--from", name, "-o", back)
+    result = hogwild(f"import {file} --from {name} -o {back}")
     assert (result.status, result.err) == (0, "")
     assert result.out.startswith(f"{back}: <LinearModel: log loss, 2 labels, {open_data(svm).width} features")
-    assert hogwild("predict", back, svm, "--proba").out == hogwild("predict", model, svm, "--proba").out
-    assert hogwild("export", model, "--to", name, "-o", file, "-q").out == ""
+    assert hogwild(f"predict {back} {svm} --proba").out == hogwild(f"predict {model} {svm} --proba").out
+    assert hogwild(f"export {model} --to {name} -o {file} -q").out == ""
 
 
 def test_plain_arrays_take_their_labels_and_loss_from_options(hogwild: Callable, tmp_path: Path) -> None:
     np.savez(tmp_path / "plain.npz", coef_=[1.0, -1.0])
-    words = ["import", tmp_path / "plain.npz", "--from", "npz", "--loss", "log", "--labels", "3,4"]
-    assert hogwild(*words, "-o", tmp_path / "back").status == 0
+    words = f"import {tmp_path / 'plain.npz'} --from npz --loss log --labels 3,4"
+    assert hogwild(f"{words} -o {tmp_path / 'back'}").status == 0
     (tmp_path / "rows").write_text("0 1:2\n")
-    assert hogwild("predict", tmp_path / "back", tmp_path / "rows").out == "4\n"
+    assert hogwild(f"predict {tmp_path / 'back'} {tmp_path / 'rows'}").out == "4\n"

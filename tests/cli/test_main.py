@@ -56,7 +56,7 @@ def test_exceptions(
 
 def test_debug_shows_the_traceback(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOGWILD_DEBUG", "1")
-    result = hogwild("train", "--loss", "x")
+    result = hogwild("train --loss x")
     assert "Traceback" in result.err
     assert result.err.splitlines()[-1].startswith("hogwild: error:")
 
@@ -138,7 +138,7 @@ def test_closed_standard_streams(command: str, status: int, text: str) -> None:
 @pytest.mark.parametrize("value", ["0", "xyz", "-1"])
 def test_numbas_threads(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("NUMBA_NUM_THREADS", value)
-    result = hogwild("cache", "list")
+    result = hogwild("cache list")
     assert result.status == 2
     assert result.err.startswith(f"hogwild: error: NUMBA_NUM_THREADS={value}: expected a number of threads from 1")
 

@@ -66,7 +66,7 @@ class Bags(nn.Module):
     def forward(self, *entries):
         return self.out(self.bag(*entries))
 """
-QUICK = ("--host", "threads", "--workers", 1, "--epochs", 3)
+QUICK = "--host threads --workers 1 --epochs 3"
 
 
 @pytest.fixture
@@ -86,29 +86,9 @@ def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_pa
     """With a class, a data class and a loss of the file's own, which workers get without running it."""
     workers = 2 if host == "processes" else 1
     result = hogwild(
-        "train-module",
-        f"{mine}:make_model",
-        "--data",
-        f"{mine}:make_data",
-        "--test",
-        f"{mine}:make_data",
-        "--loss",
-        f"{mine}:my_loss",
-        "--host",
-        host,
-        "--workers",
-        workers,
-        "--optimizer",
-        "adam",
-        "--step",
-        "0.05",
-        "--out",
-        tmp_path / "model",
-        "--json",
-        tmp_path / "rows",
-        "--epochs",
-        3,
-        "-v",
+        f"train-module {mine}:make_model --data {mine}:make_data --test {mine}:make_data --loss "
+        f"{mine}:my_loss --host {host} --workers {workers} --optimizer adam --step 0.05 --out "
+        f"{tmp_path / 'model'} --json {tmp_path / 'rows'} --epochs 3 -v",
     )
     assert (result.status, result.err) == (0, "")
     assert "14 parameters" in result.out
@@ -125,7 +105,7 @@ def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_pa
 def test_first_parameters_are_those_of_the_seed(hogwild: Callable, mine: Path) -> None:
     def start(seed: int) -> float:
         model, data = f"{mine}:make_model", f"{mine}:make_data"
-        result = hogwild("train-module", model, "--data", data, *QUICK, "--seed", seed, "--json", "-")
+        result = hogwild(f"train-module {model} --data {data} {QUICK} --seed {seed} --json -")
         return json.loads(result.out.splitlines()[0])["objective"]
 
     assert start(1) == start(1) != start(2)
@@ -133,7 +113,7 @@ def test_first_parameters_are_those_of_the_seed(hogwild: Callable, mine: Path) -
 
 def test_rows_that_hogwild_reads(hogwild: Callable, mine: Path, svm: Path) -> None:
     """As bags of features."""
-    result = hogwild("train-module", f"{mine}:Bags", "--data", svm, "--loss", "bce", *QUICK, "--json", "-")
+    result = hogwild(f"train-module {mine}:Bags --data {svm} --loss bce {QUICK} --json -")
     assert result.status == 0
     rows = [json.loads(line) for line in result.out.splitlines()]
     assert rows[-1]["objective"] < rows[0]["objective"]
@@ -143,18 +123,7 @@ def test_rows_that_hogwild_reads(hogwild: Callable, mine: Path, svm: Path) -> No
 @pytest.mark.slow
 def test_ctrl_c_keeps_the_model(spawn: Callable, mine: Path, tmp_path: Path) -> None:
     process = spawn(
-        "train-module",
-        f"{mine}:make_model",
-        "--data",
-        f"{mine}:make_data",
-        "--workers",
-        2,
-        "--epochs",
-        100_000,
-        "--out",
-        "model",
-        "--json",
-        "rows",
+        f"train-module {mine}:make_model --data {mine}:make_data --workers 2 --epochs 100000 --out model --json rows",
     )
     rows = tmp_path / "rows"
     deadline = time.monotonic() + 180

@@ -16,7 +16,7 @@ import pytest
 from hogwild.compare.run import methods, runner
 from hogwild.compare.run.methods import METHODS, Method
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
+from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
@@ -34,7 +34,7 @@ def small() -> Rows:
 def evaluations(rows: Rows, cell: Cell, epochs: int, timeout: float = 60.0) -> list[dict[str, Any]]:
     task = ComparedData(rows, None, BASE, "small", timeout)
     with Pools("threads") as pools:
-        return run_cell(cell, task, epochs, pools, Judge(task))
+        return run_cell(cell, task, epochs, pools)
 
 
 class Sleepy:

@@ -12,7 +12,7 @@ from hogwild.compare.report.results import KINDS, lowest
 from hogwild.compare.run.methods import METHODS, USUAL_EXCHANGES, chosen, find, listed, usual
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.problems import start_of
-from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
+from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig, config_class
 from hogwild.data.graphs.synthetic import generate_graph
 from hogwild.data.rows.source import open_data
@@ -49,9 +49,8 @@ def tasks() -> dict[str, ComparedData]:
 )
 def test_every_method_halves_the_sub_optimality_or_is_refused(tasks: dict, problem: str, workers: int) -> None:
     task, trained = tasks[problem], set()
-    judge = Judge(task)
     with Pools("threads") as pools:
-        best = lowest(run_cell(Cell("reported", "serial", 1, STEPS[problem], 9), task, 40, pools, judge), np.inf)
+        best = lowest(run_cell(Cell("reported", "serial", 1, STEPS[problem], 9), task, 40, pools), np.inf)
         for name, method in METHODS.items():
             seldom = problem == "linear" and method.exchange not in USUAL_EXCHANGES  # for links that take time
             if (workers > 1 and not method.parallel) or name == "cornac" or seldom:
@@ -59,7 +58,7 @@ def test_every_method_halves_the_sub_optimality_or_is_refused(tasks: dict, probl
             if method.refusal(task.base, task.rows, workers, cores=4):
                 continue
             cell = Cell("reported", name, workers, STEPS[problem] if method.tuned else None, 1, "given")
-            rows = run_cell(cell, task, 20, pools, judge)
+            rows = run_cell(cell, task, 20, pools)
             if rows[0]["status"].startswith("refused: "):
                 continue
             trained.add(name)
@@ -87,10 +86,10 @@ def test_every_method_halves_the_sub_optimality_or_is_refused(tasks: dict, probl
 
 @pytest.mark.parametrize("problem", ["linear", "completion", "cuts"])  # a module has its own start
 def test_the_judge_says_what_the_run_says(tasks: dict, problem: str) -> None:
-    judge = Judge(tasks[problem])
+    case = tasks[problem].case
     with Pools("threads") as pools:
-        rows = run_cell(Cell("reported", "serial", 1, 0.05, 3), tasks[problem], 2, pools, judge)
-    judged = judge(*start_of(judge.case, 3))
+        rows = run_cell(Cell("reported", "serial", 1, 0.05, 3), tasks[problem], 2, pools)
+    judged = case.evaluate(start_of(case, 3))
     for name, value in judged.items():
         if name.startswith("train_") and rows[0][name] is None:  # a run tells it in its last row
             continue
@@ -119,7 +118,7 @@ def test_refusals_are_sentences(tasks: dict, problem: str, name: str, changes: d
 
 def test_what_a_problem_does_not_take_is_a_refusal(tasks: dict) -> None:
     with Pools("threads") as pools:
-        [row] = run_cell(Cell("reported", "tiered", 2, 1.0, 0), tasks["cuts"], 2, pools, Judge(tasks["cuts"]))
+        [row] = run_cell(Cell("reported", "tiered", 2, 1.0, 0), tasks["cuts"], 2, pools)
     assert row["status"].startswith("refused: discipline tiered")
 
 

@@ -20,7 +20,7 @@ from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import facts_of
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.problems import SUBJECTS
-from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
+from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.synthetic import generate_graph
@@ -85,7 +85,7 @@ def test_too_many_edges_or_labels_leave_the_best_seen(monkeypatch: pytest.Monkey
     for name, why in (("grid?side=8&labels=3", "NP-hard"), ("grid?side=8", "more than the 10")):
         graph = generate_graph(f"synthetic:{name}")
         monkeypatch.setattr("hogwild.compare.run.problems.EDGES", 10)
-        case = Judge(ComparedData(graph, None, BASES["cuts"], name, 1.0)).case
+        case = ComparedData(graph, None, BASES["cuts"], name, 1.0).case
         found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case)
         assert found.objective is None
         assert why in found.how
@@ -137,10 +137,9 @@ def cornac(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cornac_minimises_the_same_objective(sets: dict, cornac: None) -> None:
     train, test = rated(1500, 60, 50).split(0.1, 0)
     task = ComparedData(train, test, BASES["completion"], "ratings", 600.0)
-    judge = Judge(task)
     with Pools("threads") as pools:
-        ours = run_cell(Cell("reported", "serial", 1, 0.05, 1), task, 8, pools, judge)
-        theirs = run_cell(Cell("reported", "cornac", 1, 0.05, 1), task, 8, pools, judge)
+        ours = run_cell(Cell("reported", "serial", 1, 0.05, 1), task, 8, pools)
+        theirs = run_cell(Cell("reported", "cornac", 1, 0.05, 1), task, 8, pools)
     assert [row["status"] for row in theirs] == ["ok"] * 9
     assert theirs[0]["objective"] == ours[0]["objective"]  # the same start
     way = ours[0]["objective"] - ours[-1]["objective"]
