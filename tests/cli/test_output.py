@@ -140,7 +140,7 @@ def test_clock() -> None:
 def test_any_name_and_an_ascii_terminal(tmp_path: Path, svm: Path) -> None:
     name = "[bold] %s li\nne" + os.fsdecode(b"\xff\xfe")
     svm.rename(tmp_path / name)
-    command = [sys.executable, "-m", "hogwild", "train", name, *"--epochs 2 --step 1 --l2 1e-5 --host threads -w 1".split()]
+    command = [sys.executable, "-m", "hogwild", "train", name, *"--epochs 2 --step 1 --l2 1e-5 -w 1".split()]
     master, slave = os.openpty()
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "TERM": "xterm"}
     process = subprocess.Popen(
