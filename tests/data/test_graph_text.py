@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
-import lzma
 import re
 
 import numpy as np
@@ -42,10 +40,9 @@ def test_a_flow_problem(tmp_path):
     assert not graph.undirected
 
 
-@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress)])
-def test_compressed_and_windows_files(tmp_path, ending, pack):
+def test_a_compressed_windows_file(tmp_path):
     plain = open_graph(write(tmp_path, FLOW))
-    other = open_graph(write(tmp_path, pack(FLOW.replace("\n", "\r\n").encode()), "y.max" + ending))
+    other = open_graph(write(tmp_path, gzip.compress(FLOW.replace("\n", "\r\n").encode()), "y.max.gz"))
     for a, b in zip(plain.sample_arrays(), other.sample_arrays()):
         np.testing.assert_array_equal(a, b)
 
@@ -113,8 +110,8 @@ def edges(folder, separator="\t", head="", rows=EDGES, terminals=TERMINALS):
     return write(folder, head + "".join(separator.join(row) + "\n" for row in rows), "e.tsv")
 
 
-@pytest.mark.parametrize("separator", [" ", "\t", ",", ";", " , "])
-@pytest.mark.parametrize("head", ["", "# a comment\n", "u{0}v{0}weight\n", "% x\n\nfrom{0}to{0}w\n"])
+@pytest.mark.parametrize("separator", [" ", "\t", " , "])
+@pytest.mark.parametrize("head", ["", "% x\n\nfrom{0}to{0}w\n"])
 def test_a_list_of_edges(tmp_path, separator, head):
     path = edges(tmp_path, separator, head.format(separator), terminals=TERMINALS.replace("\t", separator))
     graph = open_graph(path, layout=TextLayout(separator=separator.strip(" ") or "blank"))
@@ -208,19 +205,3 @@ def test_rows_of_many_blocks(tmp_path, monkeypatch):
         file.write("3\t4\n")
     with pytest.raises(InputError, match=r"e.tsv:405: 2 fields in"):
         open_graph(path)
-
-
-def test_progress_is_told(tmp_path):
-    told = []
-    path = write(tmp_path, FLOW)
-    open_graph(path, progress=lambda done, total: told.append((done, total)))
-    assert told[-1] == (len(FLOW), len(FLOW))
-
-
-@pytest.mark.parametrize("name", ["cora", "dblp_acm"])
-def test_real_lists_of_edges(real_data, tmp_path, name):
-    path = real_data / "graphs" / f"{name}.edges.tsv"
-    first = path.read_text().splitlines()[0].split("\t")
-    (tmp_path / "t").write_text(f"{first[0]}\ta\n{first[1]}\tb\n")
-    graph = open_graph(path, terminals=tmp_path / "t")
-    assert len(graph) == {"cora": 32_044, "dblp_acm": 9_064}[name]

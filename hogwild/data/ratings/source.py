@@ -203,7 +203,8 @@ def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str,
             raise InputError(f"{title}: {side} {first} is none of the {shape[k]:,} known ones ({lost:,} such ratings)")
     if indices[0] is ratings.users and indices[1] is ratings.items:
         return ratings
-    matched = Ratings(*indices, ratings.values, (shape[0], shape[1]), ratings.times, *sides, check=False)
+    (user_ids, item_ids), size = sides, (shape[0], shape[1])
+    matched = Ratings(indices[0], indices[1], ratings.values, size, ratings.times, user_ids, item_ids, check=False)
     placed = (matched.users >= 0) & (matched.items >= 0)
     if unknown == "keep" or placed.all():
         return matched
