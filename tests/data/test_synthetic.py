@@ -13,7 +13,7 @@ from hogwild.data.rows import synthetic
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.data.rows.statistics import describe
-from hogwild.data.rows.synthetic import FAMILIES, SyntheticSpec
+from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.errors import InputError
 
 SMALL = "synthetic:rcv1?rows=400&features=900&nnz=12"  # small enough for Python without the JIT
@@ -181,7 +181,7 @@ def test_names():
     assert (spec.rows, spec.seed, spec.features, spec.values) == (200_000, 1, 47_236, "tfidf")
     assert str(spec) == "synthetic:rcv1?rows=200000&seed=1"
     assert str(SyntheticSpec.parse("synthetic:rcv1")) == "synthetic:rcv1"
-    for family in FAMILIES:
+    for family in SyntheticSpec.families:
         spec = SyntheticSpec.parse(f"synthetic:{family}?rows=7&zipf=0.5")
         assert SyntheticSpec.parse(str(spec)) == spec
     assert SyntheticSpec.parse("synthetic:dense?features=5").nnz == 5
