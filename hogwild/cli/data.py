@@ -13,7 +13,7 @@ import typer
 
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
-from hogwild.cli.sources import Sources, check_readable, check_vertices, check_width, chosen_problem, described
+from hogwild.cli.sources import OF_ROWS, Sources, check_readable, check_vertices, check_width, chosen_problem, described
 from hogwild.errors import UsageError
 from hogwild.rows_file import Screen, printable
 
@@ -85,7 +85,7 @@ def info(
     sources.check(problem)
     if is_store(store := located(path)):
         verify(store)
-    if problem == "linear":
+    if problem in OF_ROWS:
         show(data_facts(path, sources, seed, json), json, data_lines)
     else:
         show(other_facts(path, sources, problem, json), json)
