@@ -94,6 +94,21 @@ class Run(Generic[M]):
     stopwatch : Stopwatch
         Where the time since the call of :func:`hogwild.train` went; whoever follows the run may measure parts of their
         own.
+
+    See Also
+    --------
+    train : starts one.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> run = hogwild.train("synthetic:rcv1?rows=500&features=200&nnz=10", epochs=3, workers=1, l2=1e-4)
+    >>> row = next(run)  # of the start
+    >>> row["epoch"], round(row["objective"], 4)
+    (0, 0.6931)
+    >>> model = run.finish()
+    >>> run.history[-1]["epoch"]
+    3
     """
 
     def __init__(
@@ -562,6 +577,23 @@ def train(
     ------
     UsageError, InputError
         For options and data that do not go together, before anything is started.
+
+    See Also
+    --------
+    open_data, open_table, open_ratings, open_graph : read files, data sets and generated data.
+    TrainConfig : all options.
+    HogwildClassifier : the same as a scikit-learn estimator.
+
+    Examples
+    --------
+    >>> import hogwild, numpy as np, scipy.sparse
+    >>> X = scipy.sparse.random_array((500, 40), density=0.2, rng=np.random.default_rng(0))
+    >>> y = X.sum(axis=1) > 4
+    >>> run = hogwild.train((X, y), loss="log", epochs=5, workers=1)
+    >>> [row["epoch"] for row in run]
+    [0, 1, 2, 3, 4, 5]
+    >>> run.model.predict(X[:2]).shape
+    (2,)
     """
     if config is not None and options:
         raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
