@@ -122,7 +122,7 @@ text = bytearray(b"+1 1:0.5 3:2e-1 # c\\n\\n-1 qid:4 2:16777217.0000000000000000
 out = np.zeros(3, np.int64), np.zeros(6, np.int32), np.zeros(6, np.float32), np.zeros(3, np.float32)
 late = np.zeros((4, 2), np.int64)
 assert parse.count_marks(text, len(text)) == (5, 3)
-print(*parse.parse_rows(text, len(text), 1, 16, True, 0, *out, late))
+print(*parse.parse_rows(text, len(text), 1, 16, True, 0, *out, np.zeros(0, np.int16), late))
 print(*(list(map(float, array)) for array in out), late[0])
 try:
     print(len(parse.parse_rows.signatures))

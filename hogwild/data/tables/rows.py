@@ -136,6 +136,7 @@ class TableBlock:
     values: np.ndarray
     targets: np.ndarray
     weights: np.ndarray | None
+    found: list[tuple[int, np.ndarray]]  # columns by number, and buckets that are not known to be of one before it
 
 
 class Reader:
@@ -163,6 +164,9 @@ class Reader:
         self.labels = labels
         self.weight = plan.weight if labels and weighted else None
         bits = plan.hash_bits
+        self.numbers = {column.name: number for number, column in enumerate(plan.columns)}
+        #: The first column of each bucket's, (2^bits,) int16, or -1, as far as blocks are taken; empty: not wanted.
+        self.fields = np.empty(0, np.int16)
         self.categories = [Categories(column, bits) for column in plan.of_role("categorical")]
         self.numeric, self.texts = plan.of_role("numeric"), plan.of_role("text")
         self.own = np.array([bucket_of(c.name, bits) for c in self.numeric], np.int32)
@@ -196,29 +200,45 @@ class Reader:
     def block(self, batch: Any) -> TableBlock:
         n, bits = batch.num_rows, self.plan.hash_bits
         targets = self.targets(batch)
-        lengths, indices, values = self._entries(batch)
+        found: list[tuple[int, np.ndarray]] = []
+        lengths, indices, values = self._entries(batch, found)
         indices, values, _, bad = sort_rows(lengths, indices, values, bits)
         if bad >= 0:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
         weights = None if self.weight is None else self._weights(batch.column(self.weight))
         targets = np.zeros(n, np.float32) if targets is None else targets
-        return TableBlock(lengths, indices, values, targets, weights)
+        return TableBlock(lengths, indices, values, targets, weights, found)
 
-    def _entries(self, batch: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return row lengths and the entries, still unsorted."""
+    def take(self, block: TableBlock) -> None:
+        """Take the columns of a block's buckets."""
+        for column, buckets in block.found:
+            known = self.fields[buckets]
+            self.fields[buckets] = np.where(known < 0, column, np.minimum(known, column))
+
+    def _entries(self, batch: Any, found: list[Any] | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return row lengths and the entries, still unsorted; append to ``found`` what :meth:`take` takes."""
         from hogwild.data.tables.text_kernel import lay_rows
+
+        def note(name: str, buckets: np.ndarray) -> None:
+            if found is not None and len(self.fields):
+                column, known = self.numbers[name], self.fields[buckets]
+                found.append((column, buckets[(known < 0) | (known > column)]))
 
         n = batch.num_rows
         codes = np.empty((len(self.categories), n), np.int32)
         for out, column in zip(codes, self.categories):
             out[:] = column.of(batch.column(column.column.name))
+            note(column.column.name, out)
         numbers = np.empty((len(self.numeric), n), np.float32)
         for out, number in zip(numbers, self.numeric):
             out[:] = scaled(batch.column(number.name), number)
+        for number, *both in zip(self.numeric, self.own, self.missing):
+            note(number.name, np.array(both, np.int32))
         starts, words = np.zeros((len(self.texts), n + 1), np.int64), [np.empty(0, np.int32)]
         for k, text in enumerate(self.texts):
             begins, codes_of_words = words_of(batch.column(text.name), text, self.plan.hash_bits)
             starts[k] = begins + sum(map(len, words))
+            note(text.name, codes_of_words)
             words.append(codes_of_words)
         flat = np.concatenate(words)
         room = n * (len(codes) + len(numbers)) + len(flat)

@@ -24,7 +24,7 @@ from hogwild.errors import NoChoice
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.options import PATH, SHARE
-from hogwild.problems.fm.problem import FMProblem
+from hogwild.problems.fm.problem import FMProblem, known_fields
 from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.problem import aligned
 from hogwild.training.checkpoint import resumable
@@ -71,7 +71,14 @@ class Trials:
         self.stronger = len(rows) / count
         p = self.problem
         self.objective = FMObjective(
-            numbering.rows(held), p.loss, p.loss_param, normalize=p.normalize, labels=p.labels, width=p.width
+            numbering.rows(held),
+            p.loss,
+            p.loss_param,
+            normalize=p.normalize,
+            labels=p.labels,
+            width=p.width,
+            fields=known_fields(self.rows) if p.fields else None,
+            rank=p.rank,
         )
         self.start = aligned(p.size)
         self.problem.begin(self.start, occurring(self.rows, numbering), config.seed)

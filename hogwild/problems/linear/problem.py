@@ -416,6 +416,10 @@ class LinearProblem(InChunks):
         """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
         self.rehearse(1, 1)
 
+    def empty(self, n_rows: int) -> Data:
+        """Rows without features, with the types of real data."""
+        return Data(*(readonly(np.zeros(n_rows, dtype)) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)))
+
     def rehearse(self, n_rows: int, width: int) -> float:
         """Seconds one worker takes for rows without features; if tiered, with a merge of ``width`` of them each."""
         order, small = Order(n_rows, 1, False), dataclasses.replace(self, width=width, delay=min(self.delay, 1))
@@ -429,7 +433,7 @@ class LinearProblem(InChunks):
         for step in (0.0, *([0.0] if n_rows > 1 else [])):  # the first run may compile
             small.begin_epoch(shared.control, order, 0)
             start = time.perf_counter()
-            small.prepare(shared, scratch, _empty_data(n_rows), part, (step, 1.0, 1.0 if self.falling else 0.0))()
+            small.prepare(shared, scratch, self.empty(n_rows), part, (step, 1.0, 1.0 if self.falling else 0.0))()
             seconds = time.perf_counter() - start
         return seconds
 
@@ -453,8 +457,3 @@ def _vector(loss: str, labels: int) -> bool:
 def stride_of(classes: int) -> int:
     unit = 4 if classes <= 8 else MOST_LANES
     return -(-classes // unit) * unit
-
-
-def _empty_data(n_rows: int) -> Data:
-    """Rows without features, with the types of real data."""
-    return Data(*(readonly(np.zeros(n_rows, dtype)) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)))
