@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
 from hogwild.config import TrainConfig
@@ -30,6 +31,7 @@ from tests.runs import toy
 FIXED: dict[str, Any] = {"problem": "fm", "workers": 1, "step": 0.25, "l2_factors": 1e-4, "epochs": 3}
 
 
+UNEQUAL = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
 FIELDS = np.repeat(np.array([0, 1, 2, -1], np.int16), [30, 4, 20, 2])
 
 
@@ -370,3 +372,29 @@ def test_libffms_text(tmp_path: Path) -> None:
         (tmp_path / "t.ffm").write_text(f"1 0:1:1\n0 {bad}\n")
         with pytest.raises(InputError, match=f"t.ffm:2: {words}"):
             hogwild.open_data(tmp_path / "t.ffm")
+
+
+# ---- scikit-learn
+
+
+@pytest.mark.parametrize("field_aware", [False, True])
+def test_estimators_are_the_runs_on_codes(field_aware: bool) -> None:
+    rows = clicks(600)
+    X, y = rows.to_scipy()
+    options: dict[str, Any] = {"field_aware": field_aware, "fields": FIELDS, "random_state": 5, "step": 0.5}
+    fitted = hogwild.HogwildFMClassifier(4, **options).fit(X, np.where(y > 0, "yes", "no"))
+    seed = fitted.model_.config["seed"]
+    problem: Any = "ffm" if field_aware else "fm"
+    model = hogwild.train(rows, problem=problem, rank=4, seed=seed, workers=1, step=0.5).finish()
+    np.testing.assert_array_equal(fitted.decision_function(X), model.decision_function(X))
+    assert fitted.predict(X)[0] == ("yes" if model.predict(X)[0] > 0 else "no")
+    assert fitted.predict_proba(X).shape == (600, 2)
+    assert hogwild.HogwildFMRegressor(4, **options).fit(X, y).score(X, y) > 0.1
+
+
+@parametrize_with_checks(
+    [hogwild.HogwildFMClassifier(2, step=0.1, l2_factors=1e-3), hogwild.HogwildFMRegressor(2, field_aware=True)],
+    expected_failed_checks=lambda _: dict.fromkeys(UNEQUAL, "a row of weight two is one visit, and two rows are two"),
+)
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)
