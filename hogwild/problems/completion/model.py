@@ -23,16 +23,17 @@ from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.methods import PENALTIES
-from hogwild.model_file import outcome, package_version, usable
+from hogwild.model_file import outcome, usable
 from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
 from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
+from hogwild.problems.trained import Trained, origin_in
 
 SHAPES = {"user_factors": 2, "item_factors": 2, "user_bias": 1, "item_bias": 1}  # arrays of a file, all float32
 SIDES = ("user", "item")
 
 
 @dataclass(frozen=True, eq=False)
-class CompletionModel:
+class CompletionModel(Trained):
     """Parameters of a factorisation and their meaning.
 
     Attributes
@@ -45,14 +46,8 @@ class CompletionModel:
     penalty : {"per-rating", "per-row"}
     user_ids, item_ids : Ids, optional
         Names; if None, users and items are named by their numbers, from 0.
-    config : dict
-        Options of the run that made it.
-    fingerprint : str
-        Fingerprint of the training data.
-    history : list of dict
-        The last rows of measurements of that run.
-    version : str
-        Version of the package that made it.
+    config, fingerprint, history, version :
+        As in :class:`hogwild.problems.trained.Trained`.
 
     Raises
     ------
@@ -69,10 +64,6 @@ class CompletionModel:
     penalty: str = "per-rating"
     user_ids: Ids | None = field(default=None, repr=False)
     item_ids: Ids | None = field(default=None, repr=False)
-    config: dict[str, Any] = field(default_factory=dict)
-    fingerprint: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    version: str = field(default_factory=package_version)
 
     def __post_init__(self) -> None:
         for name, dimensions in SHAPES.items():
@@ -279,12 +270,6 @@ class CompletionModel:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write a model file (:func:`hogwild.model_file.save_model`)."""
-        from hogwild.model_file import save_model
-
-        save_model(self, path)  # type: ignore[arg-type,unused-ignore]
-
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """``(arrays, header)`` of a model file: the factors, biases and names, and everything else in JSON's types."""
         arrays = {name: getattr(self, name) for name in SHAPES}
@@ -299,10 +284,7 @@ class CompletionModel:
             "users": self.shape[0],
             "items": self.shape[1],
             "rank": self.rank,
-            "config": self.config,
-            "fingerprint": self.fingerprint,
-            "version": self.version,
-            "history": self.history,
+            **self.origin(),
         }
         return arrays, header
 
@@ -318,13 +300,8 @@ class CompletionModel:
         with usable(where):
             parts: dict[str, Any] = {name: arrays[name] for name in SHAPES}
             parts |= {f"{side}_ids": Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES}
-            parts |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
-            model = cls(
-                **parts,
-                mean=float(header["mean"]),
-                config=dict(header["config"]),
-                history=[dict(row) for row in header["history"]],
-            )
+            parts |= {name: str(header[name]) for name in ("loss", "penalty")}
+            model = cls(**parts, mean=float(header["mean"]), **origin_in(header))
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
         prefixes = tuple(f"{side}_ids." for side in SIDES)
         if rest := sorted(name for name in arrays if name not in SHAPES and not name.startswith(prefixes)):

@@ -33,23 +33,19 @@ import numpy as np
 
 from hogwild.data.ratings.container import count, lists_of
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import END, LAST, NEXT, cells
+from hogwild.kernels.control import END, LAST, NEXT
 from hogwild.kernels.cycles import ticks_in
-from hogwild.kernels.tiers import no_tiers
 from hogwild.kernels.vectors import LANE
-from hogwild.problems.completion import implicit_kernel as implicit
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion import turns_kernel as completion_turns
-from hogwild.problems.completion.kernel import Data, Own, Parameters, Plan
+from hogwild.problems.completion.kernel import LOSSES, Data, Own, Parameters, Plan
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES, ROUND_ROBIN
 from hogwild.problems.linear.problem import aligned
-from hogwild.problems.protocol import HOLDS, OrderSlice, Shared, counted, part_of
+from hogwild.problems.protocol import HOLDS, OrderSlice, Shared, counted, part_of, rehearse
 from hogwild.training.schedule import Step
 
-LOSSES = {"squared-error": 0, "log": implicit.LOG, "bpr": implicit.BPR}
 FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
-MAX_RANK = 1024  # a row is unrolled
 # Deviation of the initial factors. For ratings it is small, because directions that the data do not need then stay
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
 # from the other.
@@ -126,7 +122,7 @@ class CompletionProblem:
         """
         if not len(values):
             raise InputError("the training data have no ratings")
-        _check(shape, discipline, rank, loss, order, workers)
+        _check(shape, discipline, loss, order, workers)
         explicit = loss == "squared-error"
         scale = float(values.std(dtype=np.float64)) if explicit else 1.0
         mean = float(values.mean(dtype=np.float64)) if explicit and (biases or not nonnegative) else 0.0
@@ -382,30 +378,19 @@ class CompletionProblem:
         lanes, code = (0,) * (self.stride // LANE), DISCIPLINES[self.discipline]
         constants = [int(flag) for flag in (self.penalty == "per-row", self.nonnegative, self.biases)]
         delayed = int(self.delay > 0)
-        if self.loss != "squared-error":
-            return implicit.epoch(lanes, LOSSES[self.loss], code, *constants, delayed)
         if code == ROUND_ROBIN:
             return completion_turns.turns(lanes, *constants, delayed)
-        return completion.epoch(lanes, code, *constants, int(self.order == "blocks"), delayed)
+        return completion.epoch(lanes, LOSSES[self.loss], code, *constants, int(self.order == "blocks"), delayed)
 
     def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache, by running it over one rating with a step of zero."""
+        """Compile the kernel, or load it from the disk cache."""
         small = dataclasses.replace(self, users=2, items=2, popular=min(self.popular, 1), delay=min(self.delay, 1))
         zeros = np.zeros(1, np.int32)
         tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
-        arrays |= small._per_row(zeros, zeros)
-        for array in arrays.values():
-            array.flags.writeable = False
-        flat, control = aligned(small.size), np.zeros(cells(1), np.int64)
-        shared = Shared(small.parameters(flat), control, np.zeros(small.locks, np.int32), no_tiers())
-        small.begin_epoch(control, tiles, 0)
-        part = OrderSlice(tiles, np.zeros(tiles.n_blocks, np.int32), 0, 0, 0, 0, 1)
-        small.prepare(shared, small.scratch(tiles), small.data(arrays), part, (0.0, 1.0, 0.0))()
+        rehearse(small, tiles, arrays | small._per_row(zeros, zeros))
 
 
-def _check(shape: tuple[int, int], discipline: str, rank: int, loss: str, order: str, workers: int) -> None:
-    if not 1 <= rank <= MAX_RANK:
-        raise UsageError(f"rank {rank}: expected 1 to {MAX_RANK}")
+def _check(shape: tuple[int, int], discipline: str, loss: str, order: str, workers: int) -> None:
     if order == "blocks":
         if discipline not in FENCED:
             raise UsageError(

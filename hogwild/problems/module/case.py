@@ -28,6 +28,7 @@ from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.model import ModuleModel
 from hogwild.problems.module.problem import Minibatches, ModuleProblem, describe
 from hogwild.problems.module.replica import ModuleReplica
+from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
 
 #: Losses by name; a last dimension of 1 is removed from the module's output if the targets have none.
@@ -76,21 +77,16 @@ class Posed:
         return self.examples.store
 
 
-class ModuleCase:
+class ModuleCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""
 
-    names: tuple[str, ...] = ("parameters", "buffers")
-    held_out, convex = "", False
-    numbering = None
+    names = ("parameters", "buffers")
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
         self.n = len(train)
-        self.reason = ""
-        self.note = ""
         if not self.n:
             raise InputError("the data have no examples")
-        discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        self.config = c = config.settled(discipline=discipline)
+        self.config = c = with_discipline(config)
         self._examples, self._test = train.examples, test
         self.layout = layout = Layout.of(train.model, c.optimizer or "", c.workers or 1)
         self._initial = np.zeros(layout.size, np.float32)
@@ -99,7 +95,7 @@ class ModuleCase:
         for worker in range(layout.workers):
             layout.read_buffers(train.model, layout.slot_buffers(layout.slot(self._initial, worker)))
         self.problem = ModuleProblem(
-            discipline,
+            c.discipline,
             layout,
             pack(train.model, train.loss, train.factory),
             (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else BETAS,
@@ -150,7 +146,7 @@ class ModuleCase:
         self._batch = saved["batch"]
         self.order = dataclasses.replace(self.order, batch=self._batch)
 
-    def make_evaluator(self, like: ModuleCase | None = None) -> None:
+    def make_evaluator(self, like: Any = None) -> None:
         self._flat = np.zeros(self.layout.size, np.float32)
         self._judge, self._loss = unpack(self.problem.program, self.layout, self._flat)
         self._judge.eval()
@@ -178,9 +174,6 @@ class ModuleCase:
 
     def search_step(self) -> Callable[[], Any]:
         return lambda: (STEPS[self.config.optimizer or ""], {})
-
-    def slope(self) -> Callable[[float], float]:
-        return lambda p: 1.0
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return flat[: self.layout.parameters_size].copy(), self.layout.model_buffers(flat)
@@ -235,7 +228,8 @@ class ModuleCase:
         flat[: self.layout.parameters_size] = solution[0]
         module, _ = unpack(self.problem.program, self.layout, flat)
         self.layout.write_buffers(module, solution[1])
-        return ModuleModel.of(module.eval(), config.to_json(), self.fingerprint, history)
+        facts = {"config": config.to_json(), "fingerprint": self.fingerprint, "history": history}
+        return ModuleModel.of(module.eval(), **facts)
 
 
 def metric_of(output: Any, target: torch.Tensor, loss: str) -> str:
