@@ -25,7 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "completion": {"problem": "completion", "rank": 8},
     "completion, blocks": {"problem": "completion", "rank": 8, "order": "blocks"},
     "completion, implicit": {"problem": "completion", "rank": 8, "loss": "log", "negatives": 2},
-    "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr"},
+    "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr", "negatives": 1},
     "cuts": {"problem": "cuts"},
     "cuts, three labels": {"problem": "cuts", "labels": 3},
 }
@@ -60,7 +60,7 @@ def pools() -> Iterator[Callable[[str, int], Pool]]:
     ("name", "discipline", "host"),
     [
         ("completion", "round-robin", "threads"),
-        ("completion", "tiered", "processes"),
+        ("completion", "locked", "processes"),
         ("completion, implicit", "aig", "threads"),
         ("cuts", "atomic", "processes"),
         ("cuts, three labels", "hogwild", "threads"),

@@ -9,11 +9,13 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.optimize
 
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.problems.completion.folding import DRAWS, fold_in
 from hogwild.problems.completion.model import CompletionModel, evaluate_completion
-from hogwild.problems.completion.objective import RatingEvaluator
+from hogwild.problems.completion.objective import RatingEvaluator, draw_negatives
 
 USERS, ITEMS = 8, 6
 NAMES = Ids([f"user {u}" for u in range(USERS)]), Ids(np.arange(ITEMS) * 10)
@@ -145,6 +147,48 @@ def test_questions_that_cannot_be_answered():
             ask([[10, 20]])
 
 
+@pytest.mark.parametrize("penalty", ["per-rating", "per-row"])
+@pytest.mark.parametrize("loss", ["squared-error", "log", "bpr"])
+def test_a_stranger_with_a_history_gets_factors(loss, penalty):
+    """Those that minimise the user's part of the objective, items drawn against the choices included."""
+    model = make(False, loss=loss, items=40, penalty=penalty, ridge=(0.3, 0.2), config={"negatives": 2})
+    model = dataclasses.replace(model, mean=0.0, item_factors=model.item_factors / 4, item_bias=model.item_bias / 4)
+    n, ratings = 12, Ratings([1] * 12, range(12), np.linspace(0, 5, 12), (2, 40))
+    (nothing, p), (_, b) = fold_in(model, ratings)
+    assert not nothing.any()
+    q, c = model.item_factors.astype(float), model.item_bias.astype(float)
+    drawn = draw_negatives(ratings.users, 2 * DRAWS, 40, ratings.user_lists())
+
+    def objective(theta):
+        m = theta[3] + c + q @ theta[:3]
+        if loss == "squared-error":
+            terms, visits = np.square(m[:12] - ratings.values).sum() / 2, n
+        elif loss == "log":
+            terms, visits = np.logaddexp(0, -m[:12]).sum() + np.logaddexp(0, m[drawn]).sum() / DRAWS, 3 * n
+        else:
+            terms, visits = np.logaddexp(0, m[drawn] - m[:12, None]).sum() / DRAWS, 2 * n
+        visits = 1 if penalty == "per-row" else visits
+        return terms + visits / 2 * (0.3 * theta[:3] @ theta[:3] + 0.2 * theta[3] ** 2)
+
+    best = scipy.optimize.minimize(objective, np.zeros(4), tol=1e-10)
+    assert [*p, b] == pytest.approx(best.x, abs=2e-3)
+
+
+def test_recommendations_for_strangers_with_a_history():
+    model, rng = make(), np.random.default_rng(0)
+    names = Ids(["user 3", "x", "nobody", "y"]), Ids([30, 77, 0, 10])
+    seen = Ratings([0, 1, 1, 3], [0, 0, 2, 1], rng.random(4), (4, 4), None, *names)  # y rated an unknown item only
+    with pytest.warns(HogwildWarning, match="2 of 4 users are not known"):
+        items, scores = model.recommend(["x", "user 3", "y", "z"], ITEMS, seen)
+    p, b = fold_in(model, Ratings([0, 0], [3, 0], seen.values[1:3], (1, ITEMS)))
+    expected = 3.5 + b[0] + model.item_bias + model.item_factors @ p[0]
+    left = sorted({1, 2, 4, 5}, key=lambda item: -expected[item])
+    assert items[0].tolist() == [10 * item for item in left] + [-1, -1]
+    assert scores[0, :4] == pytest.approx(expected[left], abs=1e-5)
+    assert items[1].tolist() == [*[i for i in model.recommend("user 3", ITEMS)[0][0] if i != 30], -1]
+    assert items[2].tolist() == items[3].tolist()  # most liked
+
+
 # -- what it is made of -----------------------------------------------------------------------------------------------
 
 
@@ -227,5 +271,9 @@ def test_choices_are_ranked_as_in_training():
     found = evaluate_completion(model, test, train)
     solution = model.user_factors, model.item_factors, model.user_bias, model.item_bias
     expected = RatingEvaluator(train, test, "bpr")(solution)
-    assert list(found) == ["ratings", "unknown", "auc", "precision_at_10", "ndcg_at_10"]
-    assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:])
+    assert list(found) == ["ratings", "unknown", "auc", "precision_at_10", "ndcg_at_10", "popular_ndcg_at_10"]
+    assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:5])
+    counts = np.bincount(train.items, minlength=25)
+    popular = dataclasses.replace(model, user_factors=0 * model.user_factors, item_bias=counts)
+    assert found["popular_ndcg_at_10"] == evaluate_completion(popular, test, train)["ndcg_at_10"]
+    assert "popular_ndcg_at_10" not in evaluate_completion(model, test)

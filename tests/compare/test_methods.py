@@ -78,7 +78,7 @@ def test_every_method_halves_the_sub_optimality_or_is_refused(tasks: dict, probl
             assert {row["cell_rows"] for row in rows} == {len(rows)}
     ours = {"hogwild", "locked", "atomic"} | ({"aig", "round-robin", "averaging"} if problem != "module" else set())
     assert ours <= trained
-    special = {"linear": {"tiered"}, "completion": {"tiered", "blocks"}}
+    special = {"linear": {"tiered"}, "completion": {"blocks"}}
     assert {"tiered", "blocks"} & trained == special.get(problem, set())
     if workers == 1:
         wherever = {name for name in trained if METHODS[name].outside} - {"snapml", "vowpal-wabbit"}  # where installed

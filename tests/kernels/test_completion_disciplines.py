@@ -12,24 +12,23 @@ import pytest
 
 from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
-from hogwild.problems.linear.kernel import DISCIPLINES
+from hogwild.methods import UNTIERED
 from tests.kernels.completion_harness import CONSTANT, FALLING, Twin, make_job, run_epoch, some_ratings
 from tests.runs import until
 
 # without the JIT, NumPy's scalars warn where machine numbers just overflow
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
-PARALLEL = [name for name in DISCIPLINES if name != "serial"]
+PARALLEL = UNTIERED[1:]
 COMBINATIONS = {
     "plain": (FALLING, {}),
     "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "nonnegative": True, "biases": False}),
     "log": (CONSTANT, {"loss": "log"}),
     "bpr": (FALLING, {"loss": "bpr", "nonnegative": True}),
 }
-# round-robin and tiered draw nothing; the others differ from hogwild in the write and in what they lock
+# round-robin draws nothing; the others differ from hogwild in the write and in what they lock
 PAIRS = [
     *((discipline, "plain") for discipline in PARALLEL),
     ("round-robin", "per row"),
-    ("tiered", "per row"),
     ("hogwild", "log"),
     *((discipline, "bpr") for discipline in ("atomic", "locked", "aig")),
 ]
@@ -59,7 +58,7 @@ def test_blocks_by_one_worker_are_serial():
     assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes() == jobs[2].flat.tobytes()
 
 
-@pytest.mark.parametrize("discipline", ["serial", "tiered", "round-robin"])  # of which each has a loop of its own
+@pytest.mark.parametrize("discipline", ["serial", "round-robin"])  # which has a loop of its own
 def test_resumed_in_the_middle_of_an_epoch(discipline):
     whole, parts = (make_job(discipline, ratings=some_ratings(1200)) for _ in range(2))
     run_epoch(whole, 1, FALLING)
@@ -75,7 +74,7 @@ def test_resumed_in_the_middle_of_an_epoch(discipline):
 
 @pytest.mark.parametrize(
     ("discipline", "options"),
-    [("serial", {"order": "blocks"}), ("serial", {"loss": "bpr"}), ("tiered", {}), ("round-robin", {})],
+    [("serial", {"order": "blocks"}), ("serial", {"loss": "bpr"}), ("round-robin", {})],
 )
 def test_a_few_ratings_a_call_are_the_same(discipline, options):
     whole, parts = (make_job(discipline, **options) for _ in range(2))
@@ -86,8 +85,6 @@ def test_a_few_ratings_a_call_are_the_same(discipline, options):
     with np.errstate(all="ignore"):
         while parts.done()[0] < 600 or not parts.finished():
             call()
-        if discipline != "round-robin":
-            call()  # which finds nothing left, and brings home what tiered has gained
     assert whole.flat.tobytes() == parts.flat.tobytes()
 
 

@@ -92,18 +92,7 @@ def test_rates_are_ratings_over_degree():
     degree = np.bincount(users, minlength=SHAPE[0])
     np.testing.assert_allclose(arrays["user_rates"][:-1], 600 / degree[:-1], rtol=1e-6)
     assert np.isfinite(arrays["user_rates"]).all()  # of users without ratings too
-    assert arrays["seen_items"].size == arrays["slots"].size == 0
-
-
-def test_tiered_knows_the_popular_items():
-    users, items, values = some_ratings()
-    problem = problem_of(discipline="tiered")
-    _, arrays = problem.lay_out(users, items, values, 1 << 20, 1, 0)
-    degree = np.bincount(items, minlength=SHAPE[1])
-    popular = arrays["popular"]
-    assert problem.popular == len(popular) == np.count_nonzero(degree > 0.6)
-    assert degree[popular].min() >= np.delete(degree, popular).max(initial=0)
-    np.testing.assert_array_equal(arrays["slots"][popular], np.arange(len(popular)))
+    assert arrays["seen_items"].size == 0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +101,7 @@ def test_tiered_knows_the_popular_items():
         ({"discipline": "aig", "order": "blocks"}, "order blocks leaves discipline aig nothing to do"),
         ({"loss": "bpr", "order": "blocks"}, "order blocks does not go with loss bpr"),
         ({"workers": 30, "order": "blocks"}, "needs 60 users and items at least, and there are 43 and 37"),
-        ({"loss": "log", "discipline": "tiered"}, "discipline tiered is not made for it"),
+        ({"loss": "log", "discipline": "round-robin"}, "discipline round-robin is not made for it"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, message):

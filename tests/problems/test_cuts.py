@@ -163,8 +163,8 @@ def test_locks_and_who_may_hold_one():
 
 def test_what_makes_no_sense_is_refused():
     graph, many = random_graph(0), random_graph(0, 3, directed=False)
-    with pytest.raises(UsageError, match="tiered has nothing to do for cuts"):
-        CutsProblem.of(graph, "tiered")
+    with pytest.raises(UsageError, match="discipline='tiered': expected one of auto, serial, hogwild, atomic"):
+        hogwild.train(graph, problem="cuts", discipline="tiered")
     with pytest.raises(UsageError, match="atomic cannot project: with 3 labels"):
         CutsProblem.of(many, "atomic")
     with pytest.raises(InputError, match="no edges but between terminals"):

@@ -46,8 +46,8 @@ from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
-from hogwild.kernels.vectors import LANE, copy_row, dot, fma, merge_row, move_both, move_three
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, TIERED, ZERO
+from hogwild.kernels.vectors import LANE, dot, fma, move_both, move_three
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ZERO
 
 LOSSES = {"squared-error": 0, "log": 1, "bpr": 2}
 SQUARES, LOG, BPR = LOSSES.values()
@@ -57,10 +57,9 @@ SIDE = 1 << BITS  # ratings in a line: a cache line of each array
 FAR = 6  # lines ahead whose ratings are prefetched, before their rows
 # Cells of a worker's state, from which a call continues where the last one returned: ratings of the current tile, how
 # many of them are done, ratings before it in the epoch, its first rating, its lines, the line it starts with, the
-# stride from line to line, the exclusive or within one, its number; tiered: whether the epoch has begun, ratings since
-# the last merge
-LENGTH, DONE, VISITED, FIRST, LINES, START, STRIDE, FLIP, TILE, BEGUN, SINCE = range(11)
-STATE = 11
+# stride from line to line, the exclusive or within one, its number
+LENGTH, DONE, VISITED, FIRST, LINES, START, STRIDE, FLIP, TILE = range(9)
+STATE = 9
 
 
 class Parameters(NamedTuple):
@@ -83,8 +82,6 @@ class Data(NamedTuple):
     item_rates: np.ndarray  # (items,) float32
     seen_begin: np.ndarray  # (users + 1,) int64: implicit feedback: where each user's items begin
     seen_items: np.ndarray  # (n,) int32: the items a user has rated, ascending
-    slots: np.ndarray  # (items,) int32: tiered: an item's position among the popular ones, or -1
-    popular: np.ndarray  # (slots,) int32: tiered: the popular items, by position
 
 
 class Plan(NamedTuple):
@@ -106,17 +103,7 @@ class Plan(NamedTuple):
     worker: int
     workers: int
     limit: int  # ratings after which the call returns; it is then called again
-    every: int  # tiered: ratings between two merges
     delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
-
-
-class Own(NamedTuple):
-    """A worker's copies of the popular items (tiered), by slot, and the shared values at the last merge."""
-
-    items: np.ndarray  # (slots * stride,) float32
-    item_bias: np.ndarray  # (slots,) float32
-    base_items: np.ndarray
-    base_item_bias: np.ndarray
 
 
 @njit(**JIT)
@@ -324,8 +311,6 @@ def visit(
     biased,
     delayed,
     parameters,
-    own,
-    data,
     locks,
     control,
     plan,
@@ -341,16 +326,11 @@ def visit(
     b_u = parameters.user_bias
     q = parameters.items
     b_i = parameters.item_bias
-    row = i
-    if discipline == TIERED and data.slots[i] >= 0:
-        q = own.items
-        b_i = own.item_bias
-        row = np.uint32(data.slots[i])
-    e = dot(lanes, p, u, q, row)
+    e = dot(lanes, p, u, q, i)
     if loss == SQUARES:
         e = e - target
     if biased:
-        e = e + (b_u[u] + b_i[row])
+        e = e + (b_u[u] + b_i[i])
     if loss == LOG:
         e = np.float32(dloss(LOGISTIC, e, target, 0.0))
     if delayed:
@@ -359,7 +339,7 @@ def visit(
         acquire(locks, u, control, ABORT) and acquire(locks, plan.n_users + i, control, ABORT)
     ):
         return False
-    write(lanes, discipline, nonnegative, biased, p, u, b_u, q, row, b_i, step * e, shrink_u, shrink_i)
+    write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, step * e, shrink_u, shrink_i)
     if discipline == AIG:
         release(locks, plan.n_users + i)
         release(locks, u)
@@ -411,29 +391,6 @@ def visit_three(
     return True
 
 
-@called
-def fetch_popular(lanes, biased, own, parameters, popular):
-    """Begin an epoch: copy the popular items."""
-    for slot in range(len(popular)):
-        item = np.uint32(popular[slot])
-        copy_row(lanes, own.items, slot, parameters.items, item)
-        copy_row(lanes, own.base_items, slot, own.items, slot)
-        if biased:
-            own.item_bias[slot] = parameters.item_bias[item]
-            own.base_item_bias[slot] = own.item_bias[slot]
-
-
-@called
-def merge_popular(lanes, biased, own, parameters, popular):
-    """Merge the worker's copies with the shared rows: each gets what the other has gained since the last merge."""
-    for slot in range(len(popular)):
-        item = np.uint32(popular[slot])
-        merge_row(lanes, parameters.items, item, own.items, own.base_items, slot)
-        if biased:
-            new = own.item_bias[slot] + (parameters.item_bias[item] - own.base_item_bias[slot])
-            parameters.item_bias[item] = own.item_bias[slot] = own.base_item_bias[slot] = new
-
-
 @lru_cache(None)
 def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed=0):
     """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
@@ -443,16 +400,13 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
     """
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, state, own):
+    def run(parameters, data, control, locks, plan, state, buffer):
         users = data.users
         items = data.items
         l2 = np.float32(plan.l2)
         budget = plan.limit
         safe = max(plan.n_rows - SIDE, 0)
         salt = generator(plan.seed, plan.epoch, len(plan.blocks))
-        if discipline == TIERED and state[BEGUN] == 0:
-            fetch_popular(lanes, biased, own, parameters, data.popular)
-            state[BEGUN], state[SINCE] = 1, plan.every // plan.workers * (plan.worker % plan.workers)
         while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
                 break
@@ -489,8 +443,6 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                         biased,
                         delayed,
                         parameters,
-                        own,
-                        data,
                         locks,
                         control,
                         plan,
@@ -514,8 +466,6 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                             biased,
                             delayed,
                             parameters,
-                            own,
-                            data,
                             locks,
                             control,
                             plan,
@@ -550,11 +500,6 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                             shrink_u = shrink_i = ONE
                     if discipline == LOCKED:
                         release(locks, 0)
-                if discipline == TIERED:
-                    state[SINCE] += stop - at
-                    if state[SINCE] >= plan.every:
-                        merge_popular(lanes, biased, own, parameters, data.popular)
-                        state[SINCE] = 0
                 at = stop
                 here = there
                 flip = next_flip
@@ -563,8 +508,5 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
             count(control, plan.worker, last - first, last - first)
             state[DONE] = last
             budget -= last - first
-        if discipline == TIERED and budget > 0:
-            merge_popular(lanes, biased, own, parameters, data.popular)
-            state[BEGUN] = 0
 
     return run

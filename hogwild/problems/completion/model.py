@@ -24,6 +24,7 @@ from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.methods import PENALTIES
 from hogwild.model_file import outcome, usable
+from hogwild.problems.completion.folding import fold_in
 from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
 from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
 from hogwild.problems.trained import Trained, origin_in
@@ -46,6 +47,8 @@ class CompletionModel(Trained):
     penalty : {"per-rating", "per-row"}
     user_ids, item_ids : Ids, optional
         Names; if None, users and items are named by their numbers, from 0.
+    ridge : (float, float)
+        l2 penalty on a user's factors and bias: for each of their ratings, or in all if the penalty is per row.
     config, fingerprint, history, version :
         As in :class:`hogwild.problems.trained.Trained`.
 
@@ -64,6 +67,7 @@ class CompletionModel(Trained):
     penalty: str = "per-rating"
     user_ids: Ids | None = field(default=None, repr=False)
     item_ids: Ids | None = field(default=None, repr=False)
+    ridge: tuple[float, float] = (0.05, 0.05)
 
     def __post_init__(self) -> None:
         for name, dimensions in SHAPES.items():
@@ -191,7 +195,8 @@ class CompletionModel(Trained):
         Parameters
         ----------
         users : array of names, shape (m,)
-            An unknown user gets the best items by bias; a warning counts these users.
+            Users whom the model does not know get factors from their ratings in ``seen`` (``folding.py``); those
+            without any get the best items by bias, and a warning counts them.
         n : int
         seen : Ratings, optional
             Items that a user rated there are not recommended. Matched by name.
@@ -208,15 +213,16 @@ class CompletionModel(Trained):
         numbers = np.atleast_1d(self.user_numbers(users))
         if numbers.ndim != 1:
             raise UsageError(f"users of shape {numbers.shape}: expected one dimension")
+        factors, biases, lists = self.user_factors, self.user_bias, None
+        if seen is not None:
+            numbers, factors, biases, lists = self._histories(users, numbers, seen)
         unknown = int(np.count_nonzero(numbers < 0))
         if unknown:
             share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get its most liked items"
             warnings.warn(share, HogwildWarning, stacklevel=2)
-        lists = None if seen is None else self._lists(seen, numbers)
-        constant = np.append(self.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
+        constant = np.append(biases.astype(np.float64), 0.0)[numbers] + self.mean
         width = min(n, self.shape[1])
-        factors = self.user_factors, self.item_factors, self.item_bias
-        best, scores = best_of_users(numbers, *factors, lists, width, threads)
+        best, scores = best_of_users(numbers, factors, self.item_factors, self.item_bias, lists, width, threads)
         scores += constant[:, np.newaxis]
         return self._item_names(best), scores
 
@@ -254,12 +260,33 @@ class CompletionModel(Trained):
         best, near = best_of_users(numbers, unit, unit, none, itself, width, threads)
         return self._item_names(best), near
 
-    def _lists(self, seen: Ratings, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _histories(
+        self, users: Any, numbers: np.ndarray, seen: Ratings
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """Numbers, factors and biases, and lists of what was seen, with users new to the model behind its own."""
         placed = self.place(seen)
-        wanted = np.zeros(self.shape[0] + 1, bool)
+        ids = Ids(np.arange(seen.shape[0]), check=False) if seen.user_ids is None else seen.user_ids
+        rows = np.atleast_1d(ids.lookup(users))  # numbers in ``seen``, or -1
+        new = np.zeros(seen.shape[0] + 1, bool)
+        new[rows[numbers < 0]] = True
+        new[-1] = False
+        some = np.flatnonzero(new[seen.users] & (placed.items >= 0))
+        known = self.shape[0]
+        new_rows, who = np.unique(seen.users[some], return_inverse=True)
+        history = Ratings(who, placed.items[some], seen.values[some], (len(new_rows), self.shape[1]), check=False)
+        factors, biases = fold_in(self, history)
+        place = np.full(seen.shape[0] + 1, -1)
+        place[new_rows] = known + np.arange(len(new_rows))
+        numbers = np.where(numbers < 0, place[rows], numbers)
+        owners = placed.users.copy()
+        owners[some] = known + who
+        wanted = np.zeros(known + len(new_rows) + 1, bool)
         wanted[numbers] = True
         wanted[-1] = False
-        return placed.select(np.flatnonzero(wanted[placed.users])).user_lists()
+        some = np.flatnonzero(wanted[owners])
+        shape = known + len(new_rows), self.shape[1]
+        lists = Ratings(owners[some], placed.items[some], seen.values[some], shape, check=False).user_lists()
+        return numbers, np.vstack((self.user_factors, factors)), np.append(self.user_bias, biases), lists
 
     def _item_names(self, numbers: np.ndarray) -> np.ndarray:
         if self.item_ids is None:
@@ -284,6 +311,7 @@ class CompletionModel(Trained):
             "users": self.shape[0],
             "items": self.shape[1],
             "rank": self.rank,
+            "ridge": list(self.ridge),
             **self.origin(),
         }
         return arrays, header
@@ -301,7 +329,8 @@ class CompletionModel(Trained):
             parts: dict[str, Any] = {name: arrays[name] for name in SHAPES}
             parts |= {f"{side}_ids": Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES}
             parts |= {name: str(header[name]) for name in ("loss", "penalty")}
-            model = cls(**parts, mean=float(header["mean"]), **origin_in(header))
+            factors, biases = map(float, header.get("ridge", cls.ridge))  # absent in files of 0.1.0
+            model = cls(**parts, mean=float(header["mean"]), ridge=(factors, biases), **origin_in(header))
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
         prefixes = tuple(f"{side}_ids." for side in SIDES)
         if rest := sorted(name for name in arrays if name not in SHAPES and not name.startswith(prefixes)):
@@ -340,7 +369,8 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     -------
     dict
         ``ratings``, ``unknown`` (pairs with a user or item the model does not know) and, for squared-error, ``rmse``
-        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_10`` and ``ndcg_at_10``, for known ones.
+        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_10`` and ``ndcg_at_10``, for known ones, and
+        with ``seen`` also ``popular_ndcg_at_10``: the same if everybody gets the items most often chosen there.
 
     Raises
     ------
@@ -356,6 +386,12 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
         model.warn_unknown(placed.users, placed.items)
         error = model.scores(placed.users, placed.items) - placed.values
         return result | {"rmse": math.sqrt(float(np.mean(error**2))), "mae": float(np.abs(error).mean())}
-    lists = None if seen is None else model.place(seen).user_lists()
-    parameters = model.user_factors, model.item_factors, model.item_bias
-    return result | ranking_metrics(*parameters, placed.user_lists(), lists, AT)
+    tested, lists = placed.user_lists(), None
+    if seen is not None:
+        lists = (seen := model.place(seen)).user_lists()
+    result |= ranking_metrics(model.user_factors, model.item_factors, model.item_bias, tested, lists, AT)
+    if seen is not None:
+        none = (np.zeros((size, 0), np.float32) for size in model.shape)
+        popular = ranking_metrics(*none, seen.degrees()[1], tested, lists, AT)
+        result[f"popular_ndcg_at_{AT}"] = popular[f"ndcg_at_{AT}"]
+    return result

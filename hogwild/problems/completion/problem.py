@@ -38,7 +38,7 @@ from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.vectors import LANE
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion import turns_kernel as completion_turns
-from hogwild.problems.completion.kernel import LOSSES, Data, Own, Parameters, Plan
+from hogwild.problems.completion.kernel import LOSSES, Data, Parameters, Plan
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES, ROUND_ROBIN
 from hogwild.problems.linear.problem import aligned
@@ -50,8 +50,6 @@ FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" 
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
 # from the other.
 SMALL, SPREAD = 0.01, 0.1
-HOT, MOST_POPULAR = 1e-3, 1024  # tiered: share of the ratings that makes an item popular; most popular items
-EVERY = 4096  # tiered: ratings between two merges
 
 
 class Scratch(NamedTuple):
@@ -59,7 +57,6 @@ class Scratch(NamedTuple):
 
     state: np.ndarray  # int64: progress in the current tile, see kernel.py
     buffer: np.ndarray  # float32: round robin's copies of two rows
-    own: Own  # tiered: copies of the popular items
 
 
 @dataclass(frozen=True)
@@ -79,7 +76,6 @@ class CompletionProblem:
     scale: float  # their deviation
     discipline: str
     order: str
-    popular: int = 0  # items that tiered workers have copies of
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     parts: int = 1  # of users and of items, for machines between which items go round
 
@@ -126,10 +122,6 @@ class CompletionProblem:
         explicit = loss == "squared-error"
         scale = float(values.std(dtype=np.float64)) if explicit else 1.0
         mean = float(values.mean(dtype=np.float64)) if explicit and (biases or not nonnegative) else 0.0
-        popular = 0
-        if discipline == "tiered":
-            hot = np.count_nonzero(np.bincount(items, minlength=shape[1]) > HOT * len(items))
-            popular = min(int(hot), MOST_POPULAR)
         return cls(
             *shape,
             rank,
@@ -143,7 +135,6 @@ class CompletionProblem:
             scale or 1.0,
             discipline,
             order,
-            popular,
             ticks_in(delay),
             parts,
         )
@@ -259,18 +250,12 @@ class CompletionProblem:
             "item_rates": np.empty(0, np.float32),
             "seen_begin": np.empty(0, np.int64),
             "seen_items": np.empty(0, np.int32),
-            "slots": np.empty(0, np.int32),
-            "popular": np.empty(0, np.int32),
         }
         if self.penalty == "per-row":
             rates = [(len(users) / np.maximum(degree, 1)).astype(np.float32) for degree in degrees]
             arrays |= {"user_rates": rates[0], "item_rates": rates[1]}
         if self.loss != "squared-error":
             arrays["seen_begin"], arrays["seen_items"] = lists_of(users, items, (self.users, self.items))
-        if self.discipline == "tiered":
-            popular = np.argsort(-degrees[1], kind="stable")[: self.popular].astype(np.int32)
-            arrays["slots"], arrays["popular"] = np.full(self.items, -1, np.int32), popular
-            arrays["slots"][popular] = np.arange(self.popular)
         return arrays
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
@@ -278,10 +263,7 @@ class CompletionProblem:
 
     def scratch(self, order: Tiles, *_: Any) -> Scratch:
         turns = completion_turns.BUFFER_ROWS * self.stride + LANE if self.discipline == "round-robin" else 0
-        rows, biases = aligned(2 * self.popular * self.stride), aligned(2 * self.popular)
-        (items, base), (bias, base_bias) = np.split(rows, 2), np.split(biases, 2)
-        state = np.zeros(completion_turns.TURNS_STATE, np.int64)
-        return Scratch(state, aligned(turns), Own(items, bias, base, base_bias))
+        return Scratch(np.zeros(completion_turns.TURNS_STATE, np.int64), aligned(turns))
 
     def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
         """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
@@ -343,8 +325,8 @@ class CompletionProblem:
     def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
         if part.crew is not None:
             raise UsageError(
-                f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked, "
-                "tiered or round-robin"
+                f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked "
+                "or round-robin"
             )
         order = part.order
         plan = Plan(
@@ -364,14 +346,10 @@ class CompletionProblem:
             worker=part.worker,
             workers=part.workers,
             limit=part.limit,
-            every=EVERY,
             delay=self.delay,
         )
         scratch.state[:] = 0
-        memory: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own
-        kernel = partial(
-            self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, scratch.state, memory
-        )
+        kernel = partial(self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, *scratch)
         return counted(kernel, shared.control, part.worker)
 
     def _kernel(self) -> Any:
@@ -384,7 +362,7 @@ class CompletionProblem:
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
-        small = dataclasses.replace(self, users=2, items=2, popular=min(self.popular, 1), delay=min(self.delay, 1))
+        small = dataclasses.replace(self, users=2, items=2, delay=min(self.delay, 1))
         zeros = np.zeros(1, np.int32)
         tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
         rehearse(small, tiles, arrays | small._per_row(zeros, zeros))
@@ -406,8 +384,8 @@ def _check(shape: tuple[int, int], discipline: str, loss: str, order: str, worke
                 f"order blocks with {workers} workers needs {2 * workers} users and items at least, and there are "
                 f"{shape[0]} and {shape[1]}: use fewer workers, or order shuffled"
             )
-    if loss != "squared-error" and discipline in ("round-robin", "tiered"):
+    if loss != "squared-error" and discipline == "round-robin":
         raise UsageError(
-            f"loss {loss} draws items from everywhere, so discipline {discipline} is not made for it: choose serial, "
+            f"loss {loss} draws items from everywhere, so discipline round-robin is not made for it: choose serial, "
             "hogwild, atomic, aig or locked"
         )

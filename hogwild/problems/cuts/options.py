@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hogwild.config import TrainConfig, documented, inherited
+from hogwild.methods import UNTIERED
 
 
 @documented
@@ -20,4 +21,5 @@ class CutsConfig(TrainConfig):
 
     loss: str = inherited("loss", "cut", choices=("cut",), usual="")
     step: float | None = inherited("step", 1.0, usual="")
+    discipline: str = inherited("discipline", "auto", choices=UNTIERED)
     epochs: int = inherited("epochs", 100)

@@ -83,8 +83,11 @@ class CutsProblem(InChunks):
         updates = int(np.count_nonzero(_kept(graph)[0]))
         if updates == 0:
             raise InputError("the graph has no edges but between terminals: there is nothing to cut")
-        if (why := refusal(discipline, graph.n_labels)) is not None:
-            raise UsageError(why)
+        if discipline == "atomic" and graph.n_labels > 2:
+            raise UsageError(
+                f"discipline atomic cannot project: with {graph.n_labels} labels an update rewrites a vertex's whole "
+                "row: use hogwild, or aig to lock both rows"
+            )
         pairs = zip(graph.terminals.tolist(), graph.terminal_labels.tolist())
         delay = ticks_in(gradient_delay)
         problem = cls(discipline, graph.n_vertices, updates, graph.n_labels, tuple(pairs), False, delay)
@@ -248,21 +251,6 @@ def _kept(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         bundle[bundled] = which
         kept[np.delete(np.flatnonzero(bundled), first)] = False
     return kept, bundled, bundle.astype(np.int32)
-
-
-def refusal(discipline: str, labels: int) -> str | None:
-    """One sentence on why a discipline makes no sense for this number of labels; None if it does."""
-    if discipline == "tiered":
-        return (
-            "discipline tiered has nothing to do for cuts: the vertices that many edges share are the terminals, and "
-            "those are only read: use hogwild"
-        )
-    if discipline == "atomic" and labels > 2:
-        return (
-            f"discipline atomic cannot project: with {labels} labels an update rewrites a vertex's whole row, which no "
-            "single compare-and-exchange can do: use hogwild, or aig to lock both rows"
-        )
-    return None
 
 
 def onto_simplex(rows: np.ndarray) -> np.ndarray:
