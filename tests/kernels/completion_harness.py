@@ -34,7 +34,7 @@ def make_job(discipline="serial", workers=1, ratings=None, shape=SHAPE, seed=0, 
     """A job on these ratings; ``options`` are those of ``CompletionProblem.of``."""
     users, items, values = ratings if ratings is not None else some_ratings()
     options = {"rank": RANK, "l2": 0.05} | options
-    problem = CompletionProblem.of(shape, items, values, discipline, workers=workers, **options)
+    problem = CompletionProblem.of(shape, values, discipline, workers, **options)
     order, arrays = problem.lay_out(users, items, values, cache_bytes, workers, seed)
     return Job.of(problem, order, seed, workers, arrays, shared=False)
 

@@ -90,7 +90,7 @@ def test_machines_are_one_machine_to_the_bit(ratings: Ratings, machines: int, op
 @pytest.mark.parametrize("parts", [1, 2, 3, 5])
 @pytest.mark.parametrize("epoch", [0, 1, 7])
 def test_no_two_machines_ever_hold_the_same_item(ratings: Ratings, parts: int, epoch: int) -> None:
-    problem = CompletionProblem.of(ratings.shape, ratings.items, ratings.values, "serial", parts=parts)
+    problem = CompletionProblem.of(ratings.shape, ratings.values, "serial", parts=parts)
     order, arrays = problem.lay_out(ratings.users, ratings.items, ratings.values, 1 << 16, 1, 0)
     blocks = np.empty(order.n_chunks, np.int32)
     problem.shuffle(blocks, order, 3, epoch)
@@ -113,7 +113,7 @@ def test_no_two_machines_ever_hold_the_same_item(ratings: Ratings, parts: int, e
 
 
 def test_what_is_copied_out_is_copied_in() -> None:
-    problem = CompletionProblem.of((40, 30), np.zeros(1, np.int32), np.ones(1, np.float32), "serial", rank=3)
+    problem = CompletionProblem.of((40, 30), np.ones(1, np.float32), "serial", rank=3)
     rng = np.random.default_rng(0)
     flat, other = rng.standard_normal((2, problem.size)).astype(np.float32)
     for side, count in enumerate((40, 30)):

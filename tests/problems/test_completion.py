@@ -15,8 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 
 
 def problem_of(ratings=None, discipline="serial", shape=SHAPE, **options):
-    _, items, values = ratings if ratings is not None else some_ratings()
-    return CompletionProblem.of(shape, items, values, discipline, **options)
+    values = (some_ratings() if ratings is None else ratings)[2]
+    return CompletionProblem.of(shape, values, discipline, **options)
 
 
 def predictions(job, ratings):

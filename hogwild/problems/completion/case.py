@@ -15,6 +15,7 @@ from hogwild.data.rows.container import check_whole
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
+from hogwild.kernels.cycles import ticks_in
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.completion.objective import RatingEvaluator
 from hogwild.problems.completion.problem import CompletionProblem
@@ -35,23 +36,11 @@ class CompletionCase(Case):
         c = self.config = with_discipline(config)
         self._train, self._test = train, None if test is None else _alike(test, train)
         _check_known(train)
-        self.problem = CompletionProblem.of(
-            train.shape,
-            train.items,
-            train.values,
-            c.discipline,
-            c.rank or 0,
-            c.loss,
-            c.l2,
-            c.penalty or "",
-            c.nonnegative,
-            c.biases,
-            c.negatives or 0,
-            c.order,
-            c.workers or 1,
-            c.gradient_delay,
-            c.machines if c.exchange == "rotation" else 1,
-        )
+        parts = c.machines if c.exchange == "rotation" else 1
+        names = ("rank", "loss", "penalty", "nonnegative", "biases", "negatives", "order")
+        fields = {name: getattr(c, name) for name in names}
+        fields |= {"l2": float(c.l2), "delay": ticks_in(c.gradient_delay), "parts": parts}
+        self.problem = CompletionProblem.of(train.shape, train.values, c.discipline, c.workers or 1, **fields)
         self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
         self._grid: tuple[int, int] | None = None
 

@@ -391,7 +391,7 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
         lists = (seen := model.place(seen)).user_lists()
     result |= ranking_metrics(model.user_factors, model.item_factors, model.item_bias, tested, lists, AT)
     if seen is not None:
-        none = (np.zeros((size, 0), np.float32) for size in model.shape)
-        popular = ranking_metrics(*none, seen.degrees()[1], tested, lists, AT)
+        users, items = (np.zeros((size, 0), np.float32) for size in model.shape)
+        popular = ranking_metrics(users, items, seen.degrees()[1], tested, lists, AT)
         result[f"popular_ndcg_at_{AT}"] = popular[f"ndcg_at_{AT}"]
     return result

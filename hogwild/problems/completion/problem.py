@@ -34,7 +34,6 @@ import numpy as np
 from hogwild.data.ratings.container import count, lists_of
 from hogwild.errors import InputError, UsageError
 from hogwild.kernels.control import END, LAST, NEXT
-from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.vectors import LANE
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion import turns_kernel as completion_turns
@@ -65,49 +64,25 @@ class CompletionProblem:
 
     users: int
     items: int
-    rank: int
-    loss: str
-    l2: float
-    penalty: str  # "per-rating" or "per-row"
-    nonnegative: bool  # factors stay at or above zero; biases are free
-    biases: bool
-    negatives: int
     mean: float  # mean of the training values
     scale: float  # their deviation
     discipline: str
-    order: str
+    rank: int = 32
+    loss: str = "squared-error"
+    l2: float = 0.05
+    penalty: str = "per-rating"  # or "per-row"
+    nonnegative: bool = False  # factors stay at or above zero; biases are free
+    biases: bool = True
+    negatives: int = 1
+    order: str = "shuffled"
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     parts: int = 1  # of users and of items, for machines between which items go round
 
     @classmethod
     def of(
-        cls,
-        shape: tuple[int, int],
-        items: np.ndarray,
-        values: np.ndarray,
-        discipline: str,
-        rank: int = 32,
-        loss: str = "squared-error",
-        l2: float = 0.05,
-        penalty: str = "per-rating",
-        nonnegative: bool = False,
-        biases: bool = True,
-        negatives: int = 1,
-        order: str = "shuffled",
-        workers: int = 1,
-        delay: float = 0.0,
-        parts: int = 1,
+        cls, shape: tuple[int, int], values: np.ndarray, discipline: str, workers: int = 1, **fields: Any
     ) -> CompletionProblem:
-        """The problem that training ratings pose.
-
-        Parameters
-        ----------
-        shape : (int, int)
-            Numbers of users and of items.
-        items : ndarray of int32, shape (n,)
-        values : ndarray of float32, shape (n,)
-        delay : float
-            Extra time of a gradient in seconds.
+        """The problem that the values of training ratings, (n,) float32, of so many users and items pose.
 
         Raises
         ------
@@ -118,26 +93,13 @@ class CompletionProblem:
         """
         if not len(values):
             raise InputError("the training data have no ratings")
-        _check(shape, discipline, loss, order, workers)
-        explicit = loss == "squared-error"
-        scale = float(values.std(dtype=np.float64)) if explicit else 1.0
-        mean = float(values.mean(dtype=np.float64)) if explicit and (biases or not nonnegative) else 0.0
-        return cls(
-            *shape,
-            rank,
-            loss,
-            float(l2),
-            penalty,
-            nonnegative,
-            biases,
-            negatives,
-            mean,
-            scale or 1.0,
-            discipline,
-            order,
-            ticks_in(delay),
-            parts,
-        )
+        problem = cls(*shape, 0.0, 1.0, discipline, **fields)
+        _check(problem, workers)
+        if problem.loss != "squared-error":
+            return problem
+        centred = problem.biases or not problem.nonnegative
+        mean = float(values.mean(dtype=np.float64)) if centred else 0.0
+        return dataclasses.replace(problem, mean=mean, scale=float(values.std(dtype=np.float64)) or 1.0)
 
     @property
     def stride(self) -> int:
@@ -368,7 +330,8 @@ class CompletionProblem:
         rehearse(small, tiles, arrays | small._per_row(zeros, zeros))
 
 
-def _check(shape: tuple[int, int], discipline: str, loss: str, order: str, workers: int) -> None:
+def _check(problem: CompletionProblem, workers: int) -> None:
+    discipline, loss, order = problem.discipline, problem.loss, problem.order
     if order == "blocks":
         if discipline not in FENCED:
             raise UsageError(
@@ -379,10 +342,10 @@ def _check(shape: tuple[int, int], discipline: str, loss: str, order: str, worke
             raise UsageError(
                 f"order blocks does not go with loss {loss}, which draws items from everywhere: use order shuffled"
             )
-        if 2 * workers > min(shape):
+        if 2 * workers > min(problem.users, problem.items):
             raise UsageError(
                 f"order blocks with {workers} workers needs {2 * workers} users and items at least, and there are "
-                f"{shape[0]} and {shape[1]}: use fewer workers, or order shuffled"
+                f"{problem.users} and {problem.items}: use fewer workers, or order shuffled"
             )
     if loss != "squared-error" and discipline == "round-robin":
         raise UsageError(
