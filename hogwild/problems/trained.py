@@ -10,7 +10,7 @@ from hogwild.model_file import package_version, save_model
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Trained:
+class TrainedModel:
     """The part that all models have.
 
     Attributes
@@ -40,7 +40,7 @@ class Trained:
 
 
 def origin_in(header: dict[str, Any]) -> dict[str, Any]:
-    """The facts of :meth:`Trained.origin` in a model file's header."""
+    """The facts of :meth:`TrainedModel.origin` in a model file's header."""
     return {
         "config": dict(header["config"]),
         "fingerprint": str(header["fingerprint"]),

@@ -27,14 +27,14 @@ from hogwild.model_file import outcome, usable
 from hogwild.problems.completion.folding import fold_in
 from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
 from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
-from hogwild.problems.trained import Trained, origin_in
+from hogwild.problems.trained import TrainedModel, origin_in
 
 SHAPES = {"user_factors": 2, "item_factors": 2, "user_bias": 1, "item_bias": 1}  # arrays of a file, all float32
 SIDES = ("user", "item")
 
 
 @dataclass(frozen=True, eq=False)
-class CompletionModel(Trained):
+class CompletionModel(TrainedModel):
     """Parameters of a factorisation and their meaning.
 
     Attributes
@@ -50,7 +50,7 @@ class CompletionModel(Trained):
     ridge : (float, float)
         l2 penalty on a user's factors and bias: for each of their ratings, or in all if the penalty is per row.
     config, fingerprint, history, version :
-        As in :class:`hogwild.problems.trained.Trained`.
+        As in :class:`hogwild.problems.trained.TrainedModel`.
 
     Raises
     ------

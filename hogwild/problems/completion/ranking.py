@@ -33,11 +33,6 @@ def _controller() -> Any:
     return ThreadpoolController()  # the search for the libraries takes milliseconds
 
 
-def one_blas_thread() -> Any:
-    """A context in which matrix products take one thread each, since the others would compete with ours."""
-    return _controller().limit(limits=1, user_api="blas")
-
-
 def each_piece(
     users: np.ndarray,
     user_factors: Any,
@@ -72,7 +67,7 @@ def each_piece(
 
     size = max(1, min(CELLS // max(len(Q), 1), 1024))
     size = max(1, min(size, -(-len(users) // 8)))  # a few users occupy all cores too
-    with one_blas_thread():
+    with _controller().limit(limits=1, user_api="blas"):  # its threads would compete with ours
         for _ in map_pieces(len(users), size, part, threads):
             pass
 

@@ -20,13 +20,13 @@ from hogwild.data.ratings.ids import Ids
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import outcome, usable, write_atomically
 from hogwild.problems.cuts.objective import CutEvaluator
-from hogwild.problems.trained import Trained, origin_in
+from hogwild.problems.trained import TrainedModel, origin_in
 
 TEXT = (".tsv", ".txt")
 
 
 @dataclass(frozen=True, eq=False)
-class Segmentation(Trained):
+class Segmentation(TrainedModel):
     """Labels of the vertices of a graph, and the relaxed labels from which they were rounded.
 
     Attributes
@@ -44,7 +44,7 @@ class Segmentation(Trained):
     image : array of float32, shape ``shape``, optional
         The image that was segmented.
     config, fingerprint, history, version :
-        As in :class:`hogwild.problems.trained.Trained`.
+        As in :class:`hogwild.problems.trained.TrainedModel`.
     labels : array of int32, shape (n,)
         The label with the largest share; ties go to the first.
     """

@@ -15,14 +15,14 @@ import numpy as np
 
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import outcome, usable
-from hogwild.problems.trained import Trained, origin_in
+from hogwild.problems.trained import TrainedModel, origin_in
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
 @dataclass(frozen=True, eq=False)
-class ModuleModel(Trained):
+class ModuleModel(TrainedModel):
     """The state of a module after training.
 
     Attributes
@@ -36,7 +36,7 @@ class ModuleModel(Trained):
     names : list of str
         All names, in the order of the ``state_dict``.
     config, fingerprint, history, version :
-        As in :class:`hogwild.problems.trained.Trained`.
+        As in :class:`hogwild.problems.trained.TrainedModel`.
     """
 
     arrays: dict[str, np.ndarray]
