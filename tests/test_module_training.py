@@ -184,20 +184,19 @@ def test_several_inputs_and_real_targets() -> None:
     assert run.history[-1]["test_rmse"] < 0.5
 
 
+class Bags(nn.Module):
+    def __init__(self, dim: int, *more: nn.Module) -> None:
+        super().__init__()
+        self.bag, self.more = nn.EmbeddingBag(304, dim, mode="sum", sparse=True), nn.Sequential(*more)
+
+    def forward(self, *entries: torch.Tensor) -> torch.Tensor:
+        return self.more(self.bag(*entries))
+
+
 def test_rows_are_bags_of_features(pools: Callable) -> None:
-    class Bags(nn.Module):
-        def __init__(self, width: int) -> None:
-            super().__init__()
-            self.bag = nn.EmbeddingBag(width, 16, mode="sum", sparse=True)
-            self.out = nn.Linear(16, 1)
-
-        def forward(self, *entries: torch.Tensor) -> torch.Tensor:
-            return self.out(self.bag(*entries))
-
-    rows = toy()  # labels -1 and 1
-    run = hogwild.train_module(
-        Bags(rows.width), "bce", rows, rows, pool=pools("processes"), step=0.3, optimizer="adagrad", epochs=8
-    )
+    rows, model = toy(), Bags(16, nn.Linear(16, 1))  # labels -1 and 1
+    options = {"pool": pools("processes"), "step": 0.3, "optimizer": "adagrad", "epochs": 8}
+    run = hogwild.train_module(model, "bce", rows, rows, **options)
     run.finish()
     last = run.history[-1]
     assert last["train_accuracy"] == last["test_accuracy"] > 0.85
@@ -206,17 +205,8 @@ def test_rows_are_bags_of_features(pools: Callable) -> None:
 
 def test_a_layer_that_our_kernels_cannot_stand_in_for_is_torchs() -> None:
     """An activation in place: allowed on torch's sums, not on a leaf of the graph."""
-    model = nn.Sequential(nn.EmbeddingBag(304, 8, mode="sum", sparse=True), nn.ReLU(inplace=True), nn.Linear(8, 1))
-
-    class Bags(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = model
-
-        def forward(self, *entries: torch.Tensor) -> torch.Tensor:
-            return self.layers[2](self.layers[1](self.layers[0](*entries)))
-
-    run = hogwild.train_module(Bags(), "bce", toy(), **QUIET | {"step": 0.5})
+    model = Bags(8, nn.ReLU(inplace=True), nn.Linear(8, 1))
+    run = hogwild.train_module(model, "bce", toy(), **QUIET | {"step": 0.5})
     assert not run.problem.bagged  # type: ignore[attr-defined]
     rows = list(run)
     assert rows[-1]["objective"] < rows[0]["objective"]

@@ -36,7 +36,7 @@ def minimum_cut(graph):
 
 def test_a_grid_is_cut_within_a_hundredth_of_the_minimum():
     graph = open_graph("synthetic:grid?side=64&noise=1")
-    facts, exact = CutEvaluator(graph, best_threshold=True)(train(graph)), minimum_cut(graph)
+    facts, exact = CutEvaluator(graph)(train(graph)), minimum_cut(graph)
     assert exact <= facts["threshold_value"] <= facts["cut_value"] <= 1.01 * exact
     assert exact <= facts["objective"] + 1e-3 * exact  # the relaxation's minimum is the cut's
     assert facts["objective"] <= 1.02 * exact
@@ -109,7 +109,7 @@ def test_the_objective_is_the_sum_over_edges(seed, labels):
 def test_the_best_threshold_is_no_worse_than_the_relaxed_value(seed):
     graph, rng = random_graph(seed), np.random.default_rng(seed)
     share = rng.integers(0, 1025, size=graph.n_vertices) / 1024
-    evaluator = CutEvaluator(graph, best_threshold=True)
+    evaluator = CutEvaluator(graph)
     facts = evaluator(np.column_stack((1 - share, share)).astype(np.float32))
     assert facts["threshold_value"] <= min(facts["objective"], facts["cut_value"]) * (1 + 1e-6)
     tried = [evaluator.cut(share > t / 1024) for t in range(1024)]

@@ -56,7 +56,7 @@ class CutsCase(Case):
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
     def make_evaluator(self, like: Any = None) -> None:
-        self._evaluator = CutEvaluator(self._graph, best_threshold=True)
+        self._evaluator = CutEvaluator(self._graph)
 
     def lay_out(self, shared: bool) -> Job:
         c = self.config
