@@ -224,7 +224,9 @@ def test_it_is_a_copy_that_stays():
 
 @pytest.mark.parametrize("named", [False, True])
 def test_files(named):
-    model = make(named, config={"rank": 3}, fingerprint="abc", history=[{"epoch": 1}], penalty="per-row")
+    model = make(
+        named, config={"rank": 3}, fingerprint="abc", history=[{"epoch": 1}], penalty="per-row", ridge=(2.5, 3.0)
+    )
     arrays, header = model.to_file()
     assert all(array.dtype != object for array in arrays.values())
     again = CompletionModel.from_file({k: v.copy() for k, v in arrays.items()}, json.loads(json.dumps(header)), "x")
