@@ -59,7 +59,7 @@ def pools() -> Iterator[Callable[[str, int], Pool]]:
 @pytest.mark.parametrize(
     ("name", "discipline", "host"),
     [
-        ("completion", "round-robin", "threads"),
+        ("completion", "atomic", "threads"),
         ("completion", "locked", "processes"),
         ("completion, implicit", "aig", "threads"),
         ("cuts", "atomic", "processes"),
@@ -201,7 +201,7 @@ def test_odd_shapes(shape: tuple[int, int]) -> None:
     n = min(40, shape[0] * shape[1])
     pairs = np.random.default_rng(0).choice(shape[0] * shape[1], n, replace=False)
     data = Ratings(pairs // shape[1], pairs % shape[1], pairs % 5, shape)
-    for workers in (1, min(n, 4)):
+    for workers in (1, min(n, 3)):
         for order in ("shuffled", "file", "blocks"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", HogwildWarning)  # four workers, two cores

@@ -191,10 +191,9 @@ class ModuleCase(Case):
     def _measure(self, name: str, feed: Feed, n: int) -> dict[str, float | None]:
         """Mean loss, and accuracy or root mean squared error if they make sense, summed in float64."""
         total = 0.0
-        right = 0.0
-        squares = 0.0
+        summed = 0.0
         seen = 0
-        kind = None
+        kind = ""
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for first in range(0, n, EVALUATED):
                 chosen = np.arange(first, min(first + EVALUATED, n), dtype=np.int32)
@@ -205,21 +204,15 @@ class ModuleCase(Case):
                 except Exception as error:
                     where = f"the model fails on {name} examples {first} to {first + len(chosen) - 1}"
                     raise InputError(f"{where}: {describe(error)}") from error
-                kind = kind or metric_of(output, batch.target, self.config.loss)
+                kind, value = measured(output, batch.target, self.config.loss)
+                summed += value
                 seen += batch.target.numel()
-                if kind == "accuracy":
-                    right += float(_hits(output, batch.target))
-                elif kind == "rmse":
-                    squares += float((_like(output, batch.target).double() - batch.target.double()).square().sum())
         metrics: dict[str, float | None] = {f"{name}_loss": total / n}
         if kind == "accuracy":
-            metrics[f"{name}_accuracy"] = right / max(seen, 1)
+            metrics[f"{name}_accuracy"] = summed / max(seen, 1)
         if kind == "rmse" and name == "test":
-            metrics["test_rmse"] = float(np.sqrt(squares / max(seen, 1)))
+            metrics["test_rmse"] = float(np.sqrt(summed / max(seen, 1)))
         return metrics
-
-    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
-        return {"samples_per_second": updates / seconds if seconds else None}
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
@@ -232,18 +225,18 @@ class ModuleCase(Case):
         return ModuleModel.of(module.eval(), **facts)
 
 
-def metric_of(output: Any, target: torch.Tensor, loss: str) -> str:
-    """Metric of an output: "accuracy" for classes, "rmse" for real targets of the output's shape, else "none"."""
+def measured(output: Any, target: torch.Tensor, loss: str) -> tuple[str, float]:
+    """The metric of an output and its sum: right ones for classes ("accuracy"), squared errors for real targets of the
+    output's shape ("rmse"), else none ("").
+    """
     if not isinstance(output, torch.Tensor):
-        return "none"
+        return "", 0.0
     if not target.is_floating_point():
-        return "accuracy" if output.dim() == target.dim() + 1 and output.shape[1] > 1 else "none"
-    if _like(output, target).shape != target.shape:
-        return "none"
-    return "accuracy" if loss == "bce" else "rmse"
-
-
-def _hits(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    if target.is_floating_point():
-        return ((_like(output, target) > 0) == (target > 0.5)).sum()
-    return (output.argmax(dim=1) == target).sum()
+        classes = output.dim() == target.dim() + 1 and output.shape[1] > 1
+        return ("accuracy", float((output.argmax(dim=1) == target).sum())) if classes else ("", 0.0)
+    output = _like(output, target)
+    if output.shape != target.shape:
+        return "", 0.0
+    if loss == "bce":
+        return "accuracy", float(((output > 0) == (target > 0.5)).sum())
+    return "rmse", float((output.double() - target.double()).square().sum())
