@@ -187,6 +187,10 @@ def test_recommendations_for_strangers_with_a_history():
     assert scores[0, :4] == pytest.approx(expected[left], abs=1e-5)
     assert items[1].tolist() == [*[i for i in model.recommend("user 3", ITEMS)[0][0] if i != 30], -1]
     assert items[2].tolist() == items[3].tolist()  # most liked
+    larger = model.with_users(seen)
+    assert larger.shape == (USERS + 1, ITEMS)
+    assert larger.recommend(["x"], 4, seen)[0][0].tolist() == items[0, :4].tolist()
+    assert model.with_users(seen, ["user 3", "z"]) is model
 
 
 # -- what it is made of -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +154,37 @@ class CompletionModel(TrainedModel):
         flat = placed[0], placed[1], ratings.values, self.shape, ratings.times
         return Ratings(*flat, self.user_ids, self.item_ids, check=False)
 
+    def with_users(self, ratings: Ratings, users: Any = None) -> CompletionModel:
+        """The model with factors of users whom it does not know, from what they rated, matched by name.
+
+        The items' factors stay (see ``folding.py``), and so does the model itself if there is nobody new.
+
+        Parameters
+        ----------
+        ratings : Ratings
+        users : array of names, optional
+            Only these users; by default all in ``ratings``.
+        """
+        placed = self.place(ratings)
+        ids = Ids(np.arange(ratings.shape[0]), check=False) if ratings.user_ids is None else ratings.user_ids
+        wanted = np.full(ratings.shape[0] + 1, users is None)
+        if users is not None:
+            wanted[ids.lookup(users)] = True
+        wanted[-1] = False  # of unknown users
+        new = wanted[ratings.users] & (placed.users < 0) & (placed.items >= 0)
+        rows, who = np.unique(ratings.users[new], return_inverse=True)
+        if not len(rows):
+            return self
+        history = Ratings(who, placed.items[new], ratings.values[new], (len(rows), self.shape[1]), check=False)
+        factors, biases = fold_in(self, history)
+        known = np.arange(self.shape[0]) if self.user_ids is None else self.user_ids.names()
+        return replace(
+            self,
+            user_factors=np.vstack((self.user_factors, factors)),
+            user_bias=np.append(self.user_bias, biases),
+            user_ids=Ids(np.append(known, ids.names(rows)), check=False),
+        )
+
     # -- predictions --------------------------------------------------------------------------------------------------
 
     def predict(self, users: Any, items: Any, threads: int | None = None) -> np.ndarray:
@@ -208,8 +239,8 @@ class CompletionModel(TrainedModel):
         Parameters
         ----------
         users : array of names, shape (m,)
-            Users whom the model does not know get factors from their ratings in ``seen`` (``folding.py``); those
-            without any get the best items by bias, and a warning counts them.
+            Users whom the model does not know get factors from their ratings in ``seen``, as from :meth:`with_users`;
+            those without any get the best items by bias, and a warning counts them.
         n : int
         seen : Ratings, optional
             Items that a user rated there are not recommended. Matched by name.
@@ -226,16 +257,19 @@ class CompletionModel(TrainedModel):
         numbers = np.atleast_1d(self.user_numbers(users))
         if numbers.ndim != 1:
             raise UsageError(f"users of shape {numbers.shape}: expected one dimension")
-        factors, biases, lists = self.user_factors, self.user_bias, None
+        model, lists = self, None
         if seen is not None:
-            numbers, factors, biases, lists = self._histories(users, numbers, seen)
+            model = self.with_users(seen, users)
+            numbers = np.atleast_1d(model.user_numbers(users))
+            lists = model._lists(seen, numbers)
         unknown = int(np.count_nonzero(numbers < 0))
         if unknown:
             share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get its most liked items"
             warnings.warn(share, HogwildWarning, stacklevel=2)
-        constant = np.append(biases.astype(np.float64), 0.0)[numbers] + self.mean
+        constant = np.append(model.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
         width = min(n, self.shape[1])
-        best, scores = best_of_users(numbers, factors, self.item_factors, self.item_bias, lists, width, threads)
+        factors = model.user_factors, self.item_factors, self.item_bias
+        best, scores = best_of_users(numbers, *factors, lists, width, threads)
         scores += constant[:, np.newaxis]
         return self._item_names(best), scores
 
@@ -273,33 +307,12 @@ class CompletionModel(TrainedModel):
         best, near = best_of_users(numbers, unit, unit, none, itself, width, threads)
         return self._item_names(best), near
 
-    def _histories(
-        self, users: Any, numbers: np.ndarray, seen: Ratings
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """Numbers, factors and biases, and lists of what was seen, with users new to the model behind its own."""
+    def _lists(self, seen: Ratings, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         placed = self.place(seen)
-        ids = Ids(np.arange(seen.shape[0]), check=False) if seen.user_ids is None else seen.user_ids
-        rows = np.atleast_1d(ids.lookup(users))  # numbers in ``seen``, or -1
-        new = np.zeros(seen.shape[0] + 1, bool)
-        new[rows[numbers < 0]] = True
-        new[-1] = False
-        some = np.flatnonzero(new[seen.users] & (placed.items >= 0))
-        known = self.shape[0]
-        new_rows, who = np.unique(seen.users[some], return_inverse=True)
-        history = Ratings(who, placed.items[some], seen.values[some], (len(new_rows), self.shape[1]), check=False)
-        factors, biases = fold_in(self, history)
-        place = np.full(seen.shape[0] + 1, -1)
-        place[new_rows] = known + np.arange(len(new_rows))
-        numbers = np.where(numbers < 0, place[rows], numbers)
-        owners = placed.users.copy()
-        owners[some] = known + who
-        wanted = np.zeros(known + len(new_rows) + 1, bool)
+        wanted = np.zeros(self.shape[0] + 1, bool)
         wanted[numbers] = True
         wanted[-1] = False
-        some = np.flatnonzero(wanted[owners])
-        shape = known + len(new_rows), self.shape[1]
-        lists = Ratings(owners[some], placed.items[some], seen.values[some], shape, check=False).user_lists()
-        return numbers, np.vstack((self.user_factors, factors)), np.append(self.user_bias, biases), lists
+        return placed.select(np.flatnonzero(wanted[placed.users])).user_lists()
 
     def _item_names(self, numbers: np.ndarray) -> np.ndarray:
         if self.item_ids is None:
