@@ -302,16 +302,16 @@ def chosen_problem(problem: str | None, name: str, format: str | None = None) ->
 def implied_problem(name: str, format: str | None = None) -> str:
     """Return the problem that data of this format or name are for, as far as these tell; else "linear"."""
     from hogwild.data.graphs.source import graph_format
-    from hogwild.data.graphs.synthetic import FAMILIES as GRAPHS
+    from hogwild.data.graphs.synthetic import GraphSpec
     from hogwild.data.public.catalogue import find
     from hogwild.data.ratings.store import is_rating_store
-    from hogwild.data.ratings.synthetic import FAMILIES as RATINGS
+    from hogwild.data.ratings.synthetic import RatingSpec
 
     if format in ONE_PROBLEM:
         return ONE_PROBLEM[format]
     if name.startswith("synthetic:"):
         family = name.removeprefix("synthetic:").partition("?")[0]
-        return "completion" if family in RATINGS else "cuts" if family in GRAPHS else "linear"
+        return "completion" if family in RatingSpec.families else "cuts" if family in GraphSpec.families else "linear"
     if (part := find(name)) is not None:
         return part[0].problem
     if graph_format(name) == "dimacs":
