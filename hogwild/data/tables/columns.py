@@ -76,23 +76,19 @@ class Categories:
             For values that pyarrow cannot write as text, such as times in an unknown zone.
         """
         from pyarrow import ArrowException
-
-        try:
-            return self._of(values)
-        except ArrowException as error:
-            reason = " ".join(str(error).split())
-            raise CellError(0, f"column {self.column.name}: cannot be categorical: {reason}") from None
-
-    def _of(self, values: Any) -> np.ndarray:
         from pyarrow import types as t
 
         kind = values.type
-        if t.is_string(kind) or t.is_large_string(kind):
-            return self._of_text(values)
-        coded = values if t.is_dictionary(kind) else values.dictionary_encode()  # each value is written once
-        buckets = np.append(self._of_text(coded.dictionary), np.int32(self.missing))
-        places = coded.indices.cast("int64").fill_null(len(coded.dictionary))  # which int8 may not hold
-        return buckets[np.asarray(places)]
+        try:
+            if t.is_string(kind) or t.is_large_string(kind):
+                return self._of_text(values)
+            coded = values if t.is_dictionary(kind) else values.dictionary_encode()  # each value is written once
+            buckets = np.append(self._of_text(coded.dictionary), np.int32(self.missing))
+            places = coded.indices.cast("int64").fill_null(len(coded.dictionary))  # which int8 may not hold
+            return buckets[np.asarray(places)]
+        except ArrowException as error:
+            reason = " ".join(str(error).split())
+            raise CellError(0, f"column {self.column.name}: cannot be categorical: {reason}") from None
 
     def texts(self, values: Any) -> Any:
         """Return each value's text as it is hashed, a pyarrow array; missing values give empty text."""
