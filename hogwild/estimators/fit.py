@@ -34,7 +34,7 @@ from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import choose
 from hogwild.training.engine import Engine
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
-from hogwild.training.schedule import Adaptive, Cooling, Inverse, Optimal, Schedule, Step, move_mean
+from hogwild.training.schedule import Adaptive, Cooling, Schedule, Step, inverse, move_mean, optimal
 from hogwild.training.step_search import LITTLE, StepTrials, best_power, first_power, mean_square
 from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
 
@@ -149,9 +149,9 @@ def schedule_of(
     if rate == "auto":
         return Cooling(step, fall, rows, visited, epochs)
     if rate == "optimal":
-        return Optimal(options.alpha, problem.slope)
+        return optimal(options.alpha, problem.slope)
     if rate == "invscaling":
-        return Inverse(options.eta0, options.power_t)
+        return inverse(options.eta0, options.power_t)
     return Adaptive(options.eta0) if rate == "adaptive" else Schedule(options.eta0)
 
 
