@@ -114,7 +114,8 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
         display.say(line)
     held = None
     if request.holdout is not None:
-        examples, held = hold_out(problem, examples, request.holdout, config.seed, request.holdout_by)
+        with request.naming():
+            examples, held = hold_out(problem, examples, request.holdout, config.seed, request.holdout_by)
         purpose = "test on" if request.test is None else "choose by"
         display.say(f"held out {len(held):,} {KINDS[problem].noun} to {purpose}, training on {len(examples):,}")
     if request.test is None:

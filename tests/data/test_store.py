@@ -190,7 +190,7 @@ def rewrite_meta(path: Path, **changes: object) -> None:
         ({"width": 1.5}, "width is 1.5, expected"),
         ({"arrays": 1}, "meta.json cannot be used"),
         ({"arrays": {}}, "do not fit"),
-        ({"arrays": {"values": {}}}, "no 'dtype'"),
+        ({"arrays": {"indptr": {}}}, "no 'length'|no 'dtype'"),
         ({"hash_bits": "x"}, "hashed to"),
         ({"table": {}}, "meta.json cannot be used"),
         ({"warnings": 1}, "warnings is 1"),

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.ratings.ids import Ids
-from hogwild.data.rows.container import INDEX_LIMIT, check_whole, evenly, frozen_array
+from hogwild.data.rows.container import INDEX_LIMIT, check_numbers, check_whole, evenly, frozen_array
 from hogwild.errors import HogwildWarning, InputError
 
 SAMPLED = 1 << 20  # edges that sample_arrays gives at most
@@ -83,7 +83,7 @@ class Graph:
             for name, array in (("u", u), ("v", v), ("terminals", terminals), ("terminal labels", terminal_labels)):
                 check_whole(name, array)
             for name, array in (("forward", forward), ("backward", backward)):
-                check_real(name, array)
+                check_numbers(name, array)
             if n_vertices != int(n_vertices) or not 0 < n_vertices <= INDEX_LIMIT:
                 raise InputError(f"{n_vertices} vertices: expected a whole number from 1 to {INDEX_LIMIT}")
             u, v, forward, backward = _in_order(u, v, forward, backward, int(n_vertices), title)
@@ -168,13 +168,6 @@ class Graph:
         sizes = np.array([len(self), self.n_vertices, self.n_labels, *(self.shape or ())], dtype=np.int64)
         edges = [array[picked] for array in (self.u, self.v, self.forward, self.backward)]
         return [sizes, self.terminals, self.terminal_labels, *edges]
-
-
-def check_real(name: str, array: Any) -> None:
-    """Refuse arrays that are not real numbers, including complex ones, of which a cast would keep only a part."""
-    numbers = np.asarray(array)
-    if numbers.dtype.kind not in "biuf":
-        raise InputError(f"{name}: expected real numbers, got dtype {numbers.dtype}")
 
 
 def _check_weights(forward: np.ndarray, backward: np.ndarray) -> None:
