@@ -59,7 +59,7 @@ def test_a_failing_worker_is_one_sentence(
     pool.close()
 
 
-@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
+@pytest.mark.parametrize("discipline", ["locked", "round-robin"])
 def test_a_worker_that_fails_does_not_keep_the_others_waiting(
     make_job: Callable, monkeypatch: pytest.MonkeyPatch, discipline: str, alive: Callable
 ) -> None:
