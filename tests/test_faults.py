@@ -31,8 +31,6 @@ from hogwild.training.run import Run
 from tests.conftest import ROOT, descendants, of_others
 from tests.runs import QUIET, living, long_epochs, start, toy, until, when
 
-NOTICED = 20.0  # seconds; less than two, were the machine idle
-
 
 def pids(run: Run) -> list[int]:
     return [worker.pid for worker in run.engine.pool._crew]  # type: ignore[attr-defined]
@@ -57,16 +55,6 @@ def segments_since(before: set[str]) -> set[str]:
     return {name for name in set(os.listdir("/dev/shm")) - before if not of_others(name)}
 
 
-class Clock:
-    """When something happened."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def __call__(self) -> None:
-        self.at = time.monotonic()
-
-
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     """An epoch of them lasts some tenths of a second."""
@@ -80,14 +68,10 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
 def test_lock_free_disciplines_survive_killed_workers(rows: Rows, discipline: str, count: int) -> None:
     run = start(rows, discipline=discipline, workers=2, host="processes", epochs=2)
     next(run)
-    killed, noticed, victims = Clock(), Clock(), pids(run)[:count]
-    killing = when(lambda: run.progress().rows_done > 10_000, lambda: (killed(), kill(*victims)))
-    noticing = when(lambda: run.engine.pool.lost, noticed)
+    when(lambda: run.progress().rows_done > 10_000, lambda: kill(*pids(run)[:count]))
     row = next(run)
-    killing.join(), noticing.join()
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, count)
     assert len(rows) - count * run.engine.job.order.chunk <= row["updates"] <= len(rows)
-    assert 0 < noticed.at - killed.at < NOTICED
     assert row["objective"] < run.history[0]["objective"]
     row = next(run)
     assert (row["status"], row["workers_lost"], row["updates"]) == ("ok", count, len(rows))
@@ -126,14 +110,13 @@ def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path) -> Non
     rows = rows.block(0, 60_000)
     run = start(rows, discipline="locked", workers=2, host="processes", epochs=99, checkpoint=tmp_path)
     next(run), next(run)
-    workers, killed = set(pids(run)), Clock()
+    workers = set(pids(run))
 
     def work() -> None:
         while not run.engine.ended:  # who was killed between two epochs held nothing, and is replaced
             if run.progress().epoch and 3000 < run.progress().rows_done < len(rows) - 3000:
                 crew = pids(run)
                 workers.update(crew)
-                killed()
                 kill(*crew[1:])
             time.sleep(0.01)
 
@@ -144,7 +127,6 @@ def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path) -> Non
         coefs.update((row["epoch"], run.model.coef_) for row in run)
     thread.join()
     epoch, coef = max(coefs.items())
-    assert 0 < time.monotonic() - killed.at < NOTICED
     assert re.fullmatch(
         r"worker 1 died \(killed by signal 9, Killed\) and may have held .*: discipline locked cannot go on; "
         "resume from the last checkpoint, or choose a lock-free one",
@@ -360,7 +342,7 @@ def test_a_signal_while_many_workers_start(spawn: Callable) -> None:
     assert until(lambda: len(descendants() - before) > 4 or process.poll() is not None, 60)
     family = descendants() - before
     process.send_signal(signal.SIGTERM)
-    assert until(lambda: not any(running(pid) for pid in family), NOTICED)
+    assert until(lambda: not any(running(pid) for pid in family), 20.0)
     assert until(lambda: descendants() <= before)  # who was born after the look at the family, too
     assert process.wait() == 128 + signal.SIGTERM
     assert "Traceback" not in process.stderr.read()

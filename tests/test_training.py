@@ -31,7 +31,6 @@ from hogwild.interchange import export_model
 from hogwild.model_file import CHECKPOINT_NAME
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.objective import Objective
-from hogwild.training import engine
 from hogwild.training import run as training
 from hogwild.training.checkpoint import fingerprint
 from hogwild.training.engine import resolve, start_pool
@@ -612,7 +611,7 @@ def test_resume_with_other_options(rows: Rows, state: Path) -> None:
 def test_unwritable_checkpoint_directory(rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Found out before any worker is started."""
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(engine, "start_pool", lambda *_: pytest.fail("workers were started"))
+    monkeypatch.setattr(training, "start_pool", lambda *_: pytest.fail("workers were started"))
     for path in (tmp_path / "file", tmp_path / "file" / "state", Path("/proc/state")):
         with pytest.raises(OutputError, match="cannot write a checkpoint") as caught:
             hogwild.train(rows, checkpoint=path, **QUIET)

@@ -94,7 +94,7 @@ class Simulator(Pool):
         self.check_free(self._running)
         self.job, self._course = job, None
         self._parts = _Parts(job)
-        if job.exchange is None and job.problem.discipline in PHASED:
+        if self._parts.phased:
             _Events(self._parts, Task(0, 0, (0.0, 1.0, float(self._parts.problem.falling))), self._law).play(-1, [])
         else:
             job.problem.compile()
@@ -102,12 +102,8 @@ class Simulator(Pool):
     def begin(self, task: Task) -> None:
         parts = self._parts
         assert parts is not None
-        if parts.job.exchange is not None:
-            self._course = Replicated(parts, task, self._law)
-        elif parts.problem.discipline in PHASED:
-            self._course = _Events(parts, task, self._law)
-        else:
-            self._course = _Quanta(parts, task, self._law)
+        kind = Replicated if parts.job.exchange is not None else _Events if parts.phased else _Quanta
+        self._course = kind(parts, task, self._law)
         self._running = True
         self._histogram = Counter()
 
@@ -158,7 +154,7 @@ class Simulator(Pool):
 class Course(Protocol):
     """A task in progress."""
 
-    lost = 0  # weight updates that were overwritten
+    lost: int = 0  # weight updates that were overwritten
 
     @property
     def staleness(self) -> Counter[int]:
@@ -182,8 +178,8 @@ class _Parts:
         self.problem = job.problem
         self.shared = job.shared()
         self.data = job.data()
-        by_events = job.exchange is None and job.problem.discipline in PHASED
-        self.scratches = job.problem.scratches(1 if by_events else job.workers, job.order, job.tiers, job.flat)
+        self.phased = job.exchange is None and job.problem.discipline in PHASED  # others may come in within a row
+        self.scratches = job.problem.scratches(1 if self.phased else job.workers, job.order, job.tiers, job.flat)
 
     def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT, crew: Any = None) -> Callable[[], int]:
         """Return a function that does a share of a worker's task, or of all workers', at each call."""

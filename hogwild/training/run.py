@@ -33,8 +33,8 @@ from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
-from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
-from hogwild.training.engine import Engine, EpochProgress, resolve
+from hogwild.training.checkpoint import Saved, as_before, check_data, check_state, hold_directory, load_saved, resumable
+from hogwild.training.engine import Engine, EpochProgress, resolve, start_pool
 from hogwild.training.keep import LAST, Keeper, divergence, has_diverged, is_whole, other_metrics
 from hogwild.training.schedule import make_schedule
 from hogwild.training.stopwatch import Stopwatch
@@ -113,7 +113,7 @@ class Run(Generic[M]):
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.requested = config
         entries = examples.nnz if config.compiled else math.inf
-        self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
+        self.config = resolve(config, len(examples), pool, entries)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._done = False
@@ -124,33 +124,29 @@ class Run(Generic[M]):
         self._first_fields = dict(chosen.fields) if chosen else {}
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers(len(examples))
-        case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
-        self.reason = case.reason
-        self.note = case.note
-        self.problem = case.problem
-        self.config = case.config
         if self.checkpoint is not None:
             self._closing.enter_context(contextlib.closing(hold_directory(self.checkpoint)))
         try:
-            saved: Saved | None = None
-            if resume:
-                saved = load_saved(self.checkpoint, config, case.fingerprint, size_of(case), self.config.replicas)
+            saved = load_saved(self.checkpoint, config) if resume else None
             if saved is not None:
+                self.config = as_before(self.config, saved)
+            case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
+            self.reason = case.reason
+            self.note = case.note
+            self.problem = case.problem
+            self.config = case.config
+            if saved is not None:
+                check_data(self.checkpoint, saved, case.fingerprint, size_of(case), self.config)
                 with resumable(self.checkpoint):
                     case.recut(saved[1])
             case.make_evaluator(judge)
             c = self.config
-            self.engine = Engine(
-                case.lay_out,
-                c.host,
-                c.workers or 1,
-                c.delay,
-                pool,
-                self.stopwatch,
-                parse_link(c.link),
-                None if leader is None else leader.around(case, config),
-                case.n if c.own_rows else None,
-            )
+            own = pool is None
+            pool = pool or start_pool(c.host, c.workers or 1, c.delay)
+            if leader is not None:
+                pool = leader.around(case, config)(pool)
+            n = case.n if c.own_rows else None
+            self.engine = Engine(case.lay_out, pool, own, self.stopwatch, parse_link(c.link), n)
             self._closing.callback(self.engine.close)
             self._job = self.engine.job
             self._solution = self._newest = case.solution(self._job.export())

@@ -91,7 +91,7 @@ def test_one_worker_is_serial(discipline: str, classes: int, delay: str) -> None
 def test_turns_are_serial_with_a_delay(workers: int, classes: int) -> None:
     """The workers' own kernel, one turn a call: bit for bit the twin, and what threads make."""
     job, twin = job_of("round-robin", workers, classes=classes, **PENALTIES["l2"])
-    play(job)
+    play(job, "round-robin:quantum=5")  # which changes nothing: a turn is one row
     assert_delayed(job, twin, workers)
     threads, _ = job_of("round-robin", workers, classes=classes, **PENALTIES["l2"])
     for epoch in range(2):
