@@ -312,7 +312,7 @@ def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
     elif not names:
         everyone: np.ndarray = np.arange(size) if ids is None else ids.names()
         return everyone
-    if ids is not None and ids.numbers is None:
+    if ids is not None and not ids.whole:
         return np.array(names, dtype=object)
     try:
         return np.array(names, dtype=np.int64)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -239,42 +236,3 @@ def test_an_entry_that_never_stays_is_given_up(cache, monkeypatch):
     with pytest.warns(HogwildWarning, match="cannot be opened after it was made"):
         rows, _ = build(cache, recipe())
     assert rows.store is None
-
-
-CONVERT = """
-import sys
-import numpy as np
-from hogwild.data.cache import Cache, Recipe, build
-
-def fill(sink):
-    print("filling", flush=True)
-    sys.stdin.readline()
-    for _ in range(20):
-        sink.append(np.ones(1000, int), np.arange(1000), np.ones(1000), np.ones(1000))
-    return {"width": 1000}
-
-rows, _ = build(Cache(sys.argv[1]), Recipe("x", {}, {"source": "x"}, fill))
-print(len(rows), rows.values.sum(), rows.store.name, flush=True)
-"""
-
-
-def test_two_processes_at_once(cache):
-    command = [sys.executable, "-W", "error", "-c", CONVERT, str(cache.directory)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": Path(__file__).parents[2]}
-    with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as two:
-        for process in (one, two):
-            assert process.stdout.readline() == b"filling\n"
-        assert len(os.listdir(cache.directory)) == 2
-        for process in (one, two):
-            process.stdin.write(b"go\n")
-            process.stdin.flush()
-        said = [process.communicate()[0].split() for process in (one, two)]
-    assert said[0] == said[1]
-    assert said[0][:2] == [b"20000", b"20000.0"]
-    assert os.listdir(cache.directory) == [said[0][2].decode()]
-
-
-def test_no_warning_where_all_is_well(cache):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        build(cache, recipe())

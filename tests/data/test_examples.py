@@ -93,11 +93,10 @@ def test_fractions_that_cannot_be_held_out(fraction) -> None:
         rows([3, 5, 1]).split(fraction)
 
 
-@pytest.mark.parametrize("ids", [[], [7], [3, 3, 0], list(range(50)), list(range(49, -1, -2))], ids=len)
-@pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_rows_compacted_are_those_of_a_slow_twin(ids: list[int], dtype: type) -> None:
+@pytest.mark.parametrize("ids", [[], [3, 3, 0], list(range(49, -1, -2))], ids=len)
+def test_rows_compacted_are_those_of_a_slow_twin(ids: list[int]) -> None:
     X = scipy.sparse.random_array((50, 9), density=0.3, rng=np.random.default_rng(2), format="csr")
-    whole = Rows(X.indptr.astype(dtype), X.indices, X.data, np.arange(50), 9, np.arange(50) / 2)
+    whole = Rows(X.indptr, X.indices, X.data, np.arange(50), 9, np.arange(50) / 2)
     for rows in (whole, whole.select(np.arange(50)[::-1])):
         some = rows.select(np.array(ids, dtype=int))
         found, nothing = some.compact(), [np.empty(0)]

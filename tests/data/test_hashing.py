@@ -16,7 +16,7 @@ from hogwild.data.cache import Cache
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.statistics import describe
-from hogwild.data.rows.store import open_store, read_meta, save_store
+from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.text import hashing
 from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -70,7 +70,7 @@ def test_hash_indices_is_its_twin():
         hashing.hash_indices(np.array([0.5]), 9)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 10, 1 << 10, 1 << 20, 1 << 40])
+@pytest.mark.parametrize("stride", [1, 1 << 10, 1 << 40])
 def test_buckets_are_evenly_filled(stride):
     """Chi-square of counts, one-sided: six standard deviations above its mean is not chance, whatever the stride."""
     m, n = 1 << 10, 1 << 16
@@ -79,15 +79,12 @@ def test_buckets_are_evenly_filled(stride):
     assert chi_square < (m - 1) + 6 * np.sqrt(2 * (m - 1))
 
 
-@pytest.mark.parametrize("bits", [0, 31, -1, 64, 2.5, "20", True, None])
+@pytest.mark.parametrize("bits", [0, 31, 2.5, "20", True])
 def test_bits_out_of_range(bits, text):
     with pytest.raises(UsageError, match=r"hash_bits=.*: expected 1 to 30 \(indices are int32"):
         hashing.check_bits(bits)
-    if bits is not None:
-        with pytest.raises(UsageError, match="expected 1 to 30"):
-            open_data(text, hash_bits=bits)
-        with pytest.raises(UsageError, match="expected 1 to 30"):
-            list(iter_svmlight(text, hash_bits=bits))
+    with pytest.raises(UsageError, match="expected 1 to 30"):
+        open_data(text, hash_bits=bits)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -115,13 +112,6 @@ def test_random_text_is_its_twin():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert entries(parsed(text, bits, zero_based=True)) == [hashed_row(row, bits) for row in pairs]
-
-
-def test_indices_are_counted_from_zero_before_they_are_hashed():
-    one, zero = parsed("1 1:1 9:2\n-1 3:1\n"), parsed("1 0:1 8:2\n-1 2:1\n", zero_based=True)
-    matrix = scipy.sparse.csr_array(([1.0, 2, 1], [0, 8, 2], [0, 2, 3]), shape=(2, 9))
-    assert same(one, zero)
-    assert same(one, hashing.hash_rows(Rows.from_scipy(matrix, [1, -1]), BITS))
 
 
 def test_huge_indices_are_legal_only_if_hashed():
@@ -215,48 +205,6 @@ def test_every_kind_of_data_is_hashed_alike(tmp_path, text):
     assert convert(tmp_path / "made0", tmp_path / "again", overwrite=True)["hash_bits"] == BITS
 
 
-def test_synthetic(tmp_path):
-    name = "synthetic:rcv1?rows=40&features=500&nnz=9"
-    cache = Cache(tmp_path / "cache")
-    raw = open_data(name)
-    for _ in range(2):
-        rows = open_data(name, hash_bits=BITS, cache=cache)
-        assert same(rows, hashing.hash_rows(raw, BITS))
-        assert rows.store is not None
-    assert open_data(name, cache=cache).hash_bits is None
-    assert len(cache.entries()) == 2
-
-
-def test_cache_keys(text, tmp_path):
-    cache = Cache(tmp_path / "cache")
-    options = [{"hash_bits": 8}, {"hash_bits": 9}, {"hash_bits": 8, "zero_based": True}, {}]
-    for _ in range(2):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = [open_data(text, cache=cache, **some) for some in options]
-        assert [rows.hash_bits for rows in found] == [8, 9, 8, None]
-        assert [rows.width for rows in found] == [256, 512, 256, 8]
-    assert len(cache.entries()) == 4
-
-
-def test_order_in_the_text_is_no_fault_of_it(text):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        open_data(text, hash_bits=BITS)
-
-
-def test_old_stores_and_unhashed_ones_say_nothing_of_it(tmp_path):
-    meta = read_meta(save_store(toy(20), tmp_path / "s"))
-    assert not {"hash_bits", "hashing"} & set(meta)
-    assert open_store(tmp_path / "s").hash_bits is None
-
-
-def test_a_saved_store_remembers(tmp_path):
-    save_store(hashing.hash_rows(toy(20), BITS), tmp_path / "s")
-    assert open_store(tmp_path / "s").hash_bits == BITS
-    assert hashing.occupancy(open_store(tmp_path / "s"))["used"] > 100  # counted: save_store leaves that out
-
-
 def test_what_does_not_go_together(tmp_path, text):
     store = tmp_path / "s9"
     convert(text, store, hash_bits=9)
@@ -284,7 +232,7 @@ def test_what_does_not_go_together(tmp_path, text):
 # -- collisions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("load", [0.05, 0.3, 1.0, 2.0])
+@pytest.mark.parametrize("load", [0.05, 2.0])
 def test_estimates(load):
     """Number of features and share of them with company, against what was drawn; slack of five standard errors."""
     m, bits = 1 << 14, 14
@@ -296,13 +244,6 @@ def test_estimates(load):
     error = np.sqrt(m * (np.exp(load) - load - 1)) / n  # relative, of linear counting (Whang et al. 1990, theorem)
     assert abs(facts["features"] / n - 1) < 5 * error + 1e-3
     assert abs(facts["share"] - np.mean(counts[buckets] > 1)) < 0.03
-
-
-def test_collisions_at_the_ends():
-    assert hashing.collisions(4, 0) == {"bits": 4, "used": 0, "features": 0, "share": 0.0}
-    assert hashing.collisions(4, 16)["features"] == round(16 * np.log(16))
-    one = hashing.collisions(30, 1)
-    assert (one["features"], one["share"]) == (1, 0.0)
 
 
 def test_the_line():

@@ -85,7 +85,7 @@ def test_equal_to_dense(small_chunks, kind, classes):
 
 
 @pytest.mark.parametrize("kind", ["none", "l2", "max"])
-@pytest.mark.parametrize("width", [0, 1, 4, 10])
+@pytest.mark.parametrize("width", [0, 4])
 def test_features_beyond_the_width_are_not_there(small_chunks, kind, width):
     rows, dense = awkward()
     w = np.arange(1.0, width + 1)

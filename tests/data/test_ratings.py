@@ -239,10 +239,3 @@ def test_statistics_beside_the_definition(n, seed):
     assert found["delta"] == max(nodes.values()) / n
     assert found["delta"] <= found["rho"] <= min(1, 2 * found["delta"])
     assert found["density"] == n / 48
-
-
-def test_a_fingerprint_looks_at_everything():
-    ratings = make()
-    arrays = ratings.sample_arrays()
-    assert [len(array) for array in arrays] == [300] * 4
-    assert len(make(times=False).sample_arrays()) == 3

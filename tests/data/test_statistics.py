@@ -124,11 +124,3 @@ def test_it_says_what_to_expect():
         for family, more in (("rcv1", "&features=5000"), ("dense", ""), ("uniform", "&nnz=8"))
     }
     assert said == {"rcv1": "Popular features", "dense": "Dense", "uniform": "Sparse"}
-
-
-def test_real_rcv1(real_data):
-    facts = describe(open_data(real_data / "rcv1" / "train.svm.gz"))
-    assert (facts["rows"], facts["width"], facts["targets"]["labels"].keys()) == (19_341, 47_236, {"-1", "1"})
-    assert facts["delta"] == pytest.approx(0.427, abs=1e-3)
-    assert facts["delta"] <= facts["rho"] <= 1
-    assert facts["omega"] == 618

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.ratings.ids import Ids
+from hogwild.data.ids import Ids
 from hogwild.data.rows.container import INDEX_LIMIT, check_numbers, check_whole, evenly, frozen_array
 from hogwild.errors import HogwildWarning, InputError
 

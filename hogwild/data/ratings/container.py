@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hogwild.data.ids import Ids as Ids
 from hogwild.data.parallel import pieces
-from hogwild.data.ratings.ids import Ids as Ids
 from hogwild.data.rows.container import INDEX_LIMIT, PIECE, check_numbers, check_whole, evenly, frozen_array, readonly
 from hogwild.errors import InputError, UsageError, expected_one_of
 

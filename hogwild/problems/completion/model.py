@@ -275,7 +275,7 @@ class CompletionModel:
             return numbers
         names = self.item_ids.names(numbers) if len(self.item_ids) else np.empty(numbers.shape, object)
         missing = numbers < 0
-        return np.where(missing, -1 if self.item_ids.numbers is not None else "", names) if missing.any() else names
+        return np.where(missing, -1 if self.item_ids.whole else "", names) if missing.any() else names
 
     # -- files --------------------------------------------------------------------------------------------------------
 

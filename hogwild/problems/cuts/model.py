@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.container import Graph
-from hogwild.data.ratings.ids import Ids
+from hogwild.data.ids import Ids
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import outcome, package_version, usable
 from hogwild.problems.cuts.objective import CutEvaluator
