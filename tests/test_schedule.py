@@ -28,6 +28,7 @@ def steps(schedule, rows, epochs):
     [
         ("constant", {}, np.full(8, 0.5)),
         ("auto", {}, 0.5 * 0.9 ** (T // 2)),
+        ("root", {}, 0.5 / np.sqrt(1 + T // 2)),
         ("epoch", {"decay": 0.5}, 0.5 * 0.5 ** (T // 2)),
         ("inverse", {}, 0.5 / (1 + T) ** 0.25),
         ("inverse", {"power": 1.0}, 0.5 / (1 + T)),

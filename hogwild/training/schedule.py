@@ -73,6 +73,11 @@ def epoch_backoff(step: float, decay: float = 0.9) -> Schedule:
     return Schedule(step, lambda epoch: (step * decay**epoch, 1.0, 0.0))
 
 
+def root_backoff(step: float) -> Schedule:
+    """``step / sqrt(epoch)``, with epochs counted from 1, for factorization machines, whose best epoch comes early."""
+    return Schedule(step, lambda epoch: (step / math.sqrt(epoch + 1), 1.0, 0.0))
+
+
 def round_backoff(step: float, decay: float = 0.37) -> Schedule:
     """``step * decay**round`` in rounds that grow by ``1 / decay``: the robust 1/k rate of the paper's section 5.
 
@@ -261,6 +266,8 @@ def make_schedule(
         return Adaptive(step, tol)
     if name == "constant":
         return Schedule(step)
+    if name == "root":
+        return root_backoff(step)
     if name == "inverse":
         return inverse(step) if power is None else inverse(step, power)
     backoff = round_backoff if name == "round" else epoch_backoff

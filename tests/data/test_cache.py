@@ -15,7 +15,7 @@ import pytest
 from hogwild.data import cache as cache_module
 from hogwild.data.cache import Cache, Recipe, build, identity
 from hogwild.data.rows.store import Column, Sink, open_store, save_store
-from hogwild.errors import HogwildWarning, InputError
+from hogwild.errors import HogwildWarning
 
 
 def recipe(name: str = "a", rows: int = 10, **key: object) -> Recipe:
@@ -168,16 +168,6 @@ def test_a_reader_neither_writes_nor_waits_while_a_writer_flushes(cache, monkeyp
     assert after >= set(before)
 
 
-def test_an_error_in_the_source_leaves_nothing(cache):
-    def fill(sink: Sink) -> dict[str, object]:
-        sink.append([1], [0], [1.0], [1.0])
-        raise InputError("x.svm:2: bad label")
-
-    with pytest.raises(InputError, match=r"x\.svm:2"):
-        build(cache, replace(recipe(), fill=fill))
-    assert os.listdir(cache.directory) == []
-
-
 def test_the_oldest_goes(cache):
     cache.limit_bytes = 3 * (build(cache, recipe("a"))[0] and cache.entries()[0].bytes)
     for time, name in enumerate("abc"):
@@ -192,18 +182,6 @@ def test_the_oldest_goes(cache):
     assert rows.indices.tolist() == list(range(10))  # what is mapped stays
     assert cache.clear() == 1
     assert os.listdir(cache.directory) == []
-
-
-def test_listing(cache, tmp_path):
-    build(cache, recipe("a"))
-    path = build(cache, recipe("b", rows=1000))[0].store
-    os.utime(path / "meta.json", (5, 5))
-    first, second = cache.entries()
-    assert (first.source, second.source, second.made) == ("/data/a", "/data/b", 5)
-    assert second.bytes > first.bytes > 500
-    assert second.path == path
-    (path / "meta.json").write_text('{"format": "hogwild-store"}')
-    assert cache.entries()[0].source == "(damaged or of another version)"
 
 
 def test_other_files_in_the_directory_are_left_alone(cache):

@@ -20,9 +20,9 @@ from hogwild.data.public.catalogue import (
     place,
     read_card,
 )
-from hogwild.data.rows.source import convert, is_text, open_data
+from hogwild.data.rows.source import convert, open_data
 from hogwild.errors import InputError, UsageError
-from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, write_card
+from tests.downloads import FEATURES, ROWS, SVM, write_card
 
 REAL = cards()
 
@@ -89,9 +89,7 @@ def test_cards_are_consistent() -> None:
     ("parts", "changes", "said"),
     [
         ({"train": FILES}, {"colour": "red"}, "unexpected keyword argument 'colour'"),
-        ({"train": {"rows": 3}}, {}, "files"),
         ({"train": {"files": [{"url": "http://x/y", "sha": "12"}]}}, {}, "unexpected keyword argument 'sha'"),
-        ({"train": {"files": ["http://x/y"]}}, {}, "string indices"),
     ],
 )
 def test_wrong_card(tmp_path: Path, parts: dict, changes: dict, said: str) -> None:
@@ -149,14 +147,6 @@ def test_a_file_of_that_name_wins(own: Path) -> None:
     assert len(open_data("tiny")) == ROWS
     os.symlink("nowhere", "tiny")  # what the user meant, even if it leads nowhere
     assert located("tiny") == "tiny"
-
-
-def test_names_wherever_a_path_is(own: Path) -> None:
-    rows = open_data("tiny")
-    assert (len(rows), rows.nnz, rows.store) == (ROWS, NONZEROS, own / "data" / "tiny" / "train")
-    assert not is_text("tiny")
-    assert is_text("tiny.txt")
-    assert convert("tiny", own / "copy")["rows"] == ROWS
 
 
 def test_the_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

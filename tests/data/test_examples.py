@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse
 
 from hogwild.data.rows.container import Rows, narrowed, shortest
-from hogwild.data.rows.statistics import describe
 from hogwild.errors import InputError
 
 VALUES, TARGETS = np.ones(3, np.float32), np.array([1.0, 2.0], np.float32)
@@ -31,12 +30,6 @@ def rows(indices, indptr=(0, 2, 3), width=9, **more) -> Rows:
 def test_bad_indices(indices, what) -> None:
     with pytest.raises(InputError, match=what):
         rows(indices)
-
-
-def test_the_row_at_fault_is_named_among_empty_ones() -> None:
-    with pytest.raises(InputError, match="row 1: indices must ascend"):
-        Rows(np.array([0, 0, 3, 3]), np.array([2, 4, 3]), VALUES, np.ones(3), 9)
-    Rows(np.array([0, 1, 1, 3]), np.array([5, 1, 3]), VALUES, np.ones(3), 9)  # rows may begin anywhere
 
 
 def test_what_lies_between_the_rows_of_a_split_is_not_checked() -> None:
@@ -65,11 +58,6 @@ def test_a_selection_shares_its_data_and_compacts_to_the_same() -> None:
 def test_shortest(number: float, text: str) -> None:
     assert shortest(number) == text
     assert np.float32(shortest(number)) == np.float32(number)
-
-
-def test_labels_that_agree_in_six_digits_are_told_apart() -> None:
-    close = Rows(np.array([0, 2, 3]), np.array([0, 1, 0]), VALUES, np.array([1_000_001, 1_000_002]), 9)
-    assert describe(close)["targets"] == {"labels": {"1000001": 1, "1000002": 1}}
 
 
 @pytest.mark.parametrize("X", [np.zeros((2, 2, 2)), np.array([["a", "b"]]), np.array([[1.0, None]])])

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.cache import Cache, Recipe
+from hogwild.data.cache import Cache
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.data.ratings.source import convert_ratings, open_ratings
 from hogwild.data.ratings.store import (
-    build_ratings,
     is_rating_store,
     open_ratings_store,
     save_ratings,
@@ -59,13 +58,6 @@ def test_there_and_back(tmp_path, times, named):
     for name in ("users", "items", "values", "times"):  # plain arrays that anyone can read
         if name != "times" or times:
             assert np.array_equal(np.load(path / f"{name.replace('items', 'indices')}.npy"), getattr(ratings, name))
-
-
-def test_no_ratings_and_no_names(tmp_path):
-    empty = Ratings([], [], [], (0, 0), user_ids=Ids([]), item_ids=Ids([]))
-    assert same(open_ratings_store(save_ratings(empty, tmp_path / "store")), empty)
-    with pytest.raises(InputError, match="no ratings in it"):
-        open_ratings(tmp_path / "store")
 
 
 def test_what_is_there_stays(tmp_path):
@@ -178,23 +170,6 @@ def test_other_options_and_contents_are_other_entries(tmp_path):
     path.write_text("1,2,3\n4,5,7\n")
     assert open_ratings(path, cache=cache).values.tolist() == [3, 7]
     assert len(cache.entries()) == 5
-
-
-def test_the_slower_of_two_takes_what_the_faster_made(tmp_path):
-    cache, calls = Cache(tmp_path / "cache"), []
-
-    def make_one():
-        calls.append(1)
-        if len(calls) == 1:
-            build_ratings(cache, recipe)
-        return make(), {"made": len(calls)}
-
-    recipe = Recipe("x", {"a": 1}, {"source": "x"}, make_one)
-    ratings, meta = build_ratings(cache, recipe)
-    assert len(calls) == 2
-    assert meta["made"] == 2
-    assert same(ratings, make())
-    assert len(cache.entries()) == 1
 
 
 def test_an_error_leaves_nothing(tmp_path):

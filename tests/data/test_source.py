@@ -48,15 +48,6 @@ def save_matrix(path: Path, targets: str | None) -> Path:
     return path
 
 
-@pytest.mark.parametrize("cached", [True, False])
-def test_text(text, cache, cached):
-    for given in (text, str(text)):
-        rows = open_data(given, cache=cache if cached else None)
-        assert np.array_equal(dense(rows), DENSE)
-        assert (rows.store is not None) == cached
-    assert len(cache.entries()) == cached
-
-
 @pytest.mark.parametrize("targets", ["x.targets.npy", "x.npy"])
 def test_matrices(tmp_path, cache, targets):
     path = save_matrix(tmp_path / "x.npz", targets)
@@ -221,19 +212,15 @@ def bad_files(folder: Path) -> None:
     (folder / "folder").mkdir()
     (folder / "not.npz").write_text("hello")
     (folder / "x.mtx").write_text("%%MatrixMarket matrix array real general\n1 1\n2\n")
-    (folder / "empty.npz").write_bytes(b"")
     (folder / "empty.svm").write_bytes(b"")
-    for name in ("not", "empty", "pickled", "text", "short", "none", "wide"):
+    for name in ("not", "pickled", "text", "short", "none"):
         np.save(folder / f"{name}.targets.npy", TARGETS)
-    np.savez(folder / "other.npz", a=np.ones(3))
-    np.save(folder / "other.npy", TARGETS)
-    for name in ("pickled", "text", "short", "nan", "two"):
+    for name in ("pickled", "text", "short", "nan"):
         scipy.sparse.save_npz(folder / f"{name}.npz", scipy.sparse.csr_array(DENSE))
     np.save(folder / "pickled.targets.npy", np.array([{}, 1, 2], dtype=object))
     np.save(folder / "text.targets.npy", np.array(["a", "b", "c"]))
     np.save(folder / "short.targets.npy", TARGETS[:2])
     np.save(folder / "nan.npy", TARGETS * np.nan)
-    np.save(folder / "two.npy", np.ones((3, 2)))
     scipy.sparse.save_npz(folder / "none.npz", scipy.sparse.csr_array((0, 4), dtype=np.float32))
     np.save(folder / "none.targets.npy", TARGETS[:0])
     scipy.sparse.save_npz(folder / "whole.npz", scipy.sparse.csr_array(DENSE))
@@ -246,22 +233,16 @@ def bad_files(folder: Path) -> None:
     ("name", "said"),
     [
         ("nothing.svm", r"nothing.svm: no such file \(a synthetic set is named like synthetic:rcv1\)"),
-        ("nothing.npz", "nothing.npz: no such file"),
-        ("nothing/deeper", "no such file"),
         ("folder", "folder: a directory, but no store; expected a file"),
         ("empty.svm/x", "cannot be read: Not a directory"),
-        ("nul\0", "cannot be read"),
         ("empty.svm", "empty.svm"),
         ("not.npz", "not.npz: cannot be read"),
-        ("empty.npz", "empty.npz: cannot be read"),
-        ("other.npz", "other.npz: cannot be read"),
         ("cut.npz", "cut.npz: cannot be read"),
         ("whole.npz", "whole.npz: no targets"),
         ("pickled.npz", "pickled.targets.npy: cannot be read"),
         ("text.npz", r"text.npz \(targets: .*text.targets.npy\): targets: expected numbers.*: number the labels"),
         ("short.npz", r"short.npz .*: expected one per row \(3\)"),
         ("nan.npz", r"nan.npz .*: row 0 is not finite"),
-        ("two.npz", r"two.npz .*: expected one per row"),
         ("none.npz", "none.npz: no rows in it"),
         ("x.mtx", "x.mtx:1: .*svmlight text was expected"),
     ],

@@ -188,19 +188,3 @@ def test_bits_are_chosen_by_how_many_features_there_are() -> None:
     frame = pa.table({"y": [0, 1] * 50_000, "a": [f"{k}" for k in range(100_000)]})
     assert hogwild.open_table(frame.slice(0, 1000), "y").hash_bits == 18
     assert hogwild.open_table(frame, "y").hash_bits == 19
-
-
-@pytest.mark.parametrize("kind", ["pyarrow", "csv"])
-def test_features_get_their_names_back(kind: str, table: pa.Table, tmp_path: Path) -> None:
-    from hogwild.data.tables.source import feature_names
-
-    rows = hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS)
-    assert rows.table is not None
-    names = ["site=site3", "site=", "price", "price=", "id=-140000000000007", "title=red shoes", "old=true"]
-    names += ["title=größe", "title=zwei zeilen"]
-    buckets = [next(iter(hashed({name: 1.0}, BITS))) for name in names]
-    read = table if kind == "pyarrow" else write(table, tmp_path / "a.csv")
-    found = feature_names(read, rows.table, [*buckets, 5])
-    assert {bucket: sorted(names) for bucket, names in found.items()} == {
-        bucket: [name] for bucket, name in zip(buckets, names)
-    }

@@ -51,6 +51,18 @@ class Ratings:
     ------
     InputError
         The message names the first rating that breaks a rule.
+
+    See Also
+    --------
+    open_ratings : reads them.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> train, test = ratings.split(0.1)
+    >>> len(train), len(test)
+    (360, 40)
     """
 
     def __init__(

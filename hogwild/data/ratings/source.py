@@ -88,6 +88,18 @@ def open_ratings(
     ------
     InputError
         One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
+
+    See Also
+    --------
+    train : ``hogwild.train(ratings, problem="completion")``.
+    HogwildFactorizer : the same as a scikit-learn transformer.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> ratings.shape, len(ratings)
+    ((50, 20), 400)
     """
     check_choices(unknown=(unknown, UNKNOWN), values=(values, VALUES), repeats=(repeats, REPEATS))
     options = {"layout": layout, "values": values, "repeats": repeats, "progress": progress}

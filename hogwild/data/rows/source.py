@@ -109,6 +109,17 @@ def open_data(
     ------
     InputError
         One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
+
+    See Also
+    --------
+    open_table, open_ratings, open_graph : data of other kinds.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> rows = hogwild.open_data("synthetic:rcv1?rows=1000&features=500&nnz=10", cache=None)
+    >>> len(rows), rows.width
+    (1000, 500)
     """
     check_choices(beyond=(beyond, BEYOND), labels=(labels, LABELS))
     hash_bits = check_hashing(hash_bits, width)

@@ -58,6 +58,19 @@ class CompletionModel:
     ------
     InputError
         If the arrays do not fit together, or are not finite.
+
+    See Also
+    --------
+    HogwildFactorizer : the same as a scikit-learn transformer.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> model = hogwild.train(ratings, problem="completion", rank=4, workers=1).finish()
+    >>> items, scores = model.recommend([0, 1], n=3, seen=ratings)
+    >>> scores.shape
+    (2, 3)
     """
 
     user_factors: np.ndarray

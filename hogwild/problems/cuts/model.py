@@ -46,6 +46,18 @@ class Segmentation:
         As in :class:`hogwild.problems.linear.model.LinearModel`.
     labels : array of int32, shape (n,)
         The label with the largest share; ties go to the first.
+
+    See Also
+    --------
+    Graph : what is cut.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> graph = hogwild.open_graph("synthetic:grid?side=8")
+    >>> cut = hogwild.train(graph, problem="cuts", workers=1).finish()
+    >>> cut.grid().shape
+    (8, 8)
     """
 
     x: np.ndarray
