@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import errno
 import gc
 import json
@@ -317,23 +318,21 @@ def test_a_gradient_delay_reaches_the_workers_and_no_probe(pools: dict[str, Pool
     plain.close()
 
 
-def test_runs_can_take_turns_with_a_pool(rows: Rows, pools: dict[str, Pool]) -> None:
-    pool = pools["threads"]
-    options = {"discipline": "round-robin", "step": 0.5, "epochs": 3}  # which is reproducible
-    alone = [row["objective"] for row in hogwild.train(rows, workers=2, **options)]
+def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
+    options: Any = {"step": 0.5, "epochs": 3}
+    alone = [row["objective"] for row in hogwild.train(rows, workers=1, **options)]
     other = toy(1500, 160, seed=3)
-    a, b = hogwild.train(rows, pool=pool, **options), hogwild.train(other, pool=pool, **options)
-    both = [(x["objective"], y["objective"]) for x, y in zip(a, b, strict=True)]
-    assert [x for x, _ in both] == alone
-    dropped = hogwild.train(rows, pool=pool, **options)
-    next(dropped)
-    next(dropped)
-    del dropped
-    assert [row["objective"] for row in hogwild.train(rows, pool=pool, **options)] == alone
-    with pytest.raises(UsageError, match="the pool has 2 workers, expected 1 for discipline 'serial'"):
-        hogwild.train(rows, pool=pool, discipline="serial", step=0.5)
-    with pytest.raises(UsageError, match="the pool has 2 workers, expected 3"):
-        hogwild.train(rows, pool=pool, workers=3, step=0.5)
+    with contextlib.closing(start_pool("threads", 1)) as pool:
+        a, b = hogwild.train(rows, pool=pool, **options), hogwild.train(other, pool=pool, **options)
+        both = [(x["objective"], y["objective"]) for x, y in zip(a, b, strict=True)]
+        assert [x for x, _ in both] == alone
+        dropped = hogwild.train(rows, pool=pool, **options)
+        next(dropped)
+        next(dropped)
+        del dropped
+        assert [row["objective"] for row in hogwild.train(rows, pool=pool, **options)] == alone
+        with pytest.raises(UsageError, match="the pool has 1 workers, expected 3"):
+            hogwild.train(rows, pool=pool, workers=3, step=0.5)
 
 
 # ---- stopping
@@ -680,16 +679,17 @@ def test_odd_shapes() -> None:
         hogwild.train((np.eye(3), [7, 7, 7]), **options)
 
 
-def test_part_of_a_store_is_the_same_in_every_host(tmp_path: Path, pools: dict[str, Pool]) -> None:
+def test_part_of_a_store_is_the_same_in_every_host(tmp_path: Path) -> None:
     """A split of a store reaches processes as offsets, a whole store by its name, rows in memory as a copy."""
     stored = open_store(save_store(toy(3000), tmp_path / "a.store"))
     part, _ = stored.split(0.3)
-    options: Any = {"step": 0.5, "epochs": 2, "class_weight": "balanced", "discipline": "round-robin"}
-    for rows in (stored, part, part.compact(), part.block(5, 905)):
-        threads = hogwild.train(rows, pool=pools["threads"], **options).finish()
-        processes = hogwild.train(rows, pool=pools["processes"], **options).finish()
-        np.testing.assert_array_equal(threads.coef_, processes.coef_)
-        np.testing.assert_array_equal(threads.intercept_, processes.intercept_)
+    options: Any = {"step": 0.5, "epochs": 2, "class_weight": "balanced"}
+    with contextlib.closing(start_pool("processes", 1)) as pool:
+        for rows in (stored, part, part.compact(), part.block(5, 905)):
+            threads = hogwild.train(rows, workers=1, **options).finish()
+            processes = hogwild.train(rows, pool=pool, **options).finish()
+            np.testing.assert_array_equal(threads.coef_, processes.coef_)
+            np.testing.assert_array_equal(threads.intercept_, processes.intercept_)
 
 
 @pytest.mark.parametrize(
