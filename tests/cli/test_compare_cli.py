@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -15,18 +14,15 @@ import pytest
 from hogwild.cli.compare import make_plan
 from hogwild.errors import InputError
 from hogwild.machine import physical_cores
+from tests.compare.rows import rows_in
 from tests.cuda.standin import StandIn
 
 SMALL = "synthetic:rcv1?rows=1500&features=300&nnz=10"
 QUICK = "--methods hogwild,locked --epochs 5 --seeds 3 --steps 1,2 --host threads"
 
 
-def rows_of(directory: Path) -> list[dict]:
-    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
-
-
 def cells(path: Path) -> list[str]:
-    return list(dict.fromkeys(row["cell"] for row in rows_of(path)))
+    return list(dict.fromkeys(row["cell"] for row in rows_in(path)))
 
 
 def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
@@ -87,7 +83,7 @@ def test_simulated_workers_are_compared_by_epochs(hogwild: Callable, tmp_path: P
     options = "--host simulator --delay random --workers 8,64 --methods hogwild,averaging --epochs 3 --seeds 3"
     result = hogwild(f"compare {SMALL} {options} --out {tmp_path / 'out'}")
     assert (result.status, result.err) == (0, "")
-    rows = rows_of(tmp_path / "out")
+    rows = rows_in(tmp_path / "out")
     assert max(row["staleness_max"] or 0 for row in rows if row["method"] == "hogwild") >= 64
     assert {row["status"] for row in rows if row["method"] == "averaging"} == {"ok"}
     last = [row for row in rows if row["method"] == "hogwild" and row["epoch"] == 3]
@@ -111,7 +107,7 @@ def test_ratings_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
         "refused: liblinear is for problem linear, not for completion",
     ):
         assert text in result.out
-    assert {row.get("problem") for row in rows_of(tmp_path) if row["epoch"]} == {"completion"}
+    assert {row.get("problem") for row in rows_in(tmp_path) if row["epoch"]} == {"completion"}
 
 
 @pytest.mark.usefixtures("sketched")
@@ -177,14 +173,14 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
     assert "100 examples" in result.out
     assert "held out 20 examples to test on, training on 80" in result.out
     assert "10 parameters" in result.out
-    rows = rows_of(tmp_path / "out")
+    rows = rows_in(tmp_path / "out")
     assert (rows[0]["loss"], rows[0]["optimizer"], rows[0]["eps"]) == ("my_loss", "adam", [0.2, 0.1, 0.05])
     assert {(row["method"], row["workers"], row["status"]) for row in rows[1:]} == {
         ("serial", 1, "ok"),
         ("hogwild", 2, "ok"),
     }
     assert hogwild(command).status == 0
-    assert rows_of(tmp_path / "out") == rows
+    assert rows_in(tmp_path / "out") == rows
     mine.write_text(MINE.replace("self.out(x)", "self.out(x * x)"))
     sys.modules.pop(next(name for name in sys.modules if name.startswith("hogwild_file_mine")))
     assert "holds another comparison" in hogwild(command).err
@@ -213,7 +209,7 @@ def test_a_gpu_s_methods_beside_serial(
     assert (result.status, result.err) == (0, "")
     assert "On the GPU" in result.out
     assert "graphics processor   stand-in" in result.out
-    rows = rows_of(out)
+    rows = rows_in(out)
     assert {row["in_flight"] for row in rows if row["method"] == "cuda-atomic"} == {9}
     assert {(row["method"], row["workers"]) for row in rows[1:]} == {
         ("serial", 1),

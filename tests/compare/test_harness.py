@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ from hogwild import machine
 from hogwild.compare.run import harness
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.ledger import ROWS
-from hogwild.compare.run.plan import Cell, ComparisonPlan
+from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildWarning, UsageError
+from tests.compare.rows import plan_of, rows_in
 
 BASE = TrainConfig(host="threads", l2=1e-4)
 
@@ -32,15 +32,6 @@ def rows() -> Rows:
 @pytest.fixture(scope="module")
 def small() -> Rows:
     return open_data("synthetic:rcv1?rows=600&features=60&nnz=8&seed=4")
-
-
-def plan_of(**changes: Any) -> ComparisonPlan:
-    fields = {"seeds": 1, "workers": (1, 2), "grid": (0.5, 2.0), "epochs": 2, "methods": ("serial", "hogwild")}
-    return ComparisonPlan(**(fields | changes))
-
-
-def rows_in(directory: Path) -> list[dict]:
-    return [json.loads(line) for line in (directory / ROWS).read_text().splitlines()]
 
 
 def test_slow_gradients_of_rows_that_are_sorted_by_label(small: Rows, tmp_path: Path) -> None:
