@@ -25,6 +25,7 @@ def cells(path: Path) -> list[str]:
     return list(dict.fromkeys(row["cell"] for row in rows_in(path)))
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     result = hogwild(f"compare {SMALL} {QUICK} --workers 1,2 --out {tmp_path / 'out'}")
     assert (result.status, result.err) == (0, "")
@@ -51,10 +52,10 @@ def until_there_are(count: int, rows: Path, process: subprocess.Popen[str]) -> N
 
 def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
     """After Ctrl-C, and after a kill within a write."""
-    command = f"compare {SMALL} --methods hogwild --epochs 30 --seeds 8 --steps 1 --host threads --out out"
+    command = f"compare {SMALL} --methods hogwild --epochs 15 --seeds 6 --steps 1 --host threads --out out"
     process = spawn(command)
     rows = tmp_path / "out" / "rows.jsonl"
-    until_there_are(100, rows, process)
+    until_there_are(50, rows, process)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130
@@ -63,7 +64,7 @@ def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
     done = cells(tmp_path / "out")
     first = rows.read_bytes()
     process = spawn(command)
-    until_there_are(first.count(b"\n") + 50, rows, process)
+    until_there_are(first.count(b"\n") + 25, rows, process)
     process.kill()
     process.wait()
     rows.write_bytes(rows.read_bytes()[:-7])  # as if the kill had come within a write
@@ -75,12 +76,12 @@ def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
     assert len(found) == len(set(found)) > len(done)
     assert found[: len(done)] == done
     counts = {name.split("/")[2] for name in found[1:] if "hogwild" in name}
-    assert len(found) == 1 + 8 * (1 + len(counts))
+    assert len(found) == 1 + 6 * (1 + len(counts))
 
 
 @pytest.mark.usefixtures("sketched")
 def test_simulated_workers_are_compared_by_epochs(hogwild: Callable, tmp_path: Path) -> None:
-    options = "--host simulator --delay random --workers 8,64 --methods hogwild,averaging --epochs 3 --seeds 3"
+    options = "--host simulator --delay random --workers 64 --methods hogwild,averaging --epochs 3 --seeds 3 --steps 1"
     result = hogwild(f"compare {SMALL} {options} --out {tmp_path / 'out'}")
     assert (result.status, result.err) == (0, "")
     rows = rows_in(tmp_path / "out")

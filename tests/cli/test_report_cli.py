@@ -26,6 +26,7 @@ def comparison(tmp_path: Path) -> Path:
     return write(tmp_path / "one", about(data="[bold]made[/bold] up"), race("serial 1 2", "tiered 2 1", "locked 2 3"))
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_report(hogwild: Callable, comparison: Path) -> None:
     result = hogwild(f"report {comparison}")
     assert (result.status, result.err) == (0, "")

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hogwild.model_file import load_model
+from tests.estimators.test_examples import run
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "scripts" / "examples"
 MINE = """
 from __future__ import annotations
 
@@ -121,30 +116,8 @@ def test_rows_that_hogwild_reads(hogwild: Callable, mine: Path, svm: Path) -> No
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_the_model(spawn: Callable, mine: Path, tmp_path: Path) -> None:
-    process = spawn(
-        f"train-module {mine}:make_model --data {mine}:make_data --workers 2 --epochs 100000 --out model --json rows",
-    )
-    rows = tmp_path / "rows"
-    deadline = time.monotonic() + 180
-    while not rows.exists() or len(rows.read_text().splitlines()) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "interrupted after epoch" in out
-    assert load_model(tmp_path / "model").state_dict()["out.weight"].shape == (2, 6)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits.py", "sparse_embedding.py"])
-def test_examples(name: str, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, EXAMPLES / name], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 0, result.stderr
-    *epochs, last = result.stdout.splitlines()
+def test_examples(name: str) -> None:
+    *epochs, last = run(name).splitlines()
     assert "a second" in last
     assert float(epochs[-1].split()[-1]) > 0.85
