@@ -27,12 +27,11 @@ def cells(path: Path) -> list[str]:
 
 @pytest.mark.usefixtures("sketched")
 def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
-    result = hogwild(f"compare {SMALL} {QUICK} --workers 1,2 --out {tmp_path / 'out'}")
-    assert (result.status, result.err) == (0, "")
-    assert f"{SMALL}: 1,500 rows" in result.out
-    assert "held out 300 rows" in result.out
-    assert "On 2 workers" in result.out
-    assert "report.html" in result.out
+    shown = hogwild(f"compare {SMALL} {QUICK} --workers 1,2 --out {tmp_path / 'out'}").shown()
+    assert f"{SMALL}: 1,500 rows" in shown
+    assert "held out 300 rows" in shown
+    assert "On 2 workers" in shown
+    assert "report.html" in shown
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"rows.jsonl", "summary.json", "report.html"} <= written
     assert {Path(name).suffix for name in written} == {".jsonl", ".json", ".csv", ".tex", ".html", ".svg", ".png"}
@@ -82,14 +81,13 @@ def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("sketched")
 def test_simulated_workers_are_compared_by_epochs(hogwild: Callable, tmp_path: Path) -> None:
     options = "--host simulator --delay random --workers 64 --methods hogwild,averaging --epochs 3 --seeds 3 --steps 1"
-    result = hogwild(f"compare {SMALL} {options} --out {tmp_path / 'out'}")
-    assert (result.status, result.err) == (0, "")
+    shown = hogwild(f"compare {SMALL} {options} --out {tmp_path / 'out'}").shown()
     rows = rows_in(tmp_path / "out")
     assert max(row["staleness_max"] or 0 for row in rows if row["method"] == "hogwild") >= 64
     assert {row["status"] for row in rows if row["method"] == "averaging"} == {"ok"}
     last = [row for row in rows if row["method"] == "hogwild" and row["epoch"] == 3]
     assert all(sum(row["staleness"].values()) == row["updates"] for row in last)
-    assert "epochs" in result.out
+    assert "epochs" in shown
 
 
 RATINGS = "synthetic:ratings?users=200&items=150&ratings=6000"
@@ -98,8 +96,7 @@ RATINGS = "synthetic:ratings?users=200&items=150&ratings=6000"
 @pytest.mark.usefixtures("sketched")
 def test_ratings_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
     options = "--problem completion --rank 8 --methods hogwild,locked,liblinear --epochs 4 --steps 0.05,0.1"
-    result = hogwild(f"compare {RATINGS} {options} --seeds 3 --workers 2 --host threads --out {tmp_path}")
-    assert (result.status, result.err) == (0, "")
+    shown = hogwild(f"compare {RATINGS} {options} --seeds 3 --workers 2 --host threads --out {tmp_path}").shown()
     for text in (
         "held out",
         "of the best seen",
@@ -107,17 +104,16 @@ def test_ratings_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
         "The optimum is not known",
         "refused: liblinear is for problem linear, not for completion",
     ):
-        assert text in result.out
+        assert text in shown
     assert {row.get("problem") for row in rows_in(tmp_path) if row["epoch"]} == {"completion"}
 
 
 @pytest.mark.usefixtures("sketched")
 def test_cuts_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
     options = "--methods hogwild,aig,tiered --epochs 20 --seeds 3 --steps 1 --workers 2 --host threads"
-    result = hogwild(f"compare synthetic:grid?side=24 --gradient-delay 0,1e-6 {options} --out {tmp_path}")
-    assert (result.status, result.err) == (0, "")
+    shown = hogwild(f"compare synthetic:grid?side=24 --gradient-delay 0,1e-6 {options} --out {tmp_path}").shown()
     for text in ("the minimum cut, by maximum flow", "cut value", "refused: discipline tiered has nothing to do"):
-        assert text in result.out
+        assert text in shown
 
 
 # ---- modules, and a GPU
@@ -169,18 +165,17 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
         f"compare {mine}:make_data --model {mine}:make_model --loss {mine}:my_loss {LITTLE} --batch 16 "
         f"--optimizer adam --workers 2 --methods hogwild --out {tmp_path / 'out'}"
     )
-    result = hogwild(command)
-    assert (result.status, result.err) == (0, "")
-    assert "100 examples" in result.out
-    assert "held out 20 examples to test on, training on 80" in result.out
-    assert "10 parameters" in result.out
+    shown = hogwild(command).shown()
+    assert "100 examples" in shown
+    assert "held out 20 examples to test on, training on 80" in shown
+    assert "10 parameters" in shown
     rows = rows_in(tmp_path / "out")
     assert (rows[0]["loss"], rows[0]["optimizer"], rows[0]["eps"]) == ("my_loss", "adam", [0.2, 0.1, 0.05])
     assert {(row["method"], row["workers"], row["status"]) for row in rows[1:]} == {
         ("serial", 1, "ok"),
         ("hogwild", 2, "ok"),
     }
-    assert hogwild(command).status == 0
+    hogwild(command).shown()
     assert rows_in(tmp_path / "out") == rows
     mine.write_text(MINE.replace("self.out(x)", "self.out(x * x)"))
     sys.modules.pop(next(name for name in sys.modules if name.startswith("hogwild_file_mine")))
@@ -206,10 +201,9 @@ def test_a_gpu_s_methods_beside_serial(
     monkeypatch.setattr("hogwild.cuda.streams.connect", StandIn)
     out = tmp_path / "out"
     options = "--device cuda --host threads --in-flight 9 --methods cuda-atomic,hogwild"
-    result = hogwild(f"compare {SMALL} {LITTLE} {options} --out {out}")
-    assert (result.status, result.err) == (0, "")
-    assert "On the GPU" in result.out
-    assert "graphics processor   stand-in" in result.out
+    shown = hogwild(f"compare {SMALL} {LITTLE} {options} --out {out}").shown()
+    assert "On the GPU" in shown
+    assert "graphics processor   stand-in" in shown
     rows = rows_in(out)
     assert {row["in_flight"] for row in rows if row["method"] == "cuda-atomic"} == {9}
     assert {(row["method"], row["workers"]) for row in rows[1:]} == {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,12 +16,9 @@ import pytest
 from hogwild.cli.display import Display
 from hogwild.cli.session import Interrupts
 from hogwild.model_file import load_model
+from tests.cli.conftest import rows_of
 
 LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
-
-
-def rows_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def started(process: subprocess.Popen[str], rows: Path) -> None:
@@ -46,7 +42,7 @@ def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: 
     out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert err == "\nstopping and saving; once more to quit at once\n"
-    found = rows_of(rows.read_text())
+    found = rows_of(rows)
     assert found[-1]["status"] in ("interrupted", "ok")
     assert "interrupted after epoch" in out
     assert load_model(model).history[-1]["objective"] == found[-1]["objective"]
@@ -55,8 +51,8 @@ def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: 
 
     epochs = int(found[-1]["epoch"]) + 2
     options = f"--host {host} --workers 2 --epochs {epochs} --step 0.1 --l2 0"
-    assert hogwild(f"train {LONG} {options} --json {rows} --checkpoint {state} --resume").status == 0
-    assert rows_of(rows.read_text())[-1]["epoch"] == epochs
+    hogwild(f"train {LONG} {options} --json {rows} --checkpoint {state} --resume").shown()
+    assert rows_of(rows)[-1]["epoch"] == epochs
 
 
 @pytest.mark.parametrize(("host", "number"), [("processes", signal.SIGINT), ("threads", signal.SIGTERM)])

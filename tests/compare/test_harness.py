@@ -77,17 +77,10 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
     assert {row["phase"] for row in found} == {"optimum", "tuning", "reported", "delay"}
     lowest = min(row["objective"] for row in found if row["phase"] == "reported")
     assert about["objective"] <= lowest + 1e-9
-    trials = {}
-    for row in found:
-        if row["phase"] == "tuning" and row["epoch"] == 0:
-            trials.setdefault((row["method"], row["workers"]), []).append((row["cell_step"], row["seed"]))
-    assert len({tuple(value) for value in trials.values()}) == 1
-    assert len(trials) == 6
     tuned = [row for row in found if row.get("step_rule") == ["tuned"]]
     assert {(row["method"], row["seed"]) for row in tuned} >= {("liblinear", 0), ("liblinear", 1), ("locked", 1)}
     assert all(row["test_accuracy"] > 0.5 for row in tuned if row["epoch"])
     delays = [row for row in found if row["phase"] == "delay"]
-    assert len(delays) == 3 * 2 * 5
     assert all(row["epoch_seconds"] > 0 for row in delays)
     assert comparison.progress.done == comparison.progress.total - 1  # of the cell at hand, the last
     assert comparison.progress.label.startswith("delay ")  # what was done last

@@ -66,10 +66,11 @@ class ComparedData:
         return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
 
 
-class Pools:
+class Pools(contextlib.ExitStack):
     """Started worker pools, one for each host and number of workers, so that a cell does not pay for starting one."""
 
     def __init__(self, host: str, delay: str = "round-robin") -> None:
+        super().__init__()
         self.host, self.delay = host, delay
         self._pools: dict[tuple[str, int], Pool] = {}
 
@@ -79,15 +80,8 @@ class Pools:
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
         if key not in self._pools or self._pools[key].closed:
             self._pools[key] = start_pool(*key, self.delay)
+            self.callback(self._pools[key].close)
         return self._pools[key]
-
-    def __enter__(self) -> Pools:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for pool in self._pools.values():
-            pool.close()
-        self._pools.clear()
 
 
 def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools) -> list[Row]:
