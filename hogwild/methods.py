@@ -29,7 +29,7 @@ DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
 ORDERS = ("shuffled", "file", "blocks")
-SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
+SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive", "root")
 NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
@@ -69,6 +69,11 @@ PROBLEMS: dict[str, Places] = {
         "hogwild.problems.linear.options:LinearConfig",
         "hogwild.problems.linear.case:LinearCase",
         "hogwild.problems.linear.model:LinearModel",
+    ),
+    "fm": Places(
+        "hogwild.problems.fm.options:FMConfig",
+        "hogwild.problems.fm.case:FMCase",
+        "hogwild.problems.fm.model:FMModel",
     ),
     "completion": Places(
         "hogwild.problems.completion.options:CompletionConfig",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hogwild.data.graphs.source import open_graph
-from hogwild.data.ratings.ids import Ids
+from hogwild.data.ids import Ids
 from hogwild.errors import InputError, OutputError, UsageError
 from hogwild.model_file import load_model
 from hogwild.problems.cuts.model import Segmentation

@@ -56,7 +56,7 @@ def launched(launcher, flat, visits, in_flight):
     return launcher.flat.cpu().numpy()
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize("classes", [2, 3, 16])
 @pytest.mark.parametrize("alone", [True, False])
 def test_every_row_adds_to_every_weight_once(device, classes, alone):
     """With the hinge loss far from its kink all changes are one step; so are those of the intercept, held or not."""

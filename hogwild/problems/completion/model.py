@@ -58,6 +58,19 @@ class CompletionModel:
     ------
     InputError
         If the arrays do not fit together, or are not finite.
+
+    See Also
+    --------
+    HogwildFactorizer : the same as a scikit-learn transformer.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> model = hogwild.train(ratings, problem="completion", rank=4, workers=1).finish()
+    >>> items, scores = model.recommend([0, 1], n=3, seen=ratings)
+    >>> scores.shape
+    (2, 3)
     """
 
     user_factors: np.ndarray
@@ -275,7 +288,7 @@ class CompletionModel:
             return numbers
         names = self.item_ids.names(numbers) if len(self.item_ids) else np.empty(numbers.shape, object)
         missing = numbers < 0
-        return np.where(missing, -1 if self.item_ids.numbers is not None else "", names) if missing.any() else names
+        return np.where(missing, -1 if self.item_ids.whole else "", names) if missing.any() else names
 
     # -- files --------------------------------------------------------------------------------------------------------
 

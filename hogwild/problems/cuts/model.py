@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.container import Graph
-from hogwild.data.ratings.ids import Ids
+from hogwild.data.ids import Ids
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import outcome, package_version, usable
 from hogwild.problems.cuts.objective import CutEvaluator
@@ -46,6 +46,18 @@ class Segmentation:
         As in :class:`hogwild.problems.linear.model.LinearModel`.
     labels : array of int32, shape (n,)
         The label with the largest share; ties go to the first.
+
+    See Also
+    --------
+    Graph : what is cut.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> graph = hogwild.open_graph("synthetic:grid?side=8")
+    >>> cut = hogwild.train(graph, problem="cuts", workers=1).finish()
+    >>> cut.grid().shape
+    (8, 8)
     """
 
     x: np.ndarray

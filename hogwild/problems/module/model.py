@@ -36,6 +36,19 @@ class ModuleModel:
         All names, in the order of the ``state_dict``.
     config, fingerprint, history, version :
         As in :class:`hogwild.problems.linear.model.LinearModel`.
+
+    See Also
+    --------
+    train_module : makes one.
+
+    Examples
+    --------
+    >>> import hogwild, torch
+    >>> module = torch.nn.Linear(4, 2)
+    >>> X, y = torch.rand(64, 4), torch.randint(0, 2, (64,))
+    >>> model = hogwild.train_module(module, "cross-entropy", (X, y), epochs=1, workers=1).finish()
+    >>> model.into(module) is module
+    True
     """
 
     arrays: dict[str, np.ndarray]
