@@ -66,7 +66,7 @@ def _train(name: str = "", workers: int = 2, **options: Any) -> None:
     from hogwild.training.run import train
 
     source = f"synthetic:{name}" if name else io.BytesIO(sample_text())
-    data: Any = (open_ratings if "problem" in options else open_data)(source)  # type: ignore[arg-type]
+    data: Any = (open_ratings if "problem" in options else open_data)(source)
     rows, test = data.split(0.25, 0)
     train(rows, test, epochs=2, workers=workers, **options).finish()
 

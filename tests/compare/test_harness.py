@@ -159,7 +159,8 @@ def test_cells_share_one_evaluator(rows, monkeypatch):
     from hogwild.problems.linear import case as linear
 
     made, usual = [], linear.Evaluator
-    monkeypatch.setattr(linear, "Evaluator", lambda *args, **more: made.append(1) or usual(*args, **more))
+    counted = staticmethod(lambda *args, **more: made.append(1) or usual(*args, **more))
+    monkeypatch.setattr(linear.LinearCase, "evaluator", counted)
     rest, test = rows.split(0.2)
     task = ComparedData(rest, test, BASE, "rows", 60.0)
     with Pools("threads") as pools:
