@@ -71,6 +71,10 @@ def test_pairs_that_the_model_does_not_know(hogwild: Callable, model: Path, tmp_
     assert result.status == 0
     assert len((tmp_path / "scores").read_text().split()) == 4
     assert "3 of 4 pairs" in result.err
+    (tmp_path / "seen.tsv").write_text("".join(f"new\ti{i}\t{i % 5}\n" for i in range(9)))
+    result = hogwild(f"recommend {model} new other -n 3 --seen {tmp_path / 'seen.tsv'}")
+    assert "1 of 2 users are not known" in result.err
+    assert len(result.out.splitlines()) == 6
 
 
 def test_recommendations_leave_out_what_was_seen(
