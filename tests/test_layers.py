@@ -132,10 +132,11 @@ def test_no_private_name_crosses_a_file() -> None:
 
 def test_a_problem_is_named_in_few_places() -> None:
     """Its folder, the registries, the command line, the GPU's room, and what is made for one problem only."""
-    quoted = re.compile("""["'](cuts|completion)["']""")
     rooms = ("problems", "cli", "cuda", "compare", "bench", "estimators")
     for path in FILES:
         place = path.relative_to(PACKAGE)
-        code = re.sub(r"(?m)^ *(>>>|\.\.\.).*", "", path.read_text())  # examples may name any
-        if place.parts[0] not in rooms and quoted.search(code):
-            assert str(place) in NAMING, f"{path} names a problem: it belongs to the problem's folder or to methods.py"
+        nodes = () if place.parts[0] in rooms or str(place) in NAMING else ast.walk(ast.parse(path.read_text()))
+        named = [
+            node.value for node in nodes if isinstance(node, ast.Constant) and node.value in ("cuts", "completion")
+        ]
+        assert not named, f"{path} names {named}: it belongs to the problem's folder or to methods.py"
