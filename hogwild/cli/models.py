@@ -267,7 +267,10 @@ def recommend(
     model: Model,
     names: Names = None,
     count: Count = 10,
-    seen: Annotated[str | None, typer.Option(metavar="DATA", help="Leave out what users rated here.")] = None,
+    seen: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Leave out what users rated here, from which new users get factors."),
+    ] = None,
     out: Out = "-",
     **options: Any,
 ) -> None:
@@ -275,8 +278,7 @@ def recommend(
     trained = open_model(model, "CompletionModel", "--problem completion", [seen], out)
     rated = None
     if seen is not None:
-        ids = {"users": trained.user_ids, "items": trained.item_ids}
-        rated = Sources.take(options).open("completion", seen, **ids, unknown="drop", values="optional")
+        rated = Sources.take(options).open("completion", seen, values="optional")
     users = named(names, trained.user_ids, trained.shape[0])
     write_scores(out, users, lambda part: trained.recommend(part, count, rated))
 

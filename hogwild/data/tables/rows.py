@@ -11,14 +11,12 @@ import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
 from hogwild.data.parallel import Result, in_order
-from hogwild.data.rows.container import Rows
 from hogwild.data.tables.columns import (
     BEYOND,
     Categories,
@@ -127,16 +125,10 @@ def _warn_of_words(source: TableSource, name: str, values: Any) -> None:
         )
 
 
-@dataclass
-class TableBlock:
-    """Rows made from a piece."""
-
-    lengths: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray | None
-    found: list[tuple[int, np.ndarray]]  # columns by number, and buckets that are not known to be of one before it
+#: Lengths (n,) int64, indices and values (entries,), targets (n,) and weights (n,) of rows: what a sink appends.
+Block = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
+#: Columns by number, and buckets of theirs that are not known to be of one before.
+Found = list[tuple[int, np.ndarray]]
 
 
 class Reader:
@@ -165,7 +157,7 @@ class Reader:
         self.weight = plan.weight if labels and weighted else None
         bits = plan.hash_bits
         self.numbers = {column.name: number for number, column in enumerate(plan.columns)}
-        #: The first column of each bucket's, (2^bits,) int16, or -1, as far as blocks are taken; empty: not wanted.
+        #: The first column of each bucket's, (2^bits,) int16, or -1, as far as blocks are taken; empty: nobody asks.
         self.fields = np.empty(0, np.int16)
         self.categories = [Categories(column, bits) for column in plan.of_role("categorical")]
         self.numeric, self.texts = plan.of_role("numeric"), plan.of_role("text")
@@ -197,30 +189,29 @@ class Reader:
             self.source.close()  # a text is read again for the line
             raise InputError(f"{self.source.place(error.row)}: {error}") from None
 
-    def block(self, batch: Any) -> TableBlock:
+    def block(self, batch: Any, found: Found | None = None) -> Block:
         n, bits = batch.num_rows, self.plan.hash_bits
         targets = self.targets(batch)
-        found: list[tuple[int, np.ndarray]] = []
         lengths, indices, values = self._entries(batch, found)
         indices, values, _, bad = sort_rows(lengths, indices, values, bits)
         if bad >= 0:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
         weights = None if self.weight is None else self._weights(batch.column(self.weight))
         targets = np.zeros(n, np.float32) if targets is None else targets
-        return TableBlock(lengths, indices, values, targets, weights, found)
+        return lengths, indices, values, targets, weights
 
-    def take(self, block: TableBlock) -> None:
+    def take(self, found: Found) -> None:
         """Take the columns of a block's buckets."""
-        for column, buckets in block.found:
+        for column, buckets in found:
             known = self.fields[buckets]
             self.fields[buckets] = np.where(known < 0, column, np.minimum(known, column))
 
-    def _entries(self, batch: Any, found: list[Any] | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _entries(self, batch: Any, found: Found | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return row lengths and the entries, still unsorted; append to ``found`` what :meth:`take` takes."""
         from hogwild.data.tables.text_kernel import lay_rows
 
         def note(name: str, buckets: np.ndarray) -> None:
-            if found is not None and len(self.fields):
+            if found is not None:
                 column, known = self.numbers[name], self.fields[buckets]
                 found.append((column, buckets[(known < 0) | (known > column)]))
 
@@ -392,7 +383,7 @@ def read_blocks(
     labels: bool = True,
     weighted: bool = True,
     workers: int | None = None,
-) -> Iterator[TableBlock]:
+) -> Iterator[Block]:
     """Yield the table's rows by its plan, in blocks.
 
     Raises
@@ -436,10 +427,3 @@ def names_in(source: TableSource, plan: TablePlan, buckets: Iterable[int]) -> di
             if text not in texts and len(texts) < SHARED:
                 texts.append(text)
     return names
-
-
-def as_rows(block: TableBlock, plan: TablePlan, facts: dict[str, Any]) -> Rows:
-    """Return a block as ``Rows`` in memory; ``facts`` is the plan in JSON types."""
-    indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(block.lengths)))
-    flat = block.indices, block.values, block.targets, 2**plan.hash_bits, block.weights
-    return Rows(indptr, *flat, check=False, hash_bits=plan.hash_bits, table=facts)

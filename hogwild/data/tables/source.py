@@ -21,7 +21,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
-from hogwild.data.tables.rows import Reader, as_rows, names_in, plan_table, read_blocks
+from hogwild.data.tables.rows import Block, Found, Reader, names_in, plan_table, read_blocks
 from hogwild.data.text.hashing import HashedSink, warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -140,9 +140,14 @@ def table_recipe(
             weighted = plan is None or made.weight in source.names
             reader = Reader(made, source, labels, weighted)
             reader.fields = np.full(2**made.hash_bits, -1, np.int16)
-            for block in reader.each(reader.block, workers):
-                hashed.append(block.lengths, block.indices, block.values, block.targets, block.weights)
-                reader.take(block)
+
+            def make(batch: Any) -> tuple[Block, Found]:
+                found: Found = []
+                return reader.block(batch, found), found
+
+            for block, found in reader.each(make, workers):
+                hashed.append(*block)
+                reader.take(found)
         if before is not None:
             check_unchanged(name, before)
         return hashed.facts() | {"table": made.to_json(), "fields": reader.fields}
@@ -164,8 +169,10 @@ def stream_table(
     plan = TablePlan.from_json(facts)
     with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
-        for block in read_blocks(source, plan, labels, weighted=False):
-            yield as_rows(block, plan, facts)
+        for lengths, indices, values, targets, _ in read_blocks(source, plan, labels, weighted=False):
+            indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+            flat, bits = (indices, values, targets), plan.hash_bits
+            yield Rows(indptr, *flat, 2**bits, check=False, hash_bits=bits, table=facts)
 
 
 def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -> dict[int, list[str]]:
