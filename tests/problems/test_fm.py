@@ -330,8 +330,9 @@ def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert facts["rank"] == 4
     assert all(first.split("=")[0] != second.split("=")[0] for first, second, _ in facts["pairs"])
     assert "strongest pairs" in said("inspect", model)
-    assert main(["compare", str(table), "--problem", problem]) == 2
-    assert capfd.readouterr().err.count("\n") == 1
+    for command in ("compare", "bench"):
+        assert main([command, str(table), "--problem", problem]) == 2
+        assert capfd.readouterr().err.count("\n") == 1
 
 
 # ---- fields of the data
