@@ -127,7 +127,7 @@ def _warn_of_words(source: TableSource, name: str, values: Any) -> None:
 
 #: Lengths (n,) int64, indices and values (entries,), targets (n,) and weights (n,) of rows: what a sink appends.
 Block = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
-#: Columns by number, and buckets of theirs that are not known to be of one before.
+#: Columns by number, and buckets of theirs that are not known to be theirs.
 Found = list[tuple[int, np.ndarray]]
 
 
@@ -208,12 +208,12 @@ class Reader:
 
     def _entries(self, batch: Any, found: Found | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return row lengths and the entries, still unsorted; append to ``found`` what :meth:`take` takes."""
-        from hogwild.data.tables.text_kernel import lay_rows
+        from hogwild.data.tables.text_kernel import lay_rows, others
 
         def note(name: str, buckets: np.ndarray) -> None:
             if found is not None:
-                column, known = self.numbers[name], self.fields[buckets]
-                found.append((column, buckets[(known < 0) | (known > column)]))
+                column, out = self.numbers[name], np.empty_like(buckets)
+                found.append((column, out[: others(self.fields, buckets, column, out)].copy()))
 
         n = batch.num_rows
         codes = np.empty((len(self.categories), n), np.int32)
