@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.degrees import Totals
-from hogwild.exchanges.trade import Counts, Exchange, Message
+from hogwild.exchanges.trade import Counts, Exchange
 from hogwild.exchanges.trader import compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import STOP
-from hogwild.machines.cluster import MODEL, Cluster, Frame
-from hogwild.machines.trading import WAIT, Trading, parameters, trading_of
+from hogwild.machines.cluster import Cluster
+from hogwild.machines.trading import Trading, parameters, trading_of
 from hogwild.training.schedule import slower
 
 
@@ -140,20 +140,15 @@ class Machines(Pool):
         return task.start
 
     def _send_model(self, job: Job, number: int) -> None:
-        model = Frame(MODEL, number, message=Message(0, 0, 0, parameters(job).copy()))
         for member in self._members[1:]:
-            self.cluster.send(member, model)
+            self.cluster.tell({"kind": "model", "task": number}, member, parameters(job))
 
     def _join(self, job: Job) -> None:
         """Take over machine 0's model, if it sends one (on other machines)."""
         cluster = self.cluster
         if not self._in_step and not cluster.leads:
-            seen = cluster.news
-            while (model := cluster.take_model(self._number, len(parameters(job)))) is None:
-                cluster.require(0)
-                cluster.wait_for_news(seen, WAIT)
-                seen = cluster.news
-            parameters(job)[:] = model
+            flat = parameters(job)
+            flat[:] = cluster.wait_for(0, lambda: cluster.take_model(self._number, len(flat)))
         self._in_step = True
 
 

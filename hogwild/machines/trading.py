@@ -30,7 +30,7 @@ from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exc
 from hogwild.exchanges.trader import Raced
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import MODEL, TRADE, Cluster, Frame
+from hogwild.machines.cluster import TRADE, Cluster, Frame
 from hogwild.problems.protocol import guards_of, trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
@@ -274,7 +274,7 @@ class Trading:
             seen = self.cluster.news
             self._check()
             self.cluster.require(0)
-            if 0 in self.cluster.take_notes("stop", self.task):
+            if self.cluster.take_notes("stop", self.task):
                 self.job.stop()
             self.link.receive()
             if self._due(self.job.done()[0] - self._traded):
@@ -354,7 +354,7 @@ class Trading:
 
     def _all_ended(self) -> bool:
         """Whether all other machines that are there have said so."""
-        self._ended.update(self.cluster.take_notes("ended", self.task))
+        self._ended.update(note["sender"] for note in self.cluster.take_notes("ended", self.task))
         return all(member in self._ended for member, here in zip(self.members, self.link.here()) if here)
 
 
@@ -428,7 +428,7 @@ class Serving(Trading):
             yield
         self.link.receive()  # what was pushed before that was said
         self.exchange.meet(flat, self.arrays, np.zeros(self.link.replicas, np.int64))
-        self.link.send(Frame(MODEL, self.task, message=Message(0, 0, 0, flat.copy())))
+        self.link.send(Frame.note({"kind": "model", "task": self.task}, flat))
 
 
 def trading_of(exchange: Exchange) -> type[Trading]:
