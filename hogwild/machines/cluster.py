@@ -22,7 +22,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,7 +36,7 @@ BEAT, NOTE, TRADE, BYE = range(4)  # kinds of frames
 CELLS = 10  # of a frame's header
 PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
 BEAT_SECONDS = 1.0
-LEAVING_SECONDS = 3.0
+LEAVING_SECONDS = 10.0  # a thread that still waits when the interpreter ends would abort the process
 DAY = datetime.timedelta(days=1)  # a wait without an end: who is silent is given up by the cluster
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
@@ -46,7 +46,6 @@ LONGEST_REASON = 1000  # characters
 OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
 ROTATION = "a run by rotation ends when a machine is gone: start all of them again, with --resume"
 Note = dict[str, Any]  # its "kind", its "sender", what else it says, and as "array" the bytes that came with it
-T = TypeVar("T")
 
 
 class Cluster:
@@ -227,32 +226,15 @@ class Cluster:
         TrainingError
             If the machine is gone.
         """
-
-        def take() -> Note | None:
-            for k, note in enumerate(self._heard):
-                if note["sender"] == sender and note.get("kind") in kinds:
-                    return self._heard.pop(k)
-            return None
-
-        return self.wait_for(sender, take, stopped) or {"kind": "stopped"}
-
-    def wait_for(
-        self, sender: int, take: Callable[[], T | None], stopped: Callable[[], bool] = lambda: False
-    ) -> T | None:
-        """Return what ``take`` returns, as soon as that is something, or None as soon as ``stopped()``.
-
-        Raises
-        ------
-        TrainingError
-            If the machine that is to send it is gone.
-        """
         with self.changed:
-            while (taken := take()) is None:
+            while True:
+                for k, note in enumerate(self._heard):
+                    if note["sender"] == sender and note.get("kind") in kinds:
+                        return self._heard.pop(k)
                 self.require(sender)
                 if stopped():
-                    break
+                    return {"kind": "stopped"}
                 self.changed.wait(LOOK)
-            return taken
 
     def wait_for_news(self, seen: int, seconds: float) -> None:
         """Wait until :attr:`news` is no longer what was ``seen``, but no longer than some seconds."""
@@ -278,11 +260,6 @@ class Cluster:
                 (notes if note.get("kind") == kind and note.get("task", 0) <= task else rest).append(note)
             self._heard = rest
         return [note for note in notes if note.get("task") == task]
-
-    def take_model(self, task: int, size: int) -> np.ndarray | None:
-        """Return, once, the model (size,) float32 that machine 0 has sent for a task, or None if it has not arrived."""
-        notes = self.take_notes("model", task)
-        return self.arrays_of(notes[-1], (np.float32, size))[0] if notes else None
 
     def arrays_of(self, note: Note, *expected: tuple[Any, int]) -> list[np.ndarray]:
         """Return the arrays that came with a note, given the type and the number of elements of each.

@@ -26,7 +26,7 @@ import numpy as np
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.link import Serve
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exchange, Message, Served
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exchange, Link, Message, Served
 from hogwild.exchanges.trader import Raced
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
@@ -44,8 +44,8 @@ def parameters(job: Job) -> np.ndarray:
     return job.flat[: trained(job.problem)]
 
 
-class MachineLink:
-    """The link of a replica that is a machine, for one task (see :class:`hogwild.exchanges.trade.Link`).
+class MachineLink(Link):
+    """The link of a replica that is a machine, for one task; a machine that has died is not replaced within it.
 
     The exchange numbers the task's members from 0, whoever has died before. A frame says whether its sender's workers
     had done their share when it was sent; since frames of one sender arrive in order, everybody sees the same. A
@@ -66,20 +66,15 @@ class MachineLink:
         What the server does with a request, for a scheme that has one; machine 0 calls it.
     """
 
-    replaced = False  # a machine that has died is not replaced within a task
-
     def __init__(self, cluster: Cluster, members: list[int], task: int, room: int, serve: Serve | None = None) -> None:
+        super().__init__(members.index(cluster.number), len(members))
         self._cluster = cluster
         self._members = members
         self._task = task
         self._room = room
         self._serve = serve
         self._came = cluster.came[members]  # a copy
-        self.replica, self.replicas = members.index(cluster.number), len(members)
-        self.inbox: list[deque[Message]] = [deque() for _ in members]
-        self.requests: dict[int, int] = {}
-        self._tickets, self._unanswered = 0, deque[int]()
-        self._answers: dict[int, Message] = {}
+        self._unanswered = deque[int]()  # tickets
         self.ended = False  # whether this machine's workers have done their share
         self._ended_by = np.full(len(members), np.iinfo(np.int64).max)  # the first round of each after its share
         self._messages = self._bytes = 0
@@ -145,28 +140,24 @@ class MachineLink:
             assert reply is not None  # rules that have answers wait are refused between machines
             self.send(Frame(TRADE, self._task, message=reply), sender)
 
-    def ask(self, shard: int, request: Message) -> int:
+    def _request(self, ticket: int, shard: int, request: Message) -> None:
         assert self._serve is not None
-        self._tickets += 1
-        self.requests[self._tickets] = shard
         if self.serves:
             reply = self._serve(shard, self.replica, request)
             assert reply is not None
-            self._answers[self._tickets] = reply
+            self._answers[ticket] = reply
+            return
+        self.send(Frame(TRADE, self._task, message=request._replace(step=shard)), 0)
+        if request.kind in (PUSH, BYE):
+            self._answers[ticket] = NOTHING
         else:
-            self.send(Frame(TRADE, self._task, message=request._replace(step=shard)), 0)
-            if request.kind in (PUSH, BYE):
-                self._answers[self._tickets] = NOTHING
-            else:
-                self._unanswered.append(self._tickets)
-        return self._tickets
+            self._unanswered.append(ticket)
 
     def answer(self, ticket: int) -> Message | None:
-        self.receive()
-        if ticket not in self._answers or (not self.serves and self._cluster.waiting(self._members[0]) > self._room):
+        if not self.serves and self._cluster.waiting(self._members[0]) > self._room:
+            self.receive()
             return None
-        del self.requests[ticket]
-        return self._answers.pop(ticket)
+        return super().answer(ticket)
 
 
 class Trading:
@@ -419,9 +410,9 @@ class Serving(Trading):
         """Wait until all have pushed what they owed, and send them the model; on other machines, wait for it."""
         cluster, flat = self.cluster, self.flat
         if not cluster.leads:
-            while (model := cluster.take_model(self.task, len(flat))) is None:
+            while not (notes := cluster.take_notes("model", self.task)):
                 yield
-            flat[:] = model
+            (flat[:],) = cluster.arrays_of(notes[0], (np.float32, len(flat)))
             return
         while not self._all_ended():
             self.link.receive()

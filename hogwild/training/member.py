@@ -105,7 +105,7 @@ class Member(Generic[M]):
                 with self.stopwatch("waiting"):
                     note = self.cluster.next_note(0, ("task", "evaluate", "end"), lambda: engine.stopping)
                 if note["kind"] in ("end", "stopped"):
-                    pool.finish()
+                    pool.finish(note)
                     return
                 if note["kind"] == "evaluate":
                     with self.stopwatch("evaluation"):
