@@ -6,10 +6,10 @@ others go on.
 A thread looks each second who has said nothing for ten, and gives it up. If it finds that it has slept itself (this
 machine was suspended, or paged), everybody gets ten more seconds.
 
-A machine that is gone comes back into its run (:class:`Door`): it asks at the address where all met, and machine 0 lets
-it in. Groups of gloo are never used again: with each that comes back a number goes up, which stands in the names of its
-new groups. It takes part from the next task on, which begins with machine 0's model. The run's own number stands in all
-keys, so a machine 0 that was started again, whose run is another one, never hears of the old run's machines.
+A machine that is gone comes back into its run (:class:`Readmission`): it asks at the address where all met, and machine
+0 lets it in. Groups of gloo are never used again: with each that comes back a number goes up, which stands in the names
+of its new groups. It takes part from the next task on, which begins with machine 0's model. The run's own number stands
+in all keys, so a machine 0 that was started again, whose run is another one, never hears of the old run's machines.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ class Cluster:
             looked = now
 
 
-class Door:
+class Readmission:
     """Lets machines in that come back, on machine 0, until the cluster is left."""
 
     def __init__(self, cluster: Cluster, plan: dict[str, Any]) -> None:

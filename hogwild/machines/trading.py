@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exc
 from hogwild.exchanges.trader import Raced
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import TRADE, Cluster, Frame
+from hogwild.machines.cluster import TRADE, Cluster, Frame, Note
 from hogwild.problems.protocol import guards_of, trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
@@ -188,6 +188,7 @@ class Trading:
         self.link = MachineLink(cluster, members, task, max(self.room, exchange.room(len(self.flat), 2)), self._serve())
         self.error: BaseException | None = None
         self.reports: dict[int, dict[str, Any]] = {}
+        self._ended: set[int] = set()  # the machines that have said that their workers have done their share
         self.over, self._traded = False, 0
         self._worked = threading.Event()
         self.raced = self._raced()
@@ -286,6 +287,13 @@ class Trading:
         else:
             self._drive(raced.traded(lambda: self.exchange.trade(raced.copy, self.arrays, self.link, rows)))
 
+    def _wait_until(self, condition: Callable[[], Any]) -> None:
+        def waiting() -> Iterator[None]:
+            while not condition():
+                yield
+
+        self._drive(waiting())
+
     def _drive(self, trade: Iterator[None]) -> None:
         """Run a trade to its end, waiting for messages where it waits."""
         while True:
@@ -313,40 +321,33 @@ class Trading:
             note = {"kind": "done", "task": self.task, "rows": rows, "nonzeros": nonzeros, "missing": missing}
             cluster.tell(note | {"sent": [*self._own_counts()], "chunk": self.job.position()}, 0)
             return
-        for replica, member in enumerate(self.members[1:], 1):
-            told = self._told(replica, member)
-            if told is not None:
-                self.reports[member] = told
-                for machine in told["missing"]:  # all must see the same
-                    cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
+        self._wait_until(self._all_reported)
+        for member, report in self.reports.items():
+            for machine in report["missing"]:  # all must see the same
+                cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
         parts = [(rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
         left_out = [counts.deltas_left_out > 0 for done, counts in parts if done]
         if left_out and all(left_out):  # as on one machine: the run has diverged
             self.flat[:] = np.nan
 
-    def _told(self, replica: int, member: int) -> dict[str, Any] | None:
-        """A machine's report, or None if it is gone; its rows are lost."""
-        while True:
-            try:
-                told = self.cluster.next_note(member, ("done",), lambda: self.over or not self.link.here()[replica])
-            except TrainingError:
-                return None
-            self._check()
-            if told["kind"] == "stopped":
-                return None
-            if told["task"] == self.task:
-                return told
+    def _all_reported(self) -> bool:
+        """Whether all other machines that are there have; the rows of those that are gone are lost."""
+        self.reports |= {note["sender"]: note for note in self.cluster.take_notes("done", self.task)}
+        return self._are_all_in(self.reports)
 
     def _tell_ended(self) -> None:
         """Say that this machine's workers have done their share, and what it has sent so far is all."""
         self.link.ended = True
         self.cluster.tell({"kind": "ended", "task": self.task})
-        self._ended = {self.cluster.number}
 
     def _all_ended(self) -> bool:
         """Whether all other machines that are there have said so."""
         self._ended.update(note["sender"] for note in self.cluster.take_notes("ended", self.task))
-        return all(member in self._ended for member, here in zip(self.members, self.link.here()) if here)
+        return self._are_all_in(self._ended)
+
+    def _are_all_in(self, machines: Container[int]) -> bool:
+        others = zip(self.members, self.link.here())
+        return all(member in machines for member, here in others if here and member != self.cluster.number)
 
 
 class Rounds(Trading):
@@ -373,16 +374,11 @@ class Rounds(Trading):
         link, over = self.link, self.link.replicas == 1
         self._tell_ended()
         while not over:
-            self._drive(self._until_due())
+            self._wait_until(lambda: self._round_begun() or self._all_ended())
             self._trade()
             over = link.all_ended(int(self.arrays["clock"][link.replica]))
         if link.replicas > 1:
             self.flat[:] = self.arrays["base"][link.replica, : len(self.flat)]  # the same numbers everywhere
-
-    def _until_due(self) -> Iterator[None]:
-        """Wait until another machine begins a round, or all have done their share."""
-        while not self._round_begun() and not self._all_ended():
-            yield
 
     def _round_begun(self) -> bool:
         """Whether others have begun a round that this machine has not."""
@@ -404,19 +400,13 @@ class Serving(Trading):
     def _bring_home(self) -> None:
         super()._bring_home()  # push what is owed
         self._tell_ended()
-        self._drive(self._model())
-
-    def _model(self) -> Iterator[None]:
-        """Wait until all have pushed what they owed, and send them the model; on other machines, wait for it."""
         cluster, flat = self.cluster, self.flat
         if not cluster.leads:
-            while not (notes := cluster.take_notes("model", self.task)):
-                yield
-            (flat[:],) = cluster.arrays_of(notes[0], (np.float32, len(flat)))
+            models: list[Note] = []
+            self._wait_until(lambda: models.extend(cluster.take_notes("model", self.task)) or models)
+            (flat[:],) = cluster.arrays_of(models[0], (np.float32, len(flat)))
             return
-        while not self._all_ended():
-            self.link.receive()
-            yield
+        self._wait_until(lambda: self.link.receive() or self._all_ended())
         self.link.receive()  # what was pushed before that was said
         self.exchange.meet(flat, self.arrays, np.zeros(self.link.replicas, np.int64))
         self.link.send(Frame.note({"kind": "model", "task": self.task}, flat))

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from hogwild.config import TrainConfig
 from hogwild.errors import TrainingError
 from hogwild.hosts.pool import Pool
-from hogwild.machines.agreement import among, confirm, discipline_for
+from hogwild.machines.agreement import confirm, discipline_for, spanning
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import answer
 from hogwild.machines.pool import Machines
@@ -56,7 +56,7 @@ class Member(Generic[M]):
             workers,
             pool=pool,
             stopwatch=self.stopwatch,
-            around=among(cluster, self.config, case.n, totals=totals),
+            around=lambda inner: spanning(inner, cluster, self.config, case.n, totals=totals),
             examples=case.n,
         )
 
