@@ -13,7 +13,7 @@ import typer
 
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
-from hogwild.cli.sources import Sources, check_readable, check_vertices, check_width, chosen_problem, described
+from hogwild.cli.sources import OF_ROWS, Sources, check_readable, check_vertices, check_width, chosen_problem, described
 from hogwild.errors import UsageError
 from hogwild.rows_file import Screen, printable
 
@@ -85,7 +85,7 @@ def info(
     sources.check(problem)
     if is_store(store := located(path)):
         verify(store)
-    show(data_facts(path, sources, problem, seed, json), json, data_lines if problem == "linear" else None)
+    show(data_facts(path, sources, problem, seed, json), json, data_lines if problem in OF_ROWS else None)
 
 
 def data_facts(path: str, sources: Sources, problem: str, seed: int, quiet: bool) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def data_facts(path: str, sources: Sources, problem: str, seed: int, quiet: bool
     reading = Reading(path)
     with Display(quiet=quiet).live(reading.line):
         examples = sources.open(problem, path, reading.update)
-    if problem == "linear":
+    if problem in OF_ROWS:
         check_width(path, examples.width, STATISTICS_BYTES)
         return {"data": path, **describe(examples, seed)}
     if problem == "cuts":

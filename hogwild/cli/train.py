@@ -100,7 +100,7 @@ def train(
     ] = None,
     **options: Any,
 ) -> None:
-    """Train a sparse model on DATA with all cores: linear, or of ratings, or a cut of a graph."""
+    """Train a sparse model on DATA with all cores: linear, with factors, or of ratings, or a cut of a graph."""
     options["problem"] = chosen_problem(options["problem"], data or "", options["format"])
     raise typer.Exit(begin(data, options, KINDS[options["problem"]].default))
 
@@ -260,13 +260,14 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
     path = chosen.path
     if all_candidates:
         how = f"side by side, {chosen.epochs} epochs" if chosen.epochs else "each fitted to its optimum"
-        yield f"choosing l2: {len(path)} values {how}"
-        yield f"{'l2':>9}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
+        how = how if chosen.name == "l2" else "in short runs"
+        yield f"choosing {chosen.name}: {len(path)} values {how}"
+        yield f"{chosen.name:>10}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
         for each in path:
             step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
             note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
-            yield f"{each['l2']:>9.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
+            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
     if chosen.folds > 1:
@@ -275,6 +276,6 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
     usual = chosen.value(USUAL)
     against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
     yield (
-        f"l2 {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
+        f"{chosen.name} {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
         f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"
     )

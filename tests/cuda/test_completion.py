@@ -37,7 +37,7 @@ def a_problem(loss="squared-error", discipline="atomic", rank=20, n=N, **options
     pairs = np.concatenate([[(0, i) for i in range(SHAPE[1])], rng.permutation(every)[: n - SHAPE[1]]])
     users, items = (part.astype(np.int32) for part in rng.permutation(pairs).T)
     values = rng.normal(3, 1, n).astype(np.float32)
-    problem = CompletionProblem.of(SHAPE, items, values, discipline, rank, loss, **options)
+    problem = CompletionProblem.of(SHAPE, values, discipline, rank=rank, loss=loss, **options)
     arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
     flat = np.zeros(problem.size, np.float32)
     problem.start(flat, 0)

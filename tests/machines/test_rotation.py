@@ -88,7 +88,7 @@ def test_machines_are_one_machine_to_the_bit(ratings: Ratings, machines: int, op
 
 @pytest.mark.parametrize(("parts", "epoch"), [(1, 0), (2, 1), (5, 7)])
 def test_no_two_machines_ever_hold_the_same_item(ratings: Ratings, parts: int, epoch: int) -> None:
-    problem = CompletionProblem.of(ratings.shape, ratings.items, ratings.values, "serial", parts=parts)
+    problem = CompletionProblem.of(ratings.shape, ratings.values, "serial", parts=parts)
     order, arrays = problem.lay_out(ratings.users, ratings.items, ratings.values, 1 << 16, 1, 0)
     blocks = np.empty(order.n_chunks, np.int32)
     problem.shuffle(blocks, order, 3, epoch)
@@ -111,7 +111,7 @@ def test_no_two_machines_ever_hold_the_same_item(ratings: Ratings, parts: int, e
 
 
 def test_workers_race_inside(ratings: Ratings) -> None:
-    options = OPTIONS | {"workers": 2, "discipline": "tiered", "epochs": 4}
+    options = OPTIONS | {"workers": 2, "discipline": "hogwild", "epochs": 4}
     (history, model), (_, other) = together(2, fit(ratings, **options))
     assert bits(model) == bits(other)
     alone = hogwild.train(ratings, **OPTIONS | {"exchange": "none", "epochs": 4})
