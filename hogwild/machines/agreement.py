@@ -84,15 +84,11 @@ class Leader:
         cluster.tell({"kind": "go"})
         Readmission(cluster, plan)
 
-    def around(self, case: Case, asked: TrainConfig) -> Callable[[Pool], Pool]:
-        """Return a function that turns this machine's pool of workers into one that spans all machines."""
-
-        def around(pool: Pool) -> Pool:
-            agree = functools.partial(self.agree, case, asked)
-            self._pool = spanning(pool, self.cluster, case.config, case.n, agree, self.totals)
-            return self._pool
-
-        return around
+    def around(self, case: Case, asked: TrainConfig, pool: Pool) -> Pool:
+        """Turn this machine's pool of workers into one that spans all machines."""
+        agree = functools.partial(self.agree, case, asked)
+        self._pool = spanning(pool, self.cluster, case.config, case.n, agree, self.totals)
+        return self._pool
 
     def evaluate(self, case: Any, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """Evaluate the solution of the parameters as they are, on the rows of all machines."""

@@ -342,6 +342,7 @@ class Trading:
 
     def _all_ended(self) -> bool:
         """Whether all other machines that are there have said so."""
+        self.link.receive()
         self._ended.update(note["sender"] for note in self.cluster.take_notes("ended", self.task))
         return self._are_all_in(self._ended)
 
@@ -403,10 +404,15 @@ class Serving(Trading):
         cluster, flat = self.cluster, self.flat
         if not cluster.leads:
             models: list[Note] = []
-            self._wait_until(lambda: models.extend(cluster.take_notes("model", self.task)) or models)
+
+            def arrived() -> bool:
+                models.extend(cluster.take_notes("model", self.task))
+                return bool(models)
+
+            self._wait_until(arrived)
             (flat[:],) = cluster.arrays_of(models[0], (np.float32, len(flat)))
             return
-        self._wait_until(lambda: self.link.receive() or self._all_ended())
+        self._wait_until(self._all_ended)
         self.link.receive()  # what was pushed before that was said
         self.exchange.meet(flat, self.arrays, np.zeros(self.link.replicas, np.int64))
         self.link.send(Frame.note({"kind": "model", "task": self.task}, flat))
