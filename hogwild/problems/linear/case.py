@@ -33,7 +33,7 @@ from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
-from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
+from hogwild.problems.linear.tiers import choose
 from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
@@ -113,12 +113,8 @@ class LinearCase:
         self._arrays = self.problem.row_arrays(rows, c.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
-        posed = self.problem, rows, self._arrays, c.workers or 1
-        price = USUAL_PRICE if c.host == "simulator" else None  # elsewhere it is measured, and different in every run
-        if price and discipline == "tiered":
-            self._tiers = plan_tiers(*posed, price)
         if discipline == "auto":
-            self._tiers, self.reason = choose(*posed, price)
+            self._tiers, self.reason = choose(self.problem, rows, self._arrays, c.workers or 1)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = c.settled(discipline=discipline)
