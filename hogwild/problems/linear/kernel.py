@@ -10,9 +10,10 @@ branches and the disk cache keeps each combination. For row ``i`` with features 
 which is the separable form of Recht, Re, Wright, Niu (2011), section 2.3, applied proximally: ``N / d_u`` spreads the
 penalty over the ``d_u`` rows that hold feature ``u``, and a division cannot overshoot even if that is above 1.
 
-With one margin per class (``size`` above 0) there are vectors in place of numbers (``kernels/vectors.py``): one-versus-rest in a single pass
-over the data, or softmax. The weights of a feature lie together, (width, stride), so that a nonzero touches one or a
-few whole cache lines and the loop over classes becomes vector instructions; the columns beyond ``classes`` stay zero.
+With one margin per class (``size`` above 0) there are vectors in place of numbers (``kernels/vectors.py``):
+one-versus-rest in a single pass over the data, or softmax. The weights of a feature lie together, (width, stride), so
+that a nonzero touches one or a few whole cache lines and the loop over classes becomes vector instructions; the columns
+beyond ``classes`` stay zero.
 
     one-versus-rest:  g_k = s * loss'(m_k, +1 if y = k else -1)        softmax:  g_k = s * (softmax(m)_k - [y = k])
 
