@@ -177,7 +177,7 @@ def add_products(lanes, gathered, total, coef, data, stride, begin, j, k, unit):
     i = np.uint64(j)  # unsigned, like the index below: saves the test for a negative index that would wrap around
     place = np.uint64(j - begin) if gathered else np.uint64(np.uint32(data.indices[i]))
     weights = vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k))
-    return fma(value(data.values, i, unit), weights, total)
+    return fma(weights, value(data.values, i, unit), total)
 
 
 @njit(**JIT)
@@ -272,9 +272,9 @@ def write_row(
             pull = l2 * (data.rates[np.uint64(u) + np.uint64(len(data.rates) // 2)] if penalty == APART else ONE)
             x = value(data.values, i, unit)
             if several is None:
-                a, b = back * (factor * slope), x
+                a, b = vectors.times(back, vectors.times(factor, slope)), vectors.filled(lanes, x)
             else:
-                a, b = back * (factor * x), slope
+                a, b = vectors.filled(lanes, back * (factor * x)), slope
             if atomic is None:
                 write(lanes, penalty, adagrad, parameters, first, a, b, step, rate, l1, pull)
             else:
