@@ -46,7 +46,6 @@ class LinearCase:
 
     names = ("coef", "intercept")
     convex = True
-    numbering: Numbering | None
     _evaluator: Evaluator
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
@@ -75,10 +74,13 @@ class LinearCase:
             check_plan(test.table, train.table, "the test rows")
         check_same(hashed, train.hash_bits, "the test rows", "training's")
 
+    @property
+    def numbering(self) -> Numbering | None:
+        return self._coordinates.numbering
+
     def _check_classes(self) -> None:
         labels = self.problem.labels
-        rows = self._train
-        totals = self._train.totals
+        rows, totals = self._train, self._train.totals
         if labels and (totals is not None or not (rows.weights is None or rows.weights.all())):
             held = facts_of(rows, np.array(labels), 0.0, "")["weights"] if totals is None else totals.weights
             names = [] if rows.table is None else rows.table["label_names"]
@@ -103,9 +105,8 @@ class LinearCase:
         c = self.config
         discipline = self.config.discipline
         self.problem = LinearProblem.of(c, rows, "tiered" if discipline == "auto" else discipline, machine.l2_bytes())
-        self.numbering = None
         if renumbers(c, self.problem, rows):
-            numbering = self.numbering = Numbering.by_popularity(rows)
+            numbering = Numbering.by_popularity(rows)
             rows, popular = numbering.rows(rows), numbering.popular if rows.inverse is None else 0
             page = PAGE if can_overlay() else FLOATS
             self.problem = self.problem.narrowed(len(numbering.features), popular, page)
@@ -132,10 +133,7 @@ class LinearCase:
         if like is not None:
             self._evaluator = like._evaluator
             return
-        c = self.config
-        p = self.problem
-        train = self._train
-        test = self._test
+        c, train, test = self.config, self._train, self._test
         if test is not None and (unknown := count_unknown(test, train.width)):
             message = f"{unknown:,} values of features beyond the model's {train.width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
@@ -143,12 +141,12 @@ class LinearCase:
             train,
             test,
             c.loss,
-            p.loss_param,
+            self.problem.loss_param,
             l1=c.l1,
             l2=c.l2,
             weights=self._weights,
             normalize=c.normalize,
-            labels=p.labels,
+            labels=self.problem.labels,
             held=self._held,
             numbering=self.numbering,
         )
