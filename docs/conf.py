@@ -20,6 +20,8 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "reference_pages",
@@ -54,6 +56,8 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "remove_config_comments": True,
 }
+
+copybutton_exclude = ".linenos, .gp, .go"  # prompts and what was printed
 
 html_theme = "pydata_sphinx_theme"
 html_title = "hogwild"

@@ -104,9 +104,9 @@ def option(default: Any, help: str, panel: str = "", **more: Any) -> Any:
     return dataclasses.field(default=default, metadata={"option": Option(help, panel, **more)})
 
 
-def inherited(name: str, default: Any, **changes: Any) -> Any:
-    """Return a field of a problem's config with another default, choices or help than ``TrainConfig`` has."""
-    changed = dataclasses.replace(TrainConfig.__dataclass_fields__[name].metadata["option"], **changes)
+def inherited(name: str, default: Any, of: Any = None, **changes: Any) -> Any:
+    """Return a field with another default, choices or help than the config ``of`` (``TrainConfig``) has."""
+    changed = dataclasses.replace((of or TrainConfig).__dataclass_fields__[name].metadata["option"], **changes)
     return dataclasses.field(default=default, metadata={"option": changed})
 
 
@@ -202,7 +202,7 @@ class TrainConfig:
 
     # What a run asks of every problem; the config of a problem that has the option overrides it.
     l1 = 0.0
-    l2 = 0.0
+    l2 = cast("Any", 0.0)
     l2_path = cast("Any", None)
     adagrad = False
     own_rows = False
@@ -217,6 +217,7 @@ class TrainConfig:
     rotates: ClassVar[bool] = False  # whether machines can pass blocks of items round
     sums: ClassVar[bool] = True  # whether parameters may leave the hull of all replicas
     usual_decay: ClassVar[float | None] = None  # of schedule "epoch"; None: the schedule's
+    usual_holdout: ClassVar[float] = 0.0  # share of the data that is held out to choose by if nobody says
 
     problem: str = option(
         "linear",
@@ -683,6 +684,18 @@ class LinearOptions(CommonOptions, total=False):
     adagrad: bool
     renumber: str
     own_rows: bool
+
+
+class FMOptions(CommonOptions, total=False):
+    loss: str
+    loss_param: float | None
+    rank: int
+    l2: float | None
+    l2_factors: float | None
+    normalize: str
+    intercept: bool
+    adagrad: bool
+    renumber: str
 
 
 class CompletionOptions(CommonOptions, total=False):

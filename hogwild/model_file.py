@@ -75,6 +75,15 @@ def load_model(path: str | Path) -> Any:
     ------
     InputError
         One line naming the file, if it is missing, no model, of a newer version, or damaged.
+
+    Examples
+    --------
+    >>> import hogwild, tempfile
+    >>> model = hogwild.train("synthetic:rcv1?rows=500&features=200&nnz=10", l2=1e-4, workers=1).finish()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.hogwild")
+    ...     hogwild.load(f"{folder}/model.hogwild").coef_.shape
+    (1, 200)
     """
     path = Path(path)
     arrays, header = read_file(path, MODEL)

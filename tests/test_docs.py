@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import shutil
@@ -20,6 +21,8 @@ from hogwild.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Several machines are gathered; options are shown where they are given.
+WITHOUT_EXAMPLE = ("gather", "TrainConfig")
 FOLDERS = ("hogwild", "scripts", "tests", "docs", "datasets")
 
 
@@ -113,6 +116,16 @@ def test_links_and_paths_lead_to_files(page: Path) -> None:
     for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)[`: ]", text):
         known = (ROOT / path).exists() or any((ROOT / path).is_relative_to(folder) for folder in made)
         assert known, f"{page.name} names {path}, which is not there"
+
+
+@pytest.mark.parametrize("name", sorted({*hogwild.__all__} - {"__version__"}))
+def test_a_public_name_has_an_example_that_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    public = getattr(hogwild, name)
+    tests = [test for test in doctest.DocTestFinder(recurse=False).find(public, name) if test.examples]
+    assert tests or name in WITHOUT_EXAMPLE or issubclass(public, Exception), name
+    for test in tests:
+        assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0
 
 
 def test_readme_is_short() -> None:

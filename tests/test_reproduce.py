@@ -95,7 +95,7 @@ def test_the_paper_s_table(reproduce: ModuleType, tmp_path: Path, monkeypatch: p
 def test_the_step_of_the_paper_is_the_largest_that_converges(reproduce: ModuleType) -> None:
     ends = {0.1: 0.3, 0.2: 0.2, 0.4: 0.23, 0.8: 0.5, 1.6: None}
     runs = [SimpleNamespace(step=step, final=None if end is None else {"objective": end}) for step, end in ends.items()]
-    source = SimpleNamespace(tuning=runs, scale=SimpleNamespace(start=1.0), head={"step_grid": [0.1, 0.2]})
+    source = SimpleNamespace(tuning=runs, start=1.0, head={"step_grid": [0.1, 0.2]})
     assert reproduce.largest_that_converges(source) == 0.4
     assert reproduce.largest_that_converges(SimpleNamespace(tuning=runs[4:], head=source.head)) == 0.1
 

@@ -91,6 +91,8 @@ class L2Choice:
     seconds : float
     scores : array of float64, shape (candidates, parts held out)
         What ``score`` said of each, else minus the mean loss.
+    name : str
+        The option that was chosen.
     """
 
     l2: float
@@ -104,6 +106,7 @@ class L2Choice:
     rounds: int = 1
     step: float | None = None
     scores: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    name: str = "l2"
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, Ty
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, LinearOptions, TrainConfig
+from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, FMOptions, LinearOptions, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
@@ -46,11 +46,13 @@ if TYPE_CHECKING:
     from hogwild.machines.cluster import Cluster
     from hogwild.problems.completion.model import CompletionModel
     from hogwild.problems.cuts.model import Segmentation
+    from hogwild.problems.fm.model import FMModel
     from hogwild.problems.linear.model import LinearModel
     from hogwild.training.l2_choice import L2Choice
 
 M = TypeVar("M")  # what a run trains
-SPLIT = ("linear", "completion")  # problems of whose data a part can be held out
+SPLIT = ("linear", "fm", "completion")  # problems of whose data a part can be held out
+FEWEST = 20  # examples, below which none are held out unasked
 PATIENCE = 2  # epochs of a long run without progress of what it watches; the step of schedule adaptive waits longer
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
@@ -92,6 +94,21 @@ class Run(Generic[M]):
     stopwatch : Stopwatch
         Where the time since the call of :func:`hogwild.train` went; whoever follows the run may measure parts of their
         own.
+
+    See Also
+    --------
+    train : starts one.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> run = hogwild.train("synthetic:rcv1?rows=500&features=200&nnz=10", epochs=3, workers=1, l2=1e-4)
+    >>> row = next(run)  # of the start
+    >>> row["epoch"], round(row["objective"], 4)
+    (0, 0.6931)
+    >>> model = run.finish()
+    >>> run.history[-1]["epoch"]
+    3
     """
 
     def __init__(
@@ -470,6 +487,11 @@ class _LinearCall(_Call, LinearOptions, total=False):
     holdout: float | Rows | None
 
 
+class _FMCall(_Call, FMOptions, total=False):
+    problem: Required[Literal["fm"]]
+    holdout: float | Rows | None
+
+
 class _CompletionCall(_Call, CompletionOptions, total=False):
     problem: Required[Literal["completion"]]
     holdout: float | Ratings | None
@@ -486,6 +508,8 @@ class _ConfigCall(_Call, total=False):
 
 @overload
 def train(rows: Any, test: Any = None, **options: Unpack[_LinearCall]) -> Run[LinearModel]: ...
+@overload
+def train(rows: Any, test: Any = None, **options: Unpack[_FMCall]) -> Run[FMModel]: ...
 @overload
 def train(rows: Any, test: Any = None, **options: Unpack[_CompletionCall]) -> Run[CompletionModel]: ...
 @overload
@@ -510,9 +534,9 @@ def train(
     Parameters
     ----------
     rows : path; Rows or (X, y); Ratings; Graph
-        Training data of the problem asked for, or where they lie. Linear: ``Rows``, or a scipy sparse or dense matrix
-        (n, width) and n targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users,
-        items, values). Cuts: ``Graph``.
+        Training data of the problem asked for, or where they lie. Linear and fm: ``Rows``, or a scipy sparse or dense
+        matrix (n, width) and n targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays
+        (users, items, values). Cuts: ``Graph``.
     test : the same, optional
         Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split`` it chooses, as
         ``holdout`` does.
@@ -538,7 +562,8 @@ def train(
         Data that choose, and are not trained on: the model is that of the epoch with the lowest loss on them (option
         ``keep``), ``patience`` watches that loss, and ``l2="auto"`` is chosen by it. A float holds that share of
         ``rows`` out. ``test`` then only judges, and the rows of the run have ``held_out_loss`` beside ``test_loss``;
-        without ``test`` they have it as ``test_loss``. For both at once the problem must be linear.
+        without ``test`` they have it as ``test_loss``. For both at once the data must be rows. Of problem fm a tenth
+        is held out unless ``keep="last"``.
 
         Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by, and the model is then trained on
         all of them. ``run.chosen`` says what was chosen.
@@ -552,6 +577,23 @@ def train(
     ------
     UsageError, InputError
         For options and data that do not go together, before anything is started.
+
+    See Also
+    --------
+    open_data, open_table, open_ratings, open_graph : read files, data sets and generated data.
+    TrainConfig : all options.
+    HogwildClassifier : the same as a scikit-learn estimator.
+
+    Examples
+    --------
+    >>> import hogwild, numpy as np, scipy.sparse
+    >>> X = scipy.sparse.random_array((500, 40), density=0.2, rng=np.random.default_rng(0))
+    >>> y = X.sum(axis=1) > 4
+    >>> run = hogwild.train((X, y), loss="log", epochs=5, workers=1)
+    >>> [row["epoch"] for row in run]
+    [0, 1, 2, 3, 4, 5]
+    >>> run.model.predict(X[:2]).shape
+    (2,)
     """
     if config is not None and options:
         raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
@@ -563,12 +605,14 @@ def train(
     held = None
     if test is not None:
         test = take(test)
+    if holdout is None and cluster is None and config.keep != "last" and len(examples) >= FEWEST:
+        holdout = config.usual_holdout or None
     if holdout is not None:
         examples, holdout = _held_out(examples, holdout, config)
         if test is None:
             test = holdout
-        elif config.problem != "linear":
-            raise UsageError(f"test and holdout at once are for linear models, not for problem {config.problem!r}")
+        elif config.problem == "completion":
+            raise UsageError(f"test and holdout at once are for rows, not for problem {config.problem!r}")
         elif config.own_rows:
             raise UsageError(
                 "test and holdout at once are for one set of rows, not for machines with rows of their own"
@@ -617,10 +661,9 @@ def begin(
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
         chosen = None
         if config.l2_path:
-            from hogwild.training.l2_choice import settle_l2
-
             judges = test if held is None and test is examples.held_out else held
-            config, chosen = settle_l2(config, examples, checkpoint if resume else None, judges)
+            kind: Any = case_of(config.problem)
+            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges)
         run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
         run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
         return run

@@ -78,6 +78,13 @@ class EpochBackoff(Schedule):
         return self.step * self.decay**epoch, 1.0, 0.0
 
 
+class RootBackoff(Schedule):
+    """``step / sqrt(epoch)``, with epochs counted from 1, for factorization machines, whose best epoch comes early."""
+
+    def plan(self, epoch: int) -> Step:
+        return self.step / math.sqrt(epoch + 1), 1.0, 0.0
+
+
 class RoundBackoff(Schedule):
     """``step * decay**round`` in rounds that grow by ``1 / decay``: the robust 1/k rate of the paper's section 5.
 
@@ -251,6 +258,7 @@ SCHEDULES: dict[str, type[Schedule]] = {
     "inverse": Inverse,
     "optimal": Optimal,
     "adaptive": Adaptive,
+    "root": RootBackoff,
 }
 
 

@@ -108,6 +108,6 @@ def test_a_run_that_is_resumed_keeps_its_penalty(train: Train, tmp_path: Path) -
 
 
 def test_others_have_a_number(hogwild: Callable) -> None:
-    out = hogwild("simulate", DATA, "--workers", 2, "--epochs", 1, "--step", 0.25).out
+    out = hogwild(f"simulate {DATA} --workers 2 --epochs 1 --step 0.25").out
     assert "log loss, l2 1e-05" in out
     assert "not chosen" not in out

@@ -41,8 +41,8 @@ def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: 
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"signal {number} is ignored here (nohup), and so by every child")
     rows, model, state = tmp_path / "rows", tmp_path / "model", tmp_path / "state"
-    options = ("--host", host, "--workers", 2, "--epochs", 1_000_000, "--step", 0.1, "--l2", 0)
-    process = spawn("train", LONG, *options, "--json", rows, "--out", model, "--checkpoint", state)
+    options = f"--host {host} --workers 2 --epochs 1000000 --step 0.1 --l2 0"
+    process = spawn(f"train {LONG} {options} --json {rows} --out {model} --checkpoint {state}")
     started(process, rows)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
@@ -56,8 +56,8 @@ def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows", "state"]
 
     epochs = int(found[-1]["epoch"]) + 2
-    options = ("--host", host, "--workers", 2, "--epochs", epochs, "--step", 0.1, "--l2", 0)
-    assert hogwild("train", LONG, *options, "--json", rows, "--checkpoint", state, "--resume").status == 0
+    options = f"--host {host} --workers 2 --epochs {epochs} --step 0.1 --l2 0"
+    assert hogwild(f"train {LONG} {options} --json {rows} --checkpoint {state} --resume").status == 0
     assert rows_of(rows.read_text())[-1]["epoch"] == epochs
 
 
@@ -65,8 +65,8 @@ def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: 
 def test_a_second_signal_quits_at_once(spawn: Callable, tmp_path: Path, host: str) -> None:
     rows, model = tmp_path / "rows", tmp_path / "model"
     # One epoch that takes long: the run is then between two chunks, or saving, when the second signal comes.
-    endless = ("--epochs", 1_000_000, "--step", 0.1, "--l2", 0)
-    process = spawn("train", LONG, "--host", host, *endless, "--json", rows, "--out", model)
+    endless = "--epochs 1000000 --step 0.1 --l2 0"
+    process = spawn(f"train {LONG} --host {host} {endless} --json {rows} --out {model}")
     started(process, rows)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
@@ -78,7 +78,7 @@ def test_a_second_signal_quits_at_once(spawn: Callable, tmp_path: Path, host: st
 def test_a_signal_while_reading(spawn: Callable, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    process = spawn("train", pipe, "--out", tmp_path / "model")
+    process = spawn(f"train {pipe} --out {tmp_path / 'model'}")
     with open(pipe, "wb"):  # opened for reading now, and never written to
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

@@ -21,8 +21,7 @@ from hogwild.compare.run.problems import SUBJECTS, hold_out
 from hogwild.config import TrainConfig
 from hogwild.data.rows.source import open_data
 from hogwild.errors import UsageError
-from hogwild.methods import OPTIMIZERS
-from hogwild.problems.module.case import STEPS, Posed
+from hogwild.problems.module.case import Posed
 from hogwild.problems.module.feed import take_data
 from hogwild.problems.module.training import pose
 
@@ -108,12 +107,6 @@ def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> N
     assert all(torch.equal(*pair) for pair in zip(before, posed.model.parameters()))
     facts = tables(load([tmp_path]))[-1]
     assert any("16 examples in a minibatch" in cell for row in facts.rows for cell in row)
-    again = (tmp_path / "rows.jsonl").read_bytes()
-    Comparison(posed, test, plan, BASE, data="mine").run(tmp_path)
-    assert (tmp_path / "rows.jsonl").read_bytes() == again
-    for other in (pose(network, "cross-entropy", data(2))[0], pose(network, "cross-entropy", data(), seed=1)[0]):
-        with pytest.raises(UsageError, match="another comparison"):
-            Comparison(other, test, plan, BASE, data="mine").run(tmp_path)
 
 
 def test_modules_are_told_apart() -> None:
@@ -162,8 +155,3 @@ def test_some_of_the_examples(kind: str) -> None:
     if kind == "arrays":
         rows = np.concatenate([rest.inputs[0], test.inputs[0]])
         assert sorted(map(tuple, rows)) == sorted(map(tuple, examples.inputs[0]))
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_the_first_step_is_the_optimizer_s(posed: Posed, optimizer: str) -> None:
-    assert MODULE.first_step(dataclasses.replace(BASE, optimizer=optimizer), posed) == STEPS[optimizer]

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.ratings.ids import Ids
+from hogwild.data.ids import Ids
 from hogwild.data.rows.container import INDEX_LIMIT, check_numbers, check_whole, evenly, frozen_array
 from hogwild.errors import HogwildWarning, InputError
 
@@ -60,6 +60,19 @@ class Graph:
     ------
     InputError
         The message names the first edge, or the terminal, that breaks a rule.
+
+    See Also
+    --------
+    open_graph : reads one.
+    Segmentation : the cut that training finds.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> u, v, weight = [0, 1, 2, 3, 4], [1, 2, 3, 4, 5], [5, 5, 1, 5, 5]  # a chain with one weak edge
+    >>> graph = hogwild.Graph(u, v, weight, weight, n_vertices=6, terminals=[0, 5], terminal_labels=[0, 1])
+    >>> hogwild.train(graph, problem="cuts", workers=1).finish().labels.tolist()
+    [0, 0, 0, 1, 1, 1]
     """
 
     def __init__(

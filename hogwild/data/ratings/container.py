@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hogwild.data.ids import Ids as Ids
 from hogwild.data.parallel import pieces
-from hogwild.data.ratings.ids import Ids as Ids
 from hogwild.data.rows.container import INDEX_LIMIT, PIECE, check_numbers, check_whole, evenly, frozen_array, readonly
 from hogwild.errors import InputError, UsageError, expected_one_of
 
@@ -51,6 +51,18 @@ class Ratings:
     ------
     InputError
         The message names the first rating that breaks a rule.
+
+    See Also
+    --------
+    open_ratings : reads them.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> train, test = ratings.split(0.1)
+    >>> len(train), len(test)
+    (360, 40)
     """
 
     def __init__(

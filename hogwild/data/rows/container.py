@@ -127,6 +127,21 @@ class Rows:
     ------
     InputError
         The message names the first row that breaks a rule.
+
+    See Also
+    --------
+    open_data : reads rows from files.
+
+    Examples
+    --------
+    >>> import hogwild, numpy as np, scipy.sparse
+    >>> X = scipy.sparse.csr_array(np.array([[0, 2, 0], [1, 0, 0], [0, 0, 3], [0, 1, 0]], dtype=np.float32))
+    >>> rows = hogwild.Rows.from_scipy(X, np.array([1, -1, 1, -1]))
+    >>> len(rows), rows.width, rows.nnz
+    (4, 3, 4)
+    >>> train, test = rows.split(0.5, seed=0)
+    >>> len(train), len(test)
+    (2, 2)
     """
 
     begin: np.ndarray

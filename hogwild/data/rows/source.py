@@ -109,10 +109,19 @@ def open_data(
     ------
     InputError
         One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
+
+    See Also
+    --------
+    open_table, open_ratings, open_graph : data of other kinds.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> rows = hogwild.open_data("synthetic:rcv1?rows=1000&features=500&nnz=10", cache=None)
+    >>> len(rows), rows.width
+    (1000, 500)
     """
-    for option, value, choices in (("beyond", beyond, BEYOND), ("labels", labels, LABELS)):
-        if value not in choices:
-            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
+    check_choices(beyond=(beyond, BEYOND), labels=(labels, LABELS))
     hash_bits = check_hashing(hash_bits, width)
     pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
     options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
@@ -200,6 +209,13 @@ def convert(
     if not hashed_before:  # otherwise opening it has already warned
         _warn_of_repairs(title, meta)
     return meta
+
+
+def check_choices(**options: tuple[str | None, Sequence[str]]) -> None:
+    """Refuse an option whose value is none of its choices."""
+    for option, (value, choices) in options.items():
+        if value not in choices:
+            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
 
 
 def _kind(name: str, format: str | None) -> str:

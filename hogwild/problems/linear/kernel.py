@@ -431,12 +431,20 @@ def settle(alone, adagrad, parameters, bias, owed, gained, squares):
 
 
 @inlined
+def intercept_move(adagrad, squares, gained, g, step):
+    """``(step * g, g * g)`` for the intercept; with AdaGrad the step is divided by the root of its sum of squares."""
+    if adagrad:
+        step = own_step(step, squares + gained + g * g)
+    return step * g, g * g
+
+
+@inlined
 def owe(adagrad, g, step, owed, gained, squares):
     """Add a row's update of the intercept to what is owed."""
     for k in range(len(g)):
-        reach = own_step(step, squares[k] + gained[k] + g[k] * g[k]) if adagrad else step
-        owed[k] += reach * g[k]
-        gained[k] += g[k] * g[k]
+        distance, square = intercept_move(adagrad, squares[k], gained[k], g[k], step)
+        owed[k] += distance
+        gained[k] += square
 
 
 @called
