@@ -13,7 +13,7 @@ import hogwild
 from hogwild import HogwildClassifier
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
-from hogwild.problems.linear.coordinates import ODD, Scaling
+from hogwild.problems.linear.coordinates import ODD, Coordinates, Numbering, Scaling
 from hogwild.problems.linear.objective import Objective
 from tests.runs import toy
 
@@ -99,14 +99,6 @@ def test_the_objective_in_the_rows_is_that_of_the_model_in_the_users_columns() -
     assert run.history[-1]["objective"] == judge.evaluate(run.model.coef_[0], run.model.intercept_)["objective"]
 
 
-@pytest.mark.parametrize("classes", [3, 0])
-def test_classes_and_real_targets(classes: int) -> None:
-    x, y = made(classes=classes)
-    loss = {"loss": "softmax"} if classes else {"loss": "squared-error"}
-    plain, other = (fit(rows_of(part, y), l2=0.0, **loss) for part in (x, (x + SHIFTS) * FACTORS))
-    assert other.history[-1]["objective"] == pytest.approx(plain.history[-1]["objective"], rel=2e-3)
-
-
 def test_several_workers() -> None:
     x, y = made()
     x = (x + SHIFTS) * FACTORS
@@ -182,6 +174,10 @@ def test_the_copy_and_the_maps_against_numpy() -> None:
         again = columns.inward(mine, moved)
         np.testing.assert_array_equal(again[0], coef)
         np.testing.assert_allclose(again[1], intercept, atol=1e-5)
+    both = Coordinates(columns, Numbering(np.array([3, 1]), 5))  # numbered after they are scaled
+    zero, own, all_ = np.zeros(1, np.float32), np.float32([1, 2]), np.float32([0, 2, 0, 1, 0])
+    np.testing.assert_array_equal(both.outward(own, zero)[0], columns.outward(all_, zero)[0])
+    np.testing.assert_array_equal(both.inward(*both.outward(own, zero))[0], own)
 
 
 def test_which_columns_are_scaled_and_centred() -> None:

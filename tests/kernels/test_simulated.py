@@ -145,15 +145,6 @@ def test_lost_updates_by_hand(case):
     assert job.done() == (3, 4)
 
 
-def test_without_loads_nothing_is_lost():
-    job = tiny([2.0, 4.0, 8.0], "atomic")
-    crew = job.problem.crew(job.workers, job.order, False)
-    job.begin_epoch(0, 0)
-    play(job, [*READS, (STORE, 2), (STORE, 0), (STORE, 1)], crew)
-    assert job.problem.parameters(job.flat).coef.tolist() == [7, 2]
-    assert crew.lost[0] == 0
-
-
 def test_a_row_without_a_gradient_loses_nothing():
     """Row 0 is fitted: it stores nothing, so what others stored since it was loaded stays."""
     job = tiny([0.0, 4.0])

@@ -235,6 +235,12 @@ def test_auto_weighs_contention_against_merging():
     assert "costs less" in why
 
 
+def test_a_merge_of_what_no_cache_holds_costs_more():
+    problem = make_job(awkward_rows(), "tiered").problem
+    near, far = (module.merge_seconds(problem, np.full(2, size))[0] - module.TIER_SECONDS for size in (1000, 1 << 20))
+    assert far == pytest.approx((1 << 20) / 1000 * module.MISSES * near)
+
+
 # --- merges ---
 
 
@@ -525,15 +531,6 @@ def test_stable_where_plain_sums_blow_up(monkeypatch):
     monkeypatch.setattr(problem_module, "KAPPA", 1e30)
     monkeypatch.setattr(module, "PATIENCE", (1e30, 1e30))
     assert trained(rows, 16, step, seeds=1) > 3 * serial
-
-
-@needs_jit
-@pytest.mark.usefixtures("seldom")
-def test_one_feature_in_every_row():
-    n = 4000
-    rows = Rows(np.arange(n + 1), np.zeros(n, int), np.ones(n), 5 + np.random.default_rng(0).normal(size=n), 1)
-    options = {"loss": "squared-error", "intercept": False}
-    assert trained(rows, 16, 0.25, **options) < 1.5 * trained(rows, 1, 0.25, **options)
 
 
 @needs_jit
