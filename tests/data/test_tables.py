@@ -184,6 +184,16 @@ def test_a_number_in_few_bits_is_the_category_it_is_in_text(kind: pa.DataType, t
     assert ["x=0.1"] in feature_names(frame, rows.table, rows.indices.tolist()).values()
 
 
+def test_categories_as_many_as_their_codes_can_count() -> None:
+    codes = pa.array([*range(128), None] * 2, pa.int8())
+    sites = pa.DictionaryArray.from_arrays(codes, [f"s{k}" for k in range(128)])
+    plain = pa.table({"y": [0, 1] * 129, "x": sites.cast(pa.string())})
+    coded = pa.table({"y": [0, 1] * 129, "x": sites})
+    assert entries(hogwild.open_table(coded, "y", hash_bits=BITS)) == entries(
+        hogwild.open_table(plain, "y", hash_bits=BITS)
+    )
+
+
 def test_bits_are_chosen_by_how_many_features_there_are() -> None:
     frame = pa.table({"y": [0, 1] * 50_000, "a": [f"{k}" for k in range(100_000)]})
     assert hogwild.open_table(frame.slice(0, 1000), "y").hash_bits == 18
