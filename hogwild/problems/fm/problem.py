@@ -24,7 +24,7 @@ from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import PACK, Tiers
 from hogwild.problems.fm import kernel as fm
 from hogwild.problems.fm.pairs_kernel import FieldData
-from hogwild.problems.linear.kernel import DISCIPLINES, Data
+from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data
 from hogwild.problems.linear.problem import MOST_LANES, OUTGROWN, LinearProblem, Scratch, stride_of
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
@@ -110,9 +110,9 @@ class FMProblem(LinearProblem):
     def _shrinks(self) -> bool:
         return self.l2 > 0 or self.l2_factors > 0
 
-    @property
-    def _tabulates(self) -> bool:
-        return False
+    def penalty(self, falls: bool) -> int:
+        """None that the linear kernel knows."""
+        return NO_PENALTY
 
     def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
         """A worker's own memory."""
@@ -132,9 +132,9 @@ class FMProblem(LinearProblem):
         """The kernel's read-only inputs, made of arrays by name."""
         return FieldData(**arrays) if self.fields else super().data(arrays)
 
-    def empty(self, n_rows: int) -> Any:
+    def empty(self) -> Any:
         """See ``LinearProblem.empty``."""
-        data = super().empty(n_rows)
+        data = super().empty()
         return FieldData(*data, readonly(np.zeros(1, np.int16))) if self.fields else data
 
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
