@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import hogwild  # noqa: F401  (a fixture)
+from tests.cli.conftest import hogwild, rows_of  # noqa: F401  (a fixture)
 
 CELL = {
     "section": "scaling",
@@ -26,10 +26,6 @@ CELL = {
     "status": "ok",
 }
 TWO = CELL | {"workers": 2, "speedup": 1.5, "method": "tiered"}
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -54,7 +50,7 @@ def test_a_real_run(hogwild: Callable, tmp_path: Path) -> None:  # noqa: F811
     result = hogwild(f"bench {data} --repeats 1 --workers 1 --json {path}")
     assert result.status == 0
     assert "error" not in result.err  # that the machine is busy may be said
-    rows = read(path)
+    rows = rows_of(path)
     assert {row["section"] for row in rows} == {"scaling"}
     assert rows[0]["cpu"]
     assert rows[0]["command"].split()[0] == "hogwild"
@@ -101,4 +97,4 @@ def test_an_interrupt_keeps_what_was_measured(
     else:
         with pytest.raises(SystemExit, match="143"):
             hogwild(f"bench --json {path}")
-    assert [row["section"] for row in read(path)] == ["scaling"]
+    assert [row["section"] for row in rows_of(path)] == ["scaling"]

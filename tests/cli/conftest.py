@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import signal
@@ -11,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +22,27 @@ from hogwild.cli.sources import implied_problem
 
 @dataclass(frozen=True)
 class Result:
+    """What a command has come to."""
+
     status: int
     out: str
     err: str
+
+    def shown(self) -> str:
+        """What a command printed that went well and had nothing to warn of."""
+        assert (self.status, self.err) == (0, "")
+        return self.out
+
+    def facts(self) -> dict[str, Any]:
+        """What it printed with ``--json``."""
+        facts: dict[str, Any] = json.loads(self.out)
+        return facts
+
+
+def rows_of(source: Path | str) -> list[dict[str, Any]]:
+    """Rows of a file or of what a command printed."""
+    text = source if isinstance(source, str) else source.read_text()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def with_penalty(arguments: Sequence[object]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import json
 import os
 import signal
 import subprocess
@@ -58,11 +57,10 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    result = hogwild("data fetch tiny")
-    assert (result.status, result.err) == (0, "")
+    said = hogwild("data fetch tiny").shown()
     found = f"{ROWS:,} rows, {NONZEROS:,} nonzeros, {FEATURES} features"
     data = tmp_path / "data" / "tiny"
-    assert result.out.splitlines() == [
+    assert said.splitlines() == [
         "tiny: The set tiny; terms: none",
         f"tiny:train: {found}, in {data / 'train'}",
         f"tiny:test: {found}, in {data / 'test'}",
@@ -74,28 +72,28 @@ def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     assert shown.status == 0, shown.err
     assert shown.out.startswith(f"tiny: {ROWS:,} rows x {FEATURES} features, {NONZEROS:,} nonzeros\n")
     assert len(hogwild("predict model tiny:test").out.splitlines()) == ROWS
-    assert hogwild("evaluate model tiny:test").status == 0
-    assert json.loads(hogwild("info tiny --json").out)["rows"] == ROWS
-    assert hogwild("convert tiny copy").status == 0
+    hogwild("evaluate model tiny:test").shown()
+    assert hogwild("info tiny --json").facts()["rows"] == ROWS
+    hogwild("convert tiny copy").shown()
     again = hogwild("data fetch tiny")
     assert again.out.count("is here, in") == 2
     assert hogwild("data fetch tiny --force --quiet").out == ""
 
 
 def test_the_problem_is_told_from_the_card(hogwild: Callable, web: Site) -> None:
-    assert hogwild("data fetch films net -q").status == 0
+    hogwild("data fetch films net -q").shown()
     for name, said in (("films", "films: 180 ratings of 20 users x 9 items"), ("net", "net: 4 vertices")):
         shown = hogwild(f"train {name} --epochs 1 --workers 1 --host threads --step 0.1")
         assert shown.status == 0, shown.err
         assert f"\n{said}" in shown.out
-    assert json.loads(hogwild("info net --json").out)["edges"] == 4
+    assert hogwild("info net --json").facts()["edges"] == 4
 
 
 @pytest.mark.parametrize("command", ["train", "info", "convert", "compare", "simulate"])
 def test_what_is_not_fetched_is_one_line(hogwild: Callable, web: Site, tmp_path: Path, command: str) -> None:
     result = hogwild(command, "tiny", *(["out"] if command == "convert" else []))
     assert result.status == 1
-    said = f"the data set of that name has not been fetched into {tmp_path / 'data'}: hogwild data fetch tiny"
+    said = f"that data set is not fetched into {tmp_path / 'data'}: hogwild data fetch tiny"
     assert result.err == f"hogwild: error: tiny: no such file, and {said}\n"
     assert hogwild(command, "tinyy", *(["out"] if command == "convert" else [])).err == (
         "hogwild: error: tinyy: No such file or directory: did you mean tiny?\n"
@@ -105,7 +103,7 @@ def test_what_is_not_fetched_is_one_line(hogwild: Callable, web: Site, tmp_path:
 
 def test_a_file_of_that_name_wins(hogwild: Callable, web: Site) -> None:
     Path("films").write_text("1 1:1\n-1 2:1\n")
-    assert json.loads(hogwild("info films --json").out)["rows"] == 2
+    assert hogwild("info films --json").facts()["rows"] == 2
 
 
 def test_list(hogwild: Callable, web: Site, tmp_path: Path) -> None:
@@ -118,7 +116,7 @@ def test_list(hogwild: Callable, web: Site, tmp_path: Path) -> None:
         ["tiny", "binary", "1,000", "10", "-", "train"],
     ]
     assert lines[-1] == f"3 data sets; those fetched are in {tmp_path / 'data'}"
-    found = json.loads(hogwild("data list --json").out)
+    found = hogwild("data list --json").facts()
     assert found["tiny"]["fetched"] == {"train": str(tmp_path / "data" / "tiny" / "train")}
 
 
@@ -142,7 +140,7 @@ def test_info(hogwild: Callable, web: Site, tmp_path: Path) -> None:
     about = "name        tiny (also tiny.svm)", "licence     none", f"features    {FEATURES}"
     for line in (*about, here, f"files       {web / 'tiny.bz2'}", "citation    @article{one}"):
         assert f"\n{line}" in f"\n{shown}"
-    found = json.loads(hogwild("data info tiny:test --json").out)
+    found = hogwild("data info tiny:test --json").facts()
     assert (found["name"], found["problem"], found["fetched"]) == ("tiny", "linear", {})
     assert [part["role"] for part in found["parts"]] == ["train", "test"]
 

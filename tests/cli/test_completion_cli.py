@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from hogwild.__main__ import main
 from hogwild.data.ratings.container import Ratings
+from tests.cli.conftest import rows_of
 from tests.test_problems import ratings
 
 QUICK = "--host threads --workers 1 --epochs 20 --rank 8"
@@ -43,7 +43,7 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, stars: tuple[Path, Ra
     assert "rank 8, squared-error loss" in result.out
     assert "test RMSE" in result.out
     assert "Mupd/s" in result.out
-    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    rows = rows_of(tmp_path / "rows")
     assert [row["epoch"] for row in rows] == list(range(21))
     assert rows[-1]["test_rmse"] < 0.8 * rows[0]["test_rmse"]
 
@@ -60,7 +60,7 @@ def test_predictions_of_pairs(hogwild: Callable, stars: tuple[Path, Ratings], mo
     assert np.corrcoef(found, data.values[held])[0, 1] > 0.7
     with_values = tmp_path / "held.tsv"
     with_values.write_text("".join(f"u{data.users[k]}\ti{data.items[k]}\t{data.values[k]}\n" for k in held))
-    facts = json.loads(hogwild(f"evaluate {model} {with_values} --json").out)
+    facts = hogwild(f"evaluate {model} {with_values} --json").facts()
     assert facts["ratings"] == len(held)
     assert facts["rmse"] == pytest.approx(float(np.sqrt(np.mean((found - data.values[held]) ** 2))), rel=1e-4)
 
@@ -87,7 +87,7 @@ def test_recommendations_leave_out_what_was_seen(
     assert [line[0] for line in lines] == ["u1"] * 5 + ["u2"] * 5
     assert not {tuple(line[:2]) for line in lines} & seen
     assert [float(line[2]) for line in lines[:5]] == sorted((float(line[2]) for line in lines[:5]), reverse=True)
-    assert hogwild(f"recommend {model} -n 1 --out {tmp_path / 'all'}").status == 0
+    hogwild(f"recommend {model} -n 1 --out {tmp_path / 'all'}").shown()
     everyone = (tmp_path / "all").read_text().splitlines()
     assert len({line.split("\t")[0] for line in everyone}) == len(everyone) == 300
 
@@ -108,19 +108,19 @@ def test_choices_instead_of_stars(hogwild: Callable, stars: tuple[Path, Ratings]
         f"{tmp_path / 'rows'} --out {tmp_path / 'm'}",
     )
     assert result.status == 0, result.err
-    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    rows = rows_of(tmp_path / "rows")
     assert rows[-1]["objective"] < rows[0]["objective"]
     assert {"test_auc", "test_precision_at_10", "test_ndcg_at_10"} <= set(rows[-1])
-    facts = json.loads(hogwild(f"evaluate {tmp_path / 'm'} {stars[0]} --json").out)
+    facts = hogwild(f"evaluate {tmp_path / 'm'} {stars[0]} --json").facts()
     assert 0 <= facts["auc"] <= 1
 
 
 def test_stores_generated_ratings_and_facts(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
-    assert hogwild(f"convert {stars[0]} {tmp_path / 'store'} --problem completion").status == 0
+    hogwild(f"convert {stars[0]} {tmp_path / 'store'} --problem completion").shown()
     result = hogwild(f"train {tmp_path / 'store'} {QUICK}")  # the store says what it holds
     assert result.status == 0, result.err
     assert "19,200 ratings" in result.out
-    facts = json.loads(hogwild(f"info {tmp_path / 'store'} --json").out)
+    facts = hogwild(f"info {tmp_path / 'store'} --json").facts()
     assert facts["omega"] == 2
     assert facts["delta"] <= facts["rho"] <= 2 * facts["delta"]
     made = hogwild(f"train 'synthetic:ratings?users=200&items=100&ratings=3000' {QUICK} --order blocks")

@@ -17,9 +17,8 @@ from hogwild.data.rows.source import open_data
 
 def test_convert(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    result = hogwild(f"convert {svm} {store}")
-    assert (result.status, result.err) == (0, "")
-    assert result.out == f"{store}: 200 rows x 20 features, 400 nonzeros\n"
+    shown = hogwild(f"convert {svm} {store}").shown()
+    assert shown == f"{store}: 200 rows x 20 features, 400 nonzeros\n"
     ours, theirs = open_data(store), open_data(svm)
     np.testing.assert_array_equal(ours.indices, theirs.indices)
     np.testing.assert_array_equal(np.load(store / "targets.npy"), theirs.targets)
@@ -29,7 +28,7 @@ def test_convert(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     assert "exists" in again.err
     assert hogwild(f"convert {svm} {store} --overwrite --features 30 --quiet").out == ""
     assert open_data(store).width == 30
-    assert hogwild(f"convert {svm} {tmp_path / 'zero'} --zero-based").status == 0
+    hogwild(f"convert {svm} {tmp_path / 'zero'} --zero-based").shown()
     assert open_data(tmp_path / "zero").width == 21
 
 
@@ -44,7 +43,7 @@ def test_convert_leaves_nothing_after_an_error(refused: Callable, tmp_path: Path
 def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     hogwild(f"convert {svm} {tmp_path / 'store'} -q")
     for path in (svm, tmp_path / "store"):
-        facts = json.loads(hogwild(f"info {path} --json").out)
+        facts = hogwild(f"info {path} --json").facts()
         assert (facts["rows"], facts["width"], facts["nnz"]) == (200, 20, 400)
         assert facts["targets"] == {"labels": {"1": 100, "2": 100}}
         shown = hogwild(f"info {path}").out
@@ -65,7 +64,7 @@ def test_info_on_the_machine(hogwild: Callable) -> None:
     shown = hogwild("info").out
     for name in ("cpu", "physical cores", "memory", "shared memory", "numba version"):
         assert f"\n{name} " in "\n" + shown
-    assert json.loads(hogwild("info --json").out)["physical_cores"] >= 1
+    assert hogwild("info --json").facts()["physical_cores"] >= 1
 
 
 def test_cache(hogwild: Callable, svm: Path, tmp_path: Path) -> None:

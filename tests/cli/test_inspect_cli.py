@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def linear(tmp_path: Path) -> Path:
 
 
 def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
-    facts = json.loads(hogwild(f"inspect {linear} --json -n 2").out)
+    facts = hogwild(f"inspect {linear} --json -n 2").facts()
     assert (facts["labels"], facts["features"], facts["nonzero"], facts["density"]) == (["3", "7"], 5, 4, 0.8)
     assert facts["intercept"] == [0.25]
     assert facts["options"] == {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "tol": 0.01}
@@ -47,9 +46,8 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     assert group["positive"] == [["feature 2", 2.0], ["feature 4", 1.0]]
     assert group["negative"] == [["feature 3", -3.0]]
     assert [row["epoch"] for row in facts["history"]] == list(range(20))
-    shown = hogwild(f"inspect {linear}")
-    assert (shown.status, shown.err) == (0, "")
-    lines = [" ".join(line.split()) for line in shown.out.splitlines()]
+    shown = hogwild(f"inspect {linear}").shown()
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
     start = lines.index("for 7 feature 2 (2), feature 4 (1), feature 5 (0.5)")
     assert lines[start + 1] == "for 3 feature 3 (-3)"
     assert "in the end epoch 19, train_seconds 2.375, objective 0.05, test_loss 0.1, status ok" in lines
@@ -71,7 +69,7 @@ def test_names_of_hashed_features(hogwild: Callable, tmp_path: Path) -> None:
     buckets, names = hash_indices(np.arange(9), 3), tmp_path / "names"
     model = kept(LinearModel(np.arange(1.0, 9.0), [0.0], "squared-error", hash_bits=3), tmp_path / "m")
     names.write_text("".join(f"n{i}\n" for i in range(9)))
-    [group] = json.loads(hogwild(f"inspect {model} --names {names} --json").out)["heaviest"]
+    [group] = hogwild(f"inspect {model} --names {names} --json").facts()["heaviest"]
     for name, weight in group["positive"]:
         there = np.flatnonzero(buckets == weight - 1)
         assert name == (" | ".join(f"n{i}" for i in there) if len(there) else f"bucket {weight - 1:.0f}")
@@ -81,7 +79,7 @@ def test_names_of_hashed_features(hogwild: Callable, tmp_path: Path) -> None:
 def test_several_classes(hogwild: Callable, tmp_path: Path) -> None:
     coef = np.arange(12.0).reshape(3, 4) * np.array([1, -1, 1, -1])
     model = kept(LinearModel(coef, [1.0, 2.0, 3.0], "softmax", labels=[1, 2, 5]), tmp_path / "m")
-    facts = json.loads(hogwild(f"inspect {model} -n 1 --json").out)
+    facts = hogwild(f"inspect {model} -n 1 --json").facts()
     assert [group["label"] for group in facts["heaviest"]] == ["1", "2", "5"]
     assert facts["heaviest"][1]["positive"] == [["feature 3", 6.0]]
     assert facts["heaviest"][1]["negative"] == [["feature 4", -7.0]]
@@ -98,8 +96,8 @@ def test_a_table_is_read_for_its_names(hogwild: Callable, tmp_path: Path) -> Non
     }
     pyarrow.csv.write_csv(pyarrow.table(columns), tmp_path / "t.csv")
     table, model = tmp_path / "t.csv", tmp_path / "m"
-    assert hogwild(f"train {table} --label click --epochs 2 {ALONE} --out {model}").status == 0
-    facts = json.loads(hogwild(f"inspect {model} --names {table} --json").out)
+    hogwild(f"train {table} --label click --epochs 2 {ALONE} --out {model}").shown()
+    facts = hogwild(f"inspect {model} --names {table} --json").facts()
     assert facts["columns"] == {"site": "categorical", "unit_size": "numeric"}
     sides = [{name for name, _ in facts["heaviest"][0][side]} for side in ("positive", "negative")]
     assert {f"site=s{k}.org" for k in range(3)} <= sides[0]
@@ -115,7 +113,7 @@ def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
     ids = Ids(["ann", "b\x1bb", "cy"])
     ratings = CompletionModel(factors, factors, [0.5, -1, 2], [0, 0, 1.5], 3.5, user_ids=ids, history=HISTORY)
     ratings = kept(ratings, tmp_path / "ratings")
-    facts = json.loads(hogwild(f"inspect {ratings} --json").out)
+    facts = hogwild(f"inspect {ratings} --json").facts()
     assert (facts["users"], facts["items"], facts["rank"], facts["mean"]) == (3, 3, 2, 3.5)
     assert facts["heaviest"][0]["positive"] == [["cy", 2.0], ["ann", 0.5]]
     assert facts["heaviest"][1] == {"label": "item", "positive": [["2", 1.5]], "negative": []}
@@ -123,13 +121,13 @@ def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
 
     x = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
     cut = kept(Segmentation(x, 4.5, 5.25, shape=(2, 2)), tmp_path / "cut")
-    facts = json.loads(hogwild(f"inspect {cut} --json").out)
+    facts = hogwild(f"inspect {cut} --json").facts()
     assert (facts["vertices"], facts["labels"], facts["cut_value"]) == (4, 3, 5.25)
     assert facts["vertices_by_label"] == {"0": 2, "1": 1, "2": 1}
 
     arrays = {"out.weight": np.zeros((4, 3), np.float32), "out.bias": np.zeros(4, np.float32)}
     module = kept(ModuleModel(arrays, names=list(arrays)), tmp_path / "module")
-    facts = json.loads(hogwild(f"inspect {module} --json").out)
+    facts = hogwild(f"inspect {module} --json").facts()
     assert facts["parameters"] == 16
     shown = " ".join(hogwild(f"inspect {module}").out.split())
     assert "out.weight 4 x 3 float32" in shown

@@ -75,7 +75,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --format csw": (2, "--format csw: expected one of svmlight, npz"),
     "train --problem cut": (
         2,
-        "--problem cut: expected one of linear, completion, cuts (modules: ",
+        "--problem cut: expected one of linear, fm, completion, cuts (modules: ",
     ),
     "predict linear": (2, "DATA"),
     "inspect linear -n 0": (2, "--count"),
@@ -90,7 +90,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "bench --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
     "bench --workers two": (2, "--workers two: expected numbers"),
     "bench --repeats 0": (2, "--repeats"),
-    "bench --problem speed": (2, "--problem speed: expected one of linear, completion"),
+    "bench --problem speed": (2, "--problem speed: expected one of linear, fm, completion"),
     "report": (2, "Missing argument"),
     # options that do not go together
     "train d.svm --resume": (2, "--resume goes on from a checkpoint: name its directory with --checkpoint DIR"),
@@ -186,6 +186,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "compare d.svm --gradient-delay 5": (2, "--gradient-delay 5: expected numbers"),
     "compare d.svm --epochs 0": (2, "epochs=0"),
     "compare d.svm --l2 auto": (2, "--l2 auto: a comparison is of one objective: give one number"),
+    "compare d.svm --problem fm": (2, "--problem fm: a comparison is of linear, completion, cuts, module"),
     "compare d.svm --test d.svm --holdout 0.1": (2, "--test and --holdout both name the rows to test on"),
     "compare d.svm --problem module": (2, "--problem module: give the module too: --model FILE.py:NAME"),
     "compare --model m.py:model": (2, "a module is compared on data of its own"),

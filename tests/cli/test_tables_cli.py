@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -61,7 +60,7 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     assert "hashed to 2^18 = 262,144 weights: 21 buckets used" in done.out
     again = hogwild(f"train {text} {TRAIN} --holdout 0.2")  # from the cache
     assert "categorical: site\nnumeric: price\nleft out: id\n" in again.out
-    measured = [json.loads(hogwild(f"evaluate {model} {data} --json").out) for data in (text, packed)]
+    measured = [hogwild(f"evaluate {model} {data} --json").facts() for data in (text, packed)]
     assert measured[0] == measured[1]
     assert measured[0]["accuracy"] > 0.9
     assert measured[0]["labels"] == ["no", "yes"]
@@ -69,20 +68,20 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     lines = [hogwild(f"predict {model} {data}").out for data in (text, packed)]
     assert lines[0] == lines[1]
     assert set(lines[0].split()) == {"no", "yes"}
-    facts = json.loads(hogwild(f"info {text} --label click --json").out)
+    facts = hogwild(f"info {text} --label click --json").facts()
     assert facts["rows"] == 600
     assert set(facts["targets"]["labels"]) == {"no", "yes"}
     assert f"{'labels':<21}no, yes\n" in hogwild(f"inspect {model}").out
     store = tmp_path / "store"
-    assert hogwild(f"convert {packed} {store} --label click --ignore id --hash-bits 18").status == 0
-    assert json.loads(hogwild(f"evaluate {model} {store} --json").out) == measured[0]
+    hogwild(f"convert {packed} {store} --label click --ignore id --hash-bits 18").shown()
+    assert hogwild(f"evaluate {model} {store} --json").facts() == measured[0]
 
 
 def test_predict_needs_no_label_and_takes_a_stream(
     clicks: Path, tmp_path: Path, hogwild: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tmp_path / "m"
-    assert hogwild(f"train {clicks / 'clicks.parquet'} {TRAIN} -q --out {model}").status == 0
+    hogwild(f"train {clicks / 'clicks.parquet'} {TRAIN} -q --out {model}").shown()
     table = pq.read_table(clicks / "clicks.parquet").drop(["click", "id"])
     pyarrow.csv.write_csv(table, tmp_path / "new.csv")
     expected = hogwild(f"predict {model} {clicks / 'clicks.csv'}").out
@@ -101,8 +100,8 @@ def test_what_does_not_go_together_is_one_line(
     clicks: Path, tmp_path: Path, svm: Path, hogwild: Any, refused: Any
 ) -> None:
     model, plain, text = tmp_path / "m", tmp_path / "plain", clicks / "clicks.csv"
-    assert hogwild(f"train {text} {TRAIN} -q --out {model}").status == 0
-    assert hogwild(f"train {svm} --epochs 1 -w 1 -q --out {plain}").status == 0
+    hogwild(f"train {text} {TRAIN} -q --out {model}").shown()
+    hogwild(f"train {svm} --epochs 1 -w 1 -q --out {plain}").shown()
     cases = {
         (
             "train",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,14 +19,11 @@ from hogwild import machine
 from hogwild.data.rows.source import open_data
 from hogwild.kernels.cache import directory
 from hogwild.model_file import load_model
+from tests.cli.conftest import rows_of
 
 SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
 LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
 QUICK = "--host threads --workers 1"
-
-
-def rows_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 NEEDLESS = {"torch", "sklearn", "scipy.linalg", "scipy.sparse", "matplotlib", "rich.live", "numba.np.arraymath"}
@@ -43,7 +38,7 @@ def test_one_worker_works_in_the_program_itself(hogwild: Callable, tmp_path: Pat
     done = subprocess.run([sys.executable, "-c", LOOK, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not NEEDLESS & set(done.stderr.split())
-    assert {row["host"] for row in rows_of((tmp_path / "rows").read_text())} == {"threads"}
+    assert {row["host"] for row in rows_of(tmp_path / "rows")} == {"threads"}
     assert hogwild(f"{command} --host processes --json -").out.count('"host": "processes"') == 2
 
 
@@ -71,11 +66,10 @@ def test_what_a_person_waits_for_is_said(hogwild: Callable, spawn: Callable, tmp
 
 def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     model, rows = tmp_path / "a model", tmp_path / "rows"
-    result = hogwild(
+    shown = hogwild(
         f"train {SMALL} --holdout 0.25 --epochs 3 --workers 2 --discipline tiered --out '{model}' --json {rows}",
-    )
-    assert (result.status, result.err) == (0, "")
-    found = rows_of(rows.read_text())
+    ).shown()
+    found = rows_of(rows)
     assert [row["epoch"] for row in found] == [0, 1, 2, 3]
     first, last = found[0], found[-1]
     assert last["objective"] < first["objective"]
@@ -83,10 +77,10 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
     assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("threads", 2, "tiered", SMALL)
     assert last["status"] == "ok"
 
-    lines = result.out.splitlines()
+    lines = shown.splitlines()
     assert lines[0].endswith("600 rows x 500 features, " + lines[0].split(", ")[-1])
     assert lines[1] == "held out 150 rows to test on, training on 450"
-    assert "tiered on 2 workers (threads: a short run)" in result.out
+    assert "tiered on 2 workers (threads: a short run)" in shown
     header = next(k for k, line in enumerate(lines) if line.startswith(" epoch"))
     table = [line.split() for line in lines[header + 1 : header + 5]]
     assert [int(line[0]) for line in table] == [0, 1, 2, 3]
@@ -122,7 +116,7 @@ def test_rows_on_standard_output(hogwild: Callable) -> None:
 def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, tmp_path: Path) -> None:
     more = f"--holdout 0.25 --test {SMALL} --epochs 2 --step 0.1 --json {tmp_path / 'rows'} {QUICK}"
     out = hogwild(f"train {SMALL} --l2 1e-5,1e-3 {more}").out
-    first, *_, last = rows_of((tmp_path / "rows").read_text())
+    first, *_, last = rows_of(tmp_path / "rows")
     assert "choosing l2: 2 values side by side, 2 epochs" in out
     losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
     best = min(losses, key=lambda l2: losses[l2])
@@ -133,7 +127,7 @@ def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, t
     both = hogwild(f"train {SMALL} {more}")
     assert "held out 150 rows to choose by, training on 450\n" in both.out
     assert re.search(r"^ epoch   objective    held out   test loss", both.out, re.MULTILINE)
-    assert rows_of((tmp_path / "rows").read_text())[-1]["l2"] == 1e-5
+    assert rows_of(tmp_path / "rows")[-1]["l2"] == 1e-5
 
 
 def test_quiet(hogwild: Callable, tmp_path: Path) -> None:
@@ -148,8 +142,7 @@ def test_every_option_reaches_the_config(hogwild: Callable, tmp_path: Path) -> N
         "--decay 0.5 --discipline atomic --workers 1 --host threads --order file --epochs 2 --normalize l2 "
         "--patience 3 --tol 0.5 --target 1e-9 --seed 5"
     )
-    result = hogwild(f"{command} --adagrad --no-intercept -o {tmp_path / 'm'} -q")
-    assert (result.status, result.err) == (0, "")
+    hogwild(f"{command} --adagrad --no-intercept -o {tmp_path / 'm'} -q").shown()
     config = {name.replace("_", "-"): value for name, value in load_model(tmp_path / "m").config.items()}
     words = command.split()[2:]
     for name, value in zip(words[::2], words[1::2]):
@@ -175,7 +168,7 @@ def test_resume_is_bitwise_and_rows_go_on(hogwild: Callable, tmp_path: Path) -> 
     for command in (f"{common} --epochs 4 --out {tmp_path / 'whole'}", f"{parts} --epochs 2", f"{parts} --epochs 4"):
         result = hogwild(command)  # of which the second has nothing to resume yet
         assert (result.status, result.err) == (0, "")
-    assert [row["epoch"] for row in rows_of((tmp_path / "rows").read_text())] == [0, 1, 2, 3, 4]
+    assert [row["epoch"] for row in rows_of(tmp_path / "rows")] == [0, 1, 2, 3, 4]
     whole = load_model(tmp_path / "whole")
     for _ in range(2):
         resumed = load_model(tmp_path / "parts")
@@ -202,7 +195,7 @@ def test_divergence_keeps_the_last_good_model(hogwild: Callable, tmp_path: Path)
     result = hogwild(f"train '{SMALL}&task=regress' {options} {QUICK} --out {out} --json {rows}")
     assert result.status == 1
     assert re.search(r"hogwild: error: diverged .*step.*model saved to .*\n", result.err)
-    found = rows_of(rows.read_text())
+    found = rows_of(rows)
     assert found[-1]["status"] == "diverged"
     assert np.isfinite(load_model(out).coef_).all()
 

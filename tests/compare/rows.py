@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hogwild.compare.report.results import ComparisonResult, load
+from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.data.ratings.container import Ratings
 
 Row = dict[str, Any]
@@ -117,6 +118,20 @@ def run(
     ]
 
 
+NOISE = (1.0, 1.02, 0.98, 1.01, 0.99)
+
+
+def race(*lines: str, noise: Sequence[float] = NOISE, fall: float = 0.1, **changes: Any) -> list[Row]:
+    """Runs of ``method workers seconds``, one for each number of ``noise``, which no two methods have in one order."""
+    rows: list[Row] = []
+    for line in lines:
+        method, workers, seconds = line.split()
+        for seed in range(len(noise)):
+            pace = float(seconds) * noise[(seed + ord(method[0])) % len(noise)]
+            rows += run(method, halving(fall), pace, int(workers), seed, **changes)
+    return rows
+
+
 def halving(base: float = 0.1, epochs: int = 4) -> list[float]:
     """Objectives that fall by ``base`` an epoch: with 0.1 one epoch is one target."""
     return [round(base**epoch, 12) for epoch in range(epochs + 1)]  # 0.1**2 is above 0.01
@@ -154,6 +169,16 @@ def write(directory: Path, *parts: Row | list[Row]) -> Path:
     rows = [row for part in parts for row in (part if isinstance(part, list) else [part])]
     (directory / "rows.jsonl").write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
     return directory
+
+
+def rows_in(directory: Path) -> list[Row]:
+    """The rows that a comparison has written."""
+    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
+
+
+def plan_of(**changes: Any) -> ComparisonPlan:
+    fields = {"seeds": 1, "workers": (1, 2), "grid": (0.5, 2.0), "epochs": 2, "methods": ("serial", "hogwild")}
+    return ComparisonPlan(**(fields | changes))
 
 
 def rated(n: int = 4000, users: int = 120, items: int = 80, seed: int = 0) -> Ratings:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,7 +25,7 @@ from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.module.training import pose
-from tests.compare.rows import halving, loaded, run
+from tests.compare.rows import loaded, race, rows_in
 from tests.cuda.standin import StandIn
 
 MODULE = TrainConfig(problem="module", host="threads", batch=16)
@@ -57,10 +56,6 @@ def few(problem: str) -> Any:
     if problem == "linear":
         return open_data("synthetic:rcv1?rows=300&features=60&nnz=8")
     return open_ratings("synthetic:ratings?users=30&items=20&ratings=300")
-
-
-def rows_in(directory: Path) -> list[dict]:
-    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
 
 
 def compared(
@@ -177,44 +172,36 @@ def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
 # ---- the verdict
 
 
-def seeds(method: str, seconds: float, workers: int = 1, **changes: Any) -> list[dict]:
-    changes |= {"device": "cuda"} if method.startswith("cuda") else {}
-    runs = [run(method, halving(), seconds * (1 + 0.01 * seed), workers, seed, **changes) for seed in range(3)]
-    return [row for rows in runs for row in rows]
-
-
 @pytest.mark.parametrize(
-    ("parts", "says", "says_not"),
+    ("methods", "says", "says_not"),
     [
         (
-            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-synchronous", 0.4, 4)),
+            ["cuda-hogwild 4 0.1", "cuda-synchronous 4 0.4"],
             "On 4 replicas (A GPU) cuda-hogwild reaches 0.1 % of the optimum 80.0x",
             "no method with locks",
         ),
         (
-            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-synchronous", 0.4, 4)),
+            ["cuda-hogwild 4 0.1", "cuda-synchronous 4 0.4"],
             "On the same GPU without a race: cuda-hogwild gets there 4.0x",
             "cores:",
         ),
         (
-            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1), seeds("hogwild", 0.8, 16), seeds("locked", 4.0, 16)),
+            ["cuda-hogwild 1 0.1", "hogwild 16 0.8", "locked 16 4"],
             "On the processor's cores: cuda-hogwild gets there 8.0x",
             "On 16 workers",
         ),
-        (
-            (seeds("serial", 8.0), seeds("hogwild", 4.0, 2), seeds("locked", 8.0, 2), seeds("cuda-one-stream", 1.0)),
-            "On 2 workers hogwild reaches",
-            "replica",
-        ),
+        (["hogwild 2 4", "locked 2 8", "cuda-one-stream 1 1"], "On 2 workers hogwild reaches", "replica"),
     ],
 )
 def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(
-    tmp_path: Path, parts: tuple, says: str, says_not: str
+    tmp_path: Path, methods: list[str], says: str, says_not: str
 ) -> None:
-    said = " ".join(verdict(loaded(tmp_path, *parts, gpu="A GPU", cores=2)))
+    parts = [
+        race(line, noise=(1.0,) * 3, device="cuda" if line.startswith("cuda") else "cpu")
+        for line in ("serial 1 8", *methods)
+    ]
+    source = loaded(tmp_path, *parts, gpu="A GPU", cores=2)
+    said = " ".join(verdict(source))
     assert says in said
     assert says_not not in said
-
-
-def test_replicas_are_not_a_crowd(tmp_path: Path) -> None:
-    assert not loaded(tmp_path, seeds("serial", 1.0), seeds("cuda-hogwild", 1.0, 16), gpu="A GPU").crowd
+    assert bool(source.crowd) == ("hogwild 16 0.8" in methods)  # replicas are none

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,13 @@ from hogwild import machine
 from hogwild.compare.run import harness
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.ledger import ROWS
-from hogwild.compare.run.plan import Cell, ComparisonPlan
+from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 from hogwild.errors import HogwildWarning, UsageError
+from tests.compare.rows import plan_of, rows_in
 
 BASE = TrainConfig(host="threads", l2=1e-4)
 
@@ -32,15 +32,6 @@ def rows() -> Rows:
 @pytest.fixture(scope="module")
 def small() -> Rows:
     return open_data("synthetic:rcv1?rows=600&features=60&nnz=8&seed=4")
-
-
-def plan_of(**changes: Any) -> ComparisonPlan:
-    fields = {"seeds": 1, "workers": (1, 2), "grid": (0.5, 2.0), "epochs": 2, "methods": ("serial", "hogwild")}
-    return ComparisonPlan(**(fields | changes))
-
-
-def rows_in(directory: Path) -> list[dict]:
-    return [json.loads(line) for line in (directory / ROWS).read_text().splitlines()]
 
 
 def test_slow_gradients_of_rows_that_are_sorted_by_label(small: Rows, tmp_path: Path) -> None:
@@ -86,17 +77,10 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
     assert {row["phase"] for row in found} == {"optimum", "tuning", "reported", "delay"}
     lowest = min(row["objective"] for row in found if row["phase"] == "reported")
     assert about["objective"] <= lowest + 1e-9
-    trials = {}
-    for row in found:
-        if row["phase"] == "tuning" and row["epoch"] == 0:
-            trials.setdefault((row["method"], row["workers"]), []).append((row["cell_step"], row["seed"]))
-    assert len({tuple(value) for value in trials.values()}) == 1
-    assert len(trials) == 6
     tuned = [row for row in found if row.get("step_rule") == ["tuned"]]
     assert {(row["method"], row["seed"]) for row in tuned} >= {("liblinear", 0), ("liblinear", 1), ("locked", 1)}
     assert all(row["test_accuracy"] > 0.5 for row in tuned if row["epoch"])
     delays = [row for row in found if row["phase"] == "delay"]
-    assert len(delays) == 3 * 2 * 5
     assert all(row["epoch_seconds"] > 0 for row in delays)
     assert comparison.progress.done == comparison.progress.total - 1  # of the cell at hand, the last
     assert comparison.progress.label.startswith("delay ")  # what was done last
@@ -175,7 +159,8 @@ def test_cells_share_one_evaluator(rows, monkeypatch):
     from hogwild.problems.linear import case as linear
 
     made, usual = [], linear.Evaluator
-    monkeypatch.setattr(linear, "Evaluator", lambda *args, **more: made.append(1) or usual(*args, **more))
+    counted = staticmethod(lambda *args, **more: made.append(1) or usual(*args, **more))
+    monkeypatch.setattr(linear.LinearCase, "evaluator", counted)
     rest, test = rows.split(0.2)
     task = ComparedData(rest, test, BASE, "rows", 60.0)
     with Pools("threads") as pools:

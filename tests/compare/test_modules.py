@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from torch.nn import functional
 from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import tables
 from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.compare.run.problems import SUBJECTS, hold_out
 from hogwild.config import TrainConfig
 from hogwild.data.rows.source import open_data
@@ -24,6 +21,7 @@ from hogwild.errors import UsageError
 from hogwild.problems.module.case import Posed
 from hogwild.problems.module.feed import take_data
 from hogwild.problems.module.training import pose
+from tests.compare.rows import plan_of, rows_in
 
 MODULE = SUBJECTS["module"]
 BASE = TrainConfig(problem="module", host="threads", batch=16)
@@ -69,19 +67,10 @@ def posed() -> Posed:
     return pose(network, "cross-entropy", data())[0]
 
 
-def plan_of(**changes: Any) -> ComparisonPlan:
-    fields = {"seeds": 1, "workers": (1,), "grid": (0.1,), "epochs": 2, "methods": ("serial", "hogwild")}
-    return ComparisonPlan(**(fields | changes))
-
-
-def rows_in(directory: Path) -> list[dict]:
-    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
-
-
 def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> None:
     test = take_data(data(1), "cross-entropy")
     methods = ("serial", "hogwild", "tiered", "locked", "averaging")
-    plan = plan_of(methods=methods, grid=(0.1, 0.4), seeds=2, delays=(0.0,))
+    plan = plan_of(methods=methods, workers=(1,), grid=(0.1, 0.4), seeds=2, delays=(0.0,))
     before = [parameter.clone() for parameter in posed.model.parameters()]
     Comparison(posed, test, plan, BASE, data="mine").run(tmp_path)
     found = rows_in(tmp_path)

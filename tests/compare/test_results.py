@@ -133,7 +133,7 @@ def test_who_counts(tmp_path: Path) -> None:
     assert group.share(0.01) == 0.5
     reached = group.reached(0.01, "train_seconds")
     assert reached is not None
-    assert (reached.median, reached.q25, reached.q75, reached.n) == pytest.approx((4.0, 3.0, 5.0, 2))
+    assert (reached.median, reached.q25, reached.q75) == pytest.approx((4.0, 3.0, 5.0))
     listed = [(row["method"], row["seed"], row["status"]) for row in source.not_ok]
     assert listed == [
         ("hogwild", 2, "diverged"),
@@ -152,11 +152,8 @@ def test_speedup_is_two_factors(tmp_path: Path) -> None:
     source = loaded(tmp_path, *parts)
     found = source.groups
     assert [(group.method, group.step) for group in found] == [("serial", 0.5), ("hogwild", 0.5)]  # that was asked for
-    over = serial(found)
-    gain = speedup(found[1], over, source)
-    assert gain is not None
-    assert (gain.eps, gain.statistical, gain.hardware, gain.total) == pytest.approx((0.01, 0.5, 2.0, 1.0))
-    assert speedup(found[1], None, source) is None
+    assert speedup(found[1], serial(found), source) == pytest.approx((0.01, 0.5, 2.0))
+    assert all(map(math.isnan, speedup(found[1], None, source)))
 
 
 def test_paired_ratio(tmp_path: Path) -> None:

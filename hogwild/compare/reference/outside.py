@@ -55,6 +55,7 @@ LIBLINEAR_LOSSES = ("log", "hinge", "squared-hinge", "epsilon-insensitive", "squ
 SCHEDULES = ("auto", "constant", "epoch", "round")  # those with a constant step within an epoch
 INDEX_LIMIT = 2**31  # most nonzeros that scikit-learn's solvers can count
 VW_CONSTANT = 11650396  # the index of VW's intercept
+SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
 COPIES = 5  # the fastest is ``untimed``, which no run can undercut
 
 
@@ -118,6 +119,13 @@ class Outside:
     def version(self) -> str | None:
         """Return its version; None if it is not installed."""
         return installed(self.module, self.package)
+
+
+def timed(solver: Solver, epoch: int) -> float:
+    """Let the solver advance; return the seconds that count."""
+    began = time.perf_counter()
+    solver.advance(epoch)
+    return max(time.perf_counter() - began - solver.untimed, SHORTEST)
 
 
 def installed(module: str, package: str) -> str | None:

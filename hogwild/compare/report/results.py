@@ -177,12 +177,11 @@ def best_step(trials: Mapping[float, Sequence[Row]], optimum: float, start: floa
 
 @dataclass(frozen=True)
 class Spread:
-    """Median and quartiles of ``n`` values."""
+    """Median and quartiles."""
 
     median: float
     q25: float
     q75: float
-    n: int
 
     @property
     def wide(self) -> bool:
@@ -194,8 +193,7 @@ def spread(values: Iterable[float]) -> Spread | None:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
-    q25, median, q75 = (float(value) for value in np.quantile(finite, (0.25, 0.5, 0.75)))
-    return Spread(median, q25, q75, len(finite))
+    return Spread(*np.quantile(finite, (0.5, 0.25, 0.75)).tolist())
 
 
 @dataclass(frozen=True)
@@ -434,21 +432,12 @@ def serial(groups: Iterable[Group]) -> Group | None:
 # ---- statistics of two groups
 
 
-@dataclass(frozen=True)
-class Speedup:
-    """Speed-up over serial to the same target: more workers gain time per epoch, but may need more epochs."""
+def speedup(group: Group, over: Group | None, source: ComparisonResult) -> tuple[float, float, float]:
+    """Return a target and two factors of the speed-up over serial to it: statistical, of epochs, and hardware, of time.
 
-    eps: float
-    statistical: float
-    hardware: float  # NaN if seconds are meaningless
-
-    @property
-    def total(self) -> float:
-        return self.statistical * self.hardware
-
-
-def speedup(group: Group, over: Group | None, source: ComparisonResult) -> Speedup | None:
-    """Return the speed-up at the hardest target that at least half of both sides reached; None if there is none."""
+    More workers gain time per epoch, but may need more epochs. The target is the hardest that at least half of both
+    sides reached; NaN if there is none, and for the hardware where seconds mean nothing.
+    """
     for eps in reversed(source.eps if over is not None else []):
         assert over is not None
         epochs = group.reached(eps, "epoch")
@@ -458,8 +447,8 @@ def speedup(group: Group, over: Group | None, source: ComparisonResult) -> Speed
         hardware = math.nan
         if source.timed and group.epoch_seconds and over.epoch_seconds and group.epoch_seconds.median:
             hardware = over.epoch_seconds.median / group.epoch_seconds.median
-        return Speedup(eps, base.median / epochs.median, hardware)
-    return None
+        return eps, base.median / epochs.median, hardware
+    return math.nan, math.nan, math.nan
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ Line = tuple[ComparisonResult, Group, dict[str, str]]  # with the cells of its r
 def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -> dict[str, str]:
     """Return what tables show of a group, by heading."""
     last = {name: group.last(name) for name in (*TRADED, "objective", "gap", "in_flight", source.clock)}
-    gain = speedup(group, serial(source.groups), source)
+    at, statistical, hardware = speedup(group, serial(source.groups), source)
     batch = number(group.runs[0].first, "batch")
     cells = {
         "comparison": source.label,
@@ -117,10 +117,10 @@ def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -
         "left": quartiles(last["gap"], percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
-        "at": aim(gain.eps) if gain else NONE,
-        "statistical": times(gain.statistical if gain else math.nan),
-        "hardware": times(gain.hardware if gain else math.nan),
-        "speed-up": times(gain.total if gain else math.nan),
+        "at": NONE if math.isnan(at) else aim(at),
+        "statistical": times(statistical),
+        "hardware": times(hardware),
+        "speed-up": times(statistical * hardware),
         "minibatch": NONE if math.isnan(batch) else f"{batch:,.0f}",
         "in flight": quartiles(last["in_flight"], digits),
         "staleness": quartiles(group.over_epochs("staleness_mean"), digits),

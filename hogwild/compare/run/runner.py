@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.compare.reference.outside import OUTSIDE, Solver
+from hogwild.compare.reference.outside import OUTSIDE, Solver, timed
 from hogwild.compare.run.methods import find, gpu
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.problems import start_of
@@ -29,13 +29,12 @@ from hogwild.errors import HogwildError, HogwildWarning, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import REAL_HOSTS
 from hogwild.problems.protocol import Case, case_of
-from hogwild.training.engine import Clock, start_pool
+from hogwild.training.engine import start_pool
 from hogwild.training.keep import has_diverged
 from hogwild.training.run import Run
 
 Row = dict[str, Any]
 FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # these end a cell, and the others continue
-SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,10 +66,11 @@ class ComparedData:
         return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
 
 
-class Pools:
+class Pools(contextlib.ExitStack):
     """Started worker pools, one for each host and number of workers, so that a cell does not pay for starting one."""
 
     def __init__(self, host: str, delay: str = "round-robin") -> None:
+        super().__init__()
         self.host, self.delay = host, delay
         self._pools: dict[tuple[str, int], Pool] = {}
 
@@ -80,15 +80,8 @@ class Pools:
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
         if key not in self._pools or self._pools[key].closed:
             self._pools[key] = start_pool(*key, self.delay)
+            self.callback(self._pools[key].close)
         return self._pools[key]
-
-    def __enter__(self) -> Pools:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for pool in self._pools.values():
-            pool.close()
-        self._pools.clear()
 
 
 def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools) -> list[Row]:
@@ -179,7 +172,7 @@ def _alarm(run: Run, seconds: float) -> Iterator[None]:
 
     def watch() -> None:
         while not over.wait(min(seconds, 0.2)):
-            if run.trained_seconds > seconds:
+            if run.engine.clock.seconds > seconds:
                 run.stop()
                 return
 
@@ -197,7 +190,7 @@ def _outside(cell: Cell, task: ComparedData, epochs: int) -> Iterator[Row]:
     entry, began = OUTSIDE[cell.method], time.perf_counter()
     config = task.config(cell, epochs)
     solver: Solver = entry.make(task.rows, config)
-    clock, setup = Clock(), time.perf_counter() - began
+    setup = time.perf_counter() - began
     order = config.order if entry.order == "shuffled" else entry.order
 
     def row(epoch: int, seconds: float, solution: tuple[np.ndarray, ...], of_epoch: float | None) -> Row:
@@ -225,10 +218,7 @@ def _outside(cell: Cell, task: ComparedData, epochs: int) -> Iterator[Row]:
     total = 0.0
     done = 0
     for epoch in entry.epochs(epochs):
-        before = clock.seconds
-        with clock:
-            solver.advance(epoch)
-        spent = max(clock.seconds - before - solver.untimed, SHORTEST)
+        spent = timed(solver, epoch)
         passes = epoch if solver.seconds_replace else epoch - done
         total = max(spent, total) if solver.seconds_replace else total + spent  # separate runs: seconds never fall
         done = epoch
