@@ -125,16 +125,8 @@ def check_field(field: dataclasses.Field[Any], value: Any, choices: tuple[Any, .
         choice(field.name, value, (*first, *choices))
     elif kind == "bool" and not isinstance(value, bool):
         raise UsageError(f"{field.name}={value!r}: expected True or False")
-    elif described.least is not None and kind == "int":
-        whole(
-            field.name,
-            value,
-            int(described.least),
-            None if described.most == math.inf else int(described.most),
-            bool(rest),
-        )
-    elif described.least is not None and kind == "float":
-        number(field.name, value, described.least, described.most, bool(rest), described.strict)
+    elif described.least is not None and kind in ("int", "float"):
+        number(field.name, value, described.least, described.most, bool(rest), described.strict, whole=kind == "int")
 
 
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -150,30 +142,23 @@ def number(
     optional: bool = False,
     strict: bool = False,
     below: float = math.inf,
+    whole: bool = False,
 ) -> None:
     """Refuse a ``value`` that is not from ``low`` to ``high``, above ``low`` if ``strict``, and less than ``below``."""
     if value is None and optional:
         return
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
+    kinds = int if whole else (int, float)
+    ok = isinstance(value, kinds) and not isinstance(value, bool) and (whole or abs(value) <= LARGEST)
     if not ok or not low <= value <= high or (strict and value == low) or value >= below:
-        raise UsageError(
-            f"{name}={value!r}: expected a finite number"
-            + (f" {'above' if strict else 'of at least'} {low:g}" if low > -math.inf else "")
-            + (f" and at most {high:g}" if high < math.inf else "")
-            + (f" and below {below:g}" if below < math.inf else "")
-            + (", or None" if optional else "")
-        )
-
-
-def whole(name: str, value: Any, low: int, high: int | None = None, optional: bool = False) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        raise UsageError(
-            f"{name}={value!r}: expected a whole number from {low}"
-            + (f" to {high}" if high else "")
-            + (", or None" if optional else "")
-        )
+        shown = str if whole else "{:g}".format
+        expected = f"a {'whole' if whole else 'finite'} number"
+        if low > -math.inf:
+            expected += f" {'from' if whole else 'above' if strict else 'of at least'} {shown(low)}"
+        if high < math.inf:
+            expected += f" {'to' if whole else 'and at most'} {shown(high)}"
+        if below < math.inf:
+            expected += f" and below {below:g}"
+        raise UsageError(f"{name}={value!r}: expected {expected}{', or None' if optional else ''}")
 
 
 def flag(name: str, value: Any) -> None:

@@ -33,8 +33,8 @@ from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
-from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
-from hogwild.training.engine import Engine, EpochProgress, resolve
+from hogwild.training.checkpoint import Saved, as_before, check_data, check_state, hold_directory, load_saved, resumable
+from hogwild.training.engine import Engine, EpochProgress, resolve, start_pool
 from hogwild.training.keep import LAST, Keeper, divergence, has_diverged, is_whole, other_metrics
 from hogwild.training.schedule import make_schedule
 from hogwild.training.stopwatch import Stopwatch
@@ -130,46 +130,42 @@ class Run(Generic[M]):
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.requested = config
         entries = examples.nnz if config.compiled else math.inf
-        self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
+        self.config = resolve(config, len(examples), pool, entries)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._fresh = True
         self._done = False
-        self._closed = False
+        self._closing = contextlib.ExitStack()
         self._leader = leader
         self._ending: BaseException | None = None  # raised after the last row
         self._setup: float | None = None
         self._first_fields = dict(chosen.fields) if chosen else {}
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers(len(examples))
-        case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
-        self.reason = case.reason
-        self.note = case.note
-        self.problem = case.problem
-        self.config = case.config
-        self._held = self.checkpoint and hold_directory(self.checkpoint)
-        self._engine: Engine | None = None
+        if self.checkpoint is not None:
+            self._closing.enter_context(contextlib.closing(hold_directory(self.checkpoint)))
         try:
-            saved: Saved | None = None
-            if resume:
-                saved = load_saved(self.checkpoint, config, case.fingerprint, size_of(case), self.config.replicas)
+            saved = load_saved(self.checkpoint, config) if resume else None
             if saved is not None:
+                self.config = as_before(self.config, saved)
+            case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
+            self.reason = case.reason
+            self.note = case.note
+            self.problem = case.problem
+            self.config = case.config
+            if saved is not None:
+                check_data(self.checkpoint, saved, case.fingerprint, size_of(case), self.config)
                 with resumable(self.checkpoint):
                     case.recut(saved[1])
             case.make_evaluator(judge)
             c = self.config
-            self._engine = Engine(
-                case.lay_out,
-                c.host,
-                c.workers or 1,
-                c.delay,
-                pool,
-                self.stopwatch,
-                parse_link(c.link),
-                None if leader is None else leader.around(case, config),
-                case.n if c.own_rows else None,
-            )
-            self._job = self._engine.job
+            own = pool is None
+            pool = pool or start_pool(c.host, c.workers or 1, c.delay)
+            if leader is not None:
+                pool = leader.around(case, config)(pool)
+            n = case.n if c.own_rows else None
+            self.engine = Engine(case.lay_out, pool, own, self.stopwatch, parse_link(c.link), n)
+            self._closing.callback(self.engine.close)
+            self._job = self.engine.job
             self._solution = self._newest = case.solution(self._job.export())
             self.engine.clock.add(chosen.seconds if chosen else 0.0)
             self._keeper = Keeper(self.config, case, test is not None)
@@ -246,28 +242,14 @@ class Run(Generic[M]):
         """Ask the run to end at the next chunk; its last row has the status "interrupted". Safe in a signal handler."""
         self.engine.stop()
 
-    @property
-    def trained_seconds(self) -> float:
-        """What the clock says, also in the middle of an epoch."""
-        return self.engine.clock.seconds
-
-    @property
-    def engine(self) -> Engine:
-        assert self._engine is not None
-        return self._engine
-
     def progress(self) -> EpochProgress:
         """How far the run is."""
         return self.engine.progress()
 
     def close(self) -> None:
         """End the workers; the trained model stays."""
-        if not self._closed:
-            self._closed = self._done = True
-            if self._held:
-                self._held.close()
-            if self._engine is not None:
-                self._engine.close()
+        self._done = True
+        self._closing.close()
 
     # ---- setting up
 
@@ -311,7 +293,6 @@ class Run(Generic[M]):
         self._schedule.restore(header["schedule"])
         self.history = header["history"]
         self._solution = tuple(arrays[name] for name in self._case.names)
-        self._fresh = False
         past = self._keeper.past(self.history)
         if self.config.epochs > header["config"]["epochs"] and self._keeper.enough(past):
             self._keeper.start = self.engine.epoch
@@ -351,15 +332,14 @@ class Run(Generic[M]):
         """The next row of measurements; None when there is none."""
         if self._done or self.engine.ended:
             return None
-        if self._fresh:
-            self._fresh = False
+        if not self.history:
             return self._record(self._evaluate())
         try:
             while self._advance():
                 pass
         except KeyboardInterrupt as interrupt:  # from the program's own handler, or raised by another thread
             self._ending = interrupt.with_traceback(None)
-        return None if self._closed or self.engine.pool.closed else self._finish_epoch()
+        return None if self._done or self.engine.pool.closed else self._finish_epoch()
 
     def _take_ending(self) -> BaseException:
         ending = self._ending

@@ -15,7 +15,7 @@ from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.protocol import case_of
-from hogwild.training.engine import Engine, resolve
+from hogwild.training.engine import Engine, resolve, start_pool
 from hogwild.training.schedule import make_schedule
 from tests.machines.test_machines import fit, together
 from tests.runs import when
@@ -49,7 +49,7 @@ def serially(ratings: Ratings, machines: int, **options: Any) -> tuple[list[np.n
     config = resolve(hogwild.TrainConfig(machines=machines, **OPTIONS | options), len(ratings))
     case = case_of("completion")(config, ratings, None)
     schedule = make_schedule(case.config.schedule, case.config.step, decay=case.config.decay)
-    engine = Engine(case.lay_out, "threads", 1)
+    engine = Engine(case.lay_out, start_pool("threads", 1))
     try:
         for epoch in range(config.epochs):
             engine.advance(schedule.plan(epoch))

@@ -172,7 +172,7 @@ def _alarm(run: Run, seconds: float) -> Iterator[None]:
 
     def watch() -> None:
         while not over.wait(min(seconds, 0.2)):
-            if run.trained_seconds > seconds:
+            if run.engine.clock.seconds > seconds:
                 run.stop()
                 return
 

@@ -231,15 +231,19 @@ def kind_of(name: str, format: str | None, formats: Sequence[str], example: str)
         raise UsageError(f"format={format!r}: {expected_one_of(formats, format)}")
     if format == "synthetic" or (format is None and name.startswith(PREFIX)):
         return "synthetic"
+    head = b""
     try:
         mode = os.stat(name).st_mode
         if stat.S_ISREG(mode):  # the writer of a named pipe would take the first close for the last
-            open(name, "rb").close()
+            with open(name, "rb") as file:
+                head = file.read(4096)
     except FileNotFoundError:
         hint = suggestion(name) or f" (a synthetic set is named like {PREFIX}{example})"
         raise InputError(f"{name}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None
+    if b"hogwild.npy" in head[:64] or (head[8:9] == b"{" and b'"hogwild"' in head):  # .npz, safetensors
+        raise InputError(f"{name}: a hogwild model, not data: name the data (hogwild.load reads models)")
     if stat.S_ISDIR(mode):
         if format not in (None, "store") or not is_store(name):
             raise InputError(f"{name}: a directory, but no store; expected a file")
