@@ -694,7 +694,7 @@ def test_part_of_a_store_is_the_same_in_every_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}, {"device": "cuda"}, {"schedule": "constant"}],
+    [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}, {"schedule": "constant"}],
 )
 def test_options_settle_the_schedule_of_a_long_epoch(options: dict[str, Any]) -> None:
     assert resolve(TrainConfig(), 10**6).schedule == "rows"
