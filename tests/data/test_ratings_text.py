@@ -248,12 +248,12 @@ def test_names_of_a_model(tmp_path):
     train = open_ratings(tmp_path / "train.txt")
     known = {"users": train.user_ids, "items": train.item_ids}
     path = tmp_path / "test.txt"
-    path.write_text("2 a 1\n3 a 2\n1 c 3\n")
+    path.write_text("2 a 1\n0 a 2\n1 c 3\n")
     kept = open_ratings(path, **known, unknown="keep")
     assert (kept.users.tolist(), kept.items.tolist(), kept.shape) == ([1, -1, 0], [0, 0, -1], (2, 2))
     with pytest.warns(HogwildWarning, match="2 ratings of users or items that are not known were left out"):
         assert named(open_ratings(path, **known, unknown="drop")) == [(2, "a", 1.0, None)]
-    with pytest.raises(InputError, match=r"test.txt: user 3 is none of the 2 known ones \(1 such ratings\)"):
+    with pytest.raises(InputError, match=r"test.txt: user 0 is none of the 2 known ones \(1 such ratings\)"):
         open_ratings(path, **known)
     with pytest.raises(InputError, match=r"test.txt: item c is none of the 2 known ones"):
         open_ratings(path, items=train.item_ids)
