@@ -33,6 +33,14 @@ class FMModel(LinearModel):
         Those of features that no training row held are zero.
     fields_ : array of int16, shape (width,), optional
         The field of each feature, if it has a factor for each field.
+
+    Examples
+    --------
+    >>> import numpy as np, hogwild
+    >>> X = np.random.default_rng(0).choice([-1.0, 1.0], (400, 4))
+    >>> model = hogwild.train((X, X[:, 0] * X[:, 1] > 0), problem="fm", rank=2, workers=1).finish()
+    >>> model.factors_.shape, model.strongest_pairs(1)[0][:2]
+    ((4, 2), (0, 1))
     """
 
     factors_: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
