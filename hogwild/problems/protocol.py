@@ -328,9 +328,9 @@ class Case(Protocol):
     def judge(self, solution: tuple[Any, ...]) -> float | None:
         """A share by which the objective can be lowered at least; None if unknown."""
 
-    def improved(self, solution: tuple[Any, ...]) -> tuple[tuple[Any, ...], float | None]:
+    def improved(self, solution: tuple[Any, ...], epochs: int) -> tuple[tuple[Any, ...], float | None]:
         """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it
-        that it may be above the optimum, None if that is unknown.
+        that it may be above the optimum, None if that is unknown. Their work goes by the ``epochs`` of training.
         """
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:

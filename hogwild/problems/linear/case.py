@@ -215,9 +215,10 @@ class LinearCase:
         problem, occurring = self._exact
         return problem.promise(*occurring.inward(*solution))
 
-    def improved(self, solution: tuple[np.ndarray, ...]) -> tuple[tuple[np.ndarray, ...], float | None]:
+    def improved(self, solution: tuple[np.ndarray, ...], epochs: int) -> tuple[tuple[np.ndarray, ...], float | None]:
         problem, occurring = self._exact
-        optimum = problem.lowered(*occurring.inward(*solution), skip=None if self.config.l1 > 0.0 else 0.0)
+        work = problem.work(epochs, self.problem.classes)
+        optimum = problem.lowered(*occurring.inward(*solution), work, skip=None if self.config.l1 > 0.0 else 0.0)
         coef, intercept = occurring.outward(optimum.coef.astype(np.float32), optimum.intercept.astype(np.float32))
         return (coef, intercept), optimum.share if math.isfinite(optimum.share) else None
 
