@@ -96,6 +96,30 @@ def test_a_fit_is_finished_whose_l2_was_chosen_in_few_epochs(monkeypatch: pytest
     assert run.history[-1]["objective"] <= 1.01 * best.history[-1]["objective"]
 
 
+@pytest.mark.parametrize("kind", ["none", "l2"])
+def test_normalize_belongs_to_the_choice(kind: str, tmp_path: Path) -> None:
+    """Documents of uneven length are normalised if what they are about decides, and not if their length does."""
+    random = np.random.default_rng(0)
+    lengths = np.exp(random.normal(3.5, 1.0, 600))
+    X = random.poisson(lengths[:, None] * random.dirichlet(np.full(200, 0.1), 600)).astype(float)
+    X[:, 0] += 1.0
+    shares = X / np.sqrt(np.square(X).sum(axis=1, keepdims=True))
+    z = X.sum(axis=1) if kind == "none" else shares @ random.normal(size=200)
+    data = scipy.sparse.csr_matrix(X), np.where(z > np.median(z), 1.0, -1.0)
+    run = hogwild.train(data, l2="auto", workers=1, checkpoint=tmp_path / "c")
+    run.finish()
+    assert run.config.normalize == run.chosen.normalize == kind
+    more = hogwild.train(data, l2="auto", workers=1, checkpoint=tmp_path / "c", resume=True, epochs=30)
+    assert more.config.normalize == kind
+    more.close()
+    given = {"none": "l2", "l2": "none"}[kind]
+    other = hogwild.train(data, l2="auto", normalize=given, workers=1)
+    assert other.config.normalize == given
+    rival = other.chosen
+    assert run.chosen.value(run.config.l2) < rival.value(rival.l2)
+    assert TrainConfig(l2=1e-5).normalize == TrainConfig(l2=PATH).normalize == "none"
+
+
 def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:
     rest, held = noisy(400).split(0.25, 0)
     run = hogwild.train(noisy(400), l2=PATH, holdout=0.25, epochs=3, **QUIET)

@@ -138,7 +138,8 @@ def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
     choice = None
     if may_choose and config.host != "simulator":
         prevented = "" if config.target is None else "--target is a value of one objective"
-        choice = PenaltyChoice(config if prevented else config.replace(l2=None, l2_path=L2_PATH), prevented)
+        chosen = {"l2": None, "l2_path": L2_PATH, "normalize": options["normalize"] or "auto"}
+        choice = PenaltyChoice(config if prevented else config.replace(**chosen), prevented)
     sources = Sources.take(options)
     if data is None and options["holdout"] is options["test"] is None and config.problem != "cuts":
         options["holdout"] = DEFAULT_HOLDOUT
@@ -287,6 +288,8 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
         held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
     usual = chosen.value(USUAL)
     against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
+    if chosen.normalize != "none":
+        yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     yield (
         f"l2 {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
         f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"

@@ -37,17 +37,18 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import margins
 from hogwild.errors import InputError, NoChoice
+from hogwild.kernels.losses import LOSSES
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective, loss_values
-from hogwild.problems.linear.optimum.folds import Folds, are_few
+from hogwild.problems.linear.optimum.folds import ENTRIES, Folds, are_few
 from hogwild.problems.linear.optimum.folds import divisions as divide
 from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import labels_of, row_weights
+from hogwild.problems.linear.rows import labels_of, like_counts, row_weights
 from hogwild.training.checkpoint import resumable
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
@@ -58,6 +59,8 @@ FEW_ROWS = 20_000  # where a fifth of the rows would be few
 VISITS = 100_000  # visits of rows by a candidate, where each row is held out once,
 MOST_EPOCHS = 100  # in at most so many epochs
 EPOCHS = 10  # at most, of more rows
+SCALED_PATH = L2_PATH[4::3]  # penalties that tell whether rows are better of length one,
+SCALED_ENTRIES = 100_000  # and the entries, times classes, of a sample that suffices for it
 LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half of candidates with several lanes goes on
 NEAR = 0.5  # paired standard errors above the lowest held-out loss within which the strongest penalty wins
 AS_RIGHT = 1.0  # paired standard errors above the lowest share of errors within which the loss decides
@@ -95,6 +98,8 @@ class L2Choice:
     seconds : float
     scores : array of float64, shape (candidates, parts held out)
         What ``score`` said of each, else minus the mean loss.
+    normalize : str
+        The scale of rows, which belongs to the choice where it is "auto".
     """
 
     l2: float
@@ -108,6 +113,7 @@ class L2Choice:
     rounds: int = 1
     step: float | None = None
     scores: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    normalize: str = "none"
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -144,12 +150,16 @@ def settle_l2(
         _, header = load_checkpoint(resumed)
         with resumable(Path(resumed)):
             l2 = header["config"]["l2"]
+            normalize = header["config"]["normalize"]
         if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
         chosen = choose_l2(config, rows, held)
         l2 = chosen.l2
-    return config.settled(l2=l2, l2_path=None), chosen
+        normalize = chosen.normalize
+    return config.settled(
+        l2=l2, l2_path=None, normalize=normalize if config.normalize == "auto" else config.normalize
+    ), chosen
 
 
 def choose_l2(
@@ -199,6 +209,8 @@ def choose_l2(
     classes = len(labels) if len(labels) > 2 else 1
     if config.loss == "softmax" and classes == 1:
         config = config.settled(loss="log")
+    if config.normalize == "auto":
+        config = config.settled(normalize=_normalize(config, rows, labels))
     meant = config.epochs >= LinearConfig.epochs  # fewer are meant to end early
     if exact is None:
         exact = meant and config.keep != "last"
@@ -249,7 +261,31 @@ def choose_l2(
         max(len(divisions), 1),
         None if searches else best.step,
         np.array([each.scores for each in path]),
+        config.normalize,
     )
+
+
+def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
+    """``l2`` if rows of counts are told by rows held out of a sample to be better of length one, else ``none``.
+
+    Candidates are optima, as lanes of rows of one length, whose columns are not scaled, need more epochs. Rows stay as
+    they are with a loss that has a kink: on film reviews hinge makes .004 more errors of normalised ones.
+    """
+    if rows.table is not None or not LOSSES[config.loss].smooth or not like_counts(rows):
+        return "none"
+    classes = len(labels) if len(labels) > 2 else 1
+    sample = rows.select(rows.spread(SCALED_ENTRIES // classes)).compact()
+    divisions = divide(sample.targets, len(labels), ENTRIES)
+    tried = []
+    for kind in ("none", "l2"):
+        unit = unit_of(sample) if kind == "none" else 1.0
+        one = config.settled(normalize=kind, l2_path=tuple(each * unit for each in SCALED_PATH))
+        judge = _Judge(one, labels, sample, divisions, None)
+        tried.append(_ranked(judge, _optima(one, sample, divisions, judge))[0])
+    if tried[1].loss is None or not judge.weighty:
+        return "none"
+    near = tried[0].loss is not None and near_lowest([each.losses for each in tried], judge.weights, AS_RIGHT)[0]
+    return "none" if near else "l2"
 
 
 @dataclass(eq=False)
@@ -372,8 +408,12 @@ def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
     if judge.by_error:
         best = list(itertools.compress(best, near_lowest([each.errors for each in best], judge.weights, AS_RIGHT)))
     best = list(itertools.compress(best, near_lowest([each.losses for each in best], judge.weights, NEAR)))
-    errors = {each.l2: each.error if judge.by_error else 0.0 for each in path}
-    return sorted(path, key=lambda each: (each is not best[-1], each.loss is None, errors[each.l2], each.loss, -each.l2))
+
+    def rank(tried: _Tried) -> tuple[Any, ...]:
+        error = tried.error if judge.by_error else None
+        return tried is not best[-1], tried.loss is None, error, tried.loss, -tried.l2
+
+    return sorted(path, key=rank)
 
 
 def mean_scores(scores: np.ndarray) -> np.ndarray:

@@ -23,7 +23,8 @@ from hogwild.problems.linear.optimum.newton import COLUMNS, Descent, Newton, dot
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
 from hogwild.problems.linear.rows import lengths_of
 
-WORK = 1 << 28  # entries that the steps of a fit may visit on data of any size,
+WORK = 1 << 30  # entries that the steps of a run may visit on few rows
+FIT_WORK = 1 << 27  # and those of an estimator's fit, or of a run on more rows,
 AFTER = 3.0  # or times the entries that its epochs have visited, if that is more
 ENOUGH = 3e-5  # share of the objective that the last step gains at most,
 ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
@@ -33,7 +34,7 @@ AGAIN = 2.0  # times as much the first step must promise
 FLOOR = 2e-6  # share of the start's objective, times classes: steps take shares of a smaller objective of that
 NEGLIGIBLE = 1e-4  # share of the start's objective that nobody misses
 JUDGED = 1 << 26  # entries that are visited to judge a solution
-COLD = 0.15  # share of the objective up to which the bound of stochastic steps tells that a fit has settled
+COLD = 0.5  # share of the objective up to which the bound of stochastic steps tells that a fit has settled
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,7 @@ class FitProblem:
 
     def work(self, epochs: int, classes: int) -> float:
         """Entries that steps may visit after so many epochs: finishing takes a few times what training took."""
-        return max(WORK, AFTER * epochs * self.rows.nnz * classes)
+        return max(FIT_WORK, AFTER * epochs * self.rows.nnz * classes)
 
     def slope(self, coef: np.ndarray, intercept: np.ndarray) -> float:
         """Euclidean norm of the objective's gradient; with an l1 penalty, of the shortest subgradient."""
