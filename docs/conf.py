@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
-os.environ.setdefault("NUMBA_DISABLE_JIT", "1")  # nothing is executed, so nothing has to be compiled
 
 import hogwild  # noqa: E402
 
@@ -22,6 +20,8 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "reference_pages",
@@ -45,14 +45,19 @@ numpydoc_xref_param_type = False
 sphinx_gallery_conf = {
     "examples_dirs": "../scripts/examples",
     "gallery_dirs": "examples",
-    "plot_gallery": False,
-    "filename_pattern": "/nothing-is-run",
+    "filename_pattern": r"/examples/\w+\.py",  # those of distributed/ are shown only: they take their time by design
     "ignore_pattern": r"slowed\.py",  # what the examples beside it import
+    "within_subsection_order": "FileNameSortKey",
+    "backreferences_dir": "examples/backreferences",  # for the pictures on the start page
+    "show_memory": False,
+    "abort_on_example_error": True,
     "download_all_examples": False,
     "notebook_extensions": set(),
     "show_signature": False,
     "remove_config_comments": True,
 }
+
+copybutton_exclude = ".linenos, .gp, .go"  # prompts and what was printed
 
 html_theme = "pydata_sphinx_theme"
 html_title = "hogwild"

@@ -46,17 +46,19 @@ if TYPE_CHECKING:
     from hogwild.machines.cluster import gather
     from hogwild.problems.completion.model import CompletionModel
     from hogwild.problems.cuts.model import Segmentation
+    from hogwild.problems.fm.model import FMModel
     from hogwild.problems.linear.model import LinearModel
     from hogwild.problems.module.model import ModuleModel
     from hogwild.problems.module.training import train_module
     from hogwild.training.run import Run, train
 
-    load: Callable[[str | Path], LinearModel | CompletionModel | Segmentation | ModuleModel]
+    load: Callable[[str | Path], LinearModel | CompletionModel | FMModel | Segmentation | ModuleModel]
 
 __version__ = "0.1.0"
 
 __all__ = [
     "CompletionModel",
+    "FMModel",
     "Graph",
     "HogwildClassifier",
     "HogwildClassifierCV",
@@ -90,6 +92,7 @@ __all__ = [
 
 _PLACES = {
     "CompletionModel": ("hogwild.problems.completion.model", "CompletionModel"),
+    "FMModel": ("hogwild.problems.fm.model", "FMModel"),
     "Graph": ("hogwild.data.graphs.container", "Graph"),
     "HogwildClassifier": ("hogwild.estimators", "HogwildClassifier"),
     "HogwildClassifierCV": ("hogwild.estimators", "HogwildClassifierCV"),

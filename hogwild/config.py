@@ -104,9 +104,9 @@ def option(default: Any, help: str, panel: str = "", **more: Any) -> Any:
     return dataclasses.field(default=default, metadata={"option": Option(help, panel, **more)})
 
 
-def inherited(name: str, default: Any, **changes: Any) -> Any:
-    """Return a field of a problem's config with another default, choices or help than ``TrainConfig`` has."""
-    changed = dataclasses.replace(TrainConfig.__dataclass_fields__[name].metadata["option"], **changes)
+def inherited(name: str, default: Any, of: Any = None, **changes: Any) -> Any:
+    """Return a field with another default, choices or help than the config ``of`` (``TrainConfig``) has."""
+    changed = dataclasses.replace((of or TrainConfig).__dataclass_fields__[name].metadata["option"], **changes)
     return dataclasses.field(default=default, metadata={"option": changed})
 
 
@@ -125,16 +125,8 @@ def check_field(field: dataclasses.Field[Any], value: Any, choices: tuple[Any, .
         choice(field.name, value, (*first, *choices))
     elif kind == "bool" and not isinstance(value, bool):
         raise UsageError(f"{field.name}={value!r}: expected True or False")
-    elif described.least is not None and kind == "int":
-        whole(
-            field.name,
-            value,
-            int(described.least),
-            None if described.most == math.inf else int(described.most),
-            bool(rest),
-        )
-    elif described.least is not None and kind == "float":
-        number(field.name, value, described.least, described.most, bool(rest), described.strict)
+    elif described.least is not None and kind in ("int", "float"):
+        number(field.name, value, described.least, described.most, bool(rest), described.strict, whole=kind == "int")
 
 
 def choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
@@ -150,30 +142,23 @@ def number(
     optional: bool = False,
     strict: bool = False,
     below: float = math.inf,
+    whole: bool = False,
 ) -> None:
     """Refuse a ``value`` that is not from ``low`` to ``high``, above ``low`` if ``strict``, and less than ``below``."""
     if value is None and optional:
         return
-    ok = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
+    kinds = int if whole else (int, float)
+    ok = isinstance(value, kinds) and not isinstance(value, bool) and (whole or abs(value) <= LARGEST)
     if not ok or not low <= value <= high or (strict and value == low) or value >= below:
-        raise UsageError(
-            f"{name}={value!r}: expected a finite number"
-            + (f" {'above' if strict else 'of at least'} {low:g}" if low > -math.inf else "")
-            + (f" and at most {high:g}" if high < math.inf else "")
-            + (f" and below {below:g}" if below < math.inf else "")
-            + (", or None" if optional else "")
-        )
-
-
-def whole(name: str, value: Any, low: int, high: int | None = None, optional: bool = False) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < low or (high is not None and value > high):
-        raise UsageError(
-            f"{name}={value!r}: expected a whole number from {low}"
-            + (f" to {high}" if high else "")
-            + (", or None" if optional else "")
-        )
+        shown = str if whole else "{:g}".format
+        expected = f"a {'whole' if whole else 'finite'} number"
+        if low > -math.inf:
+            expected += f" {'from' if whole else 'above' if strict else 'of at least'} {shown(low)}"
+        if high < math.inf:
+            expected += f" {'to' if whole else 'and at most'} {shown(high)}"
+        if below < math.inf:
+            expected += f" and below {below:g}"
+        raise UsageError(f"{name}={value!r}: expected {expected}{', or None' if optional else ''}")
 
 
 def flag(name: str, value: Any) -> None:
@@ -202,7 +187,7 @@ class TrainConfig:
 
     # What a run asks of every problem; the config of a problem that has the option overrides it.
     l1 = 0.0
-    l2 = 0.0
+    l2 = cast("Any", 0.0)
     l2_path = cast("Any", None)
     adagrad = False
     own_rows = False
@@ -217,6 +202,7 @@ class TrainConfig:
     rotates: ClassVar[bool] = False  # whether machines can pass blocks of items round
     sums: ClassVar[bool] = True  # whether parameters may leave the hull of all replicas
     usual_decay: ClassVar[float | None] = None  # of schedule "epoch"; None: the schedule's
+    usual_holdout: ClassVar[float] = 0.0  # share of the data that is held out to choose by if nobody says
 
     problem: str = option(
         "linear",
@@ -683,6 +669,18 @@ class LinearOptions(CommonOptions, total=False):
     adagrad: bool
     renumber: str
     own_rows: bool
+
+
+class FMOptions(CommonOptions, total=False):
+    loss: str
+    loss_param: float | None
+    rank: int
+    l2: float | None
+    l2_factors: float | None
+    normalize: str
+    intercept: bool
+    adagrad: bool
+    renumber: str
 
 
 class CompletionOptions(CommonOptions, total=False):

@@ -25,11 +25,12 @@ DEFAULT_PARAM = {name: loss.param for name, loss in losses.LOSSES.items() if los
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 #: scikit-learn's names of the losses of its SGD.
 SGD_LOSSES = {name: loss.sgd for name, loss in losses.LOSSES.items() if loss.sgd}
+UNTIERED = tuple(name for name in DISCIPLINES if name != "tiered")  # where copies of what is popular do not pay
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
 ORDERS = ("shuffled", "file", "blocks")
-SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive")
+SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive", "root")
 NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
@@ -69,6 +70,11 @@ PROBLEMS: dict[str, Places] = {
         "hogwild.problems.linear.options:LinearConfig",
         "hogwild.problems.linear.case:LinearCase",
         "hogwild.problems.linear.model:LinearModel",
+    ),
+    "fm": Places(
+        "hogwild.problems.fm.options:FMConfig",
+        "hogwild.problems.fm.case:FMCase",
+        "hogwild.problems.fm.model:FMModel",
     ),
     "completion": Places(
         "hogwild.problems.completion.options:CompletionConfig",

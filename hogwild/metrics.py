@@ -1,9 +1,8 @@
 """Quality of a model on given rows: accuracy, log loss, AUC, F1 and confusion, or the errors of regression.
 
-One pass over chunks of rows adds up partial sums, so the predictions of a large file are never all in memory. The AUC
-is the exception: it depends on the ranking, so it keeps 5 bytes a row and sorts them at the end. The values equal
-scikit-learn's (tests compare them) but are computed here, since importing it takes as long as evaluating a million
-rows.
+Margins are made in chunks on all threads; of each row 8 to 12 bytes are kept, its target, its prediction, and for the
+AUC its margin. The values equal scikit-learn's (tests compare them) but are computed here, since importing it takes as
+long as evaluating a million rows.
 """
 
 from __future__ import annotations
@@ -47,121 +46,84 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
     InputError
         If there are no rows, or a label is unknown to the model.
     """
-    tally = _Labels(model) if model.labels else _Reals(model)
-    unknown = 0
+    margins = model.margins_of()
+    measure = _of_labels if model.labels else _of_reals
+    parts: list[tuple[np.ndarray, ...]] = []
+    count = unknown = 0
     for block in [rows] if isinstance(rows, Rows) else rows:
-        tally.add(block, threads)
+        truth = class_numbers(block.targets, model.labels, count).astype(np.int32) if model.labels else block.targets
+
+        def chunk(first: int, last: int, block: Rows = block, truth: np.ndarray = truth) -> tuple[np.ndarray, ...]:
+            return truth[first:last], *measure(model, truth[first:last], margins.between(block, first, last))
+
+        parts += map_chunks(block, chunk, threads, margins.columns)
+        count += len(block)
         unknown += count_unknown(block, model.width, threads)
-    if tally.count == 0:
+    if count == 0:
         raise InputError("no rows to evaluate the model on")
     model.warn_unknown(unknown, stacklevel=3)
-    return {"rows": tally.count, **tally.result()}
+    result = _labels_result if model.labels else _reals_result
+    return {"rows": count, **result(model, *(np.concatenate(each) for each in zip(*parts)))}
 
 
-class _Labels:
-    """Sums for classification: the confusion counts, from which most metrics follow, and the total log loss."""
-
-    def __init__(self, model: LinearModel) -> None:
-        self.model = model
-        self.margins = model.margins_of()
-        self.count = 0
-        self.classes = np.arange(len(model.labels))
-        self.confusion = np.zeros((len(model.labels),) * 2, dtype=np.int64)
-        self.log_loss = 0.0
-        self.scores: list[np.ndarray] = []  # for two labels: margins as float32, and whether the label is the second
-        self.positive: list[np.ndarray] = []
-
-    def add(self, rows: Rows, threads: int | None) -> None:
-        truth = class_numbers(rows.targets, self.model.labels, self.count)
-        keep = len(self.classes) == 2 and self.margins.columns == 1
-
-        def chunk(first: int, last: int) -> tuple[np.ndarray, float, np.ndarray | None]:
-            margins, classes = self.margins.between(rows, first, last), truth[first:last].astype(np.int64)
-            cells = classes * len(self.classes) + self.model.decide_classes(margins)
-            with np.errstate(over="ignore"):
-                return cells, self._log_loss(margins, classes), margins.astype(np.float32) if keep else None
-
-        for cells, log_loss, scores in map_chunks(rows, chunk, threads, self.margins.columns):
-            np.add.at(self.confusion.reshape(-1), cells, 1)
-            self.log_loss += log_loss
-            if scores is not None:
-                self.scores.append(scores)
-        self.positive.append(truth == 1)
-        self.count += len(rows)
-
-    def _log_loss(self, margins: np.ndarray, classes: np.ndarray) -> float:
-        """Sum of -log of the probability of each row's class, of one-versus-rest at least machine epsilon."""
-        loss = self.model.loss
-        if loss not in PROBABILITIES or not np.isfinite(margins).all():
-            return math.nan
-        if margins.ndim == 1 and loss != "modified-huber":  # the loss itself, as training reports it
-            return float(loss_values("log", margins, 2.0 * classes - 1.0).sum())
-        if loss == "softmax":
-            return float(loss_values(loss, margins, classes).sum())
-        likely = self.model.probabilities(margins)[np.arange(len(classes)), classes]
-        return float(-np.log(np.clip(likely, EPSILON, 1.0 - EPSILON)).sum())
-
-    def result(self) -> dict[str, Any]:
-        right, counts = np.diag(self.confusion), self.confusion.sum(axis=1)
-        total = counts + self.confusion.sum(axis=0)
-        f1 = 2.0 * right / np.maximum(total, 1)  # 0 for a label that is neither present nor predicted
-        positive = np.concatenate(self.positive)
-        return {
-            "accuracy": float(right.sum() / self.count),
-            "log_loss": self.log_loss / self.count if self.model.loss in PROBABILITIES else None,
-            "auc": auc(np.concatenate(self.scores), positive) if self.scores else None,
-            "f1_macro": float(np.mean(f1)),
-            "f1": dict(zip(self._named(), f1.tolist())),
-            "labels": self._named(),
-            "confusion": self.confusion.tolist(),
-        }
-
-    def _named(self) -> list[Any]:
-        """The labels: numbers, or text from a table."""
-        return self.model.labels if self.model.table is None else self.model.label_texts
+def _of_labels(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Numbers of the predicted classes, the total log loss, and for two labels the margins, of a chunk of rows."""
+    with np.errstate(over="ignore"):
+        scores = margins.astype(np.float32) if margins.ndim == 1 else np.empty(0, np.float32)
+        return model.decide_classes(margins).astype(np.int32), np.array([_log_loss(model, margins, truth)]), scores
 
 
-class _Reals:
-    """Sums for real targets and counts."""
+def _log_loss(model: LinearModel, margins: np.ndarray, truth: np.ndarray) -> float:
+    """Sum of -log of the probability of each row's class, of one-versus-rest at least machine epsilon."""
+    loss = model.loss
+    if loss not in PROBABILITIES or not np.isfinite(margins).all():
+        return math.nan
+    if margins.ndim == 1 and loss != "modified-huber":  # the loss itself, as training reports it
+        return float(loss_values("log", margins, 2.0 * truth - 1.0).sum())
+    if loss == "softmax":
+        return float(loss_values(loss, margins, truth.astype(np.int64)).sum())
+    likely = model.probabilities(margins)[np.arange(len(truth)), truth]
+    return float(-np.log(np.clip(likely, EPSILON, 1.0 - EPSILON)).sum())
 
-    def __init__(self, model: LinearModel) -> None:
-        self.model = model
-        self.margins = model.margins_of()
-        self.count = 0
-        self.errors = np.zeros(3)  # totals: squared errors, absolute errors, Poisson deviance
-        self.mean, self.spread = 0.0, 0.0  # mean of the targets, and their sum of squares about it
 
-    def add(self, rows: Rows, threads: int | None) -> None:
-        def chunk(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-            return self._chunk(self.margins.between(rows, first, last), rows.targets[first:last].astype(np.float64))
+def _labels_result(
+    model: LinearModel, truth: np.ndarray, found: np.ndarray, log_losses: np.ndarray, scores: np.ndarray
+) -> dict[str, Any]:
+    classes = len(model.labels)
+    confusion = np.bincount(truth.astype(np.int64) * classes + found, minlength=classes**2).reshape(classes, classes)
+    right = np.diag(confusion)
+    total = confusion.sum(axis=1) + confusion.sum(axis=0)
+    f1 = 2.0 * right / np.maximum(total, 1)  # 0 for a label that is neither present nor predicted
+    labels: list[Any] = model.labels if model.table is None else model.label_texts
+    return {
+        "accuracy": float(right.sum() / len(truth)),
+        "log_loss": float(log_losses.sum() / len(truth)) if model.loss in PROBABILITIES else None,
+        "auc": auc(scores, truth == 1) if classes == 2 and len(scores) else None,
+        "f1_macro": float(np.mean(f1)),
+        "f1": dict(zip(labels, f1.tolist())),
+        "labels": labels,
+        "confusion": confusion.tolist(),
+    }
 
-        for errors, targets in map_chunks(rows, chunk, threads):
-            self.errors += errors
-            # merges two means and sums of squares (Chan, Golub, LeVeque 1979): exact where sum(y^2) would cancel
-            shift = float(targets.mean()) - self.mean
-            together = self.count + len(targets)
-            self.spread += float(targets.var()) * len(targets) + shift**2 * self.count * len(targets) / together
-            self.mean += shift * len(targets) / together
-            self.count = together
 
-    def _chunk(self, margins: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        predicted = self.model.decide(margins)
-        if not np.isfinite(predicted).all():
-            return np.full(3, math.nan), targets
-        error, deviance = predicted - targets, math.nan
-        if self.model.loss == "poisson" and targets.min() >= 0:
-            mean = np.maximum(predicted, 1e-200)  # the deviance divides by the prediction
-            counted = np.where(targets > 0, targets * np.log(np.maximum(targets, 1.0e-30) / mean), 0.0)
-            deviance = 2.0 * float((counted - targets + mean).sum())
-        return np.array([(error * error).sum(), np.abs(error).sum(), deviance]), targets
+def _of_reals(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, ...]:
+    return (model.decide(margins),)
 
-    def result(self) -> dict[str, Any]:
-        squared, absolute, deviance = (float(total) for total in self.errors)
-        metrics = {
-            "rmse": math.sqrt(squared / self.count),
-            "mae": absolute / self.count,
-            "r2": 1.0 - squared / self.spread if self.spread > 0 else None,
-        }
-        if self.model.loss == "poisson":
-            metrics["poisson_deviance"] = deviance / self.count
-        return metrics
+
+@np.errstate(all="ignore")
+def _reals_result(model: LinearModel, targets: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
+    truth = targets.astype(np.float64)
+    if not np.isfinite(predicted).all():
+        predicted = np.full(len(truth), math.nan)
+    error = predicted - truth
+    squared = float(np.square(error).mean())
+    metrics = {
+        "rmse": math.sqrt(squared),
+        "mae": float(np.abs(error).mean()),
+        "r2": 1.0 - squared / float(truth.var()) if truth.min() < truth.max() else None,
+    }
+    if model.loss == "poisson":
+        mean = np.maximum(predicted, 1e-200)  # the deviance divides by the prediction
+        counted = np.where(truth > 0, truth * np.log(np.maximum(truth, 1e-30) / mean), 0.0)
+        metrics["poisson_deviance"] = 2.0 * float((counted - truth + mean).mean()) if truth.min() >= 0 else math.nan
+    return metrics

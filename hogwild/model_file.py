@@ -75,6 +75,15 @@ def load_model(path: str | Path) -> Any:
     ------
     InputError
         One line naming the file, if it is missing, no model, of a newer version, or damaged.
+
+    Examples
+    --------
+    >>> import hogwild, tempfile
+    >>> model = hogwild.train("synthetic:rcv1?rows=500&features=200&nnz=10", l2=1e-4, workers=1).finish()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(f"{folder}/model.hogwild")
+    ...     hogwild.load(f"{folder}/model.hogwild").coef_.shape
+    (1, 200)
     """
     path = Path(path)
     arrays, header = read_file(path, MODEL)
@@ -133,7 +142,7 @@ def _write(path: Path, kind: str, arrays: dict[str, np.ndarray], header: dict[st
 def read_file(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     from safetensors import safe_open
 
-    _check_is_file(path, kind)
+    head = _head(path, kind)
     try:
         with safe_open(path, "numpy") as file:
             text: str = (file.metadata() or {}).get("hogwild", "null")
@@ -146,7 +155,9 @@ def read_file(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, A
     except MemoryError:
         raise
     except Exception as error:  # bad format, types NumPy lacks, absurd sizes, endless nesting
-        raise InputError(f"{path}: {_verdict(path, kind)}") from error
+        ours = b'"hogwild"' in head
+        reason = f"damaged or cut short: the hogwild {kind} in it cannot be read" if ours else f"not a hogwild {kind}"
+        raise InputError(f"{path}: {reason}") from error
     if not isinstance(header, dict):
         raise InputError(f"{path}: not a hogwild {kind} but a safetensors file of something else")
     if text != _sealed("{" + text[len(_sealed("{", {})) :], arrays):
@@ -163,29 +174,15 @@ def read_file(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, A
     return arrays, header
 
 
-def _check_is_file(path: Path, kind: str) -> None:
+def _head(path: Path, kind: str) -> bytes:
+    """The first bytes of a regular file."""
     try:
-        mode = path.stat().st_mode
-        empty = stat.S_ISREG(mode) and not _first_byte(path)  # opening it also checks the permission
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(f"{path}: not a hogwild {kind} but a {'directory' if path.is_dir() else 'special file'}")
+        with path.open("rb") as file:
+            return file.read(4096)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    if not stat.S_ISREG(mode):
-        raise InputError(f"{path}: not a hogwild {kind} but a {'directory' if stat.S_ISDIR(mode) else 'special file'}")
-    if empty:
-        raise InputError(f"{path}: not a hogwild {kind} but an empty file")
-
-
-def _first_byte(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(1)
-
-
-def _verdict(path: Path, kind: str) -> str:
-    """Describe a file that safetensors refuses."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        if b'"hogwild"' in file.read(4096):
-            return f"damaged or cut short: the hogwild {kind} in it cannot be read"
-    return f"not a hogwild {kind}"
 
 
 def _sealed(text: str, arrays: dict[str, np.ndarray]) -> str:

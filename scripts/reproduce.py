@@ -517,7 +517,7 @@ def largest_that_converges(source: ComparisonResult) -> float:
     if not ends:
         return min(source.head["step_grid"])
     best = min(ends.values())
-    return max(step for step, end in ends.items() if end - best <= 0.05 * max(source.scale.start - best, 0.0))
+    return max(step for step, end in ends.items() if end - best <= 0.05 * max(source.start - best, 0.0))
 
 
 def paper_outcome(stand_in: StandIn, source: ComparisonResult, group: Group | None) -> Figures:

@@ -11,7 +11,6 @@ import scipy.sparse
 from hogwild import train
 from hogwild.cli.models import named
 from hogwild.data.ratings.container import Ids, Ratings
-from hogwild.data.ratings.text import parse_ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 
 USERS, ITEMS = np.repeat(np.arange(6), 4), np.tile(np.arange(4), 6)
@@ -20,12 +19,6 @@ VALUES = np.cos(np.arange(24.0))
 
 def complete(data, test=None, **options):
     return train(data, test, problem="completion", **{"epochs": 1, "workers": 1, "rank": 2} | options)
-
-
-@pytest.mark.parametrize("day", ["2005-02-29", "2005-04-31", "1900-02-29", "2005-12-32"])
-def test_days_that_there_are_not(day):
-    with pytest.raises(InputError, match=f":2: bad time '{day}'"):
-        parse_ratings(io.BytesIO(f"1\t2\t3\t2004-02-29\n1\t3\t4\t{day}\n".encode()))
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def models() -> dict[str, Any]:
         "linear": LinearModel(parts[0], parts[2], "softmax", labels=range(4)),
         "completion": CompletionModel(*parts),
         "cuts": Segmentation(np.eye(2)[[0, 1, 1, 0]], 1.0, 1.0, shape=(2, 2)),
-        "module": ModuleModel.of(module(), {}, "", [{"epoch": 1}]),
+        "module": ModuleModel.of(module(), history=[{"epoch": 1}]),
     }
 
 

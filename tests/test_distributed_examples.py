@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 FOLDER = Path(__file__).resolve().parents[1] / "scripts" / "examples" / "distributed"
 NAMES = ("layer_by_layer", "two_stages", "two_by_two", "codistillation", "large_batch")
 
@@ -20,22 +18,26 @@ from pathlib import Path
 
 figures, *names = sys.argv[1:]
 for name in names:
-    figure = {"figure": f"{figures}/{name}.svg"} if name in ("codistillation", "large_batch") else {}
+    figure = {"figure": f"{figures}/{name}.svg"} if name == "large_batch" else {}
     found = importlib.import_module(name).main(quick=True, **figure)
     found = {str(key): value for key, value in found.items()} if isinstance(found, dict) else found
     Path(figures, f"{name}.json").write_text(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What each example found, and under "figures" the folder with what it drew."""
-    folder = tmp_path_factory.mktemp("figures")
-    command = [sys.executable, "-c", RUNNER, folder, *NAMES]
+def test_each_shows_what_it_is_for(tmp_path: Path) -> None:
+    """One test, since all run in one process, which takes seconds to start."""
+    command = [sys.executable, "-c", RUNNER, tmp_path, *NAMES]
     ran = subprocess.run(command, cwd=FOLDER, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.count("\n") >= 2 * len(NAMES)
-    return {name: json.loads((folder / f"{name}.json").read_text()) for name in NAMES} | {"figures": folder}
+    found = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in NAMES}
+    pushes_of_layers_start_before_backward_ends(found["layer_by_layer"])
+    micro_batches_leave_the_gradients_and_interleave_the_stages(*found["two_stages"])
+    two_by_two_holds_half_and_sends_least(found["two_by_two"])
+    modules_that_teach_each_other_predict_better(found["codistillation"])
+    a_scaled_step_keeps_up_by_a_sixteenth_of_the_messages(*found["large_batch"].values())
+    assert "</svg>" in (tmp_path / "large_batch.svg").read_text()
 
 
 def test_each_is_a_page_long() -> None:
@@ -44,8 +46,8 @@ def test_each_is_a_page_long() -> None:
         assert len(file.read_text().splitlines()) < 100, file
 
 
-def test_pushes_of_layers_start_before_backward_ends(found: dict[str, Any]) -> None:
-    *workers, _ = found["layer_by_layer"]
+def pushes_of_layers_start_before_backward_ends(processes: list[Any]) -> None:
+    *workers, _ = processes
     pushes = [f"push{k}" for k in reversed(range(8))]
     for worker in workers:
         assert worker["waiting"]["events"] == ["end", *pushes]
@@ -54,8 +56,7 @@ def test_pushes_of_layers_start_before_backward_ends(found: dict[str, Any]) -> N
         assert worker["waiting"]["losses"][-1] < worker["waiting"]["losses"][0]
 
 
-def test_micro_batches_leave_the_gradients_and_interleave_the_stages(found: dict[str, Any]) -> None:
-    lower, upper = found["two_stages"]
+def micro_batches_leave_the_gradients_and_interleave_the_stages(lower: list[Any], upper: list[Any]) -> None:
     for pieces, below, above in zip((1, 4), lower, upper):
         assert below["pieces"] == below["messages"] == above["messages"] == pieces
         assert below["bytes"] == above["bytes"] == 512 * 512 * 4
@@ -64,8 +65,7 @@ def test_micro_batches_leave_the_gradients_and_interleave_the_stages(found: dict
         assert above["events"] == ["take", "send"] * pieces  # which leaves before the second is taken
 
 
-def test_two_by_two_holds_half_and_sends_least(found: dict[str, Any]) -> None:
-    layouts = found["two_by_two"]
+def two_by_two_holds_half_and_sends_least(layouts: dict[str, Any]) -> None:
     whole, rows = 8 * 256 * 257, 1024 * 256 * 4  # weights; bytes of the activations between two layers
     most = {name: max(each["bytes"] for each in processes) for name, processes in layouts.items()}
     assert most["(1, 1)"] == 0
@@ -79,8 +79,7 @@ def test_two_by_two_holds_half_and_sends_least(found: dict[str, Any]) -> None:
             assert process["off"] < 1e-4, name
 
 
-def test_modules_that_teach_each_other_predict_better(found: dict[str, Any]) -> None:
-    workers = found["codistillation"]
+def modules_that_teach_each_other_predict_better(workers: list[Any]) -> None:
     losses = {name: sum(each[name]["losses"][-1] for each in workers) for name in ("alone", "codistilled")}
     assert losses["codistilled"] < 0.95 * losses["alone"]
     for each in workers:
@@ -89,14 +88,8 @@ def test_modules_that_teach_each_other_predict_better(found: dict[str, Any]) -> 
         assert each["alone"]["losses"][:2] == each["codistilled"]["losses"][:2]  # by labels alone, at first
 
 
-def test_a_scaled_step_keeps_up_by_a_sixteenth_of_the_messages(found: dict[str, Any]) -> None:
-    small, same, scaled, warm = found["large_batch"].values()
+def a_scaled_step_keeps_up_by_a_sixteenth_of_the_messages(small: Any, same: Any, scaled: Any, warm: Any) -> None:
     assert small["messages"] == 16 * same["messages"] == 16 * scaled["messages"] == 16 * warm["messages"]
     assert small["bytes"] == 16 * warm["bytes"]
     for run in (small, scaled, warm):
         assert run["losses"][-1] < 0.75 * same["losses"][-1]
-
-
-@pytest.mark.parametrize("name", ["codistillation", "large_batch"])
-def test_figures(name: str, found: dict[str, Any]) -> None:
-    assert "</svg>" in (found["figures"] / f"{name}.svg").read_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import os
 import re
 import shutil
 import subprocess
@@ -19,6 +21,8 @@ from hogwild.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Several machines are gathered; options are shown where they are given.
+WITHOUT_EXAMPLE = ("gather", "TrainConfig")
 FOLDERS = ("hogwild", "scripts", "tests", "docs", "datasets")
 
 
@@ -32,8 +36,10 @@ def build(folder: Path) -> Path:
     shutil.copytree(
         ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("examples", "reference", "__pycache__")
     )
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "docs", "site"]
-    built = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500)
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
+    command += ["-D", "plot_gallery=0", "docs", "site"]
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # nothing is run, so nothing has to be compiled
+    built = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500)
     assert built.returncode == 0, built.stdout + built.stderr
     return folder / "site"
 
@@ -100,6 +106,7 @@ def test_the_manual(tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_paths_lead_to_files(page: Path) -> None:
     """Links to files, and names in code type that begin with a folder of the repository."""
+    assert not re.search(r"^[<>]{7} ", page.read_text(), flags=re.MULTILINE), "marks of a merge"
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     made = (ROOT / "docs" / "reference", ROOT / "docs" / "examples")  # by the build
     for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
@@ -109,6 +116,16 @@ def test_links_and_paths_lead_to_files(page: Path) -> None:
     for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)[`: ]", text):
         known = (ROOT / path).exists() or any((ROOT / path).is_relative_to(folder) for folder in made)
         assert known, f"{page.name} names {path}, which is not there"
+
+
+@pytest.mark.parametrize("name", sorted({*hogwild.__all__} - {"__version__"}))
+def test_a_public_name_has_an_example_that_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    public = getattr(hogwild, name)
+    tests = [test for test in doctest.DocTestFinder(recurse=False).find(public, name) if test.examples]
+    assert tests or name in WITHOUT_EXAMPLE or issubclass(public, Exception), name
+    for test in tests:
+        assert doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test).failed == 0
 
 
 def test_readme_is_short() -> None:

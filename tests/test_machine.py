@@ -11,10 +11,6 @@ import pytest
 from hogwild import machine
 
 
-def test_cores() -> None:
-    assert 1 <= machine.physical_cores() <= len(os.sched_getaffinity(0))
-
-
 @pytest.mark.parametrize(
     ("text", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("", None), ("-1", None), ("junk junk", None)]
 )
@@ -48,12 +44,6 @@ def test_nothing_raises_without_proc_and_sys(monkeypatch: pytest.MonkeyPatch, tm
     assert machine.machine_fields()["cores"] >= 1
 
 
-def test_fields_are_flat() -> None:
-    fields = machine.machine_fields()
-    assert all(isinstance(value, str | int | float) for value in fields.values())
-    assert {"cpu", "cores", "load", "version_python", "version_numpy", "version_torch"} <= set(fields)
-
-
 def test_sizes_of_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "caches", lambda: {"L1d": "48K", "L2": "1024K", "L3": "32M", "L4": "odd"})
     assert machine.cache_bytes("L2") == 1 << 20
@@ -79,8 +69,3 @@ def test_each_worker_has_a_core_and_processes_take_turns(monkeypatch: pytest.Mon
     assert {tuple(machine.cpus_of(3)) for _ in range(3)} == groups  # runs in threads of one process
     assert machine.cpus_of(10) == [*range(10)]
     assert (machine.cpus_of(1), machine.cpus_of(11)) == ([None], [None] * 11)
-
-
-def test_the_warning_of_crowded_cores_counts_them() -> None:
-    assert machine.crowded(2, 1) == "2 workers share 1 core: expect no speed-up"
-    assert machine.crowded(4, 2) == "4 workers share 2 cores: expect no speed-up"

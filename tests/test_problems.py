@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.source import open_graph
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
-from hogwild.methods import BETWEEN_WORKERS, EXCHANGES
 from hogwild.training.engine import start_pool
 from tests.runs import stopped_inside, when
 
@@ -27,12 +25,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "completion": {"problem": "completion", "rank": 8},
     "completion, blocks": {"problem": "completion", "rank": 8, "order": "blocks"},
     "completion, implicit": {"problem": "completion", "rank": 8, "loss": "log", "negatives": 2},
-    "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr"},
+    "completion, ranking": {"problem": "completion", "rank": 8, "loss": "bpr", "negatives": 1},
     "cuts": {"problem": "cuts"},
     "cuts, three labels": {"problem": "cuts", "labels": 3},
-    "cuts, file order": {"problem": "cuts", "order": "file"},
 }
-PLAIN = ("completion", "cuts")
 
 
 def ratings(n: int = 8_000, users: int = 300, items: int = 200, rank: int = 4, seed: int = 0) -> Ratings:
@@ -63,17 +59,11 @@ def pools() -> Iterator[Callable[[str, int], Pool]]:
 @pytest.mark.parametrize(
     ("name", "discipline", "host"),
     [
-        ("completion", "hogwild", "processes"),
         ("completion", "atomic", "threads"),
         ("completion", "locked", "processes"),
-        ("completion", "round-robin", "threads"),
-        ("completion", "tiered", "processes"),
         ("completion, implicit", "aig", "threads"),
-        ("cuts", "atomic", "threads"),
-        ("cuts", "aig", "processes"),
-        ("cuts", "round-robin", "processes"),
+        ("cuts", "atomic", "processes"),
         ("cuts, three labels", "hogwild", "threads"),
-        ("cuts, three labels", "locked", "processes"),
     ],
 )
 def test_every_discipline_trains(pools: Callable, name: str, discipline: str, host: str) -> None:
@@ -93,12 +83,9 @@ def test_every_discipline_trains(pools: Callable, name: str, discipline: str, ho
 @pytest.mark.parametrize(
     ("name", "inside"),
     [
-        ("completion", True),
         ("completion, blocks", False),
-        ("completion, implicit", False),
         ("completion, ranking", True),
         ("cuts, three labels", True),
-        ("cuts, file order", False),
     ],
 )
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool) -> None:
@@ -118,31 +105,19 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool)
     assert kept == [row for row in found if row["status"] == "ok"]
 
 
-@pytest.mark.parametrize("name", ["completion, ranking", "cuts, three labels"])
-def test_the_objective_of_a_row_is_that_of_the_parameters_it_ends_with(name: str) -> None:
+@pytest.mark.parametrize("name", ["completion", "cuts, three labels"])
+def test_averaging(pools: Callable, name: str) -> None:
+    """What is cut stays in the simplex, out of which sums of changes would lead."""
     data, options = data_for(VARIANTS[name])
-    run = hogwild.train(data, **QUIET | options)
+    run = hogwild.train(data, exchange="averaging:period=500", epochs=8, pool=pools("processes", 2), **options)
     objectives = [row["objective"] for row in run]
-    assert objectives[0] > 1.01 * objectives[-1]
-    assert run._case.evaluate(run._solution)["objective"] == objectives[-1]
-
-
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("exchange", BETWEEN_WORKERS)
-def test_exchanges(pools: Callable, name: str, exchange: str) -> None:
-    data, options = data_for(VARIANTS[name])
-    if options.get("problem") == "cuts" and EXCHANGES[exchange].sums:
+    assert objectives[-1] < objectives[0]
+    if name != "completion":
         with pytest.raises(UsageError, match="choose averaging"):
-            hogwild.train(data, exchange=exchange, **options)
-        return
-    two = [
-        row["objective"]
-        for row in hogwild.train(data, exchange=exchange, epochs=8, pool=pools("processes", 2), **options)
-    ]
-    assert two[-1] < two[0]
+            hogwild.train(data, exchange="server", **options)
 
 
-@pytest.mark.parametrize("name", [*PLAIN, "completion, blocks"])
+@pytest.mark.parametrize("name", ["cuts", "completion, blocks"])
 def test_a_killed_worker(name: str) -> None:
     """Is replaced, and at most the chunk it had claimed is lost; where it may have held a lock the run ends."""
     data, options = data_for(VARIANTS[name])
@@ -153,38 +128,22 @@ def test_a_killed_worker(name: str) -> None:
     if run.problem.holds:
         with pytest.raises(TrainingError, match="worker 1 died .*order blocks cannot go on"):
             next(run)
+        assert run.model is not None
         return
     row = next(run)
     assert (row["status"], row["workers_lost"]) == ("ok", 1)
     assert 0.5 * len(data) < row["updates"] <= len(data)
 
 
-@pytest.mark.parametrize(("name", "discipline"), [("completion", "locked"), ("cuts", "round-robin")])
-def test_a_killed_worker_that_may_hold_something(tmp_path: Path, name: str, discipline: str) -> None:
-    data, options = data_for(VARIANTS[name])
-    options |= {"discipline": discipline, "gradient_delay": 2e-4, "checkpoint": tmp_path}
-    run = hogwild.train(data, host="processes", epochs=2, workers=2, **options)
-    next(run)
-    crew = run.engine.pool._crew  # type: ignore[attr-defined]
-    when(lambda: run.progress().rows_done > len(data) // 10, lambda: os.kill(crew[0].pid, signal.SIGKILL))
-    with pytest.raises(TrainingError, match=f"worker 0 died .*{discipline} cannot go on"):
-        for _ in run:
-            pass
-    assert run.model is not None
-
-
-@pytest.mark.parametrize("name", PLAIN)
-def test_checkpoints_of_another_problem_or_other_data(tmp_path: Path, name: str) -> None:
-    data, options = data_for(VARIANTS[name])
-    hogwild.train(data, checkpoint=tmp_path, **QUIET | options).finish()
-    other, others = data_for(VARIANTS["cuts" if name == "completion" else "completion"])
+def test_checkpoints_of_another_problem_or_other_data(tmp_path: Path) -> None:
+    for name, changed in (("completion", ratings(seed=1)), ("cuts", open_graph("synthetic:grid?side=24&seed=1"))):
+        data, options = data_for(VARIANTS[name])
+        folder = tmp_path / name
+        hogwild.train(data, checkpoint=folder, **QUIET | options).finish()
+        with pytest.raises(InputError, match="cannot resume"):
+            hogwild.train(changed, checkpoint=folder, resume=True, **QUIET | options)
     with pytest.raises(InputError, match="not a checkpoint of this problem"):
-        hogwild.train(other, checkpoint=tmp_path, resume=True, **QUIET | others)
-    with pytest.raises(InputError, match="step was"):
-        hogwild.train(data, checkpoint=tmp_path, resume=True, **QUIET | options | {"step": 0.01})
-    changed = ratings(seed=1) if name == "completion" else open_graph("synthetic:grid?side=24&seed=1")
-    with pytest.raises(InputError, match="cannot resume"):
-        hogwild.train(changed, checkpoint=tmp_path, resume=True, **QUIET | options)
+        hogwild.train(data, checkpoint=tmp_path / "completion", resume=True, **QUIET | options)
 
 
 def test_what_may_be_given_as_ratings() -> None:
@@ -194,6 +153,9 @@ def test_what_may_be_given_as_ratings() -> None:
     matrix = hogwild.train(data.to_scipy(), **QUIET | VARIANTS["completion"]).finish()
     for model in (triples, matrix):
         np.testing.assert_array_equal(model.user_factors, ours.user_factors)
+    l2, deviation = 1e-4 * len(data), float(data.values.std(dtype=np.float64))  # of a user, whose ratings do not count
+    model = hogwild.train(data, penalty="per-row", l2=1e-4, **QUIET | VARIANTS["completion"]).finish()
+    assert model.ridge == pytest.approx((l2 * deviation, l2))
     for wrong in ([1, 2], (1, 2)):
         with pytest.raises(UsageError, match="expected a path, Ratings, "):
             hogwild.train(wrong, **QUIET | VARIANTS["completion"])
@@ -214,7 +176,7 @@ def test_ratings_of_nobody_and_of_the_unknown() -> None:
         hogwild.train(graph, graph, **QUIET | VARIANTS["cuts"])
 
 
-@pytest.mark.parametrize("value", [0.0, 3.0, -1e6, 1e-20])
+@pytest.mark.parametrize("value", [0.0, -1e6, 1e-20])
 def test_ratings_that_are_all_alike(value: float) -> None:
     """The mean says it all: nothing diverges, nothing is divided by a deviation of zero."""
     data = ratings(500, 50, 20)
@@ -233,13 +195,13 @@ def test_ratings_far_from_zero_or_of_odd_sizes(level: float, spread: float) -> N
     assert objectives[-1] < 0.9 * objectives[0]
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (50, 1), (1_000, 2_000)])
+@pytest.mark.parametrize("shape", [(1, 1), (50, 1), (1_000, 2_000)])
 def test_odd_shapes(shape: tuple[int, int]) -> None:
     """One user, one item, hardly any ratings in a large matrix; more workers than there are tiles."""
     n = min(40, shape[0] * shape[1])
     pairs = np.random.default_rng(0).choice(shape[0] * shape[1], n, replace=False)
     data = Ratings(pairs // shape[1], pairs % shape[1], pairs % 5, shape)
-    for workers in (1, min(n, 4)):
+    for workers in (1, min(n, 3)):
         for order in ("shuffled", "file", "blocks"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", HogwildWarning)  # four workers, two cores
@@ -251,9 +213,3 @@ def test_odd_shapes(shape: tuple[int, int]) -> None:
                 rows = list(run)
             assert [row["updates"] for row in rows[1:]] == [n, n]
             assert run.model.shape == shape
-
-
-def test_more_than_a_graph_can_hold() -> None:
-    graph = Graph([0, 1], [1, 2], [1.0, 2.0], [1.0, 2.0], 3, [0, 2], [0, 1])
-    run = hogwild.train(graph, **QUIET | VARIANTS["cuts"])
-    assert run.finish().cut_value == 1.0

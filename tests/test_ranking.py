@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hogwild.data.ratings.container import Ratings
-from hogwild.problems.completion.ranking import best_of_users, each_piece, ranking_metrics
-from hogwild.problems.completion.ranking_kernel import best_items, mask_seen
+from hogwild.problems.completion.ranking import ranking_metrics
+from hogwild.problems.completion.ranking_kernel import best_items
 
 SCORES = st.lists(st.integers(-3, 3), min_size=1, max_size=30)  # many ties
 
@@ -24,12 +24,6 @@ def test_the_best_items_beside_a_sort(scores, n, seen):
     left = [item for item in range(len(scores)) if item not in seen]
     found = best_items(row, best)
     assert best[:found].tolist() == sorted(left, key=lambda item: (-scores[item], item))[:n]
-
-
-def test_what_was_seen_is_at_minus_infinity():
-    scores = np.ones((3, 4), np.float32)
-    mask_seen(scores, np.array([1, -1, 0]), np.array([0, 1, 3]), np.array([2, 0, 3], np.int32))
-    assert np.isneginf(scores).tolist() == [[True, False, False, True], [False] * 4, [False, False, True, False]]
 
 
 def naive(P, Q, b, tested, seen, k):
@@ -56,8 +50,7 @@ def naive(P, Q, b, tested, seen, k):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("threads", [1, 3])
-def test_all_of_it_beside_its_twin(seed, threads):
+def test_all_of_it_beside_its_twin(seed):
     random = np.random.default_rng(seed)
     users, items, k = 17, 11, 4
     P, Q = random.integers(-2, 3, (users, 2)).astype("f4"), random.integers(-2, 3, (items, 2)).astype("f4")
@@ -65,7 +58,7 @@ def test_all_of_it_beside_its_twin(seed, threads):
     tested = Ratings(random.integers(0, users, 30), random.integers(0, items, 30), np.ones(30), (users, items))
     seen = Ratings(random.integers(0, users, 60), random.integers(0, items, 60), np.ones(60), (users, items))
     lists = [[set(part.items[part.users == user].tolist()) for user in range(users)] for part in (tested, seen)]
-    found = ranking_metrics(P, Q, b, tested.user_lists(), seen.user_lists(), k, threads=threads)
+    found = ranking_metrics(P, Q, b, tested.user_lists(), seen.user_lists(), k)
     assert list(found) == ["auc", "precision_at_4", "ndcg_at_4"]
     assert list(found.values()) == pytest.approx(naive(P, Q, b, *lists, k))
 
@@ -82,13 +75,7 @@ def test_nothing_to_rank_and_parameters_that_diverged():
 def test_only_some_users_are_looked_at():
     users = 50
     lists = Ratings(range(users), [0] * users, [1] * users, (users, 3)).user_lists()
-    seen = []
-    about = np.ones((users, 1)), np.ones((3, 1)), np.zeros(3)
-    each_piece(np.arange(5), *about, None, lambda first, last, scores: seen.extend(range(first, last)))
-    assert sorted(seen) == [0, 1, 2, 3, 4]
-    best, scores = best_of_users(np.arange(2), *about, None, 2)
-    assert (best.tolist(), scores.tolist()) == ([[0, 1], [0, 1]], [[1, 1], [1, 1]])
     P = np.where(np.arange(users) % 7 == 0, 1.0, -1.0)[:, None]  # of 8 evenly chosen: 0, 7, ..., 49
-    found = ranking_metrics(P, np.array([[1.0], [0], [0]]), np.zeros(3), lists, None, 1, users=8)
-    assert found["auc"] == 1.0
-    assert ranking_metrics(P, np.array([[1.0], [0], [0]]), np.zeros(3), lists, None, 1)["auc"] == 8 / 50
+    rest = np.array([[1.0], [0], [0]]), np.zeros(3), lists, None, 1
+    assert ranking_metrics(P, *rest, users=8)["auc"] == 1.0
+    assert ranking_metrics(P, *rest)["auc"] == 8 / 50

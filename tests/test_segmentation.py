@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hogwild.data.graphs.source import open_graph
-from hogwild.data.ratings.ids import Ids
+from hogwild.data.ids import Ids
 from hogwild.errors import InputError, OutputError, UsageError
 from hogwild.model_file import load_model
 from hogwild.problems.cuts.model import Segmentation
@@ -38,23 +38,14 @@ def test_labels_and_values(labels):
     assert found.energy == found.cut_value + graph.offset
     assert found.grid().shape == (6, 6)
     assert len(found) == graph.n_vertices
+    assert Segmentation(np.full((3, 2), 0.5), 0.0, 0.0).labels.tolist() == [0, 0, 0]  # ties go to the first
     with pytest.raises(ValueError, match="read-only"):
         found.labels[0] = 1
     with pytest.raises(ValueError, match="read-only"):
         found.x[0] = 1
 
 
-def test_its_line():
-    found = Segmentation(shares(1200, 3), 4.5, 5.25, history=[{"epoch": 2, "objective": 4.5}])
-    assert repr(found) == "<Segmentation: 1,200 vertices, 3 labels, cut value 5.25, epoch 2, objective 4.5>"
-
-
-def test_ties_go_to_the_first_label():
-    assert Segmentation(np.full((3, 2), 0.5), 0.0, 0.0).labels.tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize("labels", [2, 3])
-@pytest.mark.parametrize("names", [False, True])
+@pytest.mark.parametrize(("labels", "names"), [(2, False), (3, True)])
 def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
     _, found = of_grid(labels, names=names, config={"step": 1.0}, fingerprint="f", history=[{"epoch": 1}])
     found.save(tmp_path / "m")
@@ -64,7 +55,8 @@ def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
     np.testing.assert_array_equal(back.image, found.image)
     for name in "objective cut_value offset shape ids label_ids config fingerprint history version".split():
         assert getattr(back, name) == getattr(found, name), name
-    bare = Segmentation(shares(4, labels), 1.0, 2.0)
+    bare = Segmentation(shares(4, labels), 4.5, 5.25, history=[{"epoch": 2, "objective": 4.5}])
+    assert repr(bare) == f"<Segmentation: 4 vertices, {labels} labels, cut value 5.25, epoch 2, objective 4.5>"
     arrays, header = bare.to_file()
     again = Segmentation.from_file(arrays, header, "x")
     assert (again.shape, again.ids, again.image) == (None, None, None)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.config import CompletionOptions, CutsOptions, LinearOptions, ModuleOptions, config_class
+from hogwild.config import CompletionOptions, CutsOptions, FMOptions, LinearOptions, ModuleOptions, config_class
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,6 +44,7 @@ reveal_type(Films().fit(X))  # Films
     ("problem", "options"),
     [
         ("linear", LinearOptions),
+        ("fm", FMOptions),
         ("completion", CompletionOptions),
         ("cuts", CutsOptions),
         ("module", ModuleOptions),

@@ -23,6 +23,7 @@ from hogwild.cli.sources import KINDS
 #: Public functions that are reached by the name of their module, and are used in the guide.
 BEYOND = (
     "hogwild.problems.linear.options.LinearConfig",
+    "hogwild.problems.fm.options.FMConfig",
     "hogwild.problems.completion.options.CompletionConfig",
     "hogwild.problems.cuts.options.CutsConfig",
     "hogwild.problems.module.options.ModuleConfig",

@@ -22,8 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hogwild.bench.rounds import BenchPlan, Row, Timing, interleaved, ratio
-from hogwild.bench.scaling import SHORTEST
-from hogwild.compare.reference.outside import OUTSIDE, Outside
+from hogwild.compare.reference.outside import OUTSIDE, Outside, timed
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
@@ -86,9 +85,7 @@ class Fits:
         config = dataclasses.replace(self.config, step=step, epochs=effort, patience=0)
         solver = self._reusable or self._program.make(self._rows, config)
         self._reusable = None if self._program.steps else solver
-        start = time.perf_counter()
-        solver.advance(effort)
-        seconds = max(time.perf_counter() - start - solver.untimed, SHORTEST)
+        seconds = timed(solver, effort)
         coef, intercept = solver.solution()
         return Fit(seconds, np.ravel(coef).astype(np.float64), float(np.ravel(intercept)[0]))
 

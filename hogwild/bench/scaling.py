@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -19,7 +18,7 @@ from typing import Any
 
 from hogwild import machine
 from hogwild.bench.rounds import BenchPlan, Row, Timing, interleaved, ratio
-from hogwild.compare.reference.outside import OUTSIDE, Outside
+from hogwild.compare.reference.outside import OUTSIDE, Outside, timed
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.methods import DISCIPLINES
@@ -31,7 +30,6 @@ RIVALS = {"linear": "sklearn-sgd", "completion": "cornac"}  # driven epoch by ep
 HELD_OUT = {"linear": "test_loss", "completion": "test_rmse"}
 RATE = {"linear": "nonzeros_per_second", "completion": "ratings_per_second"}
 ENDLESS = 10**6  # epochs
-SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more
 
 
 class Training:
@@ -84,9 +82,7 @@ class Rival:
         self._epoch += 1
         os.sched_setaffinity(0, set(machine.one_cpu_a_core()[: self._workers]) or usable)
         try:
-            start = time.perf_counter()
-            self._solver.advance(self._epoch)
-            return max(time.perf_counter() - start - self._solver.untimed, SHORTEST)
+            return timed(self._solver, self._epoch)
         finally:
             os.sched_setaffinity(0, usable)
 

@@ -205,7 +205,10 @@ def problem_of(data: str | None, options: dict[str, Any]) -> str:
     if model is None and problem == "module":
         raise UsageError(f"--problem module: give the module too: --model {FUNCTION}")
     if model is None:
-        return chosen_problem(problem, data or "", options["format"])
+        problem = chosen_problem(problem, data or "", options["format"])
+        if problem not in EPOCHS:
+            raise UsageError(f"--problem {problem}: a comparison is of {', '.join(EPOCHS)}")
+        return problem
     if problem not in (None, "module"):
         raise UsageError(f"--model {model}: is for --problem module, not for {problem}")
     return "module"

@@ -13,7 +13,7 @@ import typer
 
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
-from hogwild.cli.sources import Sources, check_readable, check_vertices, check_width, chosen_problem, described
+from hogwild.cli.sources import OF_ROWS, Sources, check_readable, check_vertices, check_width, chosen_problem, described
 from hogwild.errors import UsageError
 from hogwild.rows_file import Screen, printable
 
@@ -85,35 +85,25 @@ def info(
     sources.check(problem)
     if is_store(store := located(path)):
         verify(store)
-    if problem == "linear":
-        show(data_facts(path, sources, seed, json), json, data_lines)
-    else:
-        show(other_facts(path, sources, problem, json), json)
+    show(data_facts(path, sources, problem, seed, json), json, data_lines if problem in OF_ROWS else None)
 
 
-def other_facts(path: str, sources: Sources, problem: str, quiet: bool) -> dict[str, Any]:
-    """Describe ratings or a graph, with the statistics that determine how often workers collide."""
+def data_facts(path: str, sources: Sources, problem: str, seed: int, quiet: bool) -> dict[str, Any]:
+    """Describe data, with the statistics that determine how often workers collide."""
     from hogwild.data.graphs.container import graph_statistics
     from hogwild.data.ratings.container import rating_statistics
+    from hogwild.data.rows.statistics import describe
 
     reading = Reading(path)
     with Display(quiet=quiet).live(reading.line):
         examples = sources.open(problem, path, reading.update)
+    if problem in OF_ROWS:
+        check_width(path, examples.width, STATISTICS_BYTES)
+        return {"data": path, **describe(examples, seed)}
     if problem == "cuts":
         check_vertices(path, examples)
     statistics = rating_statistics(examples) if problem == "completion" else graph_statistics(examples)
     return {"data": path, "problem": problem, "what": described(problem, examples), **statistics}
-
-
-def data_facts(path: str, sources: Sources, seed: int, quiet: bool) -> dict[str, Any]:
-    from hogwild.data.rows.statistics import describe
-
-    display = Display(quiet=quiet)
-    reading = Reading(path)
-    with display.live(reading.line):
-        rows = sources.open("linear", path, reading.update)
-    check_width(path, rows.width, STATISTICS_BYTES)
-    return {"data": path, **describe(rows, seed)}
 
 
 def machine_facts() -> dict[str, Any]:

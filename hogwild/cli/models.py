@@ -39,6 +39,7 @@ PAIRS = 1 << 16  # pairs whose scores are written at a time
 USERS = 4096  # users whose recommendations are written at a time
 SHOWN = {
     "LinearModel": "a linear model",
+    "FMModel": "a factorization machine",
     "CompletionModel": "a model of ratings",
     "Segmentation": "a cut",
     "ModuleModel": "a module",
@@ -81,7 +82,7 @@ def open_model(path: str, kind: str = "", command: str = "", inputs: Iterable[st
 
 
 def is_linear(model: Any) -> bool:
-    return type(model).__name__ == "LinearModel"
+    return type(model).__name__ in ("LinearModel", "FMModel")
 
 
 @contextlib.contextmanager
@@ -266,7 +267,10 @@ def recommend(
     model: Model,
     names: Names = None,
     count: Count = 10,
-    seen: Annotated[str | None, typer.Option(metavar="DATA", help="Leave out what users rated here.")] = None,
+    seen: Annotated[
+        str | None,
+        typer.Option(metavar="DATA", help="Leave out what users rated here, from which new users get factors."),
+    ] = None,
     out: Out = "-",
     **options: Any,
 ) -> None:
@@ -274,8 +278,7 @@ def recommend(
     trained = open_model(model, "CompletionModel", "--problem completion", [seen], out)
     rated = None
     if seen is not None:
-        ids = {"users": trained.user_ids, "items": trained.item_ids}
-        rated = Sources.take(options).open("completion", seen, **ids, unknown="drop", values="optional")
+        rated = Sources.take(options).open("completion", seen, values="optional")
     users = named(names, trained.user_ids, trained.shape[0])
     write_scores(out, users, lambda part: trained.recommend(part, count, rated))
 
@@ -312,7 +315,7 @@ def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
     elif not names:
         everyone: np.ndarray = np.arange(size) if ids is None else ids.names()
         return everyone
-    if ids is not None and ids.numbers is None:
+    if ids is not None and not ids.whole:
         return np.array(names, dtype=object)
     try:
         return np.array(names, dtype=np.int64)
@@ -334,6 +337,7 @@ def write_scores(out: str, names: np.ndarray, function: Callable[[np.ndarray], A
 # ---- inspect
 
 COUNT = 10  # heaviest features of each sign
+MOST_PAIRS = 1000  # strongest pairs of features, those of one column included
 FEW = 3  # the same with several classes, of each class
 NAME_WIDTH = 40  # characters of a name
 MOST_CLASSES = 25  # shown on a terminal; JSON has all of them
@@ -421,6 +425,16 @@ def heaviest(
     return above, below
 
 
+def fm_facts(model: Any, count: int | None, names: str | None) -> dict[str, Any]:
+    """Return what a linear model has, the rank, and the pairs of features with the largest products of factors."""
+    pairs = model.strongest_pairs(MOST_PAIRS)
+    name_of = namer(model, {at for pair in pairs for at in pair[:2]}, names)
+    named = [(name_of(i), name_of(j), value) for i, j, value in pairs]
+    apart = [each for each in named if "=" not in each[0] or each[0].split("=")[0] != each[1].split("=")[0]]
+    facts = linear_facts(model, count, names)
+    return facts | {"kind": "fm", "rank": model.rank, "pairs": [list(each) for each in apart[: count or COUNT]]}
+
+
 def completion_facts(model: Any, count: int | None, *_: Any) -> dict[str, Any]:
     """Return sizes and biases of a completion model."""
     sides = ("user", model.user_bias, model.user_ids), ("item", model.item_bias, model.item_ids)
@@ -468,6 +482,7 @@ def module_facts(model: Any, *_: Any) -> dict[str, Any]:
 
 FACTS: dict[str, Callable[..., dict[str, Any]]] = {
     "LinearModel": linear_facts,
+    "FMModel": fm_facts,
     "CompletionModel": completion_facts,
     "Segmentation": cut_facts,
     "ModuleModel": module_facts,
@@ -526,11 +541,15 @@ def names_in_lines(path: str, hash_bits: int | None, positions: set[int]) -> dic
 
 def model_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the facts: those of a number or a short list, arrays, and the heaviest features."""
-    apart = ("heaviest", "history", "tied", "arrays")
+    apart = ("heaviest", "history", "tied", "arrays", "pairs")
     yield from fact_lines({name: value for name, value in facts.items() if name not in apart and value is not None})
     yield from fact_lines({"in the end": facts["history"][-1]} if facts["history"] else {})
     arrays = facts.get("arrays", [])
     groups = facts.get("heaviest", [])
+    if pairs := facts.get("pairs"):
+        yield from fact_lines(
+            {"strongest pairs": [f"{printable(f'{a} x {b}')[:NAME_WIDTH]} ({v:.4g})" for a, b, v in pairs]}
+        )
     for array in arrays[:MOST_ARRAYS]:
         shape = " x ".join(map(str, array["shape"])) or "one number"
         yield f"  {array['name'][:NAME_WIDTH]:<{NAME_WIDTH}}  {shape:<16} {array['dtype']}"

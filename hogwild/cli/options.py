@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hogwild.cli.sources import FORMATS, HOLDOUTS, KINDS
+from hogwild.cli.sources import FORMATS, HOLDOUTS, KINDS, OF_ROWS
 from hogwild.config import GOAL, MACHINES, Option, options_of
 from hogwild.errors import UsageError
 from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
@@ -35,8 +35,8 @@ COLUMNS = "label categorical numeric text ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = (
-    "loss loss_param l1 l2 normalize class_weight no_intercept no_scale_columns rank penalty nonnegative no_biases "
-    "negatives"
+    "loss loss_param l1 l2 l2_factors normalize class_weight no_intercept no_scale_columns rank penalty nonnegative "
+    "no_biases negatives"
 )
 STOPS = "evaluate_every epochs patience tol target keep"
 KEPT = "out json checkpoint resume quiet verbose"
@@ -121,7 +121,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 #: Problems that have them, if not all.
 PROBLEMS_OF: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(f"zero_based targets features hash_bits {COLUMNS}".split(), ("linear",)),
+    **dict.fromkeys(f"zero_based targets features hash_bits {COLUMNS}".split(), OF_ROWS),
     **dict.fromkeys(("columns", "header"), ("completion", "cuts")),
     "holdout_by": ("completion",),
     "terminals": ("cuts",),

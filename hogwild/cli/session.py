@@ -22,6 +22,7 @@ from hogwild.cli.display import Display, Reading, training_line
 from hogwild.cli.sources import (
     HOLDOUTS,
     KINDS,
+    OF_ROWS,
     Sources,
     check_outputs,
     check_readable,
@@ -69,7 +70,7 @@ class TrainRequest:
 
     def check(self, problem: str = "linear") -> None:
         """Raise an error for what cannot be read or written."""
-        if self.test is not None and self.holdout is not None and problem != "linear":
+        if self.test is not None and self.holdout is not None and problem not in OF_ROWS:
             raise UsageError("--test and --holdout both name the rows to test on: give one of them")
         if self.holdout_by not in HOLDOUTS:
             raise UsageError(f"--holdout-by {self.holdout_by}: {expected_one_of(HOLDOUTS, self.holdout_by)}")
@@ -114,7 +115,8 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
         display.say(line)
     held = None
     if request.holdout is not None:
-        examples, held = hold_out(problem, examples, request.holdout, config.seed, request.holdout_by)
+        with request.naming():
+            examples, held = hold_out(problem, examples, request.holdout, config.seed, request.holdout_by)
         purpose = "test on" if request.test is None else "choose by"
         display.say(f"held out {len(held):,} {KINDS[problem].noun} to {purpose}, training on {len(examples):,}")
     if request.test is None:
@@ -294,6 +296,8 @@ def describe_run(run: Run) -> str:
     goal = f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}"
     if config.problem == "completion":
         goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}"
+    elif config.problem == "fm":
+        goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g}, of factors {config.l2_factors:g}"
     elif config.problem == "cuts":
         goal = "smallest cut, relaxed to the simplex"
     workers = describe_workers(config, run.requested.host == "auto")

@@ -43,6 +43,13 @@ KINDS = {
         "hogwild.data.rows.source:open_data",
         "hogwild.data.rows.synthetic:SyntheticSpec",
     ),
+    "fm": Kind(
+        "rows",
+        "synthetic:ctr?features=1048576",
+        "generated clicks",
+        "hogwild.data.rows.source:open_data",
+        "hogwild.data.rows.synthetic:SyntheticSpec",
+    ),
     "completion": Kind(
         "ratings",
         "synthetic:ratings",
@@ -58,6 +65,7 @@ KINDS = {
         "hogwild.data.graphs.synthetic:GraphSpec",
     ),
 }
+OF_ROWS = ("linear", "fm")  # problems whose data are rows of features
 #: Formats of rows, of ratings and of graphs.
 FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges".split()
 ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges"), "cuts")
@@ -114,10 +122,10 @@ class Sources:
         """Refuse reading options of another problem, which would be ignored silently."""
         options: dict[str, Any] = {"features": self.features, "hash-bits": self.hash_bits, "targets": self.targets}
         options |= {"zero-based": self.zero_based or None, **self._columns()}
-        if problem != "linear":
+        if problem not in OF_ROWS:
             for name in (name for name, value in options.items() if value is not None):
                 raise UsageError(f"--{name} is for rows of features, and --problem {problem} has none")
-        if problem == "linear" and (self.columns is not None or self.header is not None):
+        if problem in OF_ROWS and (self.columns is not None or self.header is not None):
             name = "--header" if self.columns is None else "--columns"
             raise UsageError(f"{name} is for ratings and edges: --problem completion or cuts")
         if self.terminals is not None and problem != "cuts":
@@ -138,7 +146,7 @@ class Sources:
             options["terminals"] = self.terminals
         else:
             options["cache"] = self.cache()
-        if problem == "linear":
+        if problem in OF_ROWS:
             options |= self.row_options()
         else:
             options["layout"] = self.layout()
@@ -227,7 +235,7 @@ class Sources:
 
 def described(problem: str, examples: Any) -> str:
     """Return the size of the data in a line."""
-    if problem == "linear":
+    if problem in OF_ROWS:
         return f"{len(examples):,} rows x {examples.width:,} features, {examples.nnz:,} nonzeros"
     if problem == "completion":
         from hogwild.data.ratings.container import describe
@@ -266,7 +274,9 @@ def remarks(name: str, examples: Any, config: TrainConfig) -> Iterator[str]:
             from hogwild.data.text.hashing import collision_line, occupancy
 
             yield collision_line(occupancy(examples))
-        check_width(name, examples.width, FEATURE_BYTES)
+        check_width(
+            name, examples.width, FEATURE_BYTES if config.problem == "linear" else 4 * COPIES * (config.rank + 1)
+        )
 
 
 def hold_out(problem: str, examples: Any, fraction: float, seed: int, by: str) -> tuple[Any, Any]:
@@ -292,16 +302,16 @@ def chosen_problem(problem: str | None, name: str, format: str | None = None) ->
 def implied_problem(name: str, format: str | None = None) -> str:
     """Return the problem that data of this format or name are for, as far as these tell; else "linear"."""
     from hogwild.data.graphs.source import graph_format
-    from hogwild.data.graphs.synthetic import FAMILIES as GRAPHS
+    from hogwild.data.graphs.synthetic import GraphSpec
     from hogwild.data.public.catalogue import find
     from hogwild.data.ratings.store import is_rating_store
-    from hogwild.data.ratings.synthetic import FAMILIES as RATINGS
+    from hogwild.data.ratings.synthetic import RatingSpec
 
     if format in ONE_PROBLEM:
         return ONE_PROBLEM[format]
     if name.startswith("synthetic:"):
         family = name.removeprefix("synthetic:").partition("?")[0]
-        return "completion" if family in RATINGS else "cuts" if family in GRAPHS else "linear"
+        return "completion" if family in RatingSpec.families else "cuts" if family in GraphSpec.families else "linear"
     if (part := find(name)) is not None:
         return part[0].problem
     if graph_format(name) == "dimacs":

@@ -8,8 +8,7 @@ penalty on any machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -101,7 +100,7 @@ def train(
     ] = None,
     **options: Any,
 ) -> None:
-    """Train a sparse model on DATA with all cores: linear, or of ratings, or a cut of a graph."""
+    """Train a sparse model on DATA with all cores: linear, with factors, or of ratings, or a cut of a graph."""
     options["problem"] = chosen_problem(options["problem"], data or "", options["format"])
     raise typer.Exit(begin(data, options, KINDS[options["problem"]].default))
 
@@ -133,13 +132,10 @@ def simulate(
 def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
     """Run a command with its options by name, and return the exit status."""
     meeting = meeting_of(options)
-    may_choose = options["l2"] is None and options["problem"] == "linear" and meeting is None
-    config = TrainConfig(**config_options(options))
-    choice = None
-    if may_choose and config.host != "simulator":
-        prevented = "" if config.target is None else "--target is a value of one objective"
-        chosen = {"l2": None, "l2_path": L2_PATH, "normalize": options["normalize"] or "auto"}
-        choice = PenaltyChoice(config if prevented else config.replace(**chosen), prevented)
+    unasked = options["l2"] is None and options["problem"] == "linear" and meeting is None
+    named = config_options(options)
+    config = TrainConfig(**named)
+    choosing = TrainConfig(**named | {"l2": L2_PATH}) if unasked and config.host != "simulator" else None
     sources = Sources.take(options)
     if data is None and options["holdout"] is options["test"] is None and config.problem != "cuts":
         options["holdout"] = DEFAULT_HOLDOUT
@@ -151,7 +147,7 @@ def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
     if config.keep == "best" and request.holdout is None:
         raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
     if meeting is None:
-        return lead_or_train(request, sources, config, choice)
+        return lead_or_train(request, sources, config, choosing)
     from hogwild.cli.machines import gathered
 
     with gathered(meeting, config, request.display().say) as (cluster, config):
@@ -164,10 +160,13 @@ def lead_or_train(
     request: TrainRequest,
     sources: Sources,
     config: TrainConfig,
-    choice: PenaltyChoice | None,
+    choosing: TrainConfig | None,
     cluster: Cluster | None = None,
 ) -> int:
-    """Train on this machine, or lead the others of a cluster, and return the exit status."""
+    """Train on this machine, or lead the others of a cluster, and return the exit status.
+
+    ``choosing``: nobody gave a penalty, so one is chosen where that takes seconds.
+    """
 
     def start(display: Display, watch: Stopwatch, resuming: bool) -> Run:
         if cluster is not None:
@@ -187,11 +186,23 @@ def lead_or_train(
             with display.live(lambda: doing):
                 return train(rows, test, config=config, **options)
 
+        def begin_with_choice(choosing: TrainConfig) -> Run:
+            if reason := why_fixed(config, rows, held, resuming):
+                raise NoChoice(reason)
+            return begin(choosing)
+
         with request.naming():
-            run = begin(config) if choice is None else choice.begin(config, rows, held, resuming, begin, display.say)
+            if choosing is not None:
+                try:
+                    run = begin_with_choice(choosing)
+                except NoChoice as error:
+                    display.say(f"l2 {USUAL:g}, not chosen by held-out rows: {error}")
+                    run = begin(config)
+            else:
+                run = begin(config)
         run.stopwatch.add(before)
         if run.chosen is not None:
-            for line in lines_of_choice(run.chosen, choice is None):
+            for line in lines_of_choice(run.chosen, choosing is None):
                 display.say(line)
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
@@ -221,37 +232,14 @@ def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, clus
 # ---- the penalty that is chosen
 
 
-@dataclass(frozen=True)
-class PenaltyChoice:
-    """The choice of l2 for a run for which nobody gave it."""
-
-    config: TrainConfig  # that chooses
-    prevented: str = ""  # why the options do not allow it
-
-    def begin(
-        self,
-        fixed: TrainConfig,
-        rows: Rows,
-        held: Rows | None,
-        resuming: bool,
-        begin: Callable[[TrainConfig], Run],
-        say: Callable[[str], None],
-    ) -> Run:
-        """Begin the run with a penalty that is chosen, or as ``fixed`` says if none can be."""
-        reason = self.prevented or ("" if resuming else why_fixed(fixed, rows, held))
-        if not reason:
-            try:
-                return begin(self.config)
-            except NoChoice as error:
-                reason = str(error)
-        say(f"l2 {USUAL:g}, not chosen by held-out rows: {reason}")
-        return begin(fixed)
-
-
-def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None) -> str:
+def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None, resuming: bool) -> str:
     """Why l2 is not chosen for these rows unless somebody asks for it; "" if it is."""
     import numpy as np
 
+    if config.target is not None:
+        return "--target is a value of one objective"
+    if resuming:
+        return ""  # it was chosen, or not, when the run began
     many = len(rows) + (0 if held is None else len(held))
     if many < FEWEST:
         return f"{many} rows are too few to hold some out, below {FEWEST}"
@@ -274,13 +262,14 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
     path = chosen.path
     if all_candidates:
         how = f"side by side, {chosen.epochs} epochs" if chosen.epochs else "each fitted to its optimum"
-        yield f"choosing l2: {len(path)} values {how}"
-        yield f"{'l2':>9}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
+        how = how if chosen.name == "l2" else "in short runs"
+        yield f"choosing {chosen.name}: {len(path)} values {how}"
+        yield f"{chosen.name:>10}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
         for each in path:
             step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
             note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
-            yield f"{each['l2']:>9.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
+            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
     if chosen.folds > 1:
@@ -291,6 +280,6 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
     if chosen.normalize != "none":
         yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     yield (
-        f"l2 {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
+        f"{chosen.name} {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
         f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"
     )

@@ -7,12 +7,14 @@ and the library share. A list of kernels and their types would have to follow ev
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from hogwild.cli.display import Display, bar
 from hogwild.cli.options import Quiet
@@ -57,63 +59,35 @@ def sample_text() -> bytes:
     return "\n".join(rows).encode() + b"\n"
 
 
-def _train(rows: object, test: object = None, **options: object) -> None:
+def _train(name: str = "", workers: int = 2, **options: Any) -> None:
+    """Train on generated data of a small size, or on the text, and on a part that is held out evaluate."""
+    from hogwild.data.ratings.source import open_ratings
+    from hogwild.data.rows.source import open_data
     from hogwild.training.run import train
 
-    train(rows, test, epochs=2, **options).finish()  # type: ignore[call-overload]
-
-
-def _from_text() -> None:
-    """Read svmlight text, hold rows out, train with one worker, predict."""
-    import io
-
-    from hogwild.data.rows.source import open_data
-
-    rows, test = open_data(io.BytesIO(sample_text())).split(0.25, 0)
-    _train(rows, test, workers=1)
-
-
-def _labels(discipline: str = "hogwild", binary: bool = False, classes: int = 2, **options: object) -> None:
-    import numpy as np
-    import scipy.sparse
-
-    rng = np.random.default_rng(0)
-    X = scipy.sparse.random(ROWS, WIDTH, 0.2, "csr", np.float32, rng)
-    if binary:
-        X.data[:] = 1
-    y = np.arange(ROWS) % classes
-    _train((X[16:], y[16:]), (X[:16], y[:16]), workers=2, discipline=discipline, **options)
+    source = f"synthetic:{name}" if name else io.BytesIO(sample_text())
+    data: Any = (open_ratings if "problem" in options else open_data)(source)
+    rows, test = data.split(0.25, 0)
+    train(rows, test, epochs=2, workers=workers, **options).finish()
 
 
 def _l2() -> None:
     """Choose l2 for two classes and for more, with weights that the cache holds and with others."""
-    import numpy as np
-    import scipy.sparse
-
     from hogwild import machine
     from hogwild.config import TrainConfig
-    from hogwild.data.rows.container import Rows
+    from hogwild.data.rows.source import open_data
     from hogwild.problems.linear.options import L2_PATH
     from hogwild.problems.linear.problem import OUTGROWN
     from hogwild.training.l2_choice import choose_l2
 
     far = OUTGROWN * machine.l2_bytes() // 32  # weights of 16 candidates take twice what the cache holds
     for width in (WIDTH, far):
-        X = scipy.sparse.random(ROWS, width, 4 / width, "csr", np.float32, np.random.default_rng(0))
         for classes, schedule in ((2, "epoch"), (2, "rows"), (4, "epoch")):
-            rows = Rows.from_scipy(X, np.arange(ROWS) % classes)
+            rows = open_data(f"synthetic:rcv1?rows={ROWS}&features={width}&nnz=4&classes={classes}")
             config = TrainConfig(l2_path=L2_PATH, epochs=1, schedule=schedule)
             choose_l2(config, rows)  # each row held out once
             choose_l2(config, *rows.split(0.25, 0))
-    X = scipy.sparse.random(ROWS, WIDTH, 4 / WIDTH, "csr", np.float32, np.random.default_rng(0))
-    choose_l2(TrainConfig(l2_path=L2_PATH), Rows.from_scipy(X, np.arange(ROWS) % 2))  # by optima
-
-
-def _ratings() -> None:
-    from hogwild.data.ratings.source import open_ratings
-
-    rows, test = open_ratings("synthetic:ratings?users=40&items=20&ratings=400").split(0.1, seed=0)
-    _train(rows, test, problem="completion", workers=2)
+    choose_l2(TrainConfig(l2_path=L2_PATH), open_data(f"synthetic:{TEXT}"))  # by optima
 
 
 def _estimators() -> None:
@@ -122,8 +96,7 @@ def _estimators() -> None:
 
     from hogwild.estimators import HogwildClassifier, HogwildRegressor
 
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((ROWS, WIDTH)).astype(np.float32)
+    X = np.random.default_rng(0).standard_normal((ROWS, WIDTH)).astype(np.float32)
     for data in (X, scipy.sparse.csr_matrix(X)):
         for classes in (2, 3):
             for loss in ("hinge", "log_loss"):
@@ -131,15 +104,16 @@ def _estimators() -> None:
         HogwildRegressor().fit(data, X[:, 0]).predict(data)
 
 
+TEXT = f"rcv1?rows={ROWS}&features={WIDTH}&nnz=6"
 PARTS: dict[str, Callable[[], None]] = {
-    "tiered": lambda: _labels("tiered"),
-    "long": lambda: _labels("tiered", schedule="rows"),
+    "tiered": lambda: _train(TEXT, discipline="tiered"),
+    "long": lambda: _train(TEXT, discipline="tiered", schedule="rows"),
     "estimators": _estimators,
-    "text": _from_text,
+    "text": lambda: _train(workers=1),
     "l2": _l2,
-    "labels": _labels,
-    "binary": lambda: _labels(binary=True),
-    "classes": lambda: _labels(classes=4),
-    "regression": lambda: _labels(loss="squared-error"),
-    "ratings": _ratings,
+    "labels": lambda: _train(TEXT, discipline="hogwild"),
+    "binary": lambda: _train(f"{TEXT}&values=binary", discipline="hogwild"),
+    "classes": lambda: _train(f"{TEXT}&classes=4", discipline="hogwild"),
+    "regression": lambda: _train(f"{TEXT}&task=regress", discipline="hogwild", loss="squared-error"),
+    "ratings": lambda: _train("ratings?users=40&items=20&ratings=400", problem="completion"),
 }

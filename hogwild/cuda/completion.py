@@ -1,11 +1,10 @@
 """Matrix completion on a CUDA device: Triton kernels whose programs visit a few ratings at a time.
 
-A visit is that of ``problems/completion/kernel.py`` and ``problems/completion/implicit_kernel.py``: rows ``p_u`` and
-``q_i`` are read, each moves along the other's old value, and the penalty divides. It reads two rows, writes two and
-computes almost nothing, so only memory matters. A program is one warp and holds ``GROUP`` ratings at a time as a tile
-(GROUP, TILE), whose rows are read and written 16 bytes a thread. It looks up 32 ratings together, one a thread, and
-hands them out by integer sums, so that a turn waits for memory once. Rows are read past the L1 cache (``.cg``), which
-does not see other programs' writes.
+A visit is that of ``problems/completion/kernel.py``: rows ``p_u`` and ``q_i`` are read, each moves along the other's
+old value, and the penalty divides. It reads two rows, writes two and computes almost nothing, so only memory matters. A
+program is one warp and holds ``GROUP`` ratings at a time as a tile (GROUP, TILE), whose rows are read and written 16
+bytes a thread. It looks up 32 ratings together, one a thread, and hands them out by integer sums, so that a turn waits
+for memory once. Rows are read past the L1 cache (``.cg``), which does not see other programs' writes.
 
 ``ATOMIC``: the change (new - old, as read) is added by relaxed
 vector atomics, and none is lost. Otherwise the new row is stored, and of several in flight at the same time the last
@@ -36,7 +35,7 @@ from hogwild.cuda.backend import Backend
 from hogwild.cuda.order import VISITS, visit_at
 from hogwild.cuda.streams import Launcher, Visits
 from hogwild.kernels import order
-from hogwild.problems.completion import implicit_kernel as on_cpu
+from hogwild.problems.completion import kernel as on_cpu
 from hogwild.problems.completion.problem import CompletionProblem
 
 SECTOR = 8  # float32 in the smallest unit of memory reads
@@ -75,7 +74,7 @@ def chosen(seen_begin, seen_items, u, j):
 
 @triton.jit
 def draw(seen_begin, seen_items, state, u, n_items):
-    """Items that users ``u`` have not chosen, or -1 after too many tries: ``implicit_kernel.draw``, vectorised.
+    """Items that users ``u`` have not chosen, or -1 after too many tries: ``kernel.draw``, vectorised.
 
     ``state``: uint64, ``mix(salt + visit)``, plus ``LEAP * t`` for the t-th item drawn at a visit.
     """

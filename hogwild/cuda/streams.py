@@ -29,9 +29,9 @@ import torch
 from hogwild.config import TrainConfig
 from hogwild.cuda.backend import Backend, DeviceStream, connect
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildError, InputError, TrainingError, UsageError
+from hogwild.errors import HogwildError, InputError, TrainingError
 from hogwild.hosts.job import Job, Task
-from hogwild.hosts.pool import IN_USE, Pool
+from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
 
 CHUNKS = 256  # of an epoch: where a run can be stopped and resumed
@@ -443,10 +443,7 @@ class Streams(Pool):
         return {"in_flight": None if self._desk is None else self._desk.in_flight}
 
     def open(self, job: Job) -> None:
-        if self.closed:
-            raise UsageError("the pool of workers is closed")
-        if self._at_work:
-            raise UsageError(IN_USE)
+        self.check_free(self._at_work)
         if self._desk is not None:
             self.release(self._desk.job)
         with naming("setting up"):

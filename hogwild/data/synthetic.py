@@ -6,13 +6,18 @@ Only operations that IEEE 754 rounds exactly are used, logarithms and powers inc
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from hogwild.errors import InputError, expected_one_of, nearest
+
+if TYPE_CHECKING:
+    from hogwild.data.cache import Recipe
 
 PREFIX = "synthetic:"
 BITS = 52  # resolution of a cumulative popularity table
@@ -24,36 +29,54 @@ ROOT3 = math.sqrt(3.0)
 LN2 = 0.6931471805599453
 
 
-def check_family(family: str, families: Iterable[str], what: str) -> None:
-    """Raise InputError, which lists ``families``, unless ``family`` is one of them."""
-    names = {each: PREFIX + each for each in families}
-    if family not in names:
-        close = nearest(family, (), aliases=names)
-        raise InputError(f"{PREFIX}{family}: no such synthetic {what}; there are {', '.join(names.values())}{close}")
+def dial(default: Any, low: float, high: float) -> Any:
+    """A number of a set: its default, and the range it must be in."""
+    return dataclasses.field(default=default, metadata={"range": (low, high)})
 
 
-def check_ranges(
-    spec: Any, ranges: Mapping[str, tuple[float, float]], choices: Mapping[str, Collection[str]] | None = None
-) -> None:
-    """Raise InputError, which names the parameter, unless all of ``spec`` are within their ranges and choices."""
-    for name, (low, high) in ranges.items():
-        if not low <= getattr(spec, name) <= high:
-            raise InputError(f"{spec}: {name}={getattr(spec, name)} is outside {low} to {high}")
-    for name, known in (choices or {}).items():
-        if getattr(spec, name) not in known:
-            found = getattr(spec, name)
-            raise InputError(f"{spec}: {name}={found}: {expected_one_of(known, found)}")
+def choice(default: str, known: Iterable[str]) -> Any:
+    """A word of a set: its default, and the ones there are."""
+    return dataclasses.field(default=default, metadata={"known": tuple(known)})
 
 
+@dataclass(frozen=True)
 class Spec:
-    """Parameters of a synthetic set; a subclass is a frozen dataclass whose first field is ``family``."""
+    """Parameters of a synthetic set; a subclass is a frozen dataclass of dials and choices after the ``family``."""
 
+    families: ClassVar[dict[str, dict[str, Any]]]  # defaults that differ from the class's
+    kind: ClassVar[str]  # for messages
     family: str
+
+    def __post_init__(self) -> None:
+        self.check_family(self.family)
+        for field in dataclasses.fields(self)[1:]:
+            value = getattr(self, field.name)
+            if "known" in field.metadata:
+                if value not in (known := field.metadata["known"]):
+                    raise InputError(f"{self}: {field.name}={value}: {expected_one_of(known, value)}")
+                continue
+            low, high = self.limits().get(field.name, field.metadata["range"])
+            if not low <= value <= high:
+                raise InputError(f"{self}: {field.name}={value} is outside {low} to {high}")
+
+    @classmethod
+    def check_family(cls, family: str) -> None:
+        """Raise InputError, which lists the families, unless there is one of that name."""
+        if family not in cls.families:
+            names = {each: PREFIX + each for each in cls.families}
+            close = nearest(family, (), aliases=names)
+            there = ", ".join(names.values())
+            raise InputError(f"{PREFIX}{family}: no such synthetic {cls.kind}; there are {there}{close}")
+
+    def limits(self) -> dict[str, tuple[float, float]]:
+        """Return ranges that depend on other parameters."""
+        return {}
 
     @classmethod
     def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a family's parameters and their defaults, beside those given; none for an unknown family."""
-        raise NotImplementedError
+        """Return a family's parameters and their defaults, beside those given."""
+        defaults = {field.name: field.default for field in dataclasses.fields(cls)[1:]}
+        return defaults | cls.families[family]
 
     @classmethod
     def parse(cls, name: str) -> Self:
@@ -64,7 +87,17 @@ class Spec:
         InputError
             For an unknown family or parameter (listing the known ones), or a value out of range.
         """
-        family, given = parse_dials(name, lambda family: cls.usual(family, {}))
+        family, _, query = name.removeprefix(PREFIX).partition("?")
+        cls.check_family(family)
+        usual, given = cls.usual(family, {}), dict[str, Any]()
+        for part in filter(None, query.split("&")):
+            dial, equals, text = part.partition("=")
+            if dial not in usual or not equals:
+                known = f"{', '.join(usual)}{nearest(dial, usual)}"
+                raise InputError(f"{name}: cannot read {part!r}: expected dial=value with one of {known}")
+            if dial in given:
+                raise InputError(f"{name}: {dial} is given twice")
+            given[dial] = _value(name, dial, text, type(usual[dial]))
         return cls(**{"family": family, **cls.usual(family, given), **given})
 
     def __str__(self) -> str:
@@ -73,44 +106,28 @@ class Spec:
         given = [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
         return f"{PREFIX}{self.family}" + ("?" + "&".join(given) if given else "")
 
+    def recipe(self, label: str, generator: str, fill: Callable[..., Any], **key: Any) -> Recipe:
+        """Return the recipe of the set; ``generator`` is the version of its bits."""
+        from hogwild.data.cache import Recipe
 
-def parse_dials(name: str, usual: Callable[[str], dict[str, Any]]) -> tuple[str, dict[str, Any]]:
-    """Return ``(family, given parameters)`` of a name such as ``synthetic:rcv1?rows=200000``.
-
-    ``usual`` gives a family's parameters and their defaults, whose types those in the name must have; for an unknown
-    family it may return none, and then nothing is parsed.
-    """
-    family, _, query = name.removeprefix(PREFIX).partition("?")
-    kinds = {dial: type(value) for dial, value in usual(family).items()}
-    given: dict[str, Any] = {}
-    if not kinds:
-        return family, given
-    for part in filter(None, query.split("&")):
-        dial, equals, text = part.partition("=")
-        if dial not in kinds or not equals:
-            known = f"{', '.join(kinds)}{nearest(dial, kinds)}"
-            raise InputError(f"{name}: cannot read {part!r}: expected dial=value with one of {known}")
-        if dial in given:
-            raise InputError(f"{name}: {dial} is given twice")
-        given[dial] = _number(name, dial, text, kinds[dial])
-    return family, given
+        dials = dataclasses.asdict(self)
+        key |= {"synthetic": {**dials, "family": ""}, "generator": generator}
+        return Recipe(label, key, {"source": str(self), "options": dials, "parser": f"synthetic {generator}"}, fill)
 
 
-def _number(name: str, dial: str, text: str, kind: type) -> Any:
+def _value(name: str, dial: str, text: str, kind: type) -> Any:
     try:
-        value = float(text) if kind is not str else text
-        if kind is int:
-            try:
-                return int(text)
-            except ValueError:
-                if not float(text).is_integer():
-                    raise
-                return int(float(text))
-        if kind is float and not math.isfinite(float(text)):
-            raise ValueError
+        if kind is not int:
+            value = kind(text)
+            if kind is str or math.isfinite(value):
+                return value
+        elif text.isdecimal() or not (value := float(text)).is_integer():
+            return int(text)
+        else:
+            return int(value)  # of 2e5
     except ValueError:
-        raise InputError(f"{name}: {dial}={text}: expected a {'whole ' if kind is int else ''}number") from None
-    return value
+        pass
+    raise InputError(f"{name}: {dial}={text}: expected a {'whole ' if kind is int else ''}number")
 
 
 def mix_bits(x: int) -> int:

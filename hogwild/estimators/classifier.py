@@ -238,6 +238,19 @@ class HogwildClassifierCV(CrossValidated, HogwildClassifier):
         The mean score of ``alpha_``: of the models that left each fold out, not of this one.
     coef_, intercept_, classes_, n_iter_ and others
         As in :class:`HogwildClassifier`.
+
+    See Also
+    --------
+    HogwildClassifier : one value of alpha.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hogwild import HogwildClassifierCV
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = HogwildClassifierCV(loss="log_loss", alphas=[1e-4, 1e-2], random_state=0).fit(X, X[:, 0] > 0)
+    >>> model.alpha_ in (1e-4, 1e-2)
+    True
     """
 
 

@@ -23,6 +23,7 @@ from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.estimators.options import HOSTS, check_parameters, documented, drawn_seed, parameter, plain, workers_of
 from hogwild.estimators.progress import shown
+from hogwild.problems.completion.folding import fold_in
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.training.keep import diverged_in
 from hogwild.training.run import train
@@ -131,39 +132,16 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
         self.n_iter_, self._n_features_out = p["max_iter"], self.model_.rank
-        self._alpha = config.l2
-        self._scale = float(np.std(ratings.values, dtype=np.float64)) or 1.0
         return self
 
     def transform(self, X: Any) -> np.ndarray:
         """Factors of the users that gave these ratings, (users, n_components) float32, known to the model or not.
 
-        Each row's factors and bias minimise the squared error of its ratings plus the training penalty, with the items'
-        factors fixed; with ``nonnegative``, factors stay at or above zero.
-
-        Raises
-        ------
-        UsageError
-            If the loss predicts no ratings.
+        Each row's factors and bias minimise the training objective of its ratings, with the items' factors fixed: of
+        choices, against items drawn anew. With ``nonnegative``, factors stay at or above zero.
         """
         check_is_fitted(self)
-        if self.model_.loss != "squared-error":
-            raise UsageError(f"loss={self.loss!r} ranks items and has no factors of new users: take user_factors_")
-        ratings = self._ratings(X, reset=False)
-        model, rank = self.model_, self.model_.rank
-        # In the user's units the penalty is alpha times the deviation on factors, and alpha on biases.
-        ridge = self._alpha * np.append(np.full(rank, self._scale), np.ones(int(self.biases)))
-        ones = np.ones((len(model.item_factors), int(self.biases)), np.float32)
-        items = np.hstack((model.item_factors, ones)).astype(np.float64)
-        factors = np.zeros((ratings.shape[0], rank), dtype=np.float32)
-        order = np.argsort(ratings.users, kind="stable")
-        cuts = np.searchsorted(ratings.users[order], np.arange(ratings.shape[0] + 1))
-        for user in np.unique(ratings.users):
-            places = order[cuts[user] : cuts[user + 1]]
-            rated = ratings.items[places]
-            rest = ratings.values[places] - model.mean - model.item_bias[rated]
-            factors[user] = _solution(items[rated], rest, len(places) * ridge, rank if self.nonnegative else 0)[:rank]
-        return factors
+        return fold_in(self.model_, self._ratings(X, reset=False))[0]
 
     def predict(self, pairs: Any) -> np.ndarray:
         """Scores of (user, item) pairs of numbers, (m, 2): predicted ratings, or values to rank by; (m,)."""
@@ -174,7 +152,10 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self.model_.predict(pairs[:, 0], pairs[:, 1])
 
     def recommend(self, users: Any, n: int = 10, seen: Any = None) -> tuple[np.ndarray, np.ndarray]:
-        """The ``n`` best items for each user and their scores, both (users, n), without those rated in ``seen``."""
+        """The ``n`` best items for each user and their scores, both (users, n), without those rated in ``seen``.
+
+        Rows of ``seen`` beyond the training users are new users, whose factors :meth:`transform` finds.
+        """
         check_is_fitted(self)
         if seen is not None and not isinstance(seen, Ratings):
             seen = self._ratings(seen, reset=False)
@@ -203,20 +184,3 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         tags.input_tags.sparse, tags.input_tags.two_d_array = True, False
         tags.no_validation = True
         return tags
-
-
-def _solution(
-    q: np.ndarray,  # (ratings, k) float64: factors of the items and, with biases, a column of ones
-    rest: np.ndarray,  # (ratings,)
-    ridge: np.ndarray,  # (k,)
-    nonnegative: int,  # number of parameters, the first of the k, that stay at or above zero
-) -> np.ndarray:
-    """Return theta, (k,), that minimises ``|q theta - rest|^2 + sum ridge theta^2``."""
-    if nonnegative:
-        import scipy.optimize
-
-        both = np.vstack((q, np.diag(np.sqrt(ridge))))
-        both = np.hstack((both, -both[:, nonnegative:]))  # a bias is the difference of two numbers at or above zero
-        return scipy.optimize.nnls(both, np.append(rest, np.zeros(len(ridge))))[0][: len(ridge)]
-    gram, right = q.T @ q + np.diag(ridge), q.T @ rest
-    return np.linalg.solve(gram, right) if ridge.all() else np.linalg.lstsq(gram, right)[0]

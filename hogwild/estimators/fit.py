@@ -32,9 +32,9 @@ from hogwild.problems.linear.objective_kernel import many_margins, sum_of_square
 from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import choose
-from hogwild.training.engine import Engine
+from hogwild.training.engine import Engine, start_pool
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
-from hogwild.training.schedule import Adaptive, Cooling, Inverse, Optimal, Schedule, Step, move_mean
+from hogwild.training.schedule import Adaptive, Cooling, Schedule, Step, inverse, move_mean, optimal
 from hogwild.training.step_search import LITTLE, StepTrials, best_power, first_power, mean_square
 from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
 
@@ -149,9 +149,9 @@ def schedule_of(
     if rate == "auto":
         return Cooling(step, fall, rows, visited, epochs)
     if rate == "optimal":
-        return Optimal(options.alpha, problem.slope)
+        return optimal(options.alpha, problem.slope)
     if rate == "invscaling":
-        return Inverse(options.eta0, options.power_t)
+        return inverse(options.eta0, options.power_t)
     return Adaptive(options.eta0) if rate == "adaptive" else Schedule(options.eta0)
 
 
@@ -344,7 +344,7 @@ def racing(
     def lay_out(shared: bool) -> Job:
         return job_of(problem, order, seed, workers, rows, arrays, shared, tiers)
 
-    return RacingWorkers(problem, Engine(lay_out, options.host, workers))
+    return RacingWorkers(problem, Engine(lay_out, start_pool(options.host, workers)))
 
 
 def _epochs(

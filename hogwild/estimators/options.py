@@ -22,14 +22,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from hogwild import machine
-from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number, whole
+from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
 from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
 from hogwild.problems.completion.options import CompletionConfig
 from hogwild.problems.linear.options import LinearConfig
-from hogwild.training.schedule import Optimal
+from hogwild.training.schedule import optimal
 
 #: scikit-learn's loss names, and ours.
 LOSSES = {name: loss for loss, name in SGD_LOSSES.items()}
@@ -78,13 +78,13 @@ class Options:
     def shrinks_gently(self, rows: int, slope: Callable[[float], float]) -> bool:
         """Whether a scale can represent the l2 penalty in epochs of ``rows`` rows (``problems/linear/kernel.py``).
 
-        ``slope`` is the derivative of the loss, as ``schedule.Optimal`` takes it.
+        ``slope`` is the derivative of the loss, as ``schedule.optimal`` takes it.
         """
         if self.l1 > 0 or self.l2 == 0 or rows < ENOUGH or (self.learning_rate == "invscaling" and self.power_t < 0):
             return False
         if self.learning_rate == "auto":  # falls as one over the penalty, and its first step is tried
             return True
-        step = Optimal(self.alpha, slope).step if self.learning_rate == "optimal" else self.eta0
+        step = optimal(self.alpha, slope).step if self.learning_rate == "optimal" else self.eta0
         if self.l2 * step * STEP_EVERY > SUDDEN:  # the step is constant for STEP_EVERY rows, even if it falls steeply
             return False
         return self.learning_rate == "optimal" or self.l2 * step * (rows + LOOK) <= DEEPEST
@@ -182,7 +182,7 @@ def read_options(estimator: Any, batch: bool = False) -> Options:
         raise UsageError("early_stopping should be False with partial_fit, which holds no rows of a batch out")
     average = p["average"]
     if not isinstance(average, bool):
-        whole("average", average, 0)
+        number("average", average, 0, whole=True)
     auto = p["alpha"] == "auto"
     if batch and auto:
         raise UsageError("alpha='auto' is chosen by fit, on all rows: give partial_fit a number")

@@ -36,6 +36,18 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         As in the classifier.
     validation_scores_ : list of float or None
         R^2 on the held-out rows, with ``early_stopping``.
+
+    See Also
+    --------
+    HogwildRegressorCV : chooses alpha by cross-validation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hogwild import HogwildRegressor
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> HogwildRegressor(random_state=0).fit(X, X @ [1.0, 2.0, 3.0] + 4.0).coef_.round(1).tolist()
+    [1.0, 2.0, 3.0]
     """
 
     _kind = "regressor"
@@ -105,6 +117,19 @@ class HogwildRegressorCV(CrossValidated, HogwildRegressor):
         As in :class:`HogwildClassifierCV`.
     coef_, intercept_, n_iter_ and others
         As in :class:`HogwildRegressor`.
+
+    See Also
+    --------
+    HogwildRegressor : one value of alpha.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hogwild import HogwildRegressorCV
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = HogwildRegressorCV(alphas=[1e-6, 1.0], random_state=0).fit(X, X[:, 0])
+    >>> float(model.alpha_)
+    1e-06
     """
 
 

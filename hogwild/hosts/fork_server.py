@@ -33,7 +33,6 @@ WORKER = "hogwild.hosts.processes"  # whose ``serve`` is the program of a worker
 GRACE = 2.0  # seconds for a killed server to go
 ANSWER = 300.0  # seconds for the server to import and fork, and for a message to be taken
 FORK, IMPORT = b"f", b"i"  # how a request begins; a descriptor comes with the first, a name with the second
-WATCH = 0.05  # seconds between two looks for the parent while modules are imported
 WHOLE = b"+"  # before a message that has no part in a file of its own
 
 
@@ -57,13 +56,6 @@ def describe(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:400] + where
 
 
-def gone(end: socket.socket, milliseconds: int | None) -> bool:
-    """Whether the other end is closed; wait for that so long, or (None) for ever."""
-    looking = select.poll()
-    looking.register(end, 0)
-    return bool(looking.poll(milliseconds))
-
-
 # ---- in the parent
 
 
@@ -76,7 +68,7 @@ class _Server:
         self.end.settimeout(ANSWER)
         stderr = _copy_of_stderr()
         passed = [other.fileno(), *([] if stderr is None else [stderr])]
-        program = PROGRAM % (_search_path(), other.fileno(), stderr, _modules)
+        program = PROGRAM % ([*map(str, sys.path)], other.fileno(), stderr, _modules)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # the server starts with them blocked
         try:
             self.process = subprocess.Popen(
@@ -184,13 +176,6 @@ def _copy_of_stderr() -> int | None:
         return None  # closed, or no descriptor left
 
 
-def _search_path() -> list[str]:
-    """Return this process's module search path for another process; the working directory is made absolute."""
-    with contextlib.suppress(OSError):
-        return [path or os.getcwd() for path in sys.path if isinstance(path, str)]
-    return [path for path in sys.path if isinstance(path, str)]
-
-
 def _let_go() -> None:
     """Drop the server in a forked copy of the user's process: its end would hide the parent's death from the server."""
     global _lock
@@ -211,33 +196,20 @@ def serve(end: int, stderr: int | None, modules: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})  # the user's thread may block SIGCHLD
     parent = socket.socket(fileno=end)
-    problem = _import(modules, parent)
+    problem = _import(modules)
     if stderr is not None:
         os.dup2(stderr, 2)
         os.close(stderr)
     _Forking(parent, problem).run()
 
 
-def _import(modules: list[str], parent: socket.socket) -> str:
-    """Import what workers need and return any error as text. The process ends as soon as its parent is gone."""
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(WATCH):
-            if gone(parent, 0):
-                os._exit(1)
-
-    watching = threading.Thread(target=watch, daemon=True)
+def _import(modules: list[str]) -> str:
+    """Import what workers need and return any error as text."""
     try:
-        watching.start()
         for module in modules:
             importlib.import_module(module)
     except Exception as error:  # any exception, when memory or descriptors run out
         return describe(error)
-    finally:
-        done.set()
-        if watching.is_alive():
-            watching.join()  # only a single-threaded process can be forked safely
     return ""
 
 
@@ -270,7 +242,7 @@ class _Forking:
         if not data:
             os._exit(0)
         if data.startswith(IMPORT):
-            self._problem = self._problem or _import([data[len(IMPORT) :].decode()], self._parent)
+            self._problem = self._problem or _import([data[len(IMPORT) :].decode()])
         for number in files:  # none if no descriptor was left: the parent sees its end close
             self._fork(socket.socket(fileno=number))
 

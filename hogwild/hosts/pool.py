@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from typing import Any, Protocol
 
 import numpy as np
 
+from hogwild.errors import UsageError
 from hogwild.exchanges.trade import Counts
 from hogwild.hosts.job import Job, Task
-
-IN_USE = "the pool of workers is at work for another run: runs at the same time need a pool each"
 
 
 class Pool(Protocol):
@@ -71,6 +72,13 @@ class Pool(Protocol):
     def closed(self) -> bool:
         """Whether the workers were told to end, possibly by another thread or the interpreter's exit."""
 
+    def check_free(self, working: bool) -> None:
+        """Raise UsageError unless the pool can take a job; ``working``: its workers do a task."""
+        if self.closed:
+            raise UsageError("the pool of workers is closed")
+        if working:
+            raise UsageError("the pool of workers is at work for another run: runs at the same time need a pool each")
+
     def open(self, job: Job) -> None:
         """Give the workers a job and wait until they are ready."""
 
@@ -85,3 +93,29 @@ class Pool(Protocol):
 
     def close(self) -> None:
         """End the workers; no process is left."""
+
+
+class Crew(Pool):
+    """Started workers that answer numbered messages: a job, its tasks, and None to drop it.
+
+    An answer to another number than the latest is from a run that was abandoned.
+    """
+
+    _end: weakref.finalize[Any, Any]  # closes the pool; also called when it is garbage, and at the interpreter's exit
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.lost = 0
+        self._numbers = itertools.count()
+        self._held: list[Job] = []  # at most one; not in self, for the finalizer
+
+    @property
+    def job(self) -> Job | None:
+        return self._held[0] if self._held else None
+
+    @property
+    def closed(self) -> bool:
+        return not self._end.alive
+
+    def close(self) -> None:
+        self._end()

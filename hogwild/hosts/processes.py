@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-import itertools
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
@@ -21,12 +21,12 @@ import weakref
 from multiprocessing.connection import wait
 from typing import Any
 
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import TrainingError
 from hogwild.hosts import fork_server
-from hogwild.hosts.fork_server import WHOLE, Began, Ended, cannot_start, describe, gone
+from hogwild.hosts.fork_server import WHOLE, Began, Ended, cannot_start, describe
 from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.memory import Block
-from hogwild.hosts.pool import IN_USE, Pool
+from hogwild.hosts.pool import Crew
 from hogwild.kernels.cache import leave_warnings
 from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
 from hogwild.machine import cpus_of, pin
@@ -151,7 +151,9 @@ def _serve(channel: Channel, worker: int) -> None:
 
 
 def _end_with_parent(end: socket.socket) -> None:
-    gone(end, None)
+    looking = select.poll()
+    looking.register(end, 0)
+    looking.poll()
     os._exit(1)
 
 
@@ -159,14 +161,11 @@ def _end_with_parent(end: socket.socket) -> None:
 
 
 class _Worker:
-    """A process and the parent's end of its channel."""
+    """A process, which the fork server is asked for, and the parent's end of its channel."""
 
     def __init__(self, number: int, cpu: int | None) -> None:
-        self.number, self.cpu = number, cpu
-        self._begin()
-
-    def _begin(self) -> None:
-        """Ask the fork server for a process."""
+        self.number = number
+        self.cpu = cpu
         self.pid = 0
         self.ready = False
         self.busy = False
@@ -183,15 +182,10 @@ class _Worker:
                 raise cannot_start(str(error)) from error
             undo.pop_all()
 
-    def wait_for_process(self, again: bool = True) -> None:
+    def wait_for_process(self) -> None:
         """Return once the process has begun, which takes a while if the server has just been started."""
         try:
             self.receive()
-            if again and self.ended == Ended(None):  # the server was killed before it took the request
-                self.channel.close()
-                self._begin()
-                self.wait_for_process(again=False)
-                return
             reason = self.ended and (self.ended.reason or "its fork server died")
         except TimeoutError:
             reason = f"no answer from its fork server for {fork_server.ANSWER:.0f} seconds"
@@ -250,21 +244,18 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
-class Processes(Pool):
+class Processes(Crew):
     """A pool of worker processes (see :class:`hogwild.hosts.pool.Pool`)."""
 
     host, shared = "processes", True
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self.lost = 0
-        self._numbers = itertools.count()  # of messages: an answer to an earlier one is from an abandoned run
+        super().__init__(workers)
         self._job_number = self._task_number = -1
         self._task: Task | None = None
         self._deaths = [0] * workers
         self._done = [0] * workers  # rows of the epoch that each had done at its last death
-        self._held: list[Job] = []  # at most one; not in self, like the workers, for the finalizer
-        self._crew: list[_Worker] = []
+        self._crew: list[_Worker] = []  # its contents alone are known to the finalizer
         self._end = weakref.finalize(self, _end, self._crew, self._held, os.getpid())
         _pools.add(self)
         try:
@@ -276,19 +267,8 @@ class Processes(Pool):
             self.close()
             raise
 
-    @property
-    def job(self) -> Job | None:
-        return self._held[0] if self._held else None
-
-    @property
-    def closed(self) -> bool:
-        return not self._end.alive
-
     def open(self, job: Job) -> None:
-        if self.closed:
-            raise UsageError("the pool of workers is closed")
-        if self._task is not None:
-            raise UsageError(IN_USE)
+        self.check_free(self._task is not None)
         job.problem.compile()  # once, here: workers load the machine code from the disk cache
         self._held[:] = [job]
         self._job_number, self._task_number = next(self._numbers), -1
@@ -332,9 +312,6 @@ class Processes(Pool):
             self._job_number = next(self._numbers)
             for worker in self._crew:
                 worker.send((self._job_number, None))
-
-    def close(self) -> None:
-        self._end()
 
     def _finished(self) -> bool:
         job = self.job
@@ -407,7 +384,7 @@ class Processes(Pool):
 
 
 def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
-    """Close the pool; also called when it is garbage, and at the interpreter's exit."""
+    """Close the pool."""
     workers, crew[:] = [*crew], []
     if os.getpid() != owner:  # a copy of the pool in a process forked from this one
         for worker in workers:

@@ -11,7 +11,7 @@ What counts as one indivisible event depends on where a discipline lets other wo
   *staleness* of an update is the number of others stored between its read and its store.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
   another, in chunks as usual, and no staleness is counted.
-* ``round-robin``: the turns are fixed, and with them the staleness, W - 1; its kernel does one turn a call.
+* ``round-robin``: the same with one row at a time: the turns are fixed, and with them the staleness, W - 1.
 
 With an exchange the events are those of trades, and of ``quantum`` rows of a worker under any discipline
 (:class:`Replicated`, :class:`Network`).
@@ -42,10 +42,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hogwild.errors import UsageError
 from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Message, Served, Step, take
 from hogwild.hosts.job import Job, Task
-from hogwild.hosts.pool import IN_USE, Pool
+from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import (
     CHUNK,
     COUNT,
@@ -58,7 +57,6 @@ from hogwild.kernels.control import (
     READ,
     STOP,
     STORE,
-    TURN,
 )
 from hogwild.methods import Wire, parse_delay
 from hogwild.problems.protocol import Simulated
@@ -93,13 +91,10 @@ class Simulator(Pool):
         self._running = False
 
     def open(self, job: Job) -> None:
-        if self.closed:
-            raise UsageError("the pool of workers is closed")
-        if self._running:
-            raise UsageError(IN_USE)
+        self.check_free(self._running)
         self.job, self._course = job, None
         self._parts = _Parts(job)
-        if job.exchange is None and job.problem.discipline in PHASED:
+        if self._parts.phased:
             _Events(self._parts, Task(0, 0, (0.0, 1.0, float(self._parts.problem.falling))), self._law).play(-1, [])
         else:
             job.problem.compile()
@@ -107,14 +102,8 @@ class Simulator(Pool):
     def begin(self, task: Task) -> None:
         parts = self._parts
         assert parts is not None
-        if parts.job.exchange is not None:
-            self._course = Replicated(parts, task, self._law)
-        elif parts.problem.discipline in PHASED:
-            self._course = _Events(parts, task, self._law)
-        elif parts.problem.discipline == "round-robin":
-            self._course = _Turns(parts, task)
-        else:
-            self._course = _Quanta(parts, task, self._law)
+        kind = Replicated if parts.job.exchange is not None else _Events if parts.phased else _Quanta
+        self._course = kind(parts, task, self._law)
         self._running = True
         self._histogram = Counter()
 
@@ -165,13 +154,12 @@ class Simulator(Pool):
 class Course(Protocol):
     """A task in progress."""
 
-    @property
-    def staleness(self) -> Counter[int]:
-        """Number of updates by staleness."""
+    lost: int = 0  # weight updates that were overwritten
 
     @property
-    def lost(self) -> int:
-        """Number of weight updates that were overwritten."""
+    def staleness(self) -> Counter[int]:
+        """Number of updates by staleness, if counted."""
+        return Counter()
 
     @property
     def counts(self) -> Counts:
@@ -190,8 +178,8 @@ class _Parts:
         self.problem = job.problem
         self.shared = job.shared()
         self.data = job.data()
-        by_events = job.exchange is None and job.problem.discipline in PHASED
-        self.scratches = job.problem.scratches(1 if by_events else job.workers, job.order, job.tiers, job.flat)
+        self.phased = job.exchange is None and job.problem.discipline in PHASED  # others may come in within a row
+        self.scratches = job.problem.scratches(1 if self.phased else job.workers, job.order, job.tiers, job.flat)
 
     def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT, crew: Any = None) -> Callable[[], int]:
         """Return a function that does a share of a worker's task, or of all workers', at each call."""
@@ -203,7 +191,7 @@ class _Parts:
         return Counts(virtual_seconds=ticks / self.job.workers * self.job.wire.row)
 
 
-class _Events:
+class _Events(Course):
     """Workers that let others in within a row, simulated one chunk of events at a time."""
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
@@ -220,7 +208,7 @@ class _Events:
         return self._schedule.staleness
 
     @property
-    def lost(self) -> int:
+    def lost(self) -> int:  # type: ignore[override]
         return int(self._crew.lost[0])
 
     @property
@@ -232,10 +220,10 @@ class _Events:
         control = self._job.control
         chunk = self._chunk
         if chunk < order.n_chunks and control[STOP] == 0:
-            self.play(chunk, self._schedule.read(min(order.chunk, order.n_rows - chunk * order.chunk)))
+            self.play(chunk, self._schedule.events(min(order.chunk, order.n_rows - chunk * order.chunk)))
             self._chunk = control[NEXT] = chunk + 1
             return True
-        self.play(-1, self._schedule.end())
+        self.play(-1, self._schedule.events(None))
         return False
 
     def play(self, chunk: int, events: list[int]) -> None:
@@ -246,20 +234,18 @@ class _Events:
         self._call()
 
 
-class _Quanta:
-    """Workers that let nobody in within a row: each does ``quantum`` rows in turn."""
-
-    lost = 0
+class _Quanta(Course):
+    """Workers that let nobody in within a row: each does ``quantum`` rows in turn, one under ``round-robin``."""
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
-        job, workers = parts.job, parts.job.workers
+        job = parts.job
         self._law = law
         self._parts = parts
         self._last = 0.0
-        self._calls = [parts.prepare(task, worker, law.quantum) for worker in range(workers)]
+        self._quantum = 1 if parts.problem.discipline == "round-robin" else law.quantum
+        self._calls = [parts.prepare(task, worker, self._quantum) for worker in range(job.workers)]
         self._times = law.times((job.seed, task.epoch, task.start))
-        self._heap = [(float(worker), worker) for worker in range(workers)]
-        self.staleness: Counter[int] = Counter()
+        self._heap = [(float(worker), worker) for worker in range(job.workers)]
 
     @property
     def counts(self) -> Counts:
@@ -269,47 +255,17 @@ class _Quanta:
         now, worker = heapq.heappop(self._heap)
         rows = self._calls[worker]()
         self._last = max(self._last, now + rows * self._law.ticks)
-        if rows == self._law.quantum:
+        if rows == self._quantum:
             ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks
             heapq.heappush(self._heap, (now + ticks + rows * self._law.wait, worker))
         return bool(self._heap)
-
-
-class _Turns:
-    """Workers that take turns, one turn a call."""
-
-    lost = 0
-
-    def __init__(self, parts: _Parts, task: Task) -> None:
-        order: Any = parts.job.order
-        self._parts = parts
-        self._job = parts.job
-        self._start = task.start * order.chunk
-        self._calls = [parts.prepare(task, worker, limit=1) for worker in range(parts.job.workers)]
-        self.staleness: Counter[int] = Counter()
-
-    @property
-    def counts(self) -> Counts:
-        turns = int(self._job.control[TURN]) - self._start
-        return self._parts.counts(turns)  # one row is finished every tick
-
-    def advance(self) -> bool:
-        turn = int(self._job.control[TURN]) - self._start
-        self._calls[turn % len(self._calls)]()
-        return not self._job.finished()
 
 
 # ---- delay laws
 
 
 class Law:
-    """A delay law for a number of workers; ``text`` is written as in ``TrainConfig.delay``.
-
-    Raises
-    ------
-    UsageError
-        If the law is unknown or needs more workers.
-    """
+    """A delay law for a number of workers that it suffices for; ``text`` is written as in ``TrainConfig.delay``."""
 
     def __init__(self, text: str, workers: int) -> None:
         self.text, self.workers = text, workers
@@ -320,8 +276,6 @@ class Law:
         if self.name == "constant":
             self.ticks = self.numbers["delay"] + 1
             self.wait = workers - self.ticks
-        if self.wait < 0:
-            raise UsageError(f"delay={text!r} needs workers={int(self.ticks)} or more, got workers={workers}")
 
     def times(self, seed: tuple[int, ...]) -> Iterator[float]:
         """Yield the relative time of each row, with mean one."""
@@ -357,57 +311,43 @@ class DelaySchedule:
         self.staleness: Counter[int] = Counter()
         self._heap = [(float(worker), READS, worker) for worker in range(law.workers)]
 
-    def read(self, rows: int) -> list[int]:
-        """Return the events until ``rows`` more rows are read."""
+    def events(self, rows: int | None) -> list[int]:
+        """Return the events until ``rows`` more rows are read; with None, until every worker has ended."""
         events: list[int] = []
-        while rows:
+        while self._heap if rows is None else rows:
             now, rank, worker = heapq.heappop(self._heap)
-            if rank == READS:
-                events.append(worker * EVENT_KINDS + READ)
+            first = worker * EVENT_KINDS
+            if rank == LOADS:
+                events.append(first + LOAD)
+            elif rank == STORES:
+                events.append(first + STORE)
+                self.now = now
+                self.staleness[self._stored - self._begun[worker]] += 1
+                self._stored += 1
+                heapq.heappush(self._heap, (now + self._law.wait, READS, worker))
+            elif rows is None:
+                events.append(first + PAY)
+            else:
+                events.append(first + READ)
                 self._begun[worker] = self._stored
                 ticks = next(self._times) * self._law.ticks
                 heapq.heappush(self._heap, (now + ticks, STORES, worker))
                 if self._window:
                     heapq.heappush(self._heap, (now + ticks * (1 - self._window), LOADS, worker))
                 rows -= 1
-            else:
-                self._finish(now, rank, worker, events)
         return events
-
-    def end(self) -> list[int]:
-        """Return the events until every update is stored and every worker has ended."""
-        events: list[int] = []
-        while self._heap:
-            now, rank, worker = heapq.heappop(self._heap)
-            if rank == READS:
-                events.append(worker * EVENT_KINDS + PAY)
-            else:
-                self._finish(now, rank, worker, events)
-        return events
-
-    def _finish(self, now: float, rank: int, worker: int, events: list[int]) -> None:
-        if rank == LOADS:
-            events.append(worker * EVENT_KINDS + LOAD)
-            return
-        events.append(worker * EVENT_KINDS + STORE)
-        self.now = now
-        self.staleness[self._stored - self._begun[worker]] += 1
-        self._stored += 1
-        heapq.heappush(self._heap, (now + self._law.wait, READS, worker))
 
 
 # ---- replicas that trade, and the network between them
 
 
-class Replicated:
+class Replicated(Course):
     """A task of workers that have replicas.
 
     Events happen one at a time in the order of virtual time: a worker trains some rows, or begins a trade, or continues
     one. A trade waits either for a message or for another replica's end, so a waiting replica is retried only at those
     times.
     """
-
-    lost = 0
 
     def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
         job, trader = parts.job, parts.job.trader

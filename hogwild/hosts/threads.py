@@ -8,30 +8,26 @@ of milliseconds ends before it has moved them apart.
 
 from __future__ import annotations
 
-import itertools
 import queue
 import threading
 import weakref
 from typing import Any
 
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import TrainingError
 from hogwild.hosts.job import Job, Task, WorkerState
-from hogwild.hosts.pool import IN_USE, Pool
+from hogwild.hosts.pool import Crew
 from hogwild.kernels.control import ABORT
 from hogwild.machine import cpus_of, pin
 
 
-class Threads(Pool):
+class Threads(Crew):
     """A pool of worker threads (see :class:`hogwild.hosts.pool.Pool`)."""
 
     host, shared = "threads", False
 
     def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self.lost = 0
-        self._numbers = itertools.count()
+        super().__init__(workers)
         self._number = self._awaited = 0  # the latest message, and how many have not answered it
-        self._held: list[Job] = []  # at most one; not in self, for the finalizer
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(workers)]
         self._outbox: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
@@ -47,19 +43,8 @@ class Threads(Pool):
             self.close()
             raise TrainingError(f"cannot start {workers} worker threads: {error}") from error
 
-    @property
-    def job(self) -> Job | None:
-        return self._held[0] if self._held else None
-
-    @property
-    def closed(self) -> bool:
-        return not self._end.alive
-
     def open(self, job: Job) -> None:
-        if self.closed:
-            raise UsageError("the pool of workers is closed")
-        if self._awaited:
-            raise UsageError(IN_USE)
+        self.check_free(self._awaited > 0)
         job.problem.compile()
         self._held[:] = [job]
         self._send(job)
@@ -76,7 +61,7 @@ class Threads(Pool):
             except queue.Empty:
                 return self.closed
             if number != self._number:
-                continue  # an answer for a run that was abandoned
+                continue
             self._awaited -= 1
             if error is not None:
                 raise TrainingError(f"a worker thread failed: {type(error).__name__}: {error}") from error
@@ -88,9 +73,6 @@ class Threads(Pool):
             self._held.clear()
             self._send(None)
             self._awaited = 0
-
-    def close(self) -> None:
-        self._end()
 
     def _send(self, message: Job | Task | None) -> None:
         self._number, self._awaited = next(self._numbers), self.workers
@@ -105,7 +87,7 @@ def _halt(held: list[Job]) -> None:
 
 
 def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]], held: list[Job]) -> None:
-    """Close the pool; also called when it is garbage, and before the interpreter frees the arrays under the kernels."""
+    """Close the pool, at the latest before the interpreter frees the arrays under the kernels."""
     _halt(held)
     for inbox in inboxes:
         inbox.put(None)

@@ -66,7 +66,7 @@ def export_model(model: Any, path: str | Path, to: str, *, bare: bool = False) -
     if to == "npz":
         write_atomically(Path(path), _npz(model))
         return []
-    if not isinstance(model, LinearModel):
+    if type(model) is not LinearModel:
         raise UsageError(f"--to {to} holds a linear model; got a {type(model).__name__}: take npz")
     content, notes = (onnx_graph if to == "onnx" else skops_file)(model, bare)
     write_atomically(Path(path), content)

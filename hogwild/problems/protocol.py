@@ -17,9 +17,10 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.kernels.control import LAST, LINE, NEXT, NO_LIMIT, ROWS, TURN, WORKERS
+from hogwild.data.rows.container import readonly
+from hogwild.kernels.control import LAST, LINE, NEXT, NO_LIMIT, ROWS, TURN, WORKERS, cells
 from hogwild.kernels.order import shuffle_blocks
-from hogwild.kernels.tiers import Tiers
+from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import PROBLEMS, located
 from hogwild.training.schedule import Step
 
@@ -195,6 +196,17 @@ def trained(problem: Problem) -> int:
     return problem.trained if isinstance(problem, WithOwnParts) else problem.size
 
 
+def rehearse(problem: Any, order: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Compile a problem's kernel, or load it from the disk cache, by an epoch of tiny data at a step of zero."""
+    flat, control = np.zeros(problem.size, np.float32), np.zeros(cells(1), np.int64)
+    problem.start(flat, 0)
+    problem.begin_epoch(control, order, 0)
+    shared = Shared(problem.parameters(flat), control, np.zeros(problem.locks, np.int32), no_tiers())
+    data = problem.data({name: readonly(array) for name, array in arrays.items()})
+    part = OrderSlice(order, np.zeros(order.n_blocks, np.int32), 0, 0, 0, 0, 1)
+    problem.prepare(shared, problem.scratch(order), data, part, (0.0, 1.0, 0.0))()
+
+
 def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Callable[[], int]:
     """Wrap a kernel's call to return how many examples it has counted for the worker."""
     cell = WORKERS + LINE * worker + ROWS
@@ -274,7 +286,8 @@ class Case(Protocol):
     """What :class:`hogwild.training.run.Run` asks of a problem on its data.
 
     It is made of a config with the number of workers filled in, the training data, and test data or None, both as
-    ``take`` returns them; that of a linear model also of held-out data, if these are not the test data.
+    ``take`` returns them; that of a linear model also of held-out data, if these are not the test data. What has a
+    default here is what a problem has whose objective is not convex.
     """
 
     names: tuple[str, ...]  # names of a solution's arrays
@@ -282,12 +295,12 @@ class Case(Protocol):
     problem: Problem
     order: Cut
     n: int  # examples in an epoch
-    note: str  # what else was chosen by itself, for the user; empty if nothing
-    reason: str  # reason for what "auto" chose; empty if there was no choice
     fingerprint: str  # of the training data
-    held_out: str  # field of the loss on data held out of the training data, which may choose; "" if there are none
-    convex: bool  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
-    numbering: FlatNumbering | None  # of the flat parameters, if not the user's, which solutions and checkpoints have
+    note: str = ""  # what else was chosen by itself, for the user; empty if nothing
+    reason: str = ""  # reason for what "auto" chose; empty if there was no choice
+    held_out: str = ""  # field of the loss on rows held out of the training data, which may choose; "" without
+    convex: bool = False  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
+    numbering: FlatNumbering | None = None  # of flat parameters; solutions and checkpoints have the user's
 
     def __init__(self, config: TrainConfig, train: Any, test: Any, *held: Any) -> None: ...
 
@@ -313,11 +326,13 @@ class Case(Protocol):
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
         """Prepare the search for a step when none was given; the function returned runs on the clock.
 
-        It returns the step, and what was tried as fields of the first row.
+        It returns the step, and what was tried as fields of the first row. Not called where the config sets a step.
         """
+        raise AssertionError("the config sets the step")
 
     def slope(self) -> Callable[[float], float]:
         """The derivative of the loss at a prediction for target 1, for the schedule "optimal"."""
+        return lambda p: 1.0
 
     def solution(self, flat: Any) -> tuple[Any, ...]:
         """The arrays ``names`` of flat parameters, as copies."""
@@ -327,14 +342,17 @@ class Case(Protocol):
 
     def judge(self, solution: tuple[Any, ...]) -> float | None:
         """A share by which the objective can be lowered at least; None if unknown."""
+        return None
 
     def improved(self, solution: tuple[Any, ...], epochs: int) -> tuple[tuple[Any, ...], float | None]:
         """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it
         that it may be above the optimum, None if that is unknown. Their work goes by the ``epochs`` of training.
         """
+        return solution, None
 
     def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
         """The row's field for the speed of an epoch."""
+        return {"updates_per_second": updates / seconds if seconds else None}
 
     def model(self, solution: tuple[Any, ...], config: TrainConfig, history: list[dict[str, Any]]) -> Any:
         """The trained model."""
@@ -352,6 +370,11 @@ class Summable(Case, Protocol):
 
     def facts(self, solution: tuple[Any, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         """What :meth:`evaluate` returns, from the sums of several cases."""
+
+
+def with_discipline(config: TrainConfig) -> TrainConfig:
+    """The config with discipline "auto" resolved, where there is nothing to choose by."""
+    return config.settled(discipline="hogwild") if config.discipline == "auto" else config
 
 
 def case_of(problem: str) -> type[Case]:

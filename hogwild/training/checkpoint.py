@@ -77,15 +77,13 @@ def hold_directory(directory: Path) -> DirectoryLock:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror or error}") from error
 
 
-def load_saved(
-    directory: Path | None, asked: TrainConfig, print_of_data: str, size: int, replicas: int = 1
-) -> Saved | None:
-    """Return the checkpoint to continue from, checked against the request; None if there is none yet.
+def load_saved(directory: Path | None, asked: TrainConfig) -> Saved | None:
+    """Return the checkpoint to continue from, of a run with these options; None if there is none yet.
 
     Raises
     ------
     UsageError
-        Without a directory, or with another number of workers when each keeps its own replica.
+        Without a directory.
     InputError
         One line that says why this run cannot continue from the checkpoint.
     """
@@ -106,27 +104,37 @@ def load_saved(
     if changed := asked.differences(before):
         was = ", ".join(f"{name} was {getattr(before, name)!r}" for name in changed)
         raise InputError(f"{where} with other options: {was} (only {', '.join(RESUMABLE)} may change)")
+    return arrays, header
+
+
+def as_before(config: TrainConfig, saved: Saved) -> TrainConfig:
+    """The config with the discipline that "auto" chose for as many workers before."""
+    row = saved[1]["history"][-1]
+    if config.discipline == "auto" and row.get("workers") == config.workers and row.get("discipline") in DISCIPLINES:
+        return config.settled(discipline=row["discipline"])
+    return config
+
+
+def check_data(directory: Path | None, saved: Saved, print_of_data: str, size: int, config: TrainConfig) -> None:
+    """Raise an error unless a checkpoint is of these data, so many parameters, and as many replicas as it keeps.
+
+    Raises
+    ------
+    InputError
+    UsageError
+        With another number of workers when each keeps its own replica.
+    """
+    arrays, header = saved
+    where = f"{directory}: cannot resume"
     if header["fingerprint"] != print_of_data:
         raise InputError(f"{where}: the training data are not those of the checkpoint")
     if arrays["flat"].shape != (size,):
         raise InputError(f"{where}: it holds {arrays['flat'].size} parameters, expected {size}")
-    if KEPT in arrays and (had := next(iter(arrays[KEPT].shape), 0)) != replicas:
+    if KEPT in arrays and (had := next(iter(arrays[KEPT].shape), 0)) != config.replicas:
         raise UsageError(
-            f"{where} with {replicas} workers: under exchange {asked.exchange} the {had} of before have replicas that "
-            f"go on: give workers={had} (--workers {had})"
+            f"{where} with {config.replicas} workers: under exchange {config.exchange} the {had} of before have "
+            f"replicas that go on: give workers={had} (--workers {had})"
         )
-    return arrays, header
-
-
-def as_before(config: TrainConfig, directory: str | Path | None) -> TrainConfig:
-    """The config with the discipline that "auto" chose for as many workers before, if there is such a checkpoint."""
-    if config.discipline != "auto" or directory is None or not has_checkpoint(directory):
-        return config
-    with contextlib.suppress(HogwildError, KeyError, IndexError, TypeError):  # a damaged one is named later
-        row = load_checkpoint(directory)[1]["history"][-1]
-        if row["workers"] == config.workers and row["discipline"] in DISCIPLINES:
-            return config.settled(discipline=row["discipline"])
-    return config
 
 
 @contextlib.contextmanager

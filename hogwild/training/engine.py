@@ -138,22 +138,18 @@ class Engine:
     def __init__(
         self,
         lay_out: Callable[[bool], Job],
-        host: str,
-        workers: int,
-        delay: str = "round-robin",
-        pool: Pool | None = None,
+        pool: Pool,
+        own: bool = True,
         stopwatch: Stopwatch | None = None,
         wire: Wire | None = None,
-        around: Callable[[Pool], Pool] | None = None,
         examples: int | None = None,
     ) -> None:
-        """Give the workers what ``lay_out`` makes, in shared memory if asked; they are started if there is no pool.
+        """Give the workers what ``lay_out`` makes, in shared memory if asked.
 
-        ``around`` makes another pool of this one, such as one of several machines, which do ``examples`` an epoch.
+        The engine ends the workers of its ``own`` pool. ``examples`` are those of an epoch on all machines.
         """
-        self._own = pool is None
-        self.pool = pool or start_pool(host, workers, delay)
-        self.pool = self.pool if around is None else around(self.pool)
+        self._own = own
+        self.pool = pool
         self._stopwatch = stopwatch or Stopwatch("set-up")
         self._laid_out = False
         self.clock = Clock()

@@ -100,6 +100,8 @@ class L2Choice:
         What ``score`` said of each, else minus the mean loss.
     normalize : str
         The scale of rows, which belongs to the choice where it is "auto".
+    name : str
+        The option that was chosen.
     """
 
     l2: float
@@ -114,6 +116,7 @@ class L2Choice:
     step: float | None = None
     scores: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     normalize: str = "none"
+    name: str = "l2"
 
     @property
     def fields(self) -> dict[str, Any]:

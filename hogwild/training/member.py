@@ -13,7 +13,7 @@ from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import answer
 from hogwild.machines.pool import Machines
 from hogwild.problems.protocol import case_of
-from hogwild.training.engine import Engine, EpochProgress, resolve
+from hogwild.training.engine import Engine, EpochProgress, resolve, start_pool
 from hogwild.training.stopwatch import Stopwatch
 
 M = TypeVar("M")
@@ -50,15 +50,9 @@ class Member(Generic[M]):
         self._case = case
         self.config = case.config
         confirm(cluster, case, config, plan)
-        self._engine = Engine(
-            case.lay_out,
-            self.config.host,
-            workers,
-            pool=pool,
-            stopwatch=self.stopwatch,
-            around=among(cluster, self.config, case.n, totals=totals),
-            examples=case.n,
-        )
+        spanning = among(cluster, self.config, case.n, totals=totals)
+        everywhere = spanning(pool or start_pool(self.config.host, workers))
+        self._engine = Engine(case.lay_out, everywhere, pool is None, self.stopwatch, examples=case.n)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Train to the end; there are no rows."""

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, Ty
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, LinearOptions, TrainConfig
+from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, FMOptions, LinearOptions, TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
 from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
-from hogwild.training.checkpoint import Saved, as_before, check_state, hold_directory, load_saved, resumable
-from hogwild.training.engine import Engine, EpochProgress, resolve
+from hogwild.training.checkpoint import Saved, as_before, check_data, check_state, hold_directory, load_saved, resumable
+from hogwild.training.engine import Engine, EpochProgress, resolve, start_pool
 from hogwild.training.keep import LAST, Keeper, divergence, has_diverged, is_whole, other_metrics
 from hogwild.training.schedule import make_schedule
 from hogwild.training.stopwatch import Stopwatch
@@ -46,11 +46,13 @@ if TYPE_CHECKING:
     from hogwild.machines.cluster import Cluster
     from hogwild.problems.completion.model import CompletionModel
     from hogwild.problems.cuts.model import Segmentation
+    from hogwild.problems.fm.model import FMModel
     from hogwild.problems.linear.model import LinearModel
     from hogwild.training.l2_choice import L2Choice
 
 M = TypeVar("M")  # what a run trains
-SPLIT = ("linear", "completion")  # problems of whose data a part can be held out
+SPLIT = ("linear", "fm", "completion")  # problems of whose data a part can be held out
+FEWEST = 20  # examples, below which none are held out unasked
 PATIENCE = 2  # epochs of a long run without progress of what it watches; the step of schedule adaptive waits longer
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
@@ -92,6 +94,21 @@ class Run(Generic[M]):
     stopwatch : Stopwatch
         Where the time since the call of :func:`hogwild.train` went; whoever follows the run may measure parts of their
         own.
+
+    See Also
+    --------
+    train : starts one.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> run = hogwild.train("synthetic:rcv1?rows=500&features=200&nnz=10", epochs=3, workers=1, l2=1e-4)
+    >>> row = next(run)  # of the start
+    >>> row["epoch"], round(row["objective"], 4)
+    (0, 0.6931)
+    >>> model = run.finish()
+    >>> run.history[-1]["epoch"]
+    3
     """
 
     def __init__(
@@ -113,46 +130,42 @@ class Run(Generic[M]):
         self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
         self.requested = config
         entries = examples.nnz if config.compiled else math.inf
-        self.config = as_before(resolve(config, len(examples), pool, entries), checkpoint if resume else None)
+        self.config = resolve(config, len(examples), pool, entries)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._fresh = True
         self._done = False
-        self._closed = False
+        self._closing = contextlib.ExitStack()
         self._leader = leader
         self._ending: BaseException | None = None  # raised after the last row
         self._setup: float | None = None
         self._first_fields = dict(chosen.fields) if chosen else {}
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers(len(examples))
-        case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
-        self.reason = case.reason
-        self.note = case.note
-        self.problem = case.problem
-        self.config = case.config
-        self._held = self.checkpoint and hold_directory(self.checkpoint)
-        self._engine: Engine | None = None
+        if self.checkpoint is not None:
+            self._closing.enter_context(contextlib.closing(hold_directory(self.checkpoint)))
         try:
-            saved: Saved | None = None
-            if resume:
-                saved = load_saved(self.checkpoint, config, case.fingerprint, size_of(case), self.config.replicas)
+            saved = load_saved(self.checkpoint, config) if resume else None
             if saved is not None:
+                self.config = as_before(self.config, saved)
+            case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
+            self.reason = case.reason
+            self.note = case.note
+            self.problem = case.problem
+            self.config = case.config
+            if saved is not None:
+                check_data(self.checkpoint, saved, case.fingerprint, size_of(case), self.config)
                 with resumable(self.checkpoint):
                     case.recut(saved[1])
             case.make_evaluator(judge)
             c = self.config
-            self._engine = Engine(
-                case.lay_out,
-                c.host,
-                c.workers or 1,
-                c.delay,
-                pool,
-                self.stopwatch,
-                parse_link(c.link),
-                None if leader is None else leader.around(case, config),
-                case.n if c.own_rows else None,
-            )
-            self._job = self._engine.job
+            own = pool is None
+            pool = pool or start_pool(c.host, c.workers or 1, c.delay)
+            if leader is not None:
+                pool = leader.around(case, config)(pool)
+            n = case.n if c.own_rows else None
+            self.engine = Engine(case.lay_out, pool, own, self.stopwatch, parse_link(c.link), n)
+            self._closing.callback(self.engine.close)
+            self._job = self.engine.job
             self._solution = self._newest = case.solution(self._job.export())
             self.engine.clock.add(chosen.seconds if chosen else 0.0)
             self._keeper = Keeper(self.config, case, test is not None)
@@ -229,28 +242,14 @@ class Run(Generic[M]):
         """Ask the run to end at the next chunk; its last row has the status "interrupted". Safe in a signal handler."""
         self.engine.stop()
 
-    @property
-    def trained_seconds(self) -> float:
-        """What the clock says, also in the middle of an epoch."""
-        return self.engine.clock.seconds
-
-    @property
-    def engine(self) -> Engine:
-        assert self._engine is not None
-        return self._engine
-
     def progress(self) -> EpochProgress:
         """How far the run is."""
         return self.engine.progress()
 
     def close(self) -> None:
         """End the workers; the trained model stays."""
-        if not self._closed:
-            self._closed = self._done = True
-            if self._held:
-                self._held.close()
-            if self._engine is not None:
-                self._engine.close()
+        self._done = True
+        self._closing.close()
 
     # ---- setting up
 
@@ -294,7 +293,6 @@ class Run(Generic[M]):
         self._schedule.restore(header["schedule"])
         self.history = header["history"]
         self._solution = tuple(arrays[name] for name in self._case.names)
-        self._fresh = False
         past = self._keeper.past(self.history)
         if self.config.epochs > header["config"]["epochs"] and self._keeper.enough(past):
             self._keeper.start = self.engine.epoch
@@ -334,15 +332,14 @@ class Run(Generic[M]):
         """The next row of measurements; None when there is none."""
         if self._done or self.engine.ended:
             return None
-        if self._fresh:
-            self._fresh = False
+        if not self.history:
             return self._record(self._evaluate())
         try:
             while self._advance():
                 pass
         except KeyboardInterrupt as interrupt:  # from the program's own handler, or raised by another thread
             self._ending = interrupt.with_traceback(None)
-        return None if self._closed or self.engine.pool.closed else self._finish_epoch()
+        return None if self._done or self.engine.pool.closed else self._finish_epoch()
 
     def _take_ending(self) -> BaseException:
         ending = self._ending
@@ -470,6 +467,11 @@ class _LinearCall(_Call, LinearOptions, total=False):
     holdout: float | Rows | None
 
 
+class _FMCall(_Call, FMOptions, total=False):
+    problem: Required[Literal["fm"]]
+    holdout: float | Rows | None
+
+
 class _CompletionCall(_Call, CompletionOptions, total=False):
     problem: Required[Literal["completion"]]
     holdout: float | Ratings | None
@@ -486,6 +488,8 @@ class _ConfigCall(_Call, total=False):
 
 @overload
 def train(rows: Any, test: Any = None, **options: Unpack[_LinearCall]) -> Run[LinearModel]: ...
+@overload
+def train(rows: Any, test: Any = None, **options: Unpack[_FMCall]) -> Run[FMModel]: ...
 @overload
 def train(rows: Any, test: Any = None, **options: Unpack[_CompletionCall]) -> Run[CompletionModel]: ...
 @overload
@@ -510,9 +514,9 @@ def train(
     Parameters
     ----------
     rows : path; Rows or (X, y); Ratings; Graph
-        Training data of the problem asked for, or where they lie. Linear: ``Rows``, or a scipy sparse or dense matrix
-        (n, width) and n targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays (users,
-        items, values). Cuts: ``Graph``.
+        Training data of the problem asked for, or where they lie. Linear and fm: ``Rows``, or a scipy sparse or dense
+        matrix (n, width) and n targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays
+        (users, items, values). Cuts: ``Graph``.
     test : the same, optional
         Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split`` it chooses, as
         ``holdout`` does.
@@ -538,7 +542,8 @@ def train(
         Data that choose, and are not trained on: the model is that of the epoch with the lowest loss on them (option
         ``keep``), ``patience`` watches that loss, and ``l2="auto"`` is chosen by it. A float holds that share of
         ``rows`` out. ``test`` then only judges, and the rows of the run have ``held_out_loss`` beside ``test_loss``;
-        without ``test`` they have it as ``test_loss``. For both at once the problem must be linear.
+        without ``test`` they have it as ``test_loss``. For both at once the data must be rows. Of problem fm a tenth
+        is held out unless ``keep="last"``.
 
         Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by, and the model is then trained on
         all of them. ``run.chosen`` says what was chosen.
@@ -552,6 +557,23 @@ def train(
     ------
     UsageError, InputError
         For options and data that do not go together, before anything is started.
+
+    See Also
+    --------
+    open_data, open_table, open_ratings, open_graph : read files, data sets and generated data.
+    TrainConfig : all options.
+    HogwildClassifier : the same as a scikit-learn estimator.
+
+    Examples
+    --------
+    >>> import hogwild, numpy as np, scipy.sparse
+    >>> X = scipy.sparse.random_array((500, 40), density=0.2, rng=np.random.default_rng(0))
+    >>> y = X.sum(axis=1) > 4
+    >>> run = hogwild.train((X, y), loss="log", epochs=5, workers=1)
+    >>> [row["epoch"] for row in run]
+    [0, 1, 2, 3, 4, 5]
+    >>> run.model.predict(X[:2]).shape
+    (2,)
     """
     if config is not None and options:
         raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
@@ -563,12 +585,14 @@ def train(
     held = None
     if test is not None:
         test = take(test)
+    if holdout is None and cluster is None and config.keep != "last" and len(examples) >= FEWEST:
+        holdout = config.usual_holdout or None
     if holdout is not None:
         examples, holdout = _held_out(examples, holdout, config)
         if test is None:
             test = holdout
-        elif config.problem != "linear":
-            raise UsageError(f"test and holdout at once are for linear models, not for problem {config.problem!r}")
+        elif config.problem == "completion":
+            raise UsageError(f"test and holdout at once are for rows, not for problem {config.problem!r}")
         elif config.own_rows:
             raise UsageError(
                 "test and holdout at once are for one set of rows, not for machines with rows of their own"
@@ -617,10 +641,9 @@ def begin(
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
         chosen = None
         if config.l2_path:
-            from hogwild.training.l2_choice import settle_l2
-
             judges = test if held is None and test is examples.held_out else held
-            config, chosen = settle_l2(config, examples, checkpoint if resume else None, judges)
+            kind: Any = case_of(config.problem)
+            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges)
         run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
         run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
         return run

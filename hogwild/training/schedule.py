@@ -1,4 +1,4 @@
-"""Step sizes: one small class per schedule, which answers one question: how long are the steps of epoch ``e``?
+"""Step sizes: each schedule answers one question: how long are the steps of epoch ``e``?
 
 A schedule gives the kernel three numbers, ``(scale, offset, power)``, and the step is
 
@@ -16,8 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-
-from hogwild.errors import UsageError, expected_one_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,20 +39,23 @@ def slower(step: Step, share: float) -> Step:
 
 
 class Schedule:
-    """A step size for each epoch. This class is ``constant``; the others override parts of it.
+    """A step size for each epoch.
 
     Parameters
     ----------
     step : float
         Step size of the first row.
+    formula : callable, optional
+        Returns the plan of an epoch; the step is constant without it.
     """
 
-    def __init__(self, step: float) -> None:
+    def __init__(self, step: float, formula: Callable[[int], Step] | None = None) -> None:
         self.step = float(step)
+        self._formula = formula
 
     def plan(self, epoch: int) -> Step:
         """``(scale, offset, power)`` for the epoch after ``epoch`` complete ones (so the first is ``plan(0)``)."""
-        return self.step, 1.0, 0.0
+        return self._formula(epoch) if self._formula else (self.step, 1.0, 0.0)
 
     def observe(self, objective: float, epochs: int = 1) -> None:
         """Record the objective at the end of an epoch, ``epochs`` after the last one recorded."""
@@ -67,71 +68,57 @@ class Schedule:
         """Continue from a result of :meth:`state`."""
 
 
-class EpochBackoff(Schedule):
+def epoch_backoff(step: float, decay: float = 0.9) -> Schedule:
     """``step * decay**epoch``, as in the paper's experiments (section 7, decay 0.9)."""
-
-    def __init__(self, step: float, decay: float = 0.9) -> None:
-        super().__init__(step)
-        self.decay = float(decay)
-
-    def plan(self, epoch: int) -> Step:
-        return self.step * self.decay**epoch, 1.0, 0.0
+    return Schedule(step, lambda epoch: (step * decay**epoch, 1.0, 0.0))
 
 
-class RoundBackoff(Schedule):
+def root_backoff(step: float) -> Schedule:
+    """``step / sqrt(epoch)``, with epochs counted from 1, for factorization machines, whose best epoch comes early."""
+    return Schedule(step, lambda epoch: (step / math.sqrt(epoch + 1), 1.0, 0.0))
+
+
+def round_backoff(step: float, decay: float = 0.37) -> Schedule:
     """``step * decay**round`` in rounds that grow by ``1 / decay``: the robust 1/k rate of the paper's section 5.
 
     Round ``r`` ends with epoch ``ceil(1 + 1/decay + ... + decay**-r)``: at 0.37, which minimises the bound, these are
     1, 4, 12, 31, 85, 229. The barrier that the proof requires between rounds is the one at the end of every epoch.
     """
 
-    def __init__(self, step: float, decay: float = 0.37) -> None:
-        super().__init__(step)
-        self.decay = float(decay)
-
-    def plan(self, epoch: int) -> Step:
+    def formula(epoch: int) -> Step:
         rounds = 0
         length = end = 1.0
         while end - 1e-9 <= epoch:  # that is, ceil(end) <= epoch, up to rounding
-            length /= self.decay
+            length /= decay
             end += length
             rounds += 1
-        return self.step * self.decay**rounds, 1.0, 0.0
+        return step * decay**rounds, 1.0, 0.0
+
+    return Schedule(step, formula)
 
 
-class RowBackoff(Schedule):
+def row_backoff(step: float, l2: float = 0.0) -> Schedule:
     """``step / (1 + step l2 t)``, or ``step / sqrt(1 + t / 25,000)`` if the penalty is weak, with t counting rows.
 
     It is for epochs so long that a constant step is too large at their end: near the optimum the error of SGD is
     proportional to its step, and the error of the start soon vanishes. ``1 / (l2 t)`` is the rate for objectives as
     curved as the penalty (Bottou 2012, section 2); the root is the rate for convex objectives, which may be flat.
     """
-
-    def __init__(self, step: float, l2: float = 0.0) -> None:
-        super().__init__(step)
-        curved = self.step * l2 * STRONG > 1
-        self.steady, self.power = (1.0 / (self.step * l2), 1.0) if curved else (WEAK, 0.5)
-
-    def plan(self, epoch: int) -> Step:
-        return self.step * self.steady**self.power, self.steady, self.power
+    curved = step * l2 * STRONG > 1
+    steady, power = (1.0 / (step * l2), 1.0) if curved else (WEAK, 0.5)
+    return Schedule(step, lambda _: (step * steady**power, steady, power))
 
 
-class Inverse(Schedule):
+def inverse(step: float, power: float = 0.25) -> Schedule:
     """``step / t**power``, with t counting rows from 1: scikit-learn's ``invscaling``.
 
     The default power 0.25 is that of its ``SGDRegressor``; 0.5, the default of its ``SGDClassifier``, cuts the step a
     hundredfold over the first 10,000 rows.
     """
-
-    def __init__(self, step: float, power: float = 0.25) -> None:
-        super().__init__(step)
-        self.power = float(power)
-
-    def plan(self, epoch: int) -> Step:
-        return self.step, 1.0, self.power
+    return Schedule(step, lambda _: (step, 1.0, power))
 
 
-class Optimal(Schedule):
+def optimal(l2: float, dloss: Callable[[float], float]) -> Schedule:
     """``1 / (l2 (t0 + t))``, by Bottou, and scikit-learn's ``optimal``. It determines its own first step.
 
     With weights of a typical size ``w = l2**-0.25``, ``t0`` is such that the first step is ``w / max(1, |loss'(-w)|)``,
@@ -146,16 +133,9 @@ class Optimal(Schedule):
     dloss : callable
         ``dloss(p)``: derivative of the loss at prediction ``p`` for target 1.
     """
-
-    def __init__(self, l2: float, dloss: Callable[[float], float]) -> None:
-        if not l2 > 0:
-            raise UsageError("schedule 'optimal' divides by l2: give l2 > 0, or another schedule")
-        typical = l2**-0.25
-        super().__init__(typical / max(1.0, abs(dloss(-typical))))
-        self.l2 = float(l2)
-
-    def plan(self, epoch: int) -> Step:
-        return 1.0 / self.l2, 1.0 / (self.step * self.l2), 1.0
+    typical = l2**-0.25
+    step = typical / max(1.0, abs(dloss(-typical)))
+    return Schedule(step, lambda _: (1.0 / l2, 1.0 / (step * l2), 1.0))
 
 
 class Adaptive(Schedule):
@@ -243,17 +223,6 @@ class Cooling(Schedule):
         return cooled and 0 <= gain * min(rest, REST) < tol
 
 
-SCHEDULES: dict[str, type[Schedule]] = {
-    "constant": Schedule,
-    "epoch": EpochBackoff,
-    "round": RoundBackoff,
-    "rows": RowBackoff,
-    "inverse": Inverse,
-    "optimal": Optimal,
-    "adaptive": Adaptive,
-}
-
-
 def usual_schedule(name: str, rows: int, settled: bool) -> str:
     """Resolve "auto" for epochs of ``rows`` rows: ``rows`` if they are long, unless other options have ``settled`` it.
 
@@ -271,49 +240,38 @@ def make_schedule(
     decay: float | None = None,
     power: float | None = None,
     l2: float = 0.0,
-    dloss: Callable[[float], float] | None = None,
+    dloss: Callable[[float], float] = lambda p: 1.0,
     tol: float = 1e-3,
-    patience: int = 5,
 ) -> Schedule:
-    """Return the schedule called ``name``; arguments it does not use are ignored, but not ``decay`` and ``power``.
+    """Return the schedule called ``name`` for options that a config has checked; it ignores those it does not use.
 
     Parameters
     ----------
     name : str
-        A key of ``SCHEDULES``; "auto", if still unresolved, is ``epoch``.
+        One of ``methods.SCHEDULES``; "auto", if still unresolved, is ``epoch``.
     step : float or None
-        First step; must be None for ``optimal``, which determines its own, and a number for the others.
+        First step; None for ``optimal``, which determines its own.
     decay, power : float, optional
         For ``epoch`` (0.9) or ``round`` (0.37); for ``inverse`` (0.25). None takes that default.
     l2, dloss : float, callable
         For ``rows`` and ``optimal``: the penalty. For ``optimal``: the loss's derivative at a prediction for target 1.
-    tol, patience : float, int
+    tol : float
         For ``adaptive``.
-
-    Raises
-    ------
-    UsageError
-        For an unknown name, ``optimal`` without an l2 penalty or with a step, and an invalid decay or power.
     """
-    name = usual_schedule(name, 0, settled=True)
-    if name not in SCHEDULES:
-        raise UsageError(f"schedule {name!r}: {expected_one_of(SCHEDULES, name)}")
-    if decay is not None and name not in ("epoch", "round"):
-        raise UsageError(f"decay belongs to schedule epoch or round, not to {name}")
-    if power is not None and name != "inverse":
-        raise UsageError(f"power belongs to schedule inverse, not to {name}")
-    if name == "optimal":
-        if step is not None:
-            raise UsageError("schedule 'optimal' sets its own step: leave step out")
-        return Optimal(l2, dloss or (lambda p: 1.0))
-    if step is None or not (math.isfinite(step) and step > 0):
-        raise UsageError(f"step {step}: expected a finite number above 0")
+    if step is None or name == "optimal":
+        return optimal(l2, dloss)
     if name == "rows":
-        return RowBackoff(step, l2)
+        return row_backoff(step, l2)
     if name == "adaptive":
-        return Adaptive(step, tol, patience)
-    extra = {"decay": decay, "power": power}
-    return SCHEDULES[name](step, **{key: value for key, value in extra.items() if value is not None})
+        return Adaptive(step, tol)
+    if name == "constant":
+        return Schedule(step)
+    if name == "root":
+        return root_backoff(step)
+    if name == "inverse":
+        return inverse(step) if power is None else inverse(step, power)
+    backoff = round_backoff if name == "round" else epoch_backoff
+    return backoff(step) if decay is None else backoff(step, decay)
 
 
 def move_mean(mean: np.ndarray, newest: np.ndarray, t: int) -> None:

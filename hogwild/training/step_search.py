@@ -173,8 +173,7 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
             return job_of(problem, order, config.seed, replicas, sample, arrays, shared, exchange=exchange)
 
         pool = Simulator(replicas, f"round-robin:quantum={QUANTUM}")
-        engine = Engine(lay_out, pool.host, replicas, pool=pool, wire=parse_link(config.link))
-        workers = RacingWorkers(problem, engine)
+        workers = RacingWorkers(problem, Engine(lay_out, pool, wire=parse_link(config.link)))
     weights = row_weights(sample, None)
     p = problem
     objective = Objective(

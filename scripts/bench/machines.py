@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import hogwild
-from hogwild.compare.report.results import crossing, lowest
+from hogwild.compare.report.results import crossing, lowest, with_gaps
 from hogwild.data.ratings.store import save_ratings
 from hogwild.data.rows.store import save_store
 
@@ -154,10 +154,9 @@ class Trial:
     history: list[dict[str, Any]]
     clock: str = "train_seconds"
 
-    def reached(self, target: float, optimum: float) -> dict[str, float | None]:
-        rows = [row | {"bytes_sent": row["bytes_sent"] or 0} for row in self.history]
-        fields = ("epoch", self.clock, "bytes_sent")
-        return {field: crossing(rows, target, optimum, field) for field in fields}
+    def reached(self, left: float, start: float, optimum: float) -> dict[str, float | None]:
+        rows = with_gaps([row | {"bytes_sent": row["bytes_sent"] or 0} for row in self.history], start, optimum)
+        return {field: crossing(rows, left, field) for field in ("epoch", self.clock, "bytes_sent")}
 
 
 def real(name: str, store: str, times: int) -> Iterator[Trial]:
@@ -200,12 +199,11 @@ def lines(kind: Kind, trials: list[Trial]) -> Iterator[str]:
     """A row of the table for each method, with medians over the turns."""
     start = trials[0].history[0]["objective"]
     optimum = min(lowest(trial.history, start) for trial in trials)
-    target = optimum + kind.left * (start - optimum)
     cells = list(dict.fromkeys((trial.exchange, trial.machines, trial.clock) for trial in trials))
     alone: float | None = None
     for cell in cells:
         every = [t for t in trials if (t.exchange, t.machines, t.clock) == cell]
-        found = [trial.reached(target, optimum) for trial in every]
+        found = [trial.reached(kind.left, start, optimum) for trial in every]
         middle = {
             field: None if any(f[field] is None for f in found) else statistics.median(f[field] for f in found)
             for field in found[0]

@@ -7,7 +7,7 @@ Was it worth leaving the locks out, on these data and this machine? ::
     python scripts/examples/comparing.py rows.svm.gz comparison      # your data, results kept in comparison/
 
 This does the same as ``hogwild compare``: the step of every method is tuned alike, repeats are interleaved, and the
-verdict is in words. Started again with the same arguments, it goes on where it was.
+verdict is in words. Started again with the same arguments, it goes on where it was. The picture is one of the report's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+
+import matplotlib.pyplot as plt
 
 from hogwild import open_data
 from hogwild.compare.report.page import write_report
@@ -32,7 +34,12 @@ def main(data: str = "synthetic:rcv1?rows=4000&features=5000&nnz=30", out: str =
         where = Path(out or folder)
         comparison.run(where)
         report = write_report([where], where)
+        picture = plt.imread(next(file for file in report.files if file.suffix == ".png"))
     print("\n".join(report.verdict))
+    _, axis = plt.subplots(figsize=(7.1, 4.5), layout="constrained")
+    axis.imshow(picture)
+    axis.axis("off")
+    plt.show()
 
 
 if __name__ == "__main__":

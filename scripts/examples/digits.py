@@ -6,11 +6,15 @@ All cores train a small network on scikit-learn's digits at once, without locks:
     python scripts/examples/digits.py
     hogwild train-module scripts/examples/digits.py:make_model --data scripts/examples/digits.py:make_train \\
         --test scripts/examples/digits.py:make_test --optimizer adam --out digits.model
+
+The picture shows test images that the network takes for another digit.
 """
 
 from __future__ import annotations
 
+import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -37,6 +41,20 @@ def make_test() -> tuple[np.ndarray, np.ndarray]:
     return make_data(test=True)
 
 
+def draw(model: nn.Module) -> None:
+    images, digits = make_test()
+    with torch.no_grad():
+        told = model(torch.as_tensor(images, dtype=torch.float32)).argmax(dim=1).numpy()
+    wrong = np.flatnonzero(told != digits)[:8]
+    _, axes = plt.subplots(1, 8, figsize=(9, 1.6), layout="constrained")
+    for axis in axes:
+        axis.axis("off")
+    for axis, k in zip(axes, wrong, strict=False):
+        axis.imshow(images[k].reshape(8, 8), cmap="gray_r")
+        axis.set_title(f"{digits[k]}, told {told[k]}", fontsize="small")
+    plt.show()
+
+
 def main() -> None:
     model = make_model()
     run = hogwild.train_module(model, "cross-entropy", make_train(), make_test(), optimizer="adam", epochs=20)
@@ -44,6 +62,7 @@ def main() -> None:
         print(f"epoch {row['epoch']:2}  loss {row['objective']:.4f}  test accuracy {row['test_accuracy']:.4f}")
     run.model.into(model)  # the module itself is as it was until now
     print(f"{run.config.workers} workers, {run.history[-1]['samples_per_second']:,.0f} images a second")
+    draw(model)
 
 
 if __name__ == "__main__":

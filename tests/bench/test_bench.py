@@ -13,7 +13,7 @@ import pytest
 from hogwild.bench import against, scaling
 from hogwild.bench.rounds import BenchPlan, Timing, interleaved, ratio
 from hogwild.bench.suite import conditions, doubts, measure
-from hogwild.compare.reference.outside import Outside
+from hogwild.compare.reference.outside import OUTSIDE, Outside
 from hogwild.config import TrainConfig
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, TrainingError
@@ -65,11 +65,11 @@ def test_disciplines_that_wait_are_refused_beyond_the_cores() -> None:
 
 
 def test_ratings() -> None:
-    rows = {row["method"]: row for row in rows_of(BenchPlan((1,), repeats=9, against=True), "completion", RATINGS)}
+    rows = {row["method"]: row for row in rows_of(BenchPlan((1,), repeats=3, against=True), "completion", RATINGS)}
     assert {*DISCIPLINES, "blocks"} <= rows.keys()
     train = 10_800
     for row in rows.values():
-        assert (row["ratings"], row["epochs"], row["status"]) == (train, 10, "ok")
+        assert (row["ratings"], row["epochs"], row["status"]) == (train, 4, "ok")
         assert row["held_out"] < 1.2
     if "cornac" in rows:  # which has the same start, step and epochs
         assert abs(rows["cornac"]["held_out"] - rows["serial"]["held_out"]) < 0.02
@@ -92,10 +92,11 @@ def test_other_programs(monkeypatch: pytest.MonkeyPatch) -> None:
                 assert found[name]["effort"] >= 1
 
 
-@pytest.mark.parametrize("program", against.PROGRAMS, ids=lambda program: program.name)
+@pytest.mark.parametrize("name", ["snapml", "vowpal-wabbit"])
 @pytest.mark.parametrize("loss", ["log", "hinge"])
-def test_every_program_learns(program: Outside, loss: str) -> None:
-    """Its weights point the right way and lie where ours do: most margins have the sign of their label."""
+def test_programs_that_train_from_scratch_learn(name: str, loss: str) -> None:
+    """Their weights point the right way and lie where ours do: most margins have the sign of their label."""
+    program = OUTSIDE[name]
     if program.version is None:
         pytest.skip(f"{program.package} is not installed")
     rows = open_data(ROWS)

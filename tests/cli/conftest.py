@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,17 +22,36 @@ from hogwild.cli.sources import implied_problem
 
 @dataclass(frozen=True)
 class Result:
+    """What a command has come to."""
+
     status: int
     out: str
     err: str
 
+    def shown(self) -> str:
+        """What a command printed that went well and had nothing to warn of."""
+        assert (self.status, self.err) == (0, "")
+        return self.out
+
+    def facts(self) -> dict[str, Any]:
+        """What it printed with ``--json``."""
+        facts: dict[str, Any] = json.loads(self.out)
+        return facts
+
+
+def rows_of(source: Path | str) -> list[dict[str, Any]]:
+    """Rows of a file or of what a command printed."""
+    text = source if isinstance(source, str) else source.read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
 
 def with_penalty(arguments: Sequence[object]) -> list[str]:
-    """The words of a command; ``train`` of a linear model gets a penalty if it has none, as choosing one takes time.
+    """The words of a command, given one by one or as a line for a shell.
 
-    The default has its own tests, which call ``main``.
+    ``train`` of a linear model gets a penalty if it has none, as choosing one takes time. The default has its own
+    tests, which call ``main``.
     """
-    words = [str(argument) for argument in arguments]
+    words = shlex.split(str(arguments[0])) if len(arguments) == 1 else [str(argument) for argument in arguments]
     if words[:1] != ["train"] or "--l2" in words:
         return words
     named = words[words.index("--problem") + 1] if "--problem" in words[:-1] else implied_problem([*words, ""][1])
@@ -38,7 +60,7 @@ def with_penalty(arguments: Sequence[object]) -> list[str]:
 
 @pytest.fixture
 def hogwild(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Result]]:
-    """``hogwild("train", "file", ...)`` in this process."""
+    """``hogwild("train file --epochs 2")`` in this process."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     handlers = {number: signal.getsignal(number) for number in numbers}
 
@@ -58,7 +80,7 @@ def hogwild(capfd: pytest.CaptureFixture[str]) -> Iterator[Callable[..., Result]
 
 @pytest.fixture
 def refused(hogwild: Callable[..., Result]) -> Callable[..., str]:
-    """``refused("train", "none")``: the line on standard error of a command that must fail, and says why in one."""
+    """``refused("train none")``: the line on standard error of a command that must fail, and says why in one."""
 
     def call(*arguments: object) -> str:
         result = hogwild(*arguments)
@@ -71,7 +93,7 @@ def refused(hogwild: Callable[..., Result]) -> Callable[..., str]:
 
 @pytest.fixture
 def spawn(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """``spawn("train", ...)``: a process of its own, ended at the test's end if it still runs."""
+    """``spawn("train file")``: a process of its own, ended at the test's end if it still runs."""
     started = []
 
     def start(*arguments: object, **options: object) -> subprocess.Popen[str]:

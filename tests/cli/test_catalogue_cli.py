@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import json
 import os
 import signal
 import subprocess
@@ -58,37 +57,36 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    result = hogwild("data", "fetch", "tiny")
-    assert (result.status, result.err) == (0, "")
+    said = hogwild("data fetch tiny").shown()
     found = f"{ROWS:,} rows, {NONZEROS:,} nonzeros, {FEATURES} features"
     data = tmp_path / "data" / "tiny"
-    assert result.out.splitlines() == [
+    assert said.splitlines() == [
         "tiny: The set tiny; terms: none",
         f"tiny:train: {found}, in {data / 'train'}",
         f"tiny:test: {found}, in {data / 'test'}",
         "cite it (hogwild data info tiny); train on it: hogwild train tiny --test tiny:test",
     ]
-    assert f"in {data / 'train'}" in hogwild("data", "info", "TINY.svm").out
-    options = ["--test", "tiny:test", "--epochs", 1, "--workers", 1, "--host", "threads", "--step", 1, "--out", "model"]
-    shown = hogwild("train", "tiny", *options)
+    assert f"in {data / 'train'}" in hogwild("data info TINY.svm").out
+    options = "--test tiny:test --epochs 1 --workers 1 --host threads --step 1 --out model"
+    shown = hogwild(f"train tiny {options}")
     assert shown.status == 0, shown.err
     assert shown.out.startswith(f"tiny: {ROWS:,} rows x {FEATURES} features, {NONZEROS:,} nonzeros\n")
-    assert len(hogwild("predict", "model", "tiny:test").out.splitlines()) == ROWS
-    assert hogwild("evaluate", "model", "tiny:test").status == 0
-    assert json.loads(hogwild("info", "tiny", "--json").out)["rows"] == ROWS
-    assert hogwild("convert", "tiny", "copy").status == 0
-    again = hogwild("data", "fetch", "tiny")
+    assert len(hogwild("predict model tiny:test").out.splitlines()) == ROWS
+    hogwild("evaluate model tiny:test").shown()
+    assert hogwild("info tiny --json").facts()["rows"] == ROWS
+    hogwild("convert tiny copy").shown()
+    again = hogwild("data fetch tiny")
     assert again.out.count("is here, in") == 2
-    assert hogwild("data", "fetch", "tiny", "--force", "--quiet").out == ""
+    assert hogwild("data fetch tiny --force --quiet").out == ""
 
 
 def test_the_problem_is_told_from_the_card(hogwild: Callable, web: Site) -> None:
-    assert hogwild("data", "fetch", "films", "net", "-q").status == 0
+    hogwild("data fetch films net -q").shown()
     for name, said in (("films", "films: 180 ratings of 20 users x 9 items"), ("net", "net: 4 vertices")):
-        shown = hogwild("train", name, "--epochs", 1, "--workers", 1, "--host", "threads", "--step", 0.1)
+        shown = hogwild(f"train {name} --epochs 1 --workers 1 --host threads --step 0.1")
         assert shown.status == 0, shown.err
         assert f"\n{said}" in shown.out
-    assert json.loads(hogwild("info", "net", "--json").out)["edges"] == 4
+    assert hogwild("info net --json").facts()["edges"] == 4
 
 
 @pytest.mark.parametrize("command", ["train", "info", "convert", "compare", "simulate"])
@@ -105,12 +103,12 @@ def test_what_is_not_fetched_is_one_line(hogwild: Callable, web: Site, tmp_path:
 
 def test_a_file_of_that_name_wins(hogwild: Callable, web: Site) -> None:
     Path("films").write_text("1 1:1\n-1 2:1\n")
-    assert json.loads(hogwild("info", "films", "--json").out)["rows"] == 2
+    assert hogwild("info films --json").facts()["rows"] == 2
 
 
 def test_list(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    hogwild("data", "fetch", "tiny:train", "-q")
-    lines = hogwild("data", "list").out.splitlines()
+    hogwild("data fetch tiny:train -q")
+    lines = hogwild("data list").out.splitlines()
     assert [line.split() for line in lines[:-1]] == [
         ["name", "task", "rows", "width", "size", "fetched"],
         ["films", "ratings", "180", "20", "x", "9", *size(len(RATINGS)).split(), "no"],
@@ -118,17 +116,17 @@ def test_list(hogwild: Callable, web: Site, tmp_path: Path) -> None:
         ["tiny", "binary", "1,000", "10", "-", "train"],
     ]
     assert lines[-1] == f"3 data sets; those fetched are in {tmp_path / 'data'}"
-    found = json.loads(hogwild("data", "list", "--json").out)
+    found = hogwild("data list --json").facts()
     assert found["tiny"]["fetched"] == {"train": str(tmp_path / "data" / "tiny" / "train")}
 
 
 def test_the_real_list_and_cards_fit_80_columns(hogwild: Callable) -> None:
-    lines = hogwild("data", "list").out.splitlines()
+    lines = hogwild("data list").out.splitlines()
     assert len(lines) == len(catalogue.cards()) + 2
     assert max(map(len, lines[:-1])) <= 80
     assert not any("…" in line for line in lines)  # rich's, for what it cut off
     for name, card in catalogue.cards().items():
-        result = hogwild("data", "info", name)
+        result = hogwild(f"data info {name}")
         assert result.status == 0
         for text in (card.title.split()[0], card.homepage, *(file.url for file in card.files())):
             assert text in result.out
@@ -137,12 +135,12 @@ def test_the_real_list_and_cards_fit_80_columns(hogwild: Callable) -> None:
 
 
 def test_info(hogwild: Callable, web: Site, tmp_path: Path) -> None:
-    shown = hogwild("data", "info", "tiny").out
+    shown = hogwild("data info tiny").out
     here = "train       500 rows, 1,000 nonzeros, not here (hogwild data fetch"
     about = "name        tiny (also tiny.svm)", "licence     none", f"features    {FEATURES}"
     for line in (*about, here, f"files       {web / 'tiny.bz2'}", "citation    @article{one}"):
         assert f"\n{line}" in f"\n{shown}"
-    found = json.loads(hogwild("data", "info", "tiny:test", "--json").out)
+    found = hogwild("data info tiny:test --json").facts()
     assert (found["name"], found["problem"], found["fetched"]) == ("tiny", "linear", {})
     assert [part["role"] for part in found["parts"]] == ["train", "test"]
 
@@ -185,7 +183,7 @@ def test_ctrl_c_keeps_what_has_come(hogwild: Callable, web: Site, tmp_path: Path
     assert out.splitlines()[-1] == "interrupted: what has come is kept, and the same command goes on from there"
     assert part.stat().st_size == 100
     web.asked.clear()
-    result = hogwild("data", "fetch", "tiny:train")
+    result = hogwild("data fetch tiny:train")
     assert result.status == 0, result.err
     assert web.asked == [("/tiny.bz2", "bytes=100-")]
     assert os.listdir(tmp_path / "data") == ["tiny"]

@@ -3,92 +3,62 @@
 from __future__ import annotations
 
 import gzip
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.cli.conftest import rows_of
+
 GRID = "synthetic:grid?side=24"
-QUICK = ("--host", "threads", "--workers", 1, "--epochs", 30)
+QUICK = "--host threads --workers 1 --epochs 30"
 MAX = "c a source, a sink and two ways between\np max 4 5\nn 1 s\nn 4 t\na 1 2 3\na 1 3 2\na 2 3 1\na 2 4 2\na 3 4 4\n"
 
 
 def test_a_cut_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     model, npy, jsonl = (tmp_path / f"cut.{name}" for name in ("model", "npy", "jsonl"))
-    result = hogwild("train", GRID, *QUICK, "--out", model, "--json", jsonl)
+    result = hogwild(f"train {GRID} {QUICK} --out {model} --json {jsonl}")
     assert result.status == 0
     assert "578 vertices, 2 of them terminals of 2 labels" in result.out
     assert "a grid of 24 x 24" in result.out
     assert "cut value" in result.out
-    rows = [json.loads(line) for line in jsonl.read_text().splitlines()]
+    rows = rows_of(jsonl)
     assert {row["problem"] for row in rows} == {"cuts"}
     assert rows[-1]["cut_value"] < rows[0]["cut_value"]
-    assert hogwild("labels", model, "--out", npy).status == 0
+    hogwild(f"labels {model} --out {npy}").shown()
     labels = np.load(npy)
     assert labels.shape == (24, 24)
     assert set(np.unique(labels)) == {0, 1}
-    printed = hogwild("labels", model).out.splitlines()
+    printed = hogwild(f"labels {model}").out.splitlines()
     assert len(printed) == 578
     assert [line.split("\t") for line in printed[:576]] == [[str(v), str(x)] for v, x in enumerate(labels.ravel())]
-    about = hogwild("inspect", model)
+    about = hogwild(f"inspect {model}")
     assert "cuts" in about.out
     assert "option rank" not in about.out
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_file_of_capacities_is_known_by_its_name(hogwild: Callable, tmp_path: Path, packed: bool) -> None:
-    path = tmp_path / ("net.max.gz" if packed else "net.max")
-    path.write_bytes(gzip.compress(MAX.encode()) if packed else MAX.encode())
-    result = hogwild("train", path, *QUICK, "--json", tmp_path / "rows")
+def test_a_file_of_capacities_is_known_by_its_name(hogwild: Callable, tmp_path: Path) -> None:
+    path = tmp_path / "net.max.gz"
+    path.write_bytes(gzip.compress(MAX.encode()))
+    result = hogwild(f"train {path} {QUICK} --json {tmp_path / 'rows'}")
     assert result.status == 0, result.err
-    last = json.loads((tmp_path / "rows").read_text().splitlines()[-1])
+    last = rows_of(tmp_path / "rows")[-1]
     assert last["cut_value"] == pytest.approx(5.0)  # the arcs out of the source
     assert last["objective"] == pytest.approx(5.0, rel=0.05)
-    assert "cuts" in hogwild("info", path).out
+    assert "cuts" in hogwild(f"info {path}").out
 
 
 def test_edges_with_terminals(hogwild: Callable, tmp_path: Path) -> None:
     edges, ends = tmp_path / "edges.tsv", tmp_path / "ends.tsv"
     edges.write_text("a\tb\t3\nb\tc\t1\nc\td\t3\n")
     ends.write_text("a\tnorth\nd\tsouth\n")
-    result = hogwild("train", edges, "--problem", "cuts", "--terminals", ends, *QUICK, "--out", tmp_path / "m")
+    result = hogwild(f"train {edges} --problem cuts --terminals {ends} {QUICK} --out {tmp_path / 'm'}")
     assert result.status == 0, result.err
-    printed = hogwild("labels", tmp_path / "m").out
+    printed = hogwild(f"labels {tmp_path / 'm'}").out
     assert dict(line.split("\t") for line in printed.splitlines()) == {
         "a": "north",
         "b": "north",
         "c": "south",
         "d": "south",
     }
-
-
-def mistakes(folder: Path) -> list[tuple[tuple[object, ...], str]]:
-    (folder / "bad.max").write_text(MAX.replace("a 2 3 1", "a 2 9 1"))
-    (folder / "model").write_text("nothing")
-    cut = ("train", GRID, *QUICK)
-    return [
-        (("train", folder / "bad.max"), "bad.max:7: "),
-        ((*cut, "--holdout", 0.1), "--holdout 0.1: a cut is of one graph"),
-        ((*cut, "--test", GRID), "nothing to test on"),
-        ((*cut, "--features", 3), "--features is for rows"),
-        (("convert", folder / "bad.max", folder / "store"), "graphs are not kept in stores"),
-        (("labels", folder / "model"), "not a hogwild model"),
-        (("train", GRID, "--problem", "cut"), "expected one of linear, completion, cuts"),
-    ]
-
-
-def test_mistakes_are_one_line(refused: Callable, tmp_path: Path) -> None:
-    for arguments, said in mistakes(tmp_path):
-        assert said in refused(*arguments), arguments
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.max", "model"]
-
-
-def test_a_linear_model_has_no_labels(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
-    assert hogwild("train", svm, "--workers", 1, "--host", "threads", "--out", tmp_path / "m").status == 0
-    for command in ("labels", "recommend", "similar"):
-        assert "got a linear model" in refused(command, tmp_path / "m")
-    assert hogwild("train", GRID, *QUICK, "--out", tmp_path / "c").status == 0
-    for command in ("predict", "evaluate"):
-        assert "see hogwild labels" in refused(command, tmp_path / "c", svm)

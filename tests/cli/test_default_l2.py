@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from hogwild.__main__ import main
 from hogwild.cli import train as command
 from hogwild.model_file import load_model
 from hogwild.problems.linear.options import L2_PATH
-from tests.cli.conftest import Result
+from tests.cli.conftest import Result, rows_of
 
 DATA = "synthetic:rcv1?rows=600&features=500&nnz=10"
 QUICK = "--host", "threads", "--workers", "1", "--step", "0.25", "--epochs", "2"
@@ -35,14 +33,10 @@ def train(hogwild: Callable, capfd: pytest.CaptureFixture[str]) -> Train:
     return call
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_it_is_chosen_and_the_model_is_that_of_the_penalty(train: Train, tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     out = train(DATA, "--json", rows, "--out", tmp_path / "chosen").out
-    first = lines(rows)[0]
+    first = rows_of(rows)[0]
     losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
     assert tuple(losses) == L2_PATH
     assert min(losses, key=losses.__getitem__) <= first["l2"] < max(losses)
@@ -59,7 +53,7 @@ def test_rows_held_out_choose_it_and_stay_out(train: Train, tmp_path: Path) -> N
     for name, more in (("unasked", ()), ("auto", ("--l2", "auto"))):
         out = train(DATA, "--holdout", 0.25, *more, "--json", tmp_path / name).out
         assert "held out 150 rows to test on, training on 450" in out
-        first, *_, last = lines(tmp_path / name)
+        first, *_, last = rows_of(tmp_path / name)
         assert (first["l2_rows"], first["l2_held_out"]) == (450, 150)
         assert last["test_accuracy"] > 0.5
         found[name] = [first["l2_path"], last["test_loss"]]
@@ -104,10 +98,10 @@ def test_a_run_that_is_resumed_keeps_its_penalty(train: Train, tmp_path: Path) -
         assert train(DATA, *more, "--checkpoint", state, "--json", rows).status == 0
         again = train(DATA, "--checkpoint", state, "--json", rows, "--resume", "--epochs", 3)
         assert (again.status, again.err) == (0, "")
-        assert [len({row["l2"] for row in lines(rows)}), lines(rows)[-1]["epoch"]] == [1, 3]
+        assert [len({row["l2"] for row in rows_of(rows)}), rows_of(rows)[-1]["epoch"]] == [1, 3]
 
 
 def test_others_have_a_number(hogwild: Callable) -> None:
-    out = hogwild("simulate", DATA, "--workers", 2, "--epochs", 1, "--step", 0.25).out
+    out = hogwild(f"simulate {DATA} --workers 2 --epochs 1 --step 0.25").out
     assert "log loss, l2 1e-05" in out
     assert "not chosen" not in out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 import scipy.sparse
 
 import hogwild as package
-from hogwild.cli import sources
 from hogwild.data.rows.source import open_data
 from hogwild.data.rows.store import read_meta, save_store
 
@@ -23,27 +21,24 @@ LINE = "hashed to 2^16 = 65,536 weights: 16 buckets used, about 16 features, 0 %
 
 
 def train(hogwild: Callable, data: object, out: Path, *options: object) -> str:
-    result = hogwild("train", data, "--out", out, *QUICK, *options)
-    assert (result.status, result.err) == (0, "")
-    return str(result.out)
+    return str(hogwild("train", data, "--out", out, *QUICK, *options).shown())
 
 
 @pytest.fixture
 def store(hogwild: Callable, svm: Path, tmp_path: Path) -> Path:
-    assert hogwild("convert", svm, tmp_path / "store", "--hash-bits", 16, "-q").status == 0
+    hogwild(f"convert {svm} {tmp_path / 'store'} --hash-bits 16 -q").shown()
     return tmp_path / "store"
 
 
 def test_convert_and_info(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
-    result = hogwild("convert", svm, store, "--hash-bits", 16)
-    assert (result.status, result.err) == (0, "")
-    assert result.out == f"{store}: 200 rows x 65,536 features, 400 nonzeros\n{LINE}\n"
+    shown = hogwild(f"convert {svm} {store} --hash-bits 16").shown()
+    assert shown == f"{store}: 200 rows x 65,536 features, 400 nonzeros\n{LINE}\n"
     assert read_meta(store)["hash_bits"] == 16
-    assert LINE in " ".join(hogwild("info", store).out.split())
-    assert LINE in " ".join(hogwild("info", svm, "--hash-bits", 16).out.split())
-    assert json.loads(hogwild("info", store, "--json").out)["hashing"] == read_meta(store)["hashing"]
-    assert "hashing" not in json.loads(hogwild("info", svm, "--json").out)
+    assert LINE in " ".join(hogwild(f"info {store}").out.split())
+    assert LINE in " ".join(hogwild(f"info {svm} --hash-bits 16").out.split())
+    assert hogwild(f"info {store} --json").facts()["hashing"] == read_meta(store)["hashing"]
+    assert "hashing" not in hogwild(f"info {svm} --json").facts()
 
 
 def test_text_store_and_library_train_the_same_model(
@@ -53,8 +48,8 @@ def test_text_store_and_library_train_the_same_model(
     assert LINE in said
     assert LINE in train(hogwild, store, tmp_path / "b")
     assert "hashed" not in train(hogwild, svm, tmp_path / "plain")
-    assert f"{'hash bits':<21}16\n" in hogwild("inspect", tmp_path / "a").out
-    assert "hash" not in hogwild("info", tmp_path / "plain").out
+    assert f"{'hash bits':<21}16\n" in hogwild(f"inspect {tmp_path / 'a'}").out
+    assert "hash" not in hogwild(f"info {tmp_path / 'plain'}").out
     a, b = (package.load(tmp_path / name) for name in "ab")
     assert a.coef_.tobytes() == b.coef_.tobytes()
 
@@ -62,13 +57,13 @@ def test_text_store_and_library_train_the_same_model(
     expected = a.decision_function(raw).astype(np.float32)
     scipy.sparse.save_npz(tmp_path / "x.npz", raw.to_scipy()[0])
     for data in (svm, store, tmp_path / "x.npz"):
-        result = hogwild("predict", tmp_path / "a", data, "--decision")
+        result = hogwild(f"predict {tmp_path / 'a'} {data} --decision")
         assert result.err == ""
         np.testing.assert_array_equal(np.loadtxt(io.StringIO(result.out), dtype=np.float32), expected)
         if data != tmp_path / "x.npz":
-            assert json.loads(hogwild("evaluate", tmp_path / "b", data, "--json").out)["accuracy"] == 1.0
+            assert hogwild(f"evaluate {tmp_path / 'b'} {data} --json").facts()["accuracy"] == 1.0
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(svm.read_bytes())))
-    streamed = hogwild("predict", tmp_path / "a", "-", "--decision").out
+    streamed = hogwild(f"predict {tmp_path / 'a'} - --decision").out
     np.testing.assert_array_equal(np.loadtxt(io.StringIO(streamed), dtype=np.float32), expected)
 
 
@@ -86,15 +81,3 @@ def test_refusals(hogwild: Callable, refused: Callable, svm: Path, store: Path, 
         (("train", svm, "--hash-bits", 31), "'--hash-bits'"),
     ):
         assert said in refused(*command)
-
-
-def test_text_is_predicted_block_by_block(
-    hogwild: Callable, svm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train(hogwild, svm, tmp_path / "m", "--hash-bits", 16)
-    whole = hogwild("predict", tmp_path / "m", svm, "--decision").out
-    monkeypatch.setattr(sources, "STREAM_BYTES", 256)
-    blocks = list(sources.Sources(hash_bits=16).stream(str(svm)))
-    assert len(blocks) > 10
-    assert {block.hash_bits for block in blocks} == {16}
-    assert hogwild("predict", tmp_path / "m", svm, "--decision").out == whole

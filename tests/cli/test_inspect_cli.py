@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hogwild.problems.cuts.model import Segmentation
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.module.model import ModuleModel
 
-ALONE = ("--host", "threads", "-w", 1, "-q")
+ALONE = "--host threads -w 1 -q"
 HISTORY = [
     {"epoch": e, "train_seconds": e / 8, "objective": 1 / (1 + e), "test_loss": 2 / (1 + e), "status": "ok"}
     for e in range(20)
@@ -39,7 +38,7 @@ def linear(tmp_path: Path) -> Path:
 
 
 def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
-    facts = json.loads(hogwild("inspect", linear, "--json", "-n", 2).out)
+    facts = hogwild(f"inspect {linear} --json -n 2").facts()
     assert (facts["labels"], facts["features"], facts["nonzero"], facts["density"]) == (["3", "7"], 5, 4, 0.8)
     assert facts["intercept"] == [0.25]
     assert facts["options"] == {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "tol": 0.01}
@@ -47,9 +46,8 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     assert group["positive"] == [["feature 2", 2.0], ["feature 4", 1.0]]
     assert group["negative"] == [["feature 3", -3.0]]
     assert [row["epoch"] for row in facts["history"]] == list(range(20))
-    shown = hogwild("inspect", linear)
-    assert (shown.status, shown.err) == (0, "")
-    lines = [" ".join(line.split()) for line in shown.out.splitlines()]
+    shown = hogwild(f"inspect {linear}").shown()
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
     start = lines.index("for 7 feature 2 (2), feature 4 (1), feature 5 (0.5)")
     assert lines[start + 1] == "for 3 feature 3 (-3)"
     assert "in the end epoch 19, train_seconds 2.375, objective 0.05, test_loss 0.1, status ok" in lines
@@ -58,37 +56,37 @@ def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
 def test_names_are_counted_by_line(hogwild: Callable, linear: Path, tmp_path: Path) -> None:
     names = tmp_path / "names"
     names.write_bytes(b"one\ntwo \nthr\x1bee\nvier\n" + b"\xff\n")
-    result = hogwild("inspect", linear, "--names", names)
+    result = hogwild(f"inspect {linear} --names {names}")
     assert result.status == 0
     assert result.out.index(" two (") < result.out.index(" vier (") < result.out.index(" thr\\x1bee (")
     assert "\\udcff" in result.out
     assert "\x1b" not in result.out
     names.write_text("one\ntwo\n")
-    assert "feature 3" in hogwild("inspect", linear, "--names", names).out
+    assert "feature 3" in hogwild(f"inspect {linear} --names {names}").out
 
 
 def test_names_of_hashed_features(hogwild: Callable, tmp_path: Path) -> None:
     buckets, names = hash_indices(np.arange(9), 3), tmp_path / "names"
     model = kept(LinearModel(np.arange(1.0, 9.0), [0.0], "squared-error", hash_bits=3), tmp_path / "m")
     names.write_text("".join(f"n{i}\n" for i in range(9)))
-    [group] = json.loads(hogwild("inspect", model, "--names", names, "--json").out)["heaviest"]
+    [group] = hogwild(f"inspect {model} --names {names} --json").facts()["heaviest"]
     for name, weight in group["positive"]:
         there = np.flatnonzero(buckets == weight - 1)
         assert name == (" | ".join(f"n{i}" for i in there) if len(there) else f"bucket {weight - 1:.0f}")
-    assert "raise the prediction" in hogwild("inspect", model).out
+    assert "raise the prediction" in hogwild(f"inspect {model}").out
 
 
 def test_several_classes(hogwild: Callable, tmp_path: Path) -> None:
     coef = np.arange(12.0).reshape(3, 4) * np.array([1, -1, 1, -1])
     model = kept(LinearModel(coef, [1.0, 2.0, 3.0], "softmax", labels=[1, 2, 5]), tmp_path / "m")
-    facts = json.loads(hogwild("inspect", model, "-n", 1, "--json").out)
+    facts = hogwild(f"inspect {model} -n 1 --json").facts()
     assert [group["label"] for group in facts["heaviest"]] == ["1", "2", "5"]
     assert facts["heaviest"][1]["positive"] == [["feature 3", 6.0]]
     assert facts["heaviest"][1]["negative"] == [["feature 4", -7.0]]
-    assert "large for 5          feature 3 (10), feature 1 (8)\nsmall for 5 " in hogwild("inspect", model).out
+    assert "large for 5          feature 3 (10), feature 1 (8)\nsmall for 5 " in hogwild(f"inspect {model}").out
 
 
-def test_a_table_is_read_for_its_names(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:
+def test_a_table_is_read_for_its_names(hogwild: Callable, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     site = random.integers(0, 6, 400)
     columns = {
@@ -98,61 +96,38 @@ def test_a_table_is_read_for_its_names(hogwild: Callable, refused: Callable, tmp
     }
     pyarrow.csv.write_csv(pyarrow.table(columns), tmp_path / "t.csv")
     table, model = tmp_path / "t.csv", tmp_path / "m"
-    assert hogwild("train", table, "--label", "click", "--epochs", 2, *ALONE, "--out", model).status == 0
-    facts = json.loads(hogwild("inspect", model, "--names", table, "--json").out)
+    hogwild(f"train {table} --label click --epochs 2 {ALONE} --out {model}").shown()
+    facts = hogwild(f"inspect {model} --names {table} --json").facts()
     assert facts["columns"] == {"site": "categorical", "unit_size": "numeric"}
     sides = [{name for name, _ in facts["heaviest"][0][side]} for side in ("positive", "negative")]
     assert {f"site=s{k}.org" for k in range(3)} <= sides[0]
     assert "unit_size" in sides[1]
-    assert "for is_yes" in (shown := hogwild("inspect", model).out)  # a label as it is
+    assert "for is_yes" in (shown := hogwild(f"inspect {model}").out)  # a label as it is
     assert "site=s0.org" not in shown  # in the table only
     assert "unit_size (-" in shown
     assert "unit_size numeric" in shown  # a column's name as it is
 
 
-def test_other_kinds_of_models(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:
+def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
     factors = np.ones((3, 2), np.float32)
     ids = Ids(["ann", "b\x1bb", "cy"])
     ratings = CompletionModel(factors, factors, [0.5, -1, 2], [0, 0, 1.5], 3.5, user_ids=ids, history=HISTORY)
     ratings = kept(ratings, tmp_path / "ratings")
-    facts = json.loads(hogwild("inspect", ratings, "--json").out)
+    facts = hogwild(f"inspect {ratings} --json").facts()
     assert (facts["users"], facts["items"], facts["rank"], facts["mean"]) == (3, 3, 2, 3.5)
     assert facts["heaviest"][0]["positive"] == [["cy", 2.0], ["ann", 0.5]]
     assert facts["heaviest"][1] == {"label": "item", "positive": [["2", 1.5]], "negative": []}
-    assert "b\\x1bb" in hogwild("inspect", ratings).out
+    assert "b\\x1bb" in hogwild(f"inspect {ratings}").out
 
     x = np.eye(3, dtype=np.float32)[[0, 0, 1, 2]]
     cut = kept(Segmentation(x, 4.5, 5.25, shape=(2, 2)), tmp_path / "cut")
-    facts = json.loads(hogwild("inspect", cut, "--json").out)
+    facts = hogwild(f"inspect {cut} --json").facts()
     assert (facts["vertices"], facts["labels"], facts["cut_value"]) == (4, 3, 5.25)
     assert facts["vertices_by_label"] == {"0": 2, "1": 1, "2": 1}
 
     arrays = {"out.weight": np.zeros((4, 3), np.float32), "out.bias": np.zeros(4, np.float32)}
     module = kept(ModuleModel(arrays, names=list(arrays)), tmp_path / "module")
-    facts = json.loads(hogwild("inspect", module, "--json").out)
+    facts = hogwild(f"inspect {module} --json").facts()
     assert facts["parameters"] == 16
-    shown = " ".join(hogwild("inspect", module).out.split())
+    shown = " ".join(hogwild(f"inspect {module}").out.split())
     assert "out.weight 4 x 3 float32" in shown
-    for model in (ratings, cut, module):
-        assert "is for linear models" in refused("inspect", model, "--names", __file__)
-
-
-def test_a_model_is_no_data(refused: Callable, linear: Path, svm: Path) -> None:
-    for words in (["info", linear], ["train", linear], ["evaluate", svm, linear]):
-        assert "a model, expected data; hogwild inspect MODEL" in refused(*words)
-
-
-def test_bad_input_is_one_line(refused: Callable, linear: Path, svm: Path, tmp_path: Path) -> None:
-    (tmp_path / "binary").write_bytes(b"PAR1\0\0")
-    (tmp_path / "blank").write_text("\n\n\n")
-    cases: list[tuple[tuple[object, ...], str]] = [
-        ((svm,), "not a hogwild model"),
-        ((tmp_path / "none",), "No such file"),
-        ((linear, "--names", tmp_path / "none"), "No such file"),
-        ((linear, "--names", tmp_path), "Is a directory"),
-        ((linear, "--names", tmp_path / "binary"), "expected text with one name a line"),
-        ((linear, "--names", tmp_path / "blank"), "has no name for any"),
-        ((linear, "-n", 0), "--count"),
-    ]
-    for arguments, said in cases:
-        assert said in refused("inspect", *arguments), arguments

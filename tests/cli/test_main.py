@@ -29,48 +29,6 @@ def test_version_and_help(hogwild: Callable) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["trian"], "train"),
-        (["train", "--los", "log"], "--loss"),
-        (["train", "--epochs", "many"], "--epochs"),
-        (["train", "--step", "big"], "--step big: expected a number or 'auto'"),
-        (["train", "--resume"], "--checkpoint"),
-        (["train", "--cache", "x", "--no-cache"], "contradict"),
-        (["predict", "m"], "DATA"),
-    ],
-)
-def test_wrong_usage_is_one_line_and_status_2(hogwild: Callable, arguments: list[str], text: str) -> None:
-    result = hogwild(*arguments)
-    assert result.status == 2
-    assert result.out == ""
-    assert re.fullmatch(r"hogwild: error: [^\n]+\n", result.err)
-    assert text.lower() in result.err.lower()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "nearest"),
-    [
-        (["trian"], "train"),
-        (["cache", "lst"], "list"),
-        (["train", "--disciplin", "hogwild"], "--discipline"),
-        (["train", "--loss", "hing"], "hinge"),
-        (["train", "--holdout-by", "tme"], "time"),
-        (["train", "rcv2"], "rcv1"),
-        (["compare", "--methods", "serial,hogwyld"], "hogwild"),
-        (["simulate", "--delay", "straggler:alfa=2"], "alpha"),
-        (["train-module", "f.py:m", "--data", "f.py:d", "--loss", "cross_entropy"], "cross-entropy"),
-        (["data", "fetch", "rcv1:tset"], "test"),
-        (["bench", "--host", "thread"], "threads"),
-    ],
-)
-def test_mistakes_name_the_nearest(hogwild: Callable, arguments: list[str], nearest: str) -> None:
-    result = hogwild(*arguments)
-    assert result.status in (1, 2)
-    assert re.search(rf"(id you mean '?|Possible options: ){nearest}\b", result.err), result.err
-
-
-@pytest.mark.parametrize(
     ("error", "status", "text"),
     [
         (InputError("f:3: bad\nlabel"), 1, "f:3: bad label"),
@@ -98,7 +56,7 @@ def test_exceptions(
 
 def test_debug_shows_the_traceback(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOGWILD_DEBUG", "1")
-    result = hogwild("train", "--loss", "x")
+    result = hogwild("train --loss x")
     assert "Traceback" in result.err
     assert result.err.splitlines()[-1].startswith("hogwild: error:")
 
@@ -180,7 +138,7 @@ def test_closed_standard_streams(command: str, status: int, text: str) -> None:
 @pytest.mark.parametrize("value", ["0", "xyz", "-1"])
 def test_numbas_threads(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("NUMBA_NUM_THREADS", value)
-    result = hogwild("cache", "list")
+    result = hogwild("cache list")
     assert result.status == 2
     assert result.err.startswith(f"hogwild: error: NUMBA_NUM_THREADS={value}: expected a number of threads from 1")
 
@@ -191,26 +149,6 @@ def test_a_limit_of_memory_is_named(svm: Path) -> None:
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert result.returncode == 1
     assert re.fullmatch(r"hogwild: error: out of memory[^\n]*\n", result.stderr)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["train", ""],
-        ["train", "DATA", "--out", ""],
-        ["train", "DATA", "--json", ""],
-        ["train", "DATA", "--checkpoint", ""],
-        ["info", "DATA", "--cache", ""],
-        ["predict", "", "DATA"],
-        ["convert", "", "x"],
-    ],
-)
-def test_empty_names(hogwild: Callable, svm: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(svm.parent)  # an unset variable in a script must not mean the current directory
-    result = hogwild(*(svm if argument == "DATA" else argument for argument in arguments))
-    assert result.status == 2
-    assert "'': expected" in result.err
-    assert list(svm.parent.iterdir()) == [svm]
 
 
 def test_an_empty_variable_asks_for_no_completion(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:

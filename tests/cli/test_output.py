@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -139,7 +140,7 @@ def test_clock() -> None:
 def test_any_name_and_an_ascii_terminal(tmp_path: Path, svm: Path) -> None:
     name = "[bold] %s li\nne" + os.fsdecode(b"\xff\xfe")
     svm.rename(tmp_path / name)
-    command = [sys.executable, "-m", "hogwild", "train", name, "--epochs", "2", "--step", "1", "--host", "threads"]
+    command = [sys.executable, "-m", "hogwild", "train", name, *"--epochs 2 --step 1 --l2 1e-5 -w 1".split()]
     master, slave = os.openpty()
     environment = os.environ | {"PYTHONIOENCODING": "ascii", "TERM": "xterm"}
     process = subprocess.Popen(
@@ -167,21 +168,20 @@ def test_no_control_character_reaches_the_screen(
     Path(name).write_text("1 2:1 1:1\n-1 qid:3 2:2\n" * 9)
     Path("labels.svm").write_bytes(b"x\x9b\x1b]0;t 1:1\n")
     Path("ratings.txt").write_bytes(b"\x1b[2J 3 4\nu i \x1b[31m\n")
-    train = ["--epochs", "1", "--step", "1", "--host", "threads", "--workers", "1"]
-    for arguments in (
-        ["train", name, *train],
-        ["info", name],
-        ["train", f"{name}x"],
-        ["train", "labels.svm", *train],
-        ["train", "ratings.txt", "--problem", "completion", *train],
-        ["cache", "list"],
-        ["data", "info", name],
-        ["predict", name, "labels.svm"],
+    train = "--l2 1e-5 --epochs 1 --step 1 --host threads --workers 1"
+    for words in (
+        f"train '{name}' {train}",
+        f"info '{name}'",
+        f"train labels.svm {train}",
+        f"train ratings.txt --problem completion {train}",
+        "cache list",
+        f"data info '{name}'",
+        f"predict '{name}' labels.svm",
     ):
-        main(arguments)
+        main(shlex.split(words))
         shown = capsys.readouterr()
         assert shown.out or shown.err
-        assert all(c.isprintable() for c in (shown.out + shown.err).replace("\n", "")), arguments
+        assert all(c.isprintable() for c in (shown.out + shown.err).replace("\n", "")), words
     assert main(["train", f"{name}x"]) == 1
     assert "a\\x1b[31m\\x07\\u202eb.svmx: No such file" in capsys.readouterr().err
 
@@ -191,25 +191,19 @@ def test_control_characters_of_a_table_stay_in_it(hogwild: Callable, tmp_path: P
     odd, name = "c\x1b[31mx", tmp_path / "t\x1b[2Jb.csv"
     name.write_text(f"y,{odd}\n" + "no\x1b[1m,v\x1b[32m\nyes,w\n" * 60)
     model, out = tmp_path / "m\x1b[5m", tmp_path / "r\x1b[7m"
-    train = ("--label", "y", "--epochs", 1, "-w", 1, "--host", "threads")
-    compare = ("--methods", "hogwild", "--seeds", 1, "--steps", 0.5, "-w", 2, "--host", "threads", "--epochs", 2)
-    fine: list[tuple[object, ...]] = [
-        ("train", name, *train, "--out", model),
-        ("info", name, "--label", "y"),
-        ("inspect", model),
-        ("evaluate", model, name),
-        ("compare", name, "--label", "y", *compare, "--out", out),
-        ("report", out),
+    compare = "--methods hogwild --seeds 1 --steps 0.5 -w 2 --host threads --epochs 2"
+    fine = [
+        f"train '{name}' --label y --epochs 1 -w 1 --host threads --out '{model}'",
+        f"info '{name}' --label y",
+        f"inspect '{model}'",
+        f"evaluate '{model}' '{name}'",
+        f"compare '{name}' --label y {compare} --out '{out}'",
     ]
-    wrong: list[tuple[object, ...]] = [
-        ("train", name, "--label", "y\x1b"),
-        ("train", name, "--label", "y", "--ignore", "a\x1bb"),
-        ("bench", "no\x1b"),
-    ]
-    for arguments in (*fine, *wrong):
-        done = hogwild(*arguments)
-        assert (done.status == 0) == (arguments in fine), (arguments, done.err)
-        assert "\x1b" not in done.out + done.err, arguments
+    wrong = [f"train '{name}' --label 'y\x1b'", f"train '{name}' --label y --ignore 'a\x1bb'", "bench 'no\x1b'"]
+    for words in (*fine, *wrong):
+        done = hogwild(words)
+        assert (done.status == 0) == (words in fine), (words, done.err)
+        assert "\x1b" not in done.out + done.err, words
         assert done.out or done.err
     page = (out / "report.html").read_text()
     assert "\x1b" not in page

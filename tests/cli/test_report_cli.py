@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.compare.rows import about, halving, run, write
+from tests.compare.rows import about, race, write
 
 WITHOUT = """
 import sys
@@ -23,19 +23,13 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.fixture
 def comparison(tmp_path: Path) -> Path:
-    pairs = ("serial", 1, 2.0), ("tiered", 2, 1.0), ("locked", 2, 3.0)
-    parts = [
-        run(method, halving(), pace * (1 + 0.01 * seed), count, seed, rules=["tuned", "serial"])
-        for seed in range(3)
-        for method, count, pace in pairs
-    ]
-    return write(tmp_path / "one", about(data="[bold]made[/bold] up"), *parts)
+    return write(tmp_path / "one", about(data="[bold]made[/bold] up"), race("serial 1 2", "tiered 2 1", "locked 2 3"))
 
 
+@pytest.mark.usefixtures("sketched")
 def test_a_report(hogwild: Callable, comparison: Path) -> None:
-    result = hogwild("report", comparison)
-    assert (result.status, result.err) == (0, "")
-    assert "\nOn 2 workers tiered reaches 0.1 % of the optimum 3.0x (95 % CI 3.0–3.0) sooner than" in result.out
+    shown = hogwild(f"report {comparison}").shown()
+    assert "\nOn 2 workers tiered reaches 0.1 % of the optimum 3.0x (95 % CI 2.9–3.1) sooner than" in shown
     for text in (
         "Time to target, each method at its own best step",
         "Medians over the seeds",
@@ -43,7 +37,7 @@ def test_a_report(hogwild: Callable, comparison: Path) -> None:
         "What was compared, and where",
         f"report: {comparison / 'report.html'}",
     ):
-        assert text in result.out
+        assert text in shown
     assert (comparison / "report.html").is_file()
 
 
@@ -57,50 +51,14 @@ def test_on_a_machine_without_what_trained(comparison: Path, tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("sketched")
 def test_several_directories(hogwild: Callable, comparison: Path, tmp_path: Path) -> None:
-    result = hogwild("report", comparison, comparison)
-    assert result.status == 2
-    assert "a report of 2 directories needs a place of its own: give --out DIR" in result.err
-    result = hogwild("report", comparison, comparison, "--out", tmp_path / "joint", "--quiet")
+    result = hogwild(f"report {comparison} {comparison} --out {tmp_path / 'joint'} --quiet")
     assert (result.status, result.out, result.err) == (0, "", "")
     assert (tmp_path / "joint" / "report.html").is_file()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (("report",), 2, "Missing argument"),
-        (("report", "none"), 1, "none: no such directory: expected a directory that hogwild compare --out wrote"),
-        (("report", ""), 2, "'': expected the name of a directory"),
-        (("report", "none", "--out", ""), 2, "'': expected the name of a directory"),
-    ],
-)
-def test_wrong_usage(hogwild: Callable, arguments: tuple[str, ...], status: int, message: str) -> None:
-    result = hogwild(*arguments)
-    assert result.status == status
-    assert message in result.err
-    assert len(result.err.splitlines()) == 1
-
-
-@pytest.mark.usefixtures("sketched")
-def test_a_torn_last_line_is_said(hogwild: Callable, comparison: Path) -> None:
-    with (comparison / "rows.jsonl").open("a") as file:
-        file.write('{"phase": "repor')
-    result = hogwild("report", comparison, "-q")
-    assert result.status == 0
-    assert result.err.startswith("hogwild: warning: ")
-    assert "the last line is torn" in result.err
-
-
-def test_rows_that_are_none(hogwild: Callable, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("no\n")
-    result = hogwild("report", tmp_path)
-    assert result.status == 1
-    assert "rows.jsonl, line 1: is no JSON" in result.err
 
 
 @pytest.mark.usefixtures("sketched")
 def test_show_the_page(hogwild: Callable, comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
-    assert hogwild("report", comparison, "-q", "--open").status == 0
+    hogwild(f"report {comparison} -q --open").shown()
     assert opened == [(comparison / "report.html").as_uri()]

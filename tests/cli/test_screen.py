@@ -14,11 +14,11 @@ import pytest
 from hogwild.__main__ import main
 from hogwild.machine import physical_cores
 from hogwild.model_file import load_checkpoint, load_model
+from hogwild.problems.linear.model import LinearModel
 
 pytestmark = pytest.mark.filterwarnings("default::hogwild.errors.HogwildWarning")  # the command shows them
 DATA = "synthetic:rcv1?rows=600&features=500&nnz=10"
-QUICK = ["--step", "1", "--epochs", "3"]
-ALONE = ["--host", "threads", "--workers", "1"]
+ALONE = "--step 1 --epochs 3 --l2 1e-5 --host threads --workers 1"
 FULL, CLOSED = "full disk", "closed pipe"
 STATUS = {FULL: 1, CLOSED: 141}
 
@@ -53,7 +53,7 @@ def test_a_screen_that_is_gone_loses_nothing(
 ) -> None:
     files = [f"--{name}={tmp_path / name}" for name in ("out", "json", "checkpoint")]
     gone("stdout", why)
-    assert main(["train", DATA, *QUICK, *ALONE, *files]) == STATUS[why]
+    assert main(["train", DATA, *ALONE.split(), *files]) == STATUS[why]
     message = "hogwild: error: standard output: No space left on device\n"
     assert capfd.readouterr().err == (message if why == FULL else "")
     assert epochs(tmp_path / "json") == [0, 1, 2, 3]
@@ -67,9 +67,8 @@ def test_messages_that_nobody_sees(
 ) -> None:
     """With ``--json -`` the table goes to standard error, and so do warnings."""
     gone("stderr", why)
-    many = ["--host", "threads", "--workers", str(physical_cores() + 1)]  # which is warned of
-    status = main(["train", DATA, *QUICK, *many, "--json", "-", "--out", str(tmp_path / "model")])
-    assert status == STATUS[why]
+    many = f"{ALONE} --workers {physical_cores() + 1}"  # which is warned of
+    assert main(f"train {DATA} {many} --json - --out {tmp_path / 'model'}".split()) == STATUS[why]
     assert epochs(capsys.readouterr().out) == [0, 1, 2, 3]
     assert load_model(tmp_path / "model").history[-1]["epoch"] == 3
     gone("stderr", why)
@@ -82,7 +81,7 @@ def test_rows_that_nobody_takes_end_the_run_in_good_order(
 ) -> None:
     files = [f"--{name}={tmp_path / name}" for name in ("out", "checkpoint")]
     gone("stdout", why)
-    assert main(["train", DATA, *QUICK, *ALONE, *files, "--json", "-", "--quiet"]) == STATUS[why]
+    assert main(["train", DATA, *ALONE.split(), *files, "--json", "-", "--quiet"]) == STATUS[why]
     message = f"hogwild: error: --json -: No space left on device; model saved to {tmp_path / 'out'}\n"
     assert capfd.readouterr().err == (message if why == FULL else "")
     assert load_model(tmp_path / "out").history[-1]["epoch"] == 0
@@ -96,41 +95,24 @@ def data(): return torch.randn(64, 4), torch.arange(64) % 2
 
 
 @pytest.mark.parametrize(
-    ("arguments", "made"),
+    ("command", "made"),
     [
-        (["train-module", "m.py:model", "--data", "m.py:data", "--epochs", "2", *ALONE, "--out", "model"], "model"),
-        (["simulate", DATA, *QUICK, "--workers", "4", "--json", "rows", "--out", "model"], "model"),
+        ("train-module m.py:model --data m.py:data --epochs 2 --host threads --workers 1 --out model", "model"),
+        (f"simulate {DATA} --step 1 --epochs 2 --workers 4 --json rows --out model", "model"),
         (
-            [
-                "compare",
-                DATA,
-                "--methods",
-                "serial,hogwild",
-                "-w",
-                "2",
-                "--seeds",
-                "1",
-                "--epochs",
-                "2",
-                "--steps",
-                "1",
-                "--host",
-                "threads",
-                "--out",
-                "found",
-            ],
-            "found/report.html",
+            f"compare {DATA} --methods hogwild -w 2 --seeds 1 --epochs 2 --steps 1 --host threads --out out",
+            "out/report.html",
         ),
     ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
 )
+@pytest.mark.usefixtures("sketched")
 def test_other_commands(
-    gone: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], made: str
+    gone: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, made: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("m.py").write_text(MODULE)
     gone("stdout", FULL)
-    assert main(arguments) == 1
+    assert main(command.split()) == 1
     assert Path(made).stat().st_size > 0
 
 
@@ -142,17 +124,17 @@ def test_what_only_prints_ends_at_once(gone: Callable) -> None:
 
 def test_predictions_name_what_is_full(gone: Callable, svm: Path, capfd: pytest.CaptureFixture[str]) -> None:
     model = svm.parent / "model"
-    assert main(["train", str(svm), *QUICK, *ALONE, "--out", str(model), "--quiet"]) == 0
-    assert main(["predict", str(model), str(svm), "--out", "/dev/full"]) == 1
+    LinearModel([1.0], [0.0], "log", labels=[1, 2]).save(model)
+    assert main(f"predict {model} {svm} --out /dev/full".split()) == 1
     gone("stdout", FULL)
-    assert main(["predict", str(model), str(svm)]) == 1
+    assert main(f"predict {model} {svm}".split()) == 1
     wanted = [f"hogwild: error: {name}: No space left on device" for name in ("/dev/full", "standard output")]
     assert capfd.readouterr().err.splitlines() == wanted
 
 
 def test_a_terminal_that_is_closed(svm: Path, spawn: Callable[..., Any]) -> None:
     parent, child = os.openpty()
-    process = spawn("train", svm, "--epochs", 500, "--step", 1, *ALONE, "--out", "model", stdout=child)
+    process = spawn(f"train {svm} {ALONE} --epochs 500 --out model", stdout=child)
     os.close(child)
     shown = b""
     while b"objective" not in shown:

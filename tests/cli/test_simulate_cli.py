@@ -5,39 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from hogwild.model_file import load_model
+from tests.cli.conftest import rows_of
 
 SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
 
 
-def lines_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     model, rows = tmp_path / "model", tmp_path / "rows"
-    result = hogwild(
-        "simulate",
-        SMALL,
-        "--holdout",
-        0.25,
-        "--epochs",
-        3,
-        "--discipline",
-        "hogwild",
-        "--delay",
-        "straggler:alpha=1.3",
-        "--json",
-        rows,
-        "--out",
-        model,
-    )
-    assert (result.status, result.err) == (0, "")
-    found = lines_of(rows)
+    shown = hogwild(
+        f"simulate {SMALL} --holdout 0.25 --epochs 3 --discipline hogwild --delay straggler:alpha=1.3 "
+        f"--json {rows} --out {model}",
+    ).shown()
+    found = rows_of(rows)
     assert [row["epoch"] for row in found] == [0, 1, 2, 3]
     assert {(row["host"], row["workers"], row["discipline"]) for row in found} == {("simulator", 64, "hogwild")}
     assert found[0]["staleness_mean"] is found[0]["staleness_max"] is found[0]["lost_updates"] is None
@@ -49,73 +32,43 @@ def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path
         assert max(counts) == row["staleness_max"]
         assert sum(k * n for k, n in counts.items()) / 450 == pytest.approx(row["staleness_mean"])
         assert row["lost_updates"] > 0
-    assert "hogwild on 64 workers (simulator): delay straggler:alpha=1.3, one core" in result.out
-    header = next(line for line in result.out.splitlines() if line.startswith(" epoch"))
+    assert "hogwild on 64 workers (simulator): delay straggler:alpha=1.3, one core" in shown
+    header = next(line for line in shown.splitlines() if line.startswith(" epoch"))
     assert "stale mean  stale max        lost" in header
-    assert "to play all workers on one core" in result.out
+    assert "to play all workers on one core" in shown
     assert load_model(model).config["host"] == "simulator"
 
 
 def test_train_plays_round_robin_too(hogwild: Callable) -> None:
-    result = hogwild(
-        "train", SMALL, "--host", "simulator", "--workers", 9, "--discipline", "atomic", "--epochs", 1, "--json", "-"
-    )
+    result = hogwild(f"train {SMALL} --host simulator --workers 9 --discipline atomic --epochs 1 --json -")
     assert result.status == 0
     row = json.loads(result.out.splitlines()[-1])
     assert (row["staleness_max"], row["lost_updates"]) == (8, 0)
 
 
 def test_two_runs_are_one(hogwild: Callable) -> None:
-    def objectives(*more: object) -> list[float]:
-        out = hogwild("simulate", SMALL, "--epochs", 2, "--delay", "random", "--json", "-", *more).out
-        return [json.loads(line)["objective"] for line in out.splitlines()]
+    def objectives(seed: int) -> list[float]:
+        out = hogwild(f"simulate {SMALL} --epochs 2 --delay random --json - --seed {seed}").out
+        return [row["objective"] for row in rows_of(out)]
 
-    assert objectives() == objectives() != objectives("--seed", 1)
+    assert objectives(0) == objectives(0) != objectives(1)
 
 
 def test_default_data(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     import hogwild.cli.train as command
 
     monkeypatch.setattr(command, "SIMULATED_DATA", SMALL)
-    result = hogwild("simulate", "--epochs", 1, "-w", 5)
+    result = hogwild("simulate --epochs 1 -w 5")
     assert result.out.startswith(f"no data named: training on {SMALL}, a generated stand-in")
     assert "held out 120 rows" in result.out
 
 
 def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
     rows = tmp_path / "rows"
-    more = (
-        SMALL,
-        "-w",
-        7,
-        "--discipline",
-        "locked",
-        "--checkpoint",
-        tmp_path / "state",
-        "--json",
-        rows,
-        "-q",
-    )
-    assert hogwild("simulate", *more, "--epochs", 1).status == 0
-    assert hogwild("simulate", *more, "--epochs", 2, "--resume").status == 0
-    assert [(row["epoch"], row["updates"]) for row in lines_of(rows) if row["epoch"]] == [(1, 600), (2, 600)]
-    result = hogwild("simulate", *more, "--epochs", 3, "--resume", "--delay", "random")
+    command = f"simulate {SMALL} -w 7 --discipline locked --checkpoint {tmp_path / 'state'} --json {rows} -q"
+    hogwild(f"{command} --epochs 1").shown()
+    hogwild(f"{command} --epochs 2 --resume").shown()
+    assert [(row["epoch"], row["updates"]) for row in rows_of(rows) if row["epoch"]] == [(1, 600), (2, 600)]
+    result = hogwild(f"{command} --epochs 3 --resume --delay random")
     assert result.status == 1
     assert "delay was 'round-robin'" in result.err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--delay", "poisson"), "expected one of round-robin, constant, random, straggler"),
-        (("--host", "threads"), "No such option"),
-    ],
-)
-def test_wrong_usage(refused: Callable, options: tuple[object, ...], message: str) -> None:
-    assert message in refused("simulate", "no-such-file", *options)
-
-
-def test_more_workers_than_rows(hogwild: Callable, svm: Path) -> None:
-    result = hogwild("simulate", svm, "-w", 201)
-    assert result.status == 1
-    assert "201 workers for 200 rows" in result.err

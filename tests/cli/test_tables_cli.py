@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import time
@@ -35,19 +34,19 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TRAIN = ("--label", "click", "--ignore", "id", "--epochs", 2, "-w", 1)
+TRAIN = "--label click --ignore id --epochs 2 -w 1"
 
 
 def test_a_class_without_weight_is_named(tmp_path: Path, hogwild: Any) -> None:
     path = tmp_path / "t.csv"
     rows = [f"{k % 7},{('no', 'yes', 'maybe')[k % 3]},{int(k % 3 != 1)}" for k in range(60)]
-    options = ("--label", "y", "--weight", "w", "--epochs", 1, "-w", 1)
+    options = "--label y --weight w --epochs 1 -w 1"
     path.write_text("\n".join(["a,y,w", *rows]))
-    done = hogwild("train", path, *options)
+    done = hogwild(f"train {path} {options}")
     assert (done.status, done.err.count("weight zero")) == (0, 1)
     assert "all rows of a class have weight zero, so nothing is learned of it: yes\n" in done.err
     path.write_text("\n".join(["a,y,w", *(row for row in rows if "no" not in row)]))
-    done = hogwild("train", path, *options)
+    done = hogwild(f"train {path} {options}")
     assert done.status == 1
     assert done.err.count("\n") == 1
     assert "t.csv: weights: all rows but those of class maybe have weight zero: expected two or more" in done.err
@@ -55,42 +54,42 @@ def test_a_class_without_weight_is_named(tmp_path: Path, hogwild: Any) -> None:
 
 def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any) -> None:
     model, text, packed = tmp_path / "m", clicks / "clicks.csv", clicks / "clicks.parquet"
-    done = hogwild("train", text, *TRAIN, "--test", packed, "--out", model)
+    done = hogwild(f"train {text} {TRAIN} --test {packed} --out {model}")
     assert done.status == 0, done.err
     assert "categorical: site\nnumeric: price\nleft out: id\n" in done.out
     assert "hashed to 2^18 = 262,144 weights: 21 buckets used" in done.out
-    again = hogwild("train", text, *TRAIN, "--holdout", 0.2)  # from the cache
+    again = hogwild(f"train {text} {TRAIN} --holdout 0.2")  # from the cache
     assert "categorical: site\nnumeric: price\nleft out: id\n" in again.out
-    measured = [json.loads(hogwild("evaluate", model, data, "--json").out) for data in (text, packed)]
+    measured = [hogwild(f"evaluate {model} {data} --json").facts() for data in (text, packed)]
     assert measured[0] == measured[1]
     assert measured[0]["accuracy"] > 0.9
     assert measured[0]["labels"] == ["no", "yes"]
-    assert "yes 0.9" in hogwild("evaluate", model, packed).out
-    lines = [hogwild("predict", model, data).out for data in (text, packed)]
+    assert "yes 0.9" in hogwild(f"evaluate {model} {packed}").out
+    lines = [hogwild(f"predict {model} {data}").out for data in (text, packed)]
     assert lines[0] == lines[1]
     assert set(lines[0].split()) == {"no", "yes"}
-    facts = json.loads(hogwild("info", text, "--label", "click", "--json").out)
+    facts = hogwild(f"info {text} --label click --json").facts()
     assert facts["rows"] == 600
     assert set(facts["targets"]["labels"]) == {"no", "yes"}
-    assert f"{'labels':<21}no, yes\n" in hogwild("inspect", model).out
+    assert f"{'labels':<21}no, yes\n" in hogwild(f"inspect {model}").out
     store = tmp_path / "store"
-    assert hogwild("convert", packed, store, "--label", "click", "--ignore", "id", "--hash-bits", 18).status == 0
-    assert json.loads(hogwild("evaluate", model, store, "--json").out) == measured[0]
+    hogwild(f"convert {packed} {store} --label click --ignore id --hash-bits 18").shown()
+    assert hogwild(f"evaluate {model} {store} --json").facts() == measured[0]
 
 
 def test_predict_needs_no_label_and_takes_a_stream(
     clicks: Path, tmp_path: Path, hogwild: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = tmp_path / "m"
-    assert hogwild("train", clicks / "clicks.parquet", *TRAIN, "-q", "--out", model).status == 0
+    hogwild(f"train {clicks / 'clicks.parquet'} {TRAIN} -q --out {model}").shown()
     table = pq.read_table(clicks / "clicks.parquet").drop(["click", "id"])
     pyarrow.csv.write_csv(table, tmp_path / "new.csv")
-    expected = hogwild("predict", model, clicks / "clicks.csv").out
-    assert hogwild("predict", model, tmp_path / "new.csv").out == expected
+    expected = hogwild(f"predict {model} {clicks / 'clicks.csv'}").out
+    assert hogwild(f"predict {model} {tmp_path / 'new.csv'}").out == expected
     with open(tmp_path / "new.csv") as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        assert hogwild("predict", model, "-").out == expected
-    refused = hogwild("evaluate", model, tmp_path / "new.csv")
+        assert hogwild(f"predict {model} -").out == expected
+    refused = hogwild(f"evaluate {model} {tmp_path / 'new.csv'}")
     assert refused.err == (
         f"hogwild: error: {tmp_path}/new.csv: no column click, which the model was trained with; its columns are site, "
         "price\n"
@@ -101,8 +100,8 @@ def test_what_does_not_go_together_is_one_line(
     clicks: Path, tmp_path: Path, svm: Path, hogwild: Any, refused: Any
 ) -> None:
     model, plain, text = tmp_path / "m", tmp_path / "plain", clicks / "clicks.csv"
-    assert hogwild("train", text, *TRAIN, "-q", "--out", model).status == 0
-    assert hogwild("train", svm, "--epochs", 1, "-w", 1, "-q", "--out", plain).status == 0
+    hogwild(f"train {text} {TRAIN} -q --out {model}").shown()
+    hogwild(f"train {svm} --epochs 1 -w 1 -q --out {plain}").shown()
     cases = {
         (
             "train",

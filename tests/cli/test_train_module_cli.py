@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hogwild.model_file import load_model
+from tests.cli.conftest import rows_of
+from tests.estimators.test_examples import run
 
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "scripts" / "examples"
 MINE = """
 from __future__ import annotations
 
@@ -58,18 +54,6 @@ def my_loss(output, target):
     return nn.functional.cross_entropy(output, target, label_smoothing=0.01)
 
 
-def breaks():
-    raise KeyError("what is missing")
-
-
-def leaves():
-    raise SystemExit(3)
-
-
-def wrong():
-    return 3
-
-
 class Bags(nn.Module):
     def __init__(self):
         super().__init__()
@@ -77,11 +61,8 @@ class Bags(nn.Module):
 
     def forward(self, *entries):
         return self.out(self.bag(*entries))
-
-
-NOTHING = 3
 """
-QUICK = ("--host", "threads", "--workers", 1, "--epochs", 3)
+QUICK = "--host threads --workers 1 --epochs 3"
 
 
 @pytest.fixture
@@ -100,37 +81,16 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_path: Path, host: str) -> None:
     """With a class, a data class and a loss of the file's own, which workers get without running it."""
     workers = 2 if host == "processes" else 1
-    result = hogwild(
-        "train-module",
-        f"{mine}:make_model",
-        "--data",
-        f"{mine}:make_data",
-        "--test",
-        f"{mine}:make_data",
-        "--loss",
-        f"{mine}:my_loss",
-        "--host",
-        host,
-        "--workers",
-        workers,
-        "--optimizer",
-        "adam",
-        "--step",
-        "0.05",
-        "--out",
-        tmp_path / "model",
-        "--json",
-        tmp_path / "rows",
-        "--epochs",
-        3,
-        "-v",
-    )
-    assert (result.status, result.err) == (0, "")
-    assert "14 parameters" in result.out
-    parts = re.findall(r"^([a-z-]+) +[0-9.]+ s +[0-9]+%$", result.out, re.MULTILINE)
+    shown = hogwild(
+        f"train-module {mine}:make_model --data {mine}:make_data --test {mine}:make_data --loss "
+        f"{mine}:my_loss --host {host} --workers {workers} --optimizer adam --step 0.05 --out "
+        f"{tmp_path / 'model'} --json {tmp_path / 'rows'} --epochs 3 -v",
+    ).shown()
+    assert "14 parameters" in shown
+    parts = re.findall(r"^([a-z-]+) +[0-9.]+ s +[0-9]+%$", shown, re.MULTILINE)
     assert parts == ["start", "reading", "set-up", "compiling", "training", "evaluation", "saving"]
-    assert "adam" in result.out
-    rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]
+    assert "adam" in shown
+    rows = rows_of(tmp_path / "rows")
     assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
     assert {row["problem"] for row in rows} == {"module"}
     assert rows[-1]["test_accuracy"] > 0.9
@@ -140,7 +100,7 @@ def test_a_module_and_everything_it_writes(hogwild: Callable, mine: Path, tmp_pa
 def test_first_parameters_are_those_of_the_seed(hogwild: Callable, mine: Path) -> None:
     def start(seed: int) -> float:
         model, data = f"{mine}:make_model", f"{mine}:make_data"
-        result = hogwild("train-module", model, "--data", data, *QUICK, "--seed", seed, "--json", "-")
+        result = hogwild(f"train-module {model} --data {data} {QUICK} --seed {seed} --json -")
         return json.loads(result.out.splitlines()[0])["objective"]
 
     assert start(1) == start(1) != start(2)
@@ -148,78 +108,16 @@ def test_first_parameters_are_those_of_the_seed(hogwild: Callable, mine: Path) -
 
 def test_rows_that_hogwild_reads(hogwild: Callable, mine: Path, svm: Path) -> None:
     """As bags of features."""
-    result = hogwild("train-module", f"{mine}:Bags", "--data", svm, "--loss", "bce", *QUICK, "--json", "-")
+    result = hogwild(f"train-module {mine}:Bags --data {svm} --loss bce {QUICK} --json -")
     assert result.status == 0
-    rows = [json.loads(line) for line in result.out.splitlines()]
+    rows = rows_of(result.out)
     assert rows[-1]["objective"] < rows[0]["objective"]
     assert rows[0]["data"] == str(svm)
 
 
-MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
-    "no such file": (("{d}/none.py:make_model", "--data", "{m}:make_data"), "none.py: No such file"),
-    "no function": (("{m}:model", "--data", "{m}:make_data"), "no function model in it: it has "),
-    "not a function": (("{m}:NOTHING", "--data", "{m}:make_data"), "no function NOTHING in it"),
-    "no name": (("{m}", "--data", "{m}:make_data"), "expected FILE.py:NAME, a function in a file"),
-    "syntax": (("{d}/syntax.py:make_model", "--data", "{m}:make_data"), "syntax.py, line 2: SyntaxError"),
-    "import": (("{d}/raises.py:make_model", "--data", "{m}:make_data"), "raises.py, line 3: ModuleNotFoundError"),
-    "raises": (("{m}:breaks", "--data", "{m}:make_data"), "mine.py, line {breaks}: KeyError: 'what is missing'"),
-    "data raises": (("{m}:make_model", "--data", "{m}:breaks"), "mine.py, line {breaks}: KeyError"),
-    "leaves": (("{m}:leaves", "--data", "{m}:make_data"), "SystemExit: 3"),
-    "loss": (
-        ("{m}:make_model", "--data", "{m}:make_data", "--loss", "mape"),
-        "--loss mape: expected cross-entropy, mse, bce or FILE.py:NAME",
-    ),
-    "overwritten": (("{m}:make_model", "--data", "{m}:make_data", "--out", "{m}"), "would overwrite"),
-}
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes_are_one_line(refused: Callable, mine: Path, name: str) -> None:
-    (mine.parent / "syntax.py").write_text("def make_model():\n    return (\n")
-    (mine.parent / "raises.py").write_text("\n\nimport there_is_no_such_module\n")
-    arguments, expected = MISTAKES[name]
-    line = 1 + MINE[: MINE.index('raise KeyError("what')].count("\n")
-    words = {"m": str(mine), "d": str(mine.parent), "breaks": str(line)}
-    told = refused("train-module", *(argument.format(**words) for argument in arguments), *QUICK)
-    assert expected.format(**words) in told
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_the_model(spawn: Callable, mine: Path, tmp_path: Path) -> None:
-    process = spawn(
-        "train-module",
-        f"{mine}:make_model",
-        "--data",
-        f"{mine}:make_data",
-        "--workers",
-        2,
-        "--epochs",
-        100_000,
-        "--out",
-        "model",
-        "--json",
-        "rows",
-    )
-    rows = tmp_path / "rows"
-    deadline = time.monotonic() + 180
-    while not rows.exists() or len(rows.read_text().splitlines()) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert "Traceback" not in err
-    assert "interrupted after epoch" in out
-    assert load_model(tmp_path / "model").state_dict()["out.weight"].shape == (2, 6)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["digits.py", "sparse_embedding.py"])
-def test_examples(name: str, tmp_path: Path) -> None:
-    result = subprocess.run(
-        [sys.executable, EXAMPLES / name], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert result.returncode == 0, result.stderr
-    *epochs, last = result.stdout.splitlines()
+def test_examples(name: str) -> None:
+    *epochs, last = run(name).splitlines()
     assert "a second" in last
     assert float(epochs[-1].split()[-1]) > 0.85

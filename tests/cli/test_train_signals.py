@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,12 +16,9 @@ import pytest
 from hogwild.cli.display import Display
 from hogwild.cli.session import Interrupts
 from hogwild.model_file import load_model
+from tests.cli.conftest import rows_of
 
 LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
-
-
-def rows_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
 
 
 def started(process: subprocess.Popen[str], rows: Path) -> None:
@@ -34,21 +30,19 @@ def started(process: subprocess.Popen[str], rows: Path) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(
-    ("host", "number"), [("processes", signal.SIGINT), ("threads", signal.SIGTERM), ("threads", signal.SIGHUP)]
-)
+@pytest.mark.parametrize(("host", "number"), [("processes", signal.SIGINT), ("threads", signal.SIGHUP)])
 def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: Path, host: str, number: int) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"signal {number} is ignored here (nohup), and so by every child")
     rows, model, state = tmp_path / "rows", tmp_path / "model", tmp_path / "state"
-    options = ("--host", host, "--workers", 2, "--epochs", 1_000_000, "--step", 0.1, "--l2", 0)
-    process = spawn("train", LONG, *options, "--json", rows, "--out", model, "--checkpoint", state)
+    options = f"--host {host} --workers 2 --epochs 1000000 --step 0.1 --l2 0"
+    process = spawn(f"train {LONG} {options} --json {rows} --out {model} --checkpoint {state}")
     started(process, rows)
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert err == "\nstopping and saving; once more to quit at once\n"
-    found = rows_of(rows.read_text())
+    found = rows_of(rows)
     assert found[-1]["status"] in ("interrupted", "ok")
     assert "interrupted after epoch" in out
     assert load_model(model).history[-1]["objective"] == found[-1]["objective"]
@@ -56,29 +50,29 @@ def test_a_signal_saves_and_stops(spawn: Callable, hogwild: Callable, tmp_path: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows", "state"]
 
     epochs = int(found[-1]["epoch"]) + 2
-    options = ("--host", host, "--workers", 2, "--epochs", epochs, "--step", 0.1, "--l2", 0)
-    assert hogwild("train", LONG, *options, "--json", rows, "--checkpoint", state, "--resume").status == 0
-    assert rows_of(rows.read_text())[-1]["epoch"] == epochs
+    options = f"--host {host} --workers 2 --epochs {epochs} --step 0.1 --l2 0"
+    hogwild(f"train {LONG} {options} --json {rows} --checkpoint {state} --resume").shown()
+    assert rows_of(rows)[-1]["epoch"] == epochs
 
 
-@pytest.mark.parametrize("host", ["processes", "threads"])
-def test_a_second_signal_quits_at_once(spawn: Callable, tmp_path: Path, host: str) -> None:
+@pytest.mark.parametrize(("host", "number"), [("processes", signal.SIGINT), ("threads", signal.SIGTERM)])
+def test_a_second_signal_quits_at_once(spawn: Callable, tmp_path: Path, host: str, number: signal.Signals) -> None:
     rows, model = tmp_path / "rows", tmp_path / "model"
     # One epoch that takes long: the run is then between two chunks, or saving, when the second signal comes.
-    endless = ("--epochs", 1_000_000, "--step", 0.1, "--l2", 0)
-    process = spawn("train", LONG, "--host", host, *endless, "--json", rows, "--out", model)
+    endless = "--epochs 1000000 --step 0.1 --l2 0"
+    process = spawn(f"train {LONG} --host {host} {endless} --json {rows} --out {model}")
     started(process, rows)
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
+    process.send_signal(number)
     process.communicate(timeout=120)
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert {path.name for path in tmp_path.iterdir()} <= {"model", "rows"}
 
 
 def test_a_signal_while_reading(spawn: Callable, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    process = spawn("train", pipe, "--out", tmp_path / "model")
+    process = spawn(f"train {pipe} --out {tmp_path / 'model'}")
     with open(pipe, "wb"):  # opened for reading now, and never written to
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hogwild.compare.report.results import ComparisonResult, load
+from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.data.ratings.container import Ratings
 
 Row = dict[str, Any]
@@ -119,6 +118,20 @@ def run(
     ]
 
 
+NOISE = (1.0, 1.02, 0.98, 1.01, 0.99)
+
+
+def race(*lines: str, noise: Sequence[float] = NOISE, fall: float = 0.1, **changes: Any) -> list[Row]:
+    """Runs of ``method workers seconds``, one for each number of ``noise``, which no two methods have in one order."""
+    rows: list[Row] = []
+    for line in lines:
+        method, workers, seconds = line.split()
+        for seed in range(len(noise)):
+            pace = float(seconds) * noise[(seed + ord(method[0])) % len(noise)]
+            rows += run(method, halving(fall), pace, int(workers), seed, **changes)
+    return rows
+
+
 def halving(base: float = 0.1, epochs: int = 4) -> list[float]:
     """Objectives that fall by ``base`` an epoch: with 0.1 one epoch is one target."""
     return [round(base**epoch, 12) for epoch in range(epochs + 1)]  # 0.1**2 is above 0.01
@@ -158,6 +171,16 @@ def write(directory: Path, *parts: Row | list[Row]) -> Path:
     return directory
 
 
+def rows_in(directory: Path) -> list[Row]:
+    """The rows that a comparison has written."""
+    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
+
+
+def plan_of(**changes: Any) -> ComparisonPlan:
+    fields = {"seeds": 1, "workers": (1, 2), "grid": (0.5, 2.0), "epochs": 2, "methods": ("serial", "hogwild")}
+    return ComparisonPlan(**(fields | changes))
+
+
 def rated(n: int = 4000, users: int = 120, items: int = 80, seed: int = 0) -> Ratings:
     """Ratings of a planted model of rank two, between about 1 and 5."""
     rng = np.random.default_rng(seed)
@@ -174,121 +197,41 @@ def loaded(directory: Path, *parts: Row | list[Row], **changes: Any) -> Comparis
     return source
 
 
-# (seconds of an epoch on one worker, factor on two, what an epoch leaves of the gap, best step)
+#: Seconds of an epoch on one worker, and how many times as long one takes on two.
 LIFE = {
-    "serial": (0.21, 1.0, 0.44, 0.5),
-    "hogwild": (0.23, 0.54, 0.445, 0.5),
-    "tiered": (0.215, 0.51, 0.45, 0.5),
-    "atomic": (0.6, 0.52, 0.44, 0.5),
-    "aig": (0.85, 0.6, 0.445, 0.5),
-    "locked": (0.27, 1.15, 0.44, 0.5),
-    "round-robin": (0.24, 3.1, 0.46, 0.25),
-    "averaging": (0.215, 0.52, 0.56, 1.0),
-    "one-shot-averaging": (0.215, 0.51, 0.68, 2.0),
-    "sklearn-sgd": (0.33, 1.0, 0.47, 0.5),
-    "liblinear": (0.62, 1.0, 0.25, None),
+    "serial": (0.21, 1.0),
+    "hogwild": (0.23, 0.54),
+    "tiered": (0.215, 0.51),
+    "aig": (0.85, 0.6),
+    "locked": (0.27, 1.15),
+    "liblinear": (0.62, 1.0),
 }
-SLOW = (
-    ("serial", 1.0, 1.0),
-    ("hogwild", 1.1, 0.54),
-    ("tiered", 1.02, 0.51),
-    ("aig", 4.0, 0.6),
-    ("locked", 1.3, 1.15),
-    ("round-robin", 1.15, 3.1),
-)
-GRID = (0.125, 0.25, 0.5, 1.0, 2.0)
-START, OPTIMUM, EPOCHS, SEEDS = 0.693147, 0.0831, 10, 5
 
 
-def lifelike(directory: Path, pace: float = 1.0, noise: int = 1, **changes: Any) -> Path:
-    """A whole comparison of all methods on 1 and 2 workers; one run diverges, one is refused, one times out."""
-    dice = random.Random(noise)
-    first = about(
-        data="rcv1",
-        objective=OPTIMUM,
-        start_objective=START,
-        epochs=EPOCHS,
-        methods=list(LIFE),
-        seeds_list=list(range(SEEDS)),
-        step_grid=list(GRID),
-        rows=20242,
-        width=47236,
-        nnz=1498952,
-        megabytes=12.0,
-        test_rows=5000,
-        command="hogwild compare rcv1 --seeds 5 --gradient-delay paper",
-        cpu="AMD EPYC 7B13",
-    )
-    first |= changes
-    parts: list[Row | list[Row]] = [first]
-    pairs = [(name, count) for name in LIFE for count in ((1, 2) if KINDS[name] not in ("serial", "outside") else (1,))]
-    for step in GRID:
-        parts += [
-            _life(dice, name, count, 1_000_003, pace, "tuning", step, ())
-            for name, count in pairs
-            if name != "liblinear"
-        ]
-    for seed in range(SEEDS):
+def lifelike(directory: Path, pace: float = 1.0, **changes: Any) -> Path:
+    """A comparison on 1 and 2 workers: one run diverges, one is refused, one is late; trials, slow gradients."""
+    pairs = [(name, count) for name in LIFE for count in ((1,) if KINDS[name] in ("serial", "outside") else (1, 2))]
+    parts: list[Row | list[Row]] = [about(seeds_list=list(range(5)), step_grid=[0.5, 1.0], **changes)]
+    parts += [
+        run(name, [1.0, 0.5 * step], step=step, seed=1_000_003, rules=(), phase="tuning")
+        for step in (0.5, 1.0)
+        for name in LIFE
+        if name != "liblinear"
+    ]
+    for seed in range(5):
         for name, count in pairs:
-            best = LIFE[name][3]
-            rules = ("tuned", "serial") if best in (0.5, None) else ("tuned",)
-            found = _life(dice, name, count, seed, pace, "reported", best, rules)
-            if (name, count, seed) == ("one-shot-averaging", 2, 3):
-                found = [
-                    row | ({"objective": None, "status": "diverged"} if row["epoch"] == 4 else {}) for row in found[:5]
-                ]
-            if (name, count, seed) == ("round-robin", 2, 4):
-                found = [*found[:5], found[5] | {"status": "timed out after 3 s"}]
-            if (name, count) == ("aig", 2) and seed == 1:
-                found = [found[0] | {"objective": None, "status": "refused: 2 workers on 1 free core would spin"}]
-            parts.append(found)
-            if best not in (0.5, None):
-                parts.append(_life(dice, name, count, seed, pace, "reported", 0.5, ("serial",)))
-    parts += _slow_gradients(dice, pace)
+            seconds, factor = LIFE[name]
+            seconds *= pace * (1 + 0.02 * ((seed * 7 + len(name)) % 5)) * (factor if count > 1 else 1.0)
+            rows = run(name, halving(0.4 + 0.01 * seed, 10), seconds, count, seed, None if name == "liblinear" else 0.5)
+            more = {"updates": 1000, "staleness_mean": 1.1, "staleness_max": 9, "lost_updates": 7}
+            rows = [row | (more if row["epoch"] and KINDS[name] == "lock-free" else {}) for row in rows]
+            if (name, count, seed) == ("locked", 1, 3):
+                rows = [*rows[:4], rows[4] | {"objective": None, "status": "diverged"}]
+            if (name, count, seed) == ("locked", 2, 4):
+                rows = [*rows[:5], rows[5] | {"status": "timed out after 3 s"}]
+            if (name, count, seed) == ("aig", 2, 1):
+                rows = refused(name, count, "2 workers on 1 free core would spin", seed=seed)
+            parts.append(rows)
+    for cost in (0.0, 1e-3):
+        parts += [delay(name, count, seed, cost, 1.0 / count + cost) for name, count in pairs[:5] for seed in range(3)]
     return write(directory, *parts)
-
-
-def _life(
-    dice: random.Random, name: str, count: int, seed: int, pace: float, phase: str, step: float | None, rules: Any
-) -> list[Row]:
-    seconds, factor, left, best = LIFE[name]
-    off = 1.0 if step is None or best is None else abs(math.log2(step / best))
-    left = min(left + 0.07 * off * (step is not None), 0.97)
-    seconds *= (factor if count > 1 else 1.0) * pace * math.exp(dice.gauss(0, 0.03))
-    gaps, clock, rows = 1.0, 0.0, []
-    epochs = [0, 1, 2, 4, 8] if name == "liblinear" else range(EPOCHS + 1)
-    floor = 3e-5 * (3 if count > 1 else 1)
-    for epoch in epochs:
-        if epoch:
-            gaps = floor + (gaps - floor) * left ** (1 + 0.1 * (epoch < 3)) * math.exp(dice.gauss(0, 0.05))
-            clock = (epoch * seconds if name == "liblinear" else clock + seconds) * math.exp(dice.gauss(0, 0.01))
-        rows.append(
-            {
-                "objective": OPTIMUM + gaps * (START - OPTIMUM),
-                "train_seconds": clock,
-                "epoch": epoch,
-                "test_accuracy": 0.965 - 0.06 * math.sqrt(gaps) + dice.gauss(0, 2e-4),
-                "updates": 20242 * (epoch > 0),
-                "load": 1.2,
-                "data": "rcv1",
-            }
-        )
-        if KINDS[name] == "lock-free" and epoch:
-            lost = int(900 * (count - 1) * (name == "hogwild") * (1 + dice.random()))
-            rows[-1] |= {"staleness_mean": (count - 1) * 1.1 + dice.random() * 0.1, "staleness_max": 9 * (count - 1)}
-            rows[-1]["lost_updates"] = lost
-    made = run(name, [0.0] * len(rows), 0.0, count, seed, step, rules, phase)
-    return [row | life for row, life in zip(made, rows)]
-
-
-def _slow_gradients(dice: random.Random, pace: float) -> list[Row | list[Row]]:
-    found: list[Row | list[Row]] = []
-    own = 1e-5 * pace
-    for seed in range(3):
-        for cost in (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2):
-            for name, base, factor in SLOW:
-                for count in (1, 2) if name != "serial" else (1,):
-                    shared = 1.0 if count == 1 or name == "locked" else 0.505
-                    row = own * base * (factor if count == 2 else 1.0) + cost * shared
-                    found.append(delay(name, count, seed, cost, 1000 * row * math.exp(dice.gauss(0, 0.01))))
-    return found

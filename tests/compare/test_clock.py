@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hogwild.compare.reference import outside
 from hogwild.compare.run import methods, runner
 from hogwild.compare.run.methods import METHODS, Method
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
+from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
@@ -34,7 +35,7 @@ def small() -> Rows:
 def evaluations(rows: Rows, cell: Cell, epochs: int, timeout: float = 60.0) -> list[dict[str, Any]]:
     task = ComparedData(rows, None, BASE, "small", timeout)
     with Pools("threads") as pools:
-        return run_cell(cell, task, epochs, pools, Judge(task))
+        return run_cell(cell, task, epochs, pools)
 
 
 class Sleepy:
@@ -80,22 +81,16 @@ def test_the_clock_counts_epochs_and_nothing_else(small: Rows, sleepy: type[Slee
 
 
 def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows, sleepy: type[Sleepy]) -> None:
-    sleepy_replace = type("Anew", (sleepy,), {"seconds_replace": True})
-    sleepy_replace.advance = lambda self, epoch: time.sleep(self.asleep * epoch)
-    runner.OUTSIDE["sleepy"].make = lambda rows, config: sleepy_replace(rows.width)
+    """And what is no training is taken off, but for a rest: a target reached after no time would be in no ratio."""
+    anew = type("Anew", (sleepy,), {"seconds_replace": True, "advance": lambda self, k: time.sleep(self.asleep * k)})
+    runner.OUTSIDE["sleepy"].make = lambda rows, config: anew(rows.width)
     rows = evaluations(small, SLEEPY, 5)
     for before, row in enumerate(rows):
         others = sum(earlier["epoch"] for earlier in rows[:before])
         uncounted = sleepy.saying * before + sleepy.asleep * others
         assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
-
-
-def test_what_is_taken_off_the_clock_leaves_no_zero(small: Rows, sleepy: type[Sleepy]) -> None:
-    """A target that was reached after no time would be missing from every ratio."""
-    brief = type("Brief", (sleepy,), {"seconds_replace": True, "untimed": 10.0, "saying": 0.0})
-    runner.OUTSIDE["sleepy"].make = lambda rows, config: brief(rows.width)
-    rows = evaluations(small, SLEEPY, 3)
-    assert all(row["train_seconds"] > 0 for row in rows[1:])
+    anew.untimed = 10.0
+    assert {row["train_seconds"] for row in evaluations(small, SLEEPY, 5)[1:]} == {outside.SHORTEST}
 
 
 def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:

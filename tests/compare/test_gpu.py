@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import verdict
 from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.methods import METHODS, gpu, usual
+from hogwild.compare.run.methods import METHODS, usual
 from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.config import TrainConfig
 from hogwild.cuda import streams
@@ -25,12 +25,11 @@ from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.module.training import pose
-from tests.compare.rows import halving, loaded, run
+from tests.compare.rows import loaded, race, rows_in
 from tests.cuda.standin import StandIn
 
 MODULE = TrainConfig(problem="module", host="threads", batch=16)
 LINEAR = TrainConfig(host="threads", l2=1e-4)
-OURS = [name for name, method in METHODS.items() if method.device == "cuda"]
 
 
 @pytest.fixture
@@ -59,10 +58,6 @@ def few(problem: str) -> Any:
     return open_ratings("synthetic:ratings?users=30&items=20&ratings=300")
 
 
-def rows_in(directory: Path) -> list[dict]:
-    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
-
-
 def compared(
     directory: Path, data: Any, base: TrainConfig, plan: ComparisonPlan, **options: Any
 ) -> dict[tuple[str, int], list]:
@@ -85,8 +80,6 @@ def test_without_a_gpu_its_methods_are_refused_in_its_words(nowhere: None, tmp_p
     assert found["cuda-hogwild", 1][0]["status"] == "refused: device cuda: there is none"
     assert found["serial", 1][-1]["status"] == "ok"
     assert "gpu" not in rows_in(tmp_path)[0]
-    with pytest.raises(InputError, match="there is none"):
-        gpu()
 
 
 def test_what_else_a_gpu_is_not_for(standin: None) -> None:
@@ -152,25 +145,16 @@ def test_sparse_problems_say_how_much_is_in_flight(standin: None, problem: str, 
 
 
 def test_another_gpu_is_another_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, prints = few("linear"), set()
-    for name, methods, in_flight in (
-        ("a", ("serial", "cuda-atomic"), None),
-        ("b", ("serial", "cuda-atomic"), None),
-        ("b", ("serial", "cuda-atomic"), 9),
-        ("b", ("serial",), None),
-        ("a", ("serial",), None),
-    ):
-        monkeypatch.setattr(streams, "connect", lambda name=name: dataclasses.replace(Named(name)))
-        plan = ComparisonPlan(1, (1,), (1.0,), 1, methods)
-        prints.add(Comparison(rows, None, plan, LINEAR, in_flight=in_flight).identity)
-    assert len(prints) == 4  # the last two do not ask for one
+    rows = few("linear")
 
+    def identity(name: str, *methods: str, in_flight: int | None = None) -> str:
+        monkeypatch.setattr(streams, "connect", lambda: SimpleNamespace(name=name))
+        plan = ComparisonPlan(1, (1,), (1.0,), 1, ("serial", *methods))
+        return Comparison(rows, None, plan, LINEAR, in_flight=in_flight).identity
 
-@dataclasses.dataclass
-class Named:
-    """As much of a device as has a name."""
-
-    name: str
+    asked = {identity("a", "cuda-atomic"), identity("b", "cuda-atomic"), identity("b", "cuda-atomic", in_flight=9)}
+    assert len(asked) == 3
+    assert identity("a") == identity("b")
 
 
 def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
@@ -188,45 +172,36 @@ def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
 # ---- the verdict
 
 
-def seeds(method: str, seconds: float, workers: int = 1, **changes: Any) -> list[dict]:
-    changes |= {"device": "cuda"} if method.startswith("cuda") else {}
-    runs = [run(method, halving(), seconds * (1 + 0.01 * seed), workers, seed, **changes) for seed in range(3)]
-    return [row for rows in runs for row in rows]
-
-
 @pytest.mark.parametrize(
-    ("parts", "says", "says_not"),
+    ("methods", "says", "says_not"),
     [
         (
-            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-locked", 0.2, 4)),
-            "On 4 replicas (A GPU) cuda-hogwild reaches 0.1 % of the optimum 2.0x",
-            "cores:",
-        ),
-        (
-            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1, 4), seeds("cuda-synchronous", 0.4, 4)),
-            "On the same GPU without a race: cuda-hogwild gets there 4.0x",
+            ["cuda-hogwild 4 0.1", "cuda-synchronous 4 0.4"],
+            "On 4 replicas (A GPU) cuda-hogwild reaches 0.1 % of the optimum 80.0x",
             "no method with locks",
         ),
         (
-            (seeds("serial", 8.0), seeds("cuda-hogwild", 0.1), seeds("hogwild", 0.8, 16), seeds("locked", 4.0, 16)),
+            ["cuda-hogwild 4 0.1", "cuda-synchronous 4 0.4"],
+            "On the same GPU without a race: cuda-hogwild gets there 4.0x",
+            "cores:",
+        ),
+        (
+            ["cuda-hogwild 1 0.1", "hogwild 16 0.8", "locked 16 4"],
             "On the processor's cores: cuda-hogwild gets there 8.0x",
             "On 16 workers",
         ),
-        (
-            (seeds("serial", 8.0), seeds("hogwild", 4.0, 2), seeds("locked", 8.0, 2), seeds("cuda-one-stream", 1.0)),
-            "On 2 workers hogwild reaches",
-            "replica",
-        ),
+        (["hogwild 2 4", "locked 2 8", "cuda-one-stream 1 1"], "On 2 workers hogwild reaches", "replica"),
     ],
 )
 def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(
-    tmp_path: Path, parts: tuple, says: str, says_not: str
+    tmp_path: Path, methods: list[str], says: str, says_not: str
 ) -> None:
-    said = " ".join(verdict(loaded(tmp_path, *parts, gpu="A GPU", cores=2)))
+    parts = [
+        race(line, noise=(1.0,) * 3, device="cuda" if line.startswith("cuda") else "cpu")
+        for line in ("serial 1 8", *methods)
+    ]
+    source = loaded(tmp_path, *parts, gpu="A GPU", cores=2)
+    said = " ".join(verdict(source))
     assert says in said
     assert says_not not in said
-
-
-def test_replicas_are_not_a_crowd(tmp_path: Path) -> None:
-    assert not loaded(tmp_path / "a", seeds("serial", 1.0), seeds("cuda-hogwild", 1.0, 16), gpu="A GPU").crowd
-    assert loaded(tmp_path / "b", seeds("serial", 1.0), seeds("hogwild", 1.0, 16), gpu="A GPU").crowd
+    assert bool(source.crowd) == ("hogwild 16 0.8" in methods)  # replicas are none

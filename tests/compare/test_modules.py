@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +14,14 @@ from torch.nn import functional
 from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import tables
 from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.compare.run.problems import SUBJECTS, hold_out
 from hogwild.config import TrainConfig
 from hogwild.data.rows.source import open_data
 from hogwild.errors import UsageError
-from hogwild.methods import OPTIMIZERS
-from hogwild.problems.module.case import STEPS, Posed
+from hogwild.problems.module.case import Posed
 from hogwild.problems.module.feed import take_data
 from hogwild.problems.module.training import pose
+from tests.compare.rows import plan_of, rows_in
 
 MODULE = SUBJECTS["module"]
 BASE = TrainConfig(problem="module", host="threads", batch=16)
@@ -70,19 +67,10 @@ def posed() -> Posed:
     return pose(network, "cross-entropy", data())[0]
 
 
-def plan_of(**changes: Any) -> ComparisonPlan:
-    fields = {"seeds": 1, "workers": (1,), "grid": (0.1,), "epochs": 2, "methods": ("serial", "hogwild")}
-    return ComparisonPlan(**(fields | changes))
-
-
-def rows_in(directory: Path) -> list[dict]:
-    return [json.loads(line) for line in (directory / "rows.jsonl").read_text().splitlines()]
-
-
 def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> None:
     test = take_data(data(1), "cross-entropy")
     methods = ("serial", "hogwild", "tiered", "locked", "averaging")
-    plan = plan_of(methods=methods, grid=(0.1, 0.4), seeds=2, delays=(0.0,))
+    plan = plan_of(methods=methods, workers=(1,), grid=(0.1, 0.4), seeds=2, delays=(0.0,))
     before = [parameter.clone() for parameter in posed.model.parameters()]
     Comparison(posed, test, plan, BASE, data="mine").run(tmp_path)
     found = rows_in(tmp_path)
@@ -108,12 +96,6 @@ def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> N
     assert all(torch.equal(*pair) for pair in zip(before, posed.model.parameters()))
     facts = tables(load([tmp_path]))[-1]
     assert any("16 examples in a minibatch" in cell for row in facts.rows for cell in row)
-    again = (tmp_path / "rows.jsonl").read_bytes()
-    Comparison(posed, test, plan, BASE, data="mine").run(tmp_path)
-    assert (tmp_path / "rows.jsonl").read_bytes() == again
-    for other in (pose(network, "cross-entropy", data(2))[0], pose(network, "cross-entropy", data(), seed=1)[0]):
-        with pytest.raises(UsageError, match="another comparison"):
-            Comparison(other, test, plan, BASE, data="mine").run(tmp_path)
 
 
 def test_modules_are_told_apart() -> None:
@@ -162,8 +144,3 @@ def test_some_of_the_examples(kind: str) -> None:
     if kind == "arrays":
         rows = np.concatenate([rest.inputs[0], test.inputs[0]])
         assert sorted(map(tuple, rows)) == sorted(map(tuple, examples.inputs[0]))
-
-
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_the_first_step_is_the_optimizer_s(posed: Posed, optimizer: str) -> None:
-    assert MODULE.first_step(dataclasses.replace(BASE, optimizer=optimizer), posed) == STEPS[optimizer]

@@ -11,8 +11,6 @@ from hogwild.compare.reference.optimum import find_optimum
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
-from hogwild.errors import InputError
-from hogwild.methods import LABEL_LOSSES
 from hogwild.training.run import train
 from tests.runs import toy
 
@@ -20,18 +18,6 @@ from tests.runs import toy
 @pytest.fixture(scope="module")
 def text() -> Rows:
     return open_data("synthetic:rcv1?rows=1500&features=300&nnz=20&noise=0.1")
-
-
-def real(n=400, width=24, seed=0, counts=False):
-    rows = toy(n, width, 4, seed, classes=0)
-    targets = np.random.default_rng(seed).poisson(np.exp(rows.targets / 4)) if counts else rows.targets
-    return Rows((rows.begin, rows.end), rows.indices, rows.values, targets, width)
-
-
-def example(loss, seed=0, classes=2):
-    if loss in LABEL_LOSSES:
-        return toy(400, 24, 4, seed, classes, noise=2.0)
-    return real(seed=seed, counts=loss == "poisson")
 
 
 def weighted(rows, seed=5):
@@ -54,7 +40,7 @@ def test_features_that_never_occur_cost_nothing():
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_ridge(intercept):
-    rows = weighted(real())
+    rows = weighted(toy(400, 24, 4, classes=0))
     c = config("squared-error", l2=0.01, intercept=intercept)
     X, y = rows.to_scipy()
     A = np.hstack([X.toarray().astype(float), np.ones((len(rows), 1))]) if intercept else X.toarray().astype(float)
@@ -90,8 +76,3 @@ def test_separable_without_a_penalty_is_not_attained():
     assert 0 <= found.objective < 1e-6
     assert "not attained" in found.how
     assert found.gap is None
-
-
-def test_targets_that_do_not_fit():
-    with pytest.raises(InputError, match="two or more classes"):
-        find_optimum(Rows.from_scipy(np.eye(3), np.ones(3)), config())

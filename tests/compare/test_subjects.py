@@ -1,4 +1,4 @@
-"""The other problems in a comparison: every method on a small set of ratings and a small grid, and their optima."""
+"""What ratings and graphs are to a comparison: samples, facts, optima; and cornac beside our own runs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ import pytest
 from hogwild.compare.reference import outside
 from hogwild.compare.reference.optimum import minimum_cut
 from hogwild.compare.reference.outside import CornacMF
-from hogwild.compare.report.page import write_report
 from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import facts_of
-from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.plan import Cell, ComparisonPlan
+from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.problems import SUBJECTS
-from hogwild.compare.run.runner import ComparedData, Judge, Pools, run_cell
+from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.synthetic import generate_graph
 from hogwild.errors import InputError
-from tests.compare.rows import rated
+from tests.compare.rows import about, rated
 
 BASES = {
     "completion": TrainConfig(problem="completion", rank=8, host="threads"),
@@ -40,17 +38,6 @@ def sets() -> dict[str, Any]:
     return {"completion": rated().split(0.1, 0), "cuts": (generate_graph("synthetic:grid?side=48"), None)}
 
 
-def plan_of(**changes: Any) -> ComparisonPlan:
-    fields = {"seeds": 3, "workers": (2,), "grid": (0.05, 0.1), "epochs": 6, "methods": ("serial", "hogwild", "locked")}
-    return ComparisonPlan(**(fields | changes))
-
-
-# ---- every method
-
-
-# ---- samples, judges
-
-
 def test_samples_are_of_the_same_coordinates(sets: dict) -> None:
     ratings, graph = sets["completion"][0], sets["cuts"][0]
     few = SUBJECTS["completion"].sample(ratings, 10)
@@ -59,6 +46,10 @@ def test_samples_are_of_the_same_coordinates(sets: dict) -> None:
     assert (len(some), some.n_vertices, some.n_labels) == (10, graph.n_vertices, 2)
     for subject, data in ((SUBJECTS["completion"], ratings), (SUBJECTS["cuts"], graph)):
         assert subject.fingerprint(data) != subject.fingerprint(subject.sample(data, 10))
+    facts = SUBJECTS["cuts"].facts(BASES["cuts"], graph, None)
+    assert (facts["labels"], facts["omega"], facts["rho_exact"]) == (2, 2, True)
+    assert "2 labels" in facts_of(about(**facts))["data"]
+    assert SUBJECTS["completion"].facts(BASES["completion"], ratings, None)["rank"] == 8
 
 
 # ---- optima
@@ -73,7 +64,7 @@ def random_graph(seed: int, whole: bool = True, n: int = 8) -> Graph:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_minimum_cut_against_all_cuts(seed: int, whole: bool) -> None:
     graph = random_graph(seed, whole)
     best = np.inf
@@ -90,63 +81,14 @@ def test_the_minimum_cut_against_all_cuts(seed: int, whole: bool) -> None:
         assert found.gap == 0
 
 
-def test_no_run_gets_below_the_minimum_cut(sets: dict) -> None:
-    graph, _ = sets["cuts"]
-    task = ComparedData(graph, None, BASES["cuts"], "grid", 600.0)
-    with Pools("threads") as pools:
-        found = run_cell(Cell("reported", "hogwild", 2, 1.0, 0), task, 100, pools, Judge(task))
-    optimum = minimum_cut(graph).objective
-    assert optimum is not None
-    assert found[-1]["objective"] >= optimum * (1 - 1e-6)
-    assert found[-1]["cut_value"] <= optimum * 1.02
-
-
-def test_a_comparison_of_cuts_is_measured_against_the_exact_minimum(sets: dict, tmp_path: Path) -> None:
-    graph, _ = sets["cuts"]
-    Comparison(graph, None, plan_of(grid=(1.0,), epochs=40, delays=(0.0, 1e-6)), BASES["cuts"]).run(tmp_path)
-    [source] = load([tmp_path])
-    assert (source.goal, source.notes) == ("the optimum", [])
-    assert source.head["optimum_how"] == "the minimum cut, by maximum flow"
-    assert source.scale.optimum == minimum_cut(graph).objective
-    assert source.metric == ("cut_value", "cut value", False)
-    report = write_report([tmp_path], tmp_path)
-    assert "of the optimum" in report.verdict[0]
-    facts = facts_of(source.head)
-    assert "2 labels" in facts["data"]
-    assert "Ω = 2" in facts["sparsity"]
-    assert {row["status"] for row in source.delays} == {"ok"}
-
-
 def test_too_many_edges_or_labels_leave_the_best_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, why in (("grid?side=8&labels=3", "NP-hard"), ("grid?side=8", "more than the 10")):
         graph = generate_graph(f"synthetic:{name}")
-        monkeypatch.setattr("hogwild.compare.reference.optimum.EDGES", 10)
-        case = Judge(ComparedData(graph, None, BASES["cuts"], name, 1.0)).case
+        monkeypatch.setattr("hogwild.compare.run.problems.EDGES", 10)
+        case = ComparedData(graph, None, BASES["cuts"], name, 1.0).case
         found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case)
         assert found.objective is None
         assert why in found.how
-
-
-def test_a_comparison_of_completion_is_measured_against_the_best_seen(sets: dict, tmp_path: Path) -> None:
-    train, test = sets["completion"]
-    plan = plan_of()
-    Comparison(train, test, plan, BASES["completion"], data="ratings").run(tmp_path)
-    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert rows[0]["objective"] is None
-    assert rows[0]["optimum_seen"] is True
-    best = min(row["objective"] for row in rows[1:])
-    [source] = load([tmp_path])
-    assert source.scale.optimum == source.head["objective"] == best
-    assert source.goal == "the best seen"
-    assert "not convex" in source.notes[0]
-    assert source.metric == ("test_rmse", "test RMSE", False)
-    report = write_report([tmp_path], tmp_path)
-    assert "of the best seen" in report.verdict[0]
-    assert "rank 8" in facts_of(source.head)["minimised"]
-    before = (tmp_path / "rows.jsonl").read_bytes()
-    again = Comparison(train, test, plan, BASES["completion"], data="ratings")
-    again.run(tmp_path)  # the winners, and so the cells, are those of the rows
-    assert (tmp_path / "rows.jsonl").read_bytes() == before
 
 
 def test_an_unknown_optimum_needs_to_be_said(tmp_path: Path) -> None:
@@ -156,7 +98,7 @@ def test_an_unknown_optimum_needs_to_be_said(tmp_path: Path) -> None:
         load([tmp_path])
     (tmp_path / "rows.jsonl").write_text(json.dumps(row | {"optimum_seen": True}) + "\n")
     [source] = load([tmp_path])
-    assert source.scale.optimum == 1.0  # nothing has run yet
+    assert source.optimum == 1.0  # nothing has run yet
 
 
 # ---- cornac
@@ -195,10 +137,9 @@ def cornac(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cornac_minimises_the_same_objective(sets: dict, cornac: None) -> None:
     train, test = rated(1500, 60, 50).split(0.1, 0)
     task = ComparedData(train, test, BASES["completion"], "ratings", 600.0)
-    judge = Judge(task)
     with Pools("threads") as pools:
-        ours = run_cell(Cell("reported", "serial", 1, 0.05, 1), task, 8, pools, judge)
-        theirs = run_cell(Cell("reported", "cornac", 1, 0.05, 1), task, 8, pools, judge)
+        ours = run_cell(Cell("reported", "serial", 1, 0.05, 1), task, 8, pools)
+        theirs = run_cell(Cell("reported", "cornac", 1, 0.05, 1), task, 8, pools)
     assert [row["status"] for row in theirs] == ["ok"] * 9
     assert theirs[0]["objective"] == ours[0]["objective"]  # the same start
     way = ours[0]["objective"] - ours[-1]["objective"]

@@ -43,4 +43,4 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     assert float(megabytes["averaging"]) == pytest.approx(ends["averaging"]["bytes_sent"] / 4e6, rel=0.01)
     assert report.verdict[0].startswith("By the simulator's clock serial reaches ")
     assert "4 replicas with averaging get there in" in " ".join(report.verdict)
-    assert "than serial" in report.verdict[1]
+    assert " of serial (ratio " in report.verdict[1]

@@ -10,21 +10,7 @@ import pytest
 
 from hogwild.compare.report.cells import aim, duration, percent
 from hogwild.compare.report.verdict import verdict
-from tests.compare.rows import halving, loaded, refused, run
-
-NOISE = (1.0, 1.02, 0.98, 1.01, 0.99)
-
-
-def cells(
-    method: str, workers: int = 1, seconds: float = 1.0, seeds: int = 5, fall: float = 0.1, **changes: Any
-) -> list:
-    """Runs of all seeds, a little noise between them that is not the same for every method."""
-    noise = NOISE[ord(method[0]) % 5 :] + NOISE[: ord(method[0]) % 5]
-    return [
-        row
-        for seed in range(seeds)
-        for row in run(method, halving(fall), seconds * noise[seed], workers, seed, **changes)
-    ]
+from tests.compare.rows import NOISE, halving, loaded, race, refused, run
 
 
 @pytest.fixture
@@ -37,11 +23,7 @@ def judge(tmp_path: Path) -> Callable[..., list[str]]:
 
 def test_lock_free_wins(judge: Callable) -> None:
     said = judge(
-        cells("serial", seconds=1.6),
-        cells("tiered", 2),
-        cells("hogwild", 2, 1.2),
-        cells("locked", 2, 3.0),
-        cells("aig", 2, 2.0),
+        race("serial 1 1.6", "tiered 2 1", "hogwild 2 1.2", "locked 2 3", "aig 2 2"),
     )
     assert said[0] == (
         "On 2 workers tiered reaches 0.1 % of the optimum 2.0x (95 % CI 1.9–2.1) sooner than aig and "
@@ -51,7 +33,7 @@ def test_lock_free_wins(judge: Callable) -> None:
 
 
 def test_lock_free_loses(judge: Callable) -> None:
-    said = judge(cells("serial"), cells("tiered", 2, 2.0), cells("locked", 2, 1.5, test_accuracy=0.95))
+    said = judge(race("serial 1 1", "tiered 2 2"), race("locked 2 1.5", test_accuracy=0.95))
     assert "1.3x (95 % CI 1.3–1.4) later than locked and 2.0x" in said[0]
     assert "later than serial" in said[0]
     assert "final test accuracy: tiered 90.0 %, locked 95.0 %, serial 90.0 %" in said[0]
@@ -60,7 +42,7 @@ def test_lock_free_loses(judge: Callable) -> None:
 
 
 def test_a_tie(judge: Callable) -> None:
-    said = judge(cells("serial"), cells("tiered", 2), cells("locked", 2))
+    said = judge(race("serial 1 1", "tiered 2 1", "locked 2 1"))
     assert "On 2 workers tiered reaches 0.1 % of the optimum as soon as locked (ratio 1.00, 95 % CI 0." in said[0]
     assert ": no difference shown)" in said[0]
     assert any(text.startswith("Locks were not the problem") for text in said)
@@ -69,7 +51,7 @@ def test_a_tie(judge: Callable) -> None:
 
 def test_noise_is_no_verdict(judge: Callable) -> None:
     wild = [row for seed, pace in enumerate((0.3, 3.0, 0.5, 2.5)) for row in run("locked", halving(), pace, 2, seed)]
-    said = judge(cells("serial", seconds=2.0, seeds=4), cells("tiered", 2, seeds=4), wild)
+    said = judge(race("serial 1 2", "tiered 2 1", noise=NOISE[:4]), wild)
     assert "neither clearly sooner nor later than locked (ratio " in said[0]
     assert "too wide to tell" in said[0]
     assert not any("not the problem" in text for text in said)
@@ -78,13 +60,16 @@ def test_noise_is_no_verdict(judge: Callable) -> None:
 def test_a_hair_sooner_shows_its_decimals(judge: Callable) -> None:
     exact = [row for seed in range(5) for row in run("tiered", halving(), 1.0, 2, seed)]
     late = [row for seed in range(5) for row in run("locked", halving(), 1.02 + 1e-4 * seed, 2, seed)]
-    said = judge(cells("serial", seconds=2.0), exact, late)
-    assert "1.02x (95 % CI 1.02–1.02) sooner than locked" in said[0]
+    steady = [row for seed in range(5) for row in run("serial", halving(), 2.0, 1, seed)]
+    assert "1.02x (95 % CI 1.02–1.02) sooner than locked" in judge(steady, exact, late)[0]
+    said = judge(race("serial 1 2"), exact, late)  # which varies by more from seed to seed
+    assert "within noise of locked (ratio 1.02, 95 % CI 1.02–1.02; serial against itself: 0.96–1.04)" in said[0]
+    assert said[1].startswith("Locks were not the problem")
 
 
 def test_too_few_seeds(judge: Callable) -> None:
-    said = judge(cells("serial", seconds=2.0, seeds=2), cells("tiered", 2, seeds=2), cells("locked", 2, 3.0, seeds=2))
-    assert "reaches 0.1 % of the optimum in 3.00 s (median)" in said[0] or "in 2.97 s (median)" in said[0]
+    said = judge(race("serial 1 2", "tiered 2 1", "locked 2 3", noise=(1.0, 1.0)))
+    assert "reaches 0.1 % of the optimum in 3.00 s (median)" in said[0]
     assert "there are too few seeds for a verdict against locked (2 on which both got there, of 3" in said[0]
     assert "too few seeds for a verdict against serial" in said[0]
     assert "sooner" not in said[0]
@@ -92,16 +77,16 @@ def test_too_few_seeds(judge: Callable) -> None:
 
 def test_seeds_that_did_not_get_there_are_counted(judge: Callable) -> None:
     stuck = [row for seed in (3, 4) for row in run("locked", [1.0, 0.5], 2.0, 2, seed)]
-    said = judge(cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0, seeds=3), stuck)
+    said = judge(race("serial 1 2", "tiered 2 1"), race("locked 2 2", noise=NOISE[:3]), stuck)
     assert "on the 3 of 5 seeds where both got there) sooner than locked" in said[0]
 
 
 def test_one_side_never_reaches(judge: Callable) -> None:
     stuck = [row for seed in range(5) for row in run("locked", [1.0, 0.1, 0.03, 0.03], 2.0, 2, seed)]
-    said = judge(cells("serial", seconds=2.0), cells("tiered", 2), stuck)
+    said = judge(race("serial 1 2", "tiered 2 1"), stuck)
     assert "sooner than serial; locked never gets there in its 3 epochs (best: 3 %)" in said[0]
     stuck = [row | {"method": "tiered", "kind": "lock-free", "cell": f"t{row['seed']}"} for row in stuck]
-    said = judge(cells("serial", seconds=2.0), stuck, cells("locked", 2))
+    said = judge(race("serial 1 2"), stuck, race("locked 2 1"))
     assert said[0].startswith(
         "On 2 workers no lock-free method gets to 0.1 % of the optimum: tiered never gets there in its 3 epochs "
         "(best: 3 %); locked does, after"
@@ -111,9 +96,9 @@ def test_one_side_never_reaches(judge: Callable) -> None:
 
 def test_the_target_is_the_hardest_that_serial_always_reaches(judge: Callable) -> None:
     short = [run("serial", halving(0.1, 2), 2.0, seed=seed) for seed in range(3)]
-    assert "reaches 1 % of the optimum" in judge(*short, cells("tiered", 2), cells("locked", 2, 2.0))[0]
+    assert "reaches 1 % of the optimum" in judge(*short, race("tiered 2 1", "locked 2 2"))[0]
     none = [run("serial", [1.0, 0.5, 0.25], seed=seed) for seed in range(3)]
-    [said] = judge(*none, cells("tiered", 2))
+    [said] = judge(*none, race("tiered 2 1"))
     assert said == (
         "Serial does not reach any target (10 %, 1 %, 0.1 % of the optimum) in all its runs (best: 25 %, in 2 epochs), "
         "so there is no verdict: give it more epochs or other steps."
@@ -121,18 +106,18 @@ def test_the_target_is_the_hardest_that_serial_always_reaches(judge: Callable) -
 
 
 def test_what_is_missing(judge: Callable) -> None:
-    assert judge(cells("serial")) == ["No lock-free method has results, so there is no verdict."]
+    assert judge(race("serial 1 1")) == ["No lock-free method has results, so there is no verdict."]
     assert judge() == ["No lock-free method has results, so there is no verdict."]
-    assert "sooner than locked" in judge(cells("tiered", 2), cells("locked", 2, 2.0))[0]
-    assert judge(cells("tiered", 2))[0].startswith("Neither serial nor a method with locks reaches a target")
-    said = judge(cells("serial"), cells("tiered", 4, 0.5), refused("locked", 4, "too many"), cores=4)
+    assert "sooner than locked" in judge(race("tiered 2 1", "locked 2 2"))[0]
+    assert judge(race("tiered 2 1"))[0].startswith("Neither serial nor a method with locks reaches a target")
+    said = judge(race("serial 1 1", "tiered 4 0.5"), refused("locked", 4, "too many"), cores=4)
     assert "sooner than serial" in said[0]
     assert said[1] == "On 4 workers no method with locks has results."
 
 
 def test_outside_and_exchange(judge: Callable) -> None:
-    parts = cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0)
-    others = cells("sklearn-sgd", 1, 3.0), cells("liblinear", 1, 0.5), cells("averaging", 2, 1.5)
+    parts = race("serial 1 2", "tiered 2 1", "locked 2 2")
+    others = race("sklearn-sgd 1 3", "liblinear 1 0.5", "averaging 2 1.5")
     said = judge(*parts, *others)
     assert said[1].startswith("Outside solvers: tiered gets there 2.0x (95 % CI ")
     assert said[1].endswith(" later than liblinear, the best of them.")
@@ -145,7 +130,7 @@ def test_outside_and_exchange(judge: Callable) -> None:
 
 
 def test_the_simulator_has_epochs_only(judge: Callable) -> None:
-    parts = [cells("serial"), cells("hogwild", 64, 9.0, fall=10**-0.75), cells("locked", 64, 1.0)]
+    parts = [race("serial 1 1"), race("hogwild 64 9", fall=10**-0.75), race("locked 64 1")]
     said = judge(*parts, host="simulator", cores=2, load=9.0)
     assert said[0].startswith(
         "On 64 simulated workers hogwild needs 1.3x (95 % CI 1.3–1.3) more epochs than locked and"
@@ -158,7 +143,7 @@ def test_the_simulator_has_epochs_only(judge: Callable) -> None:
 
 
 def test_conditions_of_the_machine(judge: Callable) -> None:
-    parts = cells("serial", seconds=2.0), cells("tiered", 2), cells("locked", 2, 2.0)
+    parts = race("serial 1 2", "tiered 2 1", "locked 2 2")
     assert judge(*parts, load=1.1, cores=2)[-1] == (
         "The machine was not quiet: a load of 1.1 on 2 cores when the comparison began."
     )
@@ -168,12 +153,8 @@ def test_conditions_of_the_machine(judge: Callable) -> None:
 
 
 def test_real_targets_are_compared_by_rmse(judge: Callable) -> None:
-    changes: dict[str, Any] = {"test_accuracy": None}
-    said = judge(
-        cells("serial", seconds=2.0, test_rmse=1.0, **changes),
-        cells("tiered", 2, test_rmse=1.004, **changes),
-        cells("locked", 2, 2.0, test_rmse=1.0, **changes),
-    )
+    equal = race("serial 1 2", "locked 2 2", test_rmse=1.0, test_accuracy=None)
+    said = judge(equal, race("tiered 2 1", test_rmse=1.004, test_accuracy=None))
     assert said[0].endswith("final test RMSE differs by at most 0.4 %.")
 
 
@@ -193,16 +174,16 @@ def test_numbers_in_words() -> None:
 
 def test_more_workers_than_locks_have_results_for(judge: Callable) -> None:
     crowd = refused("locked", 8, "8 workers on 2 cores")
-    said = judge(cells("serial"), cells("hogwild", 2, 0.5), cells("hogwild", 8, 0.5), cells("locked", 2, 2.0), crowd)
+    said = judge(race("serial 1 1", "hogwild 2 0.5", "hogwild 8 0.5", "locked 2 2"), crowd)
     assert said[0].startswith("On 2 workers hogwild reaches 0.1 % of the optimum 4.")
     assert "On 8 workers no method with locks has results, so this is about 2." in said
 
 
 def test_short_epochs(judge: Callable) -> None:
-    said = judge(cells("serial", seconds=0.002), cells("hogwild", 2, 0.001), cells("locked", 2, 0.003))
+    said = judge(race("serial 1 0.002", "hogwild 2 0.001", "locked 2 0.003"))
     assert said[-1].startswith("Epochs are short (serial: 2.00 ms), so beginning and ending them weighs")
 
 
 def test_nearly_there_is_not_there(judge: Callable) -> None:
     near = [run("locked", [1.0, 0.01, 0.00104], 1.0, 2, seed) for seed in range(5)]
-    assert "(best: 0.104 %)" in judge(cells("serial", seconds=2.0), cells("tiered", 2), *near)[0]
+    assert "(best: 0.104 %)" in judge(race("serial 1 2", "tiered 2 1"), *near)[0]

@@ -127,7 +127,7 @@ def of_completion(discipline, rank, loss, options):
     """The kernel of a problem on four ratings."""
     users = items = np.zeros(4, np.int32)
     values = np.arange(4, dtype=np.float32)
-    problem = CompletionProblem.of((2, 2), items, values, discipline, rank, loss, **options)
+    problem = CompletionProblem.of((2, 2), values, discipline, rank=rank, loss=loss, **options)
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
     kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
     launcher = completion.CompletionLauncher(problem, arrays, StandIn(triton=True))

@@ -56,7 +56,7 @@ def launched(launcher, flat, visits, in_flight):
     return launcher.flat.cpu().numpy()
 
 
-@pytest.mark.parametrize("classes", [2, 3, 5, 8, 16])
+@pytest.mark.parametrize("classes", [2, 3, 16])
 @pytest.mark.parametrize("alone", [True, False])
 def test_every_row_adds_to_every_weight_once(device, classes, alone):
     """With the hinge loss far from its kink all changes are one step; so are those of the intercept, held or not."""
@@ -108,7 +108,7 @@ def test_distinct_ratings_are_exact(device, discipline, rank, group):
     backend, n = device
     users = items = np.arange(n, dtype=np.int32)
     values = np.random.default_rng(0).normal(3, 1, n).astype(np.float32)
-    problem = CompletionProblem.of((n, n), items, values, discipline, rank, "squared-error")
+    problem = CompletionProblem.of((n, n), values, discipline, rank=rank)
     arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
     flat = np.zeros(problem.size, np.float32)
     problem.start(flat, 0)

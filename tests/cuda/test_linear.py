@@ -116,10 +116,7 @@ def test_kernel_visits_as_twin(loss, classes, options):
     trial.assert_as_twin()
 
 
-@pytest.mark.parametrize(
-    ("discipline", "adagrad", "classes"),
-    [("atomic", False, 2), ("hogwild", True, 2), ("hogwild", False, 5), ("atomic", True, 5)],
-)
+@pytest.mark.parametrize(("discipline", "adagrad", "classes"), [("atomic", False, 2), ("hogwild", True, 5)])
 def test_kernel_as_that_of_the_cpu(discipline, adagrad, classes):
     """One program does what one worker of the CPU does, to float32's rounding."""
     options = {"adagrad": adagrad, "l2": 0.02, "normalize": "l2"}
@@ -132,9 +129,8 @@ def test_kernel_as_that_of_the_cpu(discipline, adagrad, classes):
     np.testing.assert_allclose(trial.launcher.flat.numpy(), job.export(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-def test_several_programs_look_up_several_times(classes):
-    trial = Trial(small_rows(classes=classes, n=70), l2=0.02)
+def test_several_programs_look_up_several_times():
+    trial = Trial(small_rows(classes=5, n=70), l2=0.02)
     visits = visits_of(70, 70)  # 35 of each program
     trial.visit(visits, 2)
     trial.twin_visits(visits, 2)
@@ -150,15 +146,14 @@ def test_values_that_are_all_one_are_not_read():
     trial.assert_as_twin()
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-def test_long_numbers(monkeypatch, classes):
+def test_long_numbers(monkeypatch):
     """Offsets beyond 2^31 in the data, or in the weights, come to the same."""
     ends, sums = [], []
     for long in (False, True):
         if long:
             monkeypatch.setattr("hogwild.cuda.streams.INT32", 1)
             monkeypatch.setattr(linear, "INT32", 1)
-        trial = Trial(small_rows(classes=classes), l2=0.02)
+        trial = Trial(small_rows(classes=5), l2=0.02)
         assert trial.launcher.data["begin"].dtype == (torch.int64 if long else torch.int32)
         trial.visit(visits_of(), 2)
         ends.append(trial.launcher.flat.clone())
@@ -167,7 +162,7 @@ def test_long_numbers(monkeypatch, classes):
     np.testing.assert_array_equal(*sums)
 
 
-@pytest.mark.parametrize(("loss", "classes"), KINDS)
+@pytest.mark.parametrize(("loss", "classes"), [kind for kind in KINDS if kind[1] == 1] + [("softmax", 5)])
 def test_nan_is_not_lost(loss, classes):
     """A run that has diverged is noticed by its weights; an elastic net's cut at zero must not repair them."""
     trial = Trial(small_rows(loss, classes), loss=loss, l1=0.01, l2=0.02)

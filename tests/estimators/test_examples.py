@@ -13,27 +13,34 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "scripts" / "examples"
 
 
 def run(name: str, *arguments: str) -> str:
-    """What the example prints."""
+    """What the example prints; it shows one picture."""
+    shown: list[int] = []
+
+    def show() -> None:
+        shown.extend(plt.get_fignums())
+        plt.close("all")
+
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as said:
+        patch.setattr(plt, "show", show)
         patch.setattr(sys, "argv", [name, *arguments])
         patch.syspath_prepend(EXAMPLES)
         runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    assert len(shown) == 1
     return said.getvalue()
 
 
 @pytest.mark.slow
 def test_as_a_script() -> None:
-    found = subprocess.run(
-        [sys.executable, str(EXAMPLES / "click_through.py"), "2000"], capture_output=True, text=True, timeout=300
-    )
+    found = subprocess.run([sys.executable, str(EXAMPLES / "stereo.py")], capture_output=True, text=True, timeout=300)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("log loss")
+    assert float(re.search(r"([\d.]+)% of the pixels right", found.stdout)[1]) > 90
 
 
 @pytest.mark.slow
@@ -71,3 +78,14 @@ def test_comparing(tmp_path: Path) -> None:
     assert "2 workers" in said
     assert (tmp_path / "results" / "report.html").exists()
     assert run("comparing.py", data, str(tmp_path / "results")) == said  # nothing is run again
+
+
+@pytest.mark.slow
+def test_simulations_and_penalties() -> None:
+    """What more workers, links and penalties do, as the captions say."""
+    stale = re.findall(r"staleness +([\d.]+), +([\d,]+) updates", run("staleness.py"))
+    assert [float(mean) for mean, _ in stale[:4]] == sorted({float(mean) for mean, _ in stale})
+    assert int(stale[-1][1].replace(",", "")) > int(stale[3][1].replace(",", "")) > 0
+    sent = [float(megabytes) for megabytes in re.findall(r"([\d.]+) MB", run("replicas.py"))]
+    assert sent[1] == max(sent)  # rounds within the epoch
+    assert "of 16 candidates" in run("penalty.py", "synthetic:rcv1?rows=2000&features=2000&nnz=20")

@@ -80,8 +80,11 @@ def test_recommend_leaves_out_what_was_seen(model: Any, ratings: Any) -> None:
 def test_choices_are_ranked(ratings: Any) -> None:
     model = HogwildFactorizer(4, loss="bpr", random_state=0, max_iter=2).fit(ratings[0])
     assert not hasattr(model, "score")
-    with pytest.raises(UsageError, match="has no factors of new users"):
-        model.transform(ratings[0])
+    margins = model.transform(ratings[0]) @ model.components_ + model.model_.item_bias
+    chosen = ratings[0].toarray() != 0
+    assert margins[chosen].mean() > margins[~chosen].mean() + 0.1
+    new = scipy.sparse.vstack([ratings[0], ratings[0][:1]])  # row 300 is a new user
+    assert not set(model.recommend([300], 10, seen=new)[0][0]) & set(ratings[0][[0]].indices)
 
 
 def test_errors_are_one_line(model: Any) -> None:

@@ -15,15 +15,14 @@ from hogwild.__main__ import main
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
-from hogwild.exchanges.averaging import PIECE, Averaging
-from hogwild.exchanges.trade import take
+from hogwild.exchanges.averaging import PIECE
 from hogwild.hosts.job import Job, Task
-from hogwild.hosts.memory import Block
 from hogwild.kernels.control import LAST, NEXT
 from hogwild.methods import EXCHANGES
 from hogwild.model_file import load_checkpoint
 from hogwild.training.engine import resolve, start_pool
 from hogwild.training.step_search import Probe
+from tests.exchanges.room import Room
 from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
 from tests.runs import living, toy, until
 
@@ -35,54 +34,22 @@ both = pytest.mark.parametrize("exchange", [AVERAGING, ONE_SHOT])
 # ---- the arrays
 
 
-class Replicas:
-    """An exchange with its arrays."""
-
-    def __init__(self, size: int, workers: int, one_shot: bool) -> None:
-        self.exchange = Averaging(one_shot=one_shot)
-        spec = {"flat": ((size,), np.float32)} | self.exchange.spec(size, workers)
-        self.arrays = Block(spec, shared=False).arrays
-        self.flat, self.rows, self.replicas = (self.arrays[name] for name in ("flat", "rows", "replicas"))
-
-    def begin(self) -> None:
-        self.exchange.begin(self.flat, self.arrays)
-
-    def take(self, worker: int) -> np.ndarray:
-        return take(self.flat, self.arrays, worker)
-
-    def meet(self, rows: np.ndarray) -> None:
-        self.exchange.meet(self.flat, self.arrays, rows)
-
-
-def replicas(size: int, workers: int, one_shot: bool = False) -> Replicas:
-    return Replicas(size, workers, one_shot)
-
-
-@pytest.mark.parametrize("size", [1, 40, PIECE, PIECE + 5])
+@pytest.mark.parametrize("size", [1, PIECE + 5])
 def test_the_mean_is_weighted_by_rows(size: int) -> None:
     """Unequal shares, in float64, and a worker that did nothing has no say, not even with a NaN."""
-    r, rng = replicas(size, 4), np.random.default_rng(0)
-    r.begin()
-    for worker in range(4):
-        r.take(worker)[:] = rng.standard_normal(size) if worker != 2 else np.nan
-    parts, rows = r.replicas[[0, 1, 3], :size].astype(np.float64), np.array([700, 64, 3])
-    r.meet(np.insert(rows, 2, 0))
-    np.testing.assert_allclose(r.flat, rows @ parts / rows.sum(), rtol=1e-6, atol=1e-7)
+    r, rng = Room(ROWS, 4, size), np.random.default_rng(0)
+    for replica, w in enumerate(r.w):
+        w[:] = rng.standard_normal(size) if replica != 2 else np.nan
+    parts, rows = np.array([r.w[0], r.w[1], r.w[3]], np.float64), np.array([700, 64, 3])
+    np.testing.assert_allclose(r.meet(700, 64, 0, 3), rows @ parts / rows.sum(), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("one_shot", [False, True])
-def test_without_a_row_nothing_changes(one_shot: bool) -> None:
-    r = replicas(40, 2, one_shot)
-    r.flat[:] = np.where(np.arange(40) % 2, -0.0, 0.1)
-    before = r.flat.tobytes()
-    r.begin()
-    r.take(0)
-    r.meet(np.zeros(2, np.int64))
-    assert r.flat.tobytes() == before
-    for worker in range(2):
-        r.take(worker)
-    r.meet(np.array([0, 5]))  # a single one is taken over as it is, minus zeros and all
-    assert r.flat.tobytes() == before
+@both
+def test_without_a_row_nothing_changes(exchange: str) -> None:
+    start = np.where(np.arange(40) % 2, -0.0, 0.1).astype(np.float32)
+    r = Room(exchange, 2, 40, start)
+    assert r.meet(0, 0).tobytes() == start.tobytes()
+    assert r.meet(0, 5).tobytes() == start.tobytes()  # a single one is taken over as it is, minus zeros and all
 
 
 # ---- a job whose workers are driven by hand
@@ -105,11 +72,8 @@ def drive(job: Job, shares: list[tuple[int, int]], epoch: int = 0, start: int = 
 
 
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "plain": ({}, {"loss": "hinge", "intercept": False}),
     "l1": ({}, {"l1": 1e-3, "l2": 1e-3}),
     "classes and weights": ({"classes": 3, "weights": True}, {"l2": 1e-3, "normalize": "l2"}),
-    "softmax": ({"classes": 3}, {"loss": "softmax", "l1": 1e-3}),
-    "real targets": ({"loss": "squared-error"}, {"loss": "squared-error", "l2": 1e-3}),
 }
 
 
@@ -187,12 +151,11 @@ def rows() -> Rows:
 
 def test_workers_and_discipline_are_filled_in(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hogwild.training.run.machine, "physical_cores", lambda: 6)
-    for discipline in ("auto", "serial"):
-        config = TrainConfig(exchange=AVERAGING, discipline=discipline)
-        for asked, expected in ((None, 6), (1, 1), (3, 3)):
-            found = resolve(dataclasses.replace(config, workers=asked), 100)
-            assert (found.workers, found.discipline, found.exchange) == (expected, "serial", AVERAGING)
-        assert resolve(config, 4).workers == 4
+    config = TrainConfig(exchange=AVERAGING)
+    for asked, expected in ((None, 6), (3, 3)):
+        found = resolve(dataclasses.replace(config, workers=asked), 100)
+        assert (found.workers, found.discipline, found.exchange) == (expected, "serial", AVERAGING)
+    assert resolve(config, 4).workers == 4
 
 
 def test_the_step_of_several_is_probed_for_with_the_exchange() -> None:

@@ -14,14 +14,7 @@ from hogwild.errors import UsageError
 from hogwild.machines.cluster import Cluster
 from tests.machines.test_machines import together
 
-SCHEMES = (
-    "averaging",
-    "averaging:period=64",
-    "averaging:period=64,by=ring",
-    "one-shot-averaging",
-    "gossip:period=64",
-    "server:push=64",
-)
+SCHEMES = ("averaging:period=64", "one-shot-averaging", "gossip:period=64", "server:push=64")
 OPTIONS: dict[str, Any] = {"batch": 16, "step": 0.05, "optimizer": "momentum", "host": "threads", "epochs": 3}
 
 
@@ -64,7 +57,7 @@ def test_replicas_learn(exchange: str) -> None:
     assert all(bool(torch.isfinite(value).all()) for value in state.values())
 
 
-@pytest.mark.parametrize("exchange", ["averaging", "averaging:period=64", "gossip:period=64", "server:push=64"])
+@pytest.mark.parametrize("exchange", ["averaging", "gossip:period=64", "server:push=64"])
 def test_machines_learn_and_end_with_the_same_parameters(exchange: str) -> None:
     def work(cluster: Cluster) -> tuple[list[dict[str, Any]], nn.Module]:
         workers = 1 + cluster.number  # the optimiser's state is each machine's own

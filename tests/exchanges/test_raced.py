@@ -124,7 +124,7 @@ def test_locks_that_protect_parameters() -> None:
         assert LinearProblem.of(config, data, "locked").guards().tolist() == [0] * problem.size
         assert not len(LinearProblem.of(config, data, "hogwild").guards())
     found = hogwild.open_ratings("synthetic:ratings?users=8&items=6&ratings=20")
-    ratings = CompletionProblem.of((8, 6), found.items, found.values, "aig", 5)
+    ratings = CompletionProblem.of((8, 6), found.values, "aig", rank=5)
     parts = ratings.parameters(ratings.guards())
     assert parts.users.tolist() == np.repeat(np.arange(8), ratings.stride).tolist()
     assert parts.items.tolist() == np.repeat(8 + np.arange(6), ratings.stride).tolist()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,46 +10,17 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.exchanges.link import START, DirectLink, serving
+from hogwild.exchanges.link import START, DirectLink
 from hogwild.exchanges.server import RATE, Server
-from hogwild.exchanges.trade import BOTH, PULL, PUSH, Counts, Message, take
-from hogwild.hosts.memory import Block
-from tests.runs import long_epochs, start, toy, when
+from hogwild.exchanges.trade import BOTH, PULL, PUSH, Counts, Message
+from tests.exchanges.room import Room
+from tests.runs import toy
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
 QUIET: dict[str, Any] = {"step": 0.3, "epochs": 2, "workers": 4, "host": "simulator"}
 
 
-class Replicas:
-    """Replicas and a server, driven by hand."""
-
-    def __init__(self, size: int, count: int, step: float = 1.0, **options: Any) -> None:
-        self.server = Server(**options)
-        self.arrays = Block(self.server.spec(size, count), shared=False).arrays
-        self.links = Block(DirectLink.spec(count, 0, self.server.shards), shared=False).arrays
-        DirectLink.reset(self.links)
-        self.flat, self.count = np.linspace(-1, 1, size, dtype=np.float32), count
-        self.begin(step)
-
-    def begin(self, step: float) -> None:
-        self.server.begin(self.flat, self.arrays)
-        self.mine = [take(self.flat, self.arrays, replica, step) for replica in range(self.count)]
-        self.link = [self.connect(replica) for replica in range(self.count)]
-
-    def connect(self, replica: int) -> DirectLink:
-        return DirectLink(self.links, replica, serving(self.server, self.arrays))
-
-    def waits(self, replica: int, rows: int = 1) -> bool:
-        """Whether a replica's trade cannot go on; what it has done stays done."""
-        return next(self.server.trade(self.mine[replica], self.arrays, self.link[replica], rows), self) is None
-
-    def end(self, replica: int) -> None:
-        for _ in self.server.end(self.mine[replica], self.arrays, self.link[replica], 0):
-            raise AssertionError("nobody else holds a lock")
-
-    def meet(self) -> np.ndarray:
-        self.server.meet(self.flat, self.arrays, np.ones(self.count, np.int64))
-        return self.flat
+RAMP = np.linspace(-1, 1, 64, dtype=np.float32)  # where replicas start
 
 
 def moves(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -71,62 +40,61 @@ def trained(data: Any, exchange: str, **options: Any) -> tuple[bytes, list[dict[
 @pytest.mark.parametrize("rule", ["sum", "met"])
 @pytest.mark.parametrize(("push", "fetch", "shards"), [(1, 1, 1), (3, 2, 3), (2, 5, 1), (4, 4, 2)])
 def test_the_server_has_one_replica_to_the_bit(push: int, fetch: int, shards: int, rule: str) -> None:
-    r, rng = Replicas(100, 1, push=push, fetch=fetch, shards=shards, rule=rule), np.random.default_rng(0)
-    alone = r.flat.copy()
+    r = Room(f"server:push={push},fetch={fetch},shards={shards},rule={rule}", 1, start=RAMP)
+    alone, rng = r.flat.copy(), np.random.default_rng(0)
     for _ in range(20):
-        change = moves(rng, 100)
-        r.mine[0] += change
+        change = moves(rng, 64)
+        r.w[0] += change
         alone += change
-        assert not r.waits(0, rows=r.server.period)
-        assert r.mine[0].tobytes() == alone.tobytes()
+        r.trade(0, rows=r.exchange.period)
+        assert r.w[0].tobytes() == alone.tobytes()
     r.end(0)
     assert r.meet().tobytes() == alone.tobytes()
     assert DirectLink.counted(r.links) == Counts()  # the server is on its own machine
 
 
 def test_sums_lose_nothing_even_if_a_replica_is_replaced() -> None:
-    for options in ({}, {"fetch": 3, "shards": 2}):
-        r, rng = Replicas(64, 3, push=1, rule="sum", **options), np.random.default_rng(1)
+    for options in ("", ",fetch=3,shards=2"):
+        r, rng = Room(f"server:push=1,rule=sum{options}", 3, start=RAMP), np.random.default_rng(1)
         total, size = r.flat.astype(np.float64), np.abs(r.flat)
         for turn in range(60):
             replica = int(rng.integers(3))
             if turn == 30:  # between two trades: the next worker finds everything in shared memory
                 r.link[1] = r.connect(1)
             change = moves(rng, 64).astype(np.float32)
-            change = (r.mine[replica] + change) - r.mine[replica]  # as float32 has it
-            r.mine[replica] += change
+            change = (r.w[replica] + change) - r.w[replica]  # as float32 has it
+            r.w[replica] += change
             total, size = total + change, np.maximum(size, np.abs(total))
-            assert not r.waits(replica)
-        for replica in range(3):
-            r.end(replica)
+            r.trade(replica)
+        r.end()
         np.testing.assert_array_less(np.abs(r.meet() - total), 60 * 1.2e-7 * size)
 
 
 def test_replicas_learn_what_others_pushed() -> None:
-    r = Replicas(64, 2, push=1, rule="sum")
-    r.mine[0][3] += 1
-    assert not r.waits(0)
-    r.mine[1][[3, 5]] += 2
-    assert not r.waits(1)
-    r.mine[0][7] += 4  # what is trained in the meantime stays
-    assert not r.waits(0)
-    expected = np.linspace(-1, 1, 64, dtype=np.float32)
+    r = Room("server:push=1,rule=sum", 2, start=RAMP)
+    r.w[0][3] += 1
+    r.trade(0)
+    r.w[1][[3, 5]] += 2
+    r.trade(1)
+    r.w[0][7] += 4  # what is trained in the meantime stays
+    r.trade(0)
+    expected = RAMP.copy()
     expected[[3, 5, 7]] += [3, 2, 4]
-    np.testing.assert_allclose(r.mine[0], expected, rtol=1e-6)
-    assert r.arrays["base"][0].tobytes() == r.arrays["centre"].tobytes()
+    np.testing.assert_allclose(r.w[0], expected, rtol=1e-6)
+    assert r.base().tobytes() == r.arrays["centre"].tobytes()
 
 
 def test_a_replica_whose_worker_died_taking_in_an_answer_reads_all() -> None:
-    r = Replicas(64, 2, push=1, shards=2, rule="sum")
-    r.mine[1] += 1
-    assert not r.waits(1)
-    r.mine[0] += 5
+    r = Room("server:push=1,shards=2,rule=sum", 2, start=RAMP)
+    r.w[1] += 1
+    r.trade(1)
+    r.w[0] += 5
     r.arrays["taking"][0, 1] = 1
-    assert not r.waits(0)
+    r.trade(0)
     assert not r.arrays["taking"].any()
-    np.testing.assert_array_equal(r.mine[0], r.arrays["centre"])
-    assert r.mine[0][0] == -1 + 1 + 5
-    assert r.mine[0][-1] == 1 + 1  # what it owed of this shard is lost
+    np.testing.assert_array_equal(r.w[0], r.arrays["centre"])
+    assert r.w[0][0] == -1 + 1 + 5
+    assert r.w[0][-1] == 1 + 1  # what it owed of this shard is lost
 
 
 def test_as_many_shards_as_one() -> None:
@@ -137,16 +105,16 @@ def test_as_many_shards_as_one() -> None:
 
 def test_messages_and_bytes() -> None:
     """The shorter of all values and of some with their indices; what is on a replica's own machine is not sent."""
-    r = Replicas(64, 2, push=1, rule="sum")
+    r = Room("server:push=1,rule=sum", 2, start=RAMP)
     counted: Callable[[], Counts] = lambda: DirectLink.counted(r.links)  # noqa: E731
-    r.mine[1][:3] += 1
-    assert not r.waits(1)
+    r.w[1][:3] += 1
+    r.trade(1)
     assert counted() == Counts(2, 2 * START + 3 * 8)
-    r.mine[0][10:15] += 1
-    assert not r.waits(0)
+    r.w[0][10:15] += 1
+    r.trade(0)
     assert counted() == Counts(2, 2 * START + 3 * 8)
-    r.mine[1][20:60] += 1
-    assert not r.waits(1)
+    r.w[1][20:60] += 1
+    r.trade(1)
     assert counted() == Counts(4, 4 * START + 3 * 8 + 64 * 4 + 5 * 8)
     r.end(1)
     assert counted() == Counts(5, 5 * START + 3 * 8 + 64 * 4 + 5 * 8)
@@ -159,21 +127,23 @@ def test_messages_and_bytes() -> None:
 
 
 def test_a_lock_is_waited_for_and_that_of_the_dead_is_freed() -> None:
-    r = Replicas(64, 3, push=1, shards=2, rule="sum")
+    r = Room("server:push=1,shards=2,rule=sum", 3)
     r.links["locks"][1] = 2 + 1  # replica 2 holds it
-    r.mine[0] += 1
-    trade = r.server.trade(r.mine[0], r.arrays, r.link[0], 1)
+    r.w[0] += 1
+    trade = r.trading(0)
     assert next(trade, "over") is None
     assert r.arrays["clock"].tolist() == [1, 0]
     DirectLink.free(r.links, 1)
     assert next(trade, "over") is None
+    r.w[0][[3, 60]] += 10  # what is trained while it waits stays
     DirectLink.free(r.links, 2)
     assert r.links["torn"].tolist() == [0, 1]
     assert DirectLink.counted(r.links).shards_torn == 1
     assert next(trade, "over") == "over"
     assert r.arrays["clock"].tolist() == [1, 1]
     assert not r.links["locks"].any()
-    np.testing.assert_array_equal(r.arrays["centre"], r.mine[0])
+    r.w[0][[3, 60]] -= 10
+    np.testing.assert_array_equal(r.arrays["centre"], r.w[0])
 
 
 # ---- a bound
@@ -220,10 +190,10 @@ def test_a_bound_of_zero_takes_the_sum_of_all() -> None:
 
 
 def test_the_dead_and_the_resting_keep_nobody_waiting() -> None:
-    for leave in (lambda r: r.server.lost(r.arrays, 1), lambda r: r.end(1)):
-        r = Replicas(64, 2, push=1, bound=1)
-        assert not r.waits(0)
-        trade = r.server.trade(r.mine[0], r.arrays, r.link[0], 1)
+    for leave in (lambda r: r.exchange.lost(r.arrays, 1), lambda r: r.end(1)):
+        r = Room("server:push=1,bound=1", 2, start=RAMP)
+        r.trade(0)
+        trade = r.trading(0)
         assert next(trade, "over") is None
         leave(r)
         assert next(trade, "over") == "over"
@@ -231,41 +201,28 @@ def test_the_dead_and_the_resting_keep_nobody_waiting() -> None:
 
 
 def test_others_wait_while_the_first_replica_trains_alone() -> None:
-    r = Replicas(64, 2, push=10, warm=20)
-    r.mine[1] += 1
-    trade = r.server.trade(r.mine[1], r.arrays, r.link[1], 10)
+    r = Room("server:push=10,warm=20", 2, start=RAMP)
+    r.w[1] += 1
+    trade = r.trading(1, 10)
     assert next(trade, "over") is None
-    assert not r.waits(0, 10)
+    r.trade(0, rows=10)
     assert next(trade, "over") is None
-    assert not r.waits(0, 10)
+    r.trade(0, rows=10)
     assert next(trade, "over") == "over"
-    assert r.server.kept() == ("warmed",)
-
-
-def test_a_killed_worker_holds_up_nobody_who_waits_for_a_bound(tmp_path: Path) -> None:
-    rows = long_epochs(tmp_path, 100)
-    run = start(rows, exchange="server:push=100,bound=1,shards=3", workers=3, host="processes", epochs=2)
-    next(run)
-    victim = run.engine.pool._crew[0].pid  # type: ignore[attr-defined]
-    when(lambda: run.progress().rows_done > 5000, lambda: os.kill(victim, signal.SIGKILL))
-    row = next(run)
-    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(rows) - run.engine.job.order.chunk <= row["updates"] <= len(rows)
-    assert not run.engine.job.trader.links["locks"].any()
-    assert next(run)["status"] == "ok"
+    assert r.exchange.kept() == ("warmed",)
 
 
 # ---- rules
 
 
-def pushed(r: Replicas, sender: int, clock: int, *change: float) -> float:
+def pushed(r: Room, sender: int, clock: int, *change: float) -> float:
     """Push a change that was computed from the parameters at a clock, and return the first weight after it."""
-    r.server.serve(0, r.arrays, sender, Message(PUSH, clock, 1, np.array(change, np.float32)))
+    r.exchange.serve(0, r.arrays, sender, Message(PUSH, clock, 1, np.array(change, np.float32)))
     return float(r.arrays["centre"][0])
 
 
 def test_a_push_is_divided_by_its_staleness() -> None:
-    r = Replicas(1, 2, rule="scaled")
+    r = Room("server:rule=scaled", 2, size=1, start=-1.0)
     before, share = -1.0, []
     for clock, known in enumerate((0, 1, 1, 0, 4)):
         now = pushed(r, clock % 2, known, 12.0)
@@ -287,7 +244,7 @@ def test_the_mean_of_so_many_pushes_is_applied_at_a_time() -> None:
     rows = toy()
     same = [trained(rows, f"server:push=50,{rule}")[0] for rule in ("rule=soft,soft=1", "rule=sum")]
     assert same[0] == same[1]
-    r = Replicas(1, 3, rule="soft", soft=3)
+    r = Room("server:rule=soft,soft=3", 3, size=1, start=-1.0)
     assert [pushed(r, k % 3, 0, change) for k, change in enumerate((3.0, 6.0, 9.0, 5.0))] == [-1, -1, 5, 5]
     assert r.meet()[0] == 10  # what is left when a task ends
 
@@ -302,26 +259,24 @@ def test_staleness_of_n_softsync_is_n(n: int) -> None:
 
 def test_adagrad_is_the_kernels() -> None:
     rows, options = toy(), {"l2": 0.0, "schedule": "constant", "intercept": False, "workers": 1}
-    for shards in (1, 3):
-        run = hogwild.train(
-            rows, exchange=f"server:push=1,rule=adagrad,shards={shards}", **(QUIET | options | {"step": 0.1 / RATE})
-        )
-        kernel = hogwild.train(rows, adagrad=True, **(QUIET | options | {"step": 0.1, "host": "threads"})).finish()
-        np.testing.assert_allclose(run.finish().coef_, kernel.coef_, rtol=1e-3, atol=1e-4)
+    exchange = "server:push=1,rule=adagrad,shards=3"
+    served = hogwild.train(rows, exchange=exchange, **(QUIET | options | {"step": 0.1 / RATE})).finish()
+    kernel = hogwild.train(rows, adagrad=True, **(QUIET | options | {"step": 0.1, "host": "threads"})).finish()
+    np.testing.assert_allclose(served.coef_, kernel.coef_, rtol=1e-3, atol=1e-4)
 
 
-def gradients(r: Replicas, sequence: list[float]) -> None:
+def gradients(r: Room, sequence: list[float]) -> None:
     """The replicas take turns; each computes a gradient from what it read in its last turn."""
     for k, gradient in enumerate(sequence):
         sender = k % r.count
         request = Message(BOTH, int(r.arrays["known"][sender, 0]), 1, np.array([-gradient * 0.1], np.float32))
-        reply = r.server.serve(0, r.arrays, sender, request)
+        reply = r.exchange.serve(0, r.arrays, sender, request)
         assert reply is not None
         r.arrays["known"][sender, 0] = reply.clock
 
 
 def test_revision_without_a_delay_is_adagrad() -> None:
-    r, rng = Replicas(1, 1, step=0.1, rule="revision"), np.random.default_rng(0)
+    r, rng = Room("server:rule=revision", 1, size=1, start=-1.0, step=0.1), np.random.default_rng(0)
     w, squares = -1.0, 1.0
     for g in rng.standard_normal(50):
         gradients(r, [g])
@@ -332,10 +287,10 @@ def test_revision_without_a_delay_is_adagrad() -> None:
 
 def test_revision_pays_for_delays_only_where_gradients_agree() -> None:
     late, n = 10, 2000
-    r = Replicas(1, late + 1, step=0.1, rule="revision")
+    r = Room("server:rule=revision", late + 1, size=1, start=-1.0, step=0.1)
     gradients(r, [1.0] * n)
     assert r.arrays["most"][0] == pytest.approx((2 * late + 1) * n, rel=0.02)
-    r = Replicas(1, late + 1, step=0.1, rule="revision")
+    r = Room("server:rule=revision", late + 1, size=1, start=-1.0, step=0.1)
     gradients(r, [1.0, -1.0] * (n // 2))
     assert r.arrays["most"][0] <= n
 

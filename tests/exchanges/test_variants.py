@@ -14,8 +14,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import PIECE, Averaging, partial_mean
-from hogwild.exchanges.trade import take
-from hogwild.hosts.memory import Block
+from tests.exchanges.room import Room
 from tests.runs import toy
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* workers share")
@@ -41,7 +40,7 @@ def trained(rows: Rows, numbers: str, **options: Any) -> tuple[np.ndarray, dict[
 # ---- means
 
 
-@pytest.mark.parametrize("size", [1, 40, PIECE + 5])
+@pytest.mark.parametrize("size", [1, PIECE + 5])
 def test_the_mean_is_over_those_that_moved(size: int) -> None:
     rng = np.random.default_rng(0)
     base = rng.standard_normal(size).astype(np.float32)
@@ -86,19 +85,18 @@ def test_every_schedule_gives_the_same_mean(mean: str) -> None:
 
 def test_an_outer_step_has_nesterovs_momentum() -> None:
     """Three tasks of two replicas, against a float64 twin."""
-    exchange, size, rng = Averaging(outer=0.7, momentum=0.9), 40, np.random.default_rng(0)
-    arrays = Block({"flat": ((size,), np.float32)} | exchange.spec(size, 2), shared=False).arrays
-    flat, twin, velocity = arrays["flat"], np.zeros(size), np.zeros(size)
+    room, rng = Room("averaging:mean=rows,outer=0.7,momentum=0.9", 2, 40), np.random.default_rng(0)
+    twin, velocity = np.zeros((2, 40))
     for _ in range(3):
-        exchange.begin(flat, arrays)
-        moves = rng.standard_normal((2, size))
-        for replica in range(2):
-            take(flat, arrays, replica)[:] += moves[replica].astype(np.float32)
-        exchange.meet(flat, arrays, np.array([1, 3]))
+        room.begin()
+        moves = rng.standard_normal((2, 40))
+        for w, move in zip(room.w, moves):
+            w += move.astype(np.float32)
+        room.meet(1, 3)
         mean = (moves[0] + 3 * moves[1]) / 4
         velocity = 0.9 * velocity + mean
-        twin += 0.7 * (mean + 0.9 * velocity)
-        np.testing.assert_allclose(flat, twin, rtol=1e-5, atol=1e-6)
+        twin = twin + 0.7 * (mean + 0.9 * velocity)
+        np.testing.assert_allclose(room.flat, twin, rtol=1e-5, atol=1e-6)
 
 
 def test_a_threshold_decides_when_rounds_take_place(rows: Rows) -> None:

@@ -27,7 +27,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-@pytest.mark.parametrize("length", [0, 100, INLINE - 100, INLINE, INLINE + 1, 5_000_000])
+@pytest.mark.parametrize("length", [100, INLINE, 5_000_000])
 def test_messages_of_any_length_arrive_whole_and_in_turn(pair: tuple[Channel, Channel], length: int) -> None:
     """Though nobody reads yet: a sender never waits."""
     before = descriptors()

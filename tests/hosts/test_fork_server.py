@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 
@@ -37,20 +36,6 @@ def test_a_server_that_is_stopped_by_a_signal(monkeypatch: pytest.MonkeyPatch) -
         Processes(2)
     monkeypatch.undo()
     Processes(1).close()
-
-
-def test_a_server_that_dies_with_requests_before_it_is_replaced() -> None:
-    Processes(1).close()
-    server = fork_server.pid()
-    assert server is not None
-    os.kill(server, signal.SIGSTOP)
-    killing = threading.Timer(0.3, os.kill, (server, signal.SIGKILL))
-    killing.start()
-    pool = Processes(2)
-    killing.join()
-    assert fork_server.pid() != server
-    assert len({worker.pid for worker in pool._crew}) == 2
-    pool.close()
 
 
 def test_deaths_are_noticed_where_the_user_blocks_signals() -> None:

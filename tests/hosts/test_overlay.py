@@ -44,13 +44,6 @@ def test_own_pages_replace_shared_ones(shared: bool) -> None:
     np.testing.assert_array_equal(one[::PAGE], [5, 5, 7, 5])
 
 
-def test_no_own_page_is_the_array_once_more() -> None:
-    held = block()
-    view = overlaid(held["flat"], [(0, 0)])
-    view[:] = 3
-    assert np.all(held["flat"] == 3)
-
-
 def test_a_view_outlives_the_array_and_is_given_back() -> None:
     held = block()
     held["flat"][:] = 2

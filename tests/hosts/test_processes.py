@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -11,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,9 +68,7 @@ def test_a_failing_worker_is_one_line(pool: Processes, make_job: Callable, run_e
 def test_release_stops_the_workers_and_frees_the_memory(pool: Processes, make_job: Callable) -> None:
     job = make_job(pool)
     pool.open(job)
-    control, dropped = job.control, weakref.ref(job)
-    pool.release(make_job(pool))  # another's: nothing happens
-    assert pool.job is job
+    control = job.control
 
     def mapped() -> bool:
         return any("/torch_" in Path(f"/proc/{pid}/maps").read_text() for pid in pids(pool))
@@ -80,23 +76,7 @@ def test_release_stops_the_workers_and_frees_the_memory(pool: Processes, make_jo
     assert mapped()
     pool.release(job)
     assert control[STOP] == control[ABORT] == 1
-    assert pool.job is None
-    del job
-    gc.collect()
-    assert dropped() is None
     assert until(lambda: not mapped())
-
-
-def test_a_dropped_pool_ends_its_processes(make_job: Callable) -> None:
-    pool = Processes(2)
-    pool.open(make_job(pool))
-    started = pids(pool)
-    gc.disable()  # reference counts must do
-    try:
-        del pool
-        assert until(lambda: gone(started))
-    finally:
-        gc.enable()
 
 
 def test_workers_leave_signals_to_the_parent(pool: Processes, make_job: Callable, run_epoch: Callable) -> None:
@@ -131,22 +111,6 @@ def test_a_worker_that_does_not_answer_is_killed(make_job: Callable, monkeypatch
         pool.open(make_job(pool))
         started = pids(pool)
         os.kill(started[1], signal.SIGSTOP)
-    assert until(lambda: gone(started))
-
-
-def test_a_pool_that_cannot_be_started_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, started = module._Worker.__init__, []
-
-    def limited(self: module._Worker, number: int, cpu: int | None) -> None:
-        if number == 2:
-            raise TrainingError("cannot start a worker process")
-        begin(self, number, cpu)
-        started.append(self.pid)
-
-    monkeypatch.setattr(module._Worker, "__init__", limited)
-    with pytest.raises(TrainingError, match="cannot start"):
-        Processes(3)
-    assert len(started) == 2
     assert until(lambda: gone(started))
 
 
@@ -209,29 +173,24 @@ print([row["epoch"] for row in run], run.model.width)
 SAID = "started\n[0, 1, 2] 5\n"
 
 
-@pytest.mark.parametrize("how", ["file", "module", "stdin", "interactive"])
-def test_any_script_will_do(tmp_path: Path, how: str) -> None:
-    """No `if __name__ == "__main__"`, and sometimes no script: multiprocessing would start it again, or fail."""
+def test_any_script_will_do(tmp_path: Path) -> None:
+    """No `if __name__ == "__main__"`, for lack of which multiprocessing would start it again."""
     script = tmp_path / "plain_script.py"
     script.write_text(SCRIPT)
-    python = [sys.executable]
-    command, text = {
-        "file": ([*python, script], None),
-        "module": ([*python, "-m", "plain_script"], None),
-        "stdin": ([*python, "-"], SCRIPT),
-        "interactive": ([*python, "-i", "-q"], SCRIPT),
-    }[how]
-    result = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300)
+    result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=300)
     assert result.stdout == SAID, result.stderr
     assert result.returncode == 0
     assert "Error" not in result.stderr
 
 
 WORKING = "import threading, time\nthreading.Thread(target=run.finish, daemon=True).start()\ntime.sleep(0.1)"
-ENDINGS = {"at its end": "", "in an error": "raise ValueError('mine')", "while workers work": WORKING}
+ENDINGS = {"in an error": "raise ValueError('mine')", "while workers work": WORKING}
 
 
-@pytest.mark.parametrize(("how", "host"), [*((how, "processes") for how in ENDINGS), ("while workers work", "threads")])
+@pytest.mark.parametrize(
+    ("how", "host"),
+    [("in an error", "processes"), ("while workers work", "processes"), ("while workers work", "threads")],
+)
 def test_a_script_that_leaves_its_run_open_ends(how: str, host: str) -> None:
     code = SCRIPT.partition("print([")[0].replace("epochs=2", "epochs=1000000").replace('"processes"', repr(host))
     code += f"next(run)\nrun.itself = run\n{ENDINGS[how]}\n"

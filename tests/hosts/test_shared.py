@@ -85,11 +85,6 @@ except OutputError as error:
     ("name", "limit", "why"),
     [
         ("FSIZE", "1 << 20", "unable to resize file .*File too large"),
-        (
-            "AS",
-            "int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize() + (1 << 23)",
-            "unable to mmap .*memory",
-        ),
         ("NOFILE", "3", "unable to open shared memory object .*Too many open files"),
     ],
 )
@@ -98,28 +93,3 @@ def test_what_torch_refuses_is_one_line_and_nothing_is_left(name: str, limit: st
     code = LIMITED.format(name=name, limit=limit)
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert re.fullmatch(f"cannot share 17 MiB: .*{why}.*; .*threads.*\n", result.stdout), result
-
-
-TINY = """
-import numpy as np, os, sys
-import hogwild
-rng = np.random.default_rng(0)
-X, y = rng.standard_normal((4000, 50)), np.arange(4000) % 2
-for host in ("processes", "threads"):
-    try:
-        print(host, hogwild.train((X, y), host=host, workers=2, step=0.1, epochs=1).finish().width)
-    except hogwild.OutputError as error:
-        print(host, error)
-"""
-
-
-def test_a_really_tiny_dev_shm() -> None:
-    mount = "mount -t tmpfs -o size=256k tmpfs /dev/shm"
-    if subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode:
-        pytest.skip("may not mount a file system in a namespace of its own")
-    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$0" -c "$1"', sys.executable, TINY]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    first, second = result.stdout.splitlines()
-    assert first.startswith("processes /dev/shm has 0 MiB free and 2 MiB are needed: enlarge it ")
-    assert second == "threads 50"

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-
 import numba
 import numpy as np
 
-from hogwild.hosts.job import Job, Task
-from hogwild.kernels.control import ABORT
+from hogwild.hosts.job import Job
 from hogwild.kernels.order import generator
-from hogwild.problems.completion import implicit_kernel as implicit
 from hogwild.problems.completion import kernel
 from hogwild.problems.completion.kernel import Plan
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.completion.turns_kernel import TURNS_STATE
-from tests.kernels.harness import from_python
+from tests.kernels import harness
 
 CONSTANT, FALLING = (0.1, 1.0, 0.0), (0.4, 8.0, 0.5)
 SHAPE = (43, 37)
 SIDE = 16
-open_tile, line_at, draw = (from_python(helper) for helper in (kernel.open_tile, kernel.line_at, implicit.draw))
+open_tile, line_at, draw = (harness.from_python(helper) for helper in (kernel.open_tile, kernel.line_at, kernel.draw))
 RANK = 5 if numba.config.DISABLE_JIT else 13  # plain Python takes its time; one vector, as in most tests
 
 
@@ -39,32 +34,13 @@ def make_job(discipline="serial", workers=1, ratings=None, shape=SHAPE, seed=0, 
     """A job on these ratings; ``options`` are those of ``CompletionProblem.of``."""
     users, items, values = ratings if ratings is not None else some_ratings()
     options = {"rank": RANK, "l2": 0.05} | options
-    problem = CompletionProblem.of(shape, items, values, discipline, workers=workers, **options)
+    problem = CompletionProblem.of(shape, values, discipline, workers, **options)
     order, arrays = problem.lay_out(users, items, values, cache_bytes, workers, seed)
     return Job.of(problem, order, seed, workers, arrays, shared=False)
 
 
-@np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
-def run_epoch(job, epoch=0, step=CONSTANT, start=0):
-    """One epoch by all the job's workers: threads if there are several."""
-    job.begin_epoch(epoch, start)
-    if job.workers == 1:
-        job.work(job.shared(), job.scratch(), job.data(), Task(epoch, start, step), 0)
-        return
-    job.problem.compile()
-    gate = threading.Barrier(job.workers)
-
-    def begin(worker):
-        gate.wait()
-        try:
-            job.work(job.shared(), job.scratch(), job.data(), Task(epoch, start, step), worker)
-        except BaseException:
-            job.control[ABORT] = 1  # or the others would wait for ever
-            raise
-
-    with ThreadPoolExecutor(job.workers) as pool:
-        for future in [pool.submit(begin, worker) for worker in range(job.workers)]:
-            future.result()
+def run_epoch(job, epoch=0, step=CONSTANT, **more):
+    harness.run_epoch(job, epoch, step, **more)
 
 
 def plan_of(job, epoch, step):
@@ -86,7 +62,6 @@ def plan_of(job, epoch, step):
         0,
         job.workers,
         1 << 62,
-        1,
         0,
     )
 

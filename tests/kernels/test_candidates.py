@@ -11,11 +11,11 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.problems.linear.lanes.candidates import Candidate, Candidates
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.training.schedule import EpochBackoff, RowBackoff
+from hogwild.training.schedule import epoch_backoff, row_backoff
 from tests import reference
 from tests.kernels.harness import awkward_rows, make_job, run_epoch
 
-LANES = [Candidate(EpochBackoff(0.4 / (k + 1)), 0.0, 0.1**k) for k in range(5)]
+LANES = [Candidate(epoch_backoff(0.4 / (k + 1)), 0.0, 0.1**k) for k in range(5)]
 
 
 def candidates(rows, lanes, order=None, fold_of=None, seed=3, **options):
@@ -49,9 +49,9 @@ def test_each_lane_equals_the_serial_kernel():
 @pytest.mark.parametrize(("loss", "adagrad"), [("hinge", False), ("squared-error", True)])
 def test_steps_that_fall_and_both_penalties_equal_the_slow_twin(loss, adagrad):
     rows = awkward_rows(loss)
-    lanes = [Candidate(RowBackoff(0.2 / (k + 1), 0.1**k), 0.01 * k, 0.1**k) for k in range(3)]
+    lanes = [Candidate(row_backoff(0.2 / (k + 1), 0.1**k), 0.01 * k, 0.1**k) for k in range(3)]
     if adagrad:
-        lanes = [dataclasses.replace(lane, schedule=EpochBackoff(0.2)) for lane in lanes]
+        lanes = [dataclasses.replace(lane, schedule=epoch_backoff(0.2)) for lane in lanes]
     found = trained(candidates(rows, lanes, loss=loss, adagrad=adagrad, l1=0.01), 2)
     X = [(rows.indices[a:b], rows.values[a:b]) for a, b in zip(rows.begin, rows.end)]
     for k, lane in enumerate(lanes):
@@ -78,7 +78,7 @@ def test_steps_that_fall_and_both_penalties_equal_the_slow_twin(loss, adagrad):
 
 def test_a_lane_that_diverges_disturbs_no_other():
     rows = awkward_rows("squared-error")
-    wild = Candidate(EpochBackoff(1e18), 0.0, 0.0)
+    wild = Candidate(epoch_backoff(1e18), 0.0, 0.0)
     calm = LANES[1]
     found = trained(candidates(rows, [wild, calm, wild], loss="squared-error"), 3)
     assert not np.isfinite(found.solution(0)[0]).all()
@@ -90,7 +90,7 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
     """With its own number of rows and degrees, in the order in which it meets them."""
     rows = awkward_rows("log", n=91)
     fold_of = np.arange(len(rows)) % 3
-    lanes = [Candidate(EpochBackoff(0.3), 0.0, 0.05, fold) for fold in (-1, 0, 1, 2)]
+    lanes = [Candidate(epoch_backoff(0.3), 0.0, 0.05, fold) for fold in (-1, 0, 1, 2)]
     order = Order(len(rows), 1, True)
     found = trained(candidates(rows, lanes, order, fold_of, loss="log"), 1)
     met = np.array([row for chunk in reference.chunks(len(rows), 1, True, 3, 0) for row in chunk])
@@ -106,7 +106,7 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
 
 def test_lanes_of_several_classes_are_binary_models():
     rows = awkward_rows("log", 3)
-    lanes = [Candidate(EpochBackoff(0.3), 0.0, 0.05, label=label) for label in range(3)]
+    lanes = [Candidate(epoch_backoff(0.3), 0.0, 0.05, label=label) for label in range(3)]
     found = trained(candidates(rows, lanes, loss="log"), 2)
     for label in range(3):
         rows_of = awkward_rows("log", 3)

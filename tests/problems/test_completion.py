@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import UsageError
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.linear.problem import aligned
 from tests.kernels.completion_harness import SHAPE, make_job, run_epoch, some_ratings
@@ -17,8 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 
 
 def problem_of(ratings=None, discipline="serial", shape=SHAPE, **options):
-    _, items, values = ratings if ratings is not None else some_ratings()
-    return CompletionProblem.of(shape, items, values, discipline, **options)
+    values = (some_ratings() if ratings is None else ratings)[2]
+    return CompletionProblem.of(shape, values, discipline, **options)
 
 
 def predictions(job, ratings):
@@ -94,40 +92,21 @@ def test_rates_are_ratings_over_degree():
     degree = np.bincount(users, minlength=SHAPE[0])
     np.testing.assert_allclose(arrays["user_rates"][:-1], 600 / degree[:-1], rtol=1e-6)
     assert np.isfinite(arrays["user_rates"]).all()  # of users without ratings too
-    assert arrays["seen_items"].size == arrays["slots"].size == 0
-
-
-def test_tiered_knows_the_popular_items():
-    users, items, values = some_ratings()
-    problem = problem_of(discipline="tiered")
-    _, arrays = problem.lay_out(users, items, values, 1 << 20, 1, 0)
-    degree = np.bincount(items, minlength=SHAPE[1])
-    popular = arrays["popular"]
-    assert problem.popular == len(popular) == np.count_nonzero(degree > 0.6)
-    assert degree[popular].min() >= np.delete(degree, popular).max(initial=0)
-    np.testing.assert_array_equal(arrays["slots"][popular], np.arange(len(popular)))
+    assert arrays["seen_items"].size == 0
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rank": 0}, "rank 0: expected 1 to 1024"),
-        ({"rank": 2000}, "rank 2000"),
         ({"discipline": "aig", "order": "blocks"}, "order blocks leaves discipline aig nothing to do"),
         ({"loss": "bpr", "order": "blocks"}, "order blocks does not go with loss bpr"),
         ({"workers": 30, "order": "blocks"}, "needs 60 users and items at least, and there are 43 and 37"),
-        ({"loss": "log", "discipline": "tiered"}, "discipline tiered is not made for it"),
+        ({"loss": "log", "discipline": "round-robin"}, "discipline round-robin is not made for it"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, message):
     with pytest.raises(UsageError, match=message):
         problem_of(**options)
-
-
-def test_no_ratings_are_refused():
-    empty = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
-    with pytest.raises(InputError, match="no ratings"):
-        problem_of(empty)
 
 
 def test_who_may_hold_what_others_wait_for():
@@ -144,34 +123,12 @@ def test_who_may_hold_what_others_wait_for():
     assert problem_of(discipline="locked").locks == 1
 
 
-def test_a_problem_travels():
-    problem = problem_of(discipline="tiered", penalty="per-row")
-    assert pickle.loads(pickle.dumps(problem)) == problem
-    problem.compile()
-
-
-@pytest.mark.parametrize("options", [{}, {"penalty": "per-row", "l2": 2e-4, "order": "blocks"}])
-def test_it_finds_what_made_the_values(options):
+def test_it_finds_what_made_the_values():
     shape = 200, 150
     ratings = some_ratings(12_000, shape, rank=3, noise=0.1)
     train, test = ([part[a:b] for part in ratings] for a, b in ((0, 10_000), (10_000, 12_000)))
-    job = make_job(ratings=train, shape=shape, seed=1, **{"rank": 8, "l2": 0.02} | options)
+    job = make_job(ratings=train, shape=shape, seed=1, rank=8, l2=0.02)
     for epoch in range(60):
         run_epoch(job, epoch, (0.1 * 0.95**epoch, 1.0, 0.0))
     error = np.sqrt(np.mean((predictions(job, test) - test[2]) ** 2))
     assert error < 0.35 * test[2].std()
-
-
-def test_choices_are_ranked_above_others():
-    """On a set of two halves whose users choose from one half of the items each."""
-    rng = np.random.default_rng(0)
-    users = np.repeat(np.arange(80, dtype=np.int32), 12)
-    items = np.concatenate([rng.permutation(30)[:12] + 30 * (u % 2) for u in range(80)]).astype(np.int32)
-    for loss in ("log", "bpr"):
-        job = make_job(ratings=(users, items, np.ones(960, np.float32)), shape=(80, 60), loss=loss, l2=0.01, rank=8)
-        for epoch in range(40):
-            run_epoch(job, epoch)
-        p, q, _, b_i = job.problem.solution(job.flat)
-        margins = p @ q.T + b_i
-        mine = (np.arange(80)[:, None] % 2) == (np.arange(60)[None] // 30)
-        assert margins[mine].mean() > margins[~mine].mean() + 1.0, loss

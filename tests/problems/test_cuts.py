@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 
 import numpy as np
 import pytest
@@ -12,34 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse.csgraph import maximum_flow
 
+import hogwild
 from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.mrf import mrf_graph
 from hogwild.data.graphs.source import open_graph
-from hogwild.data.order import Order
-from hogwild.data.rows.container import readonly
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import cells
-from hogwild.kernels.tiers import no_tiers
 from hogwild.problems.cuts.objective import CutEvaluator
-from hogwild.problems.cuts.problem import DECAY, EPOCHS, STEP, CutsProblem, onto_simplex
-from hogwild.problems.protocol import OrderSlice, Shared
+from hogwild.problems.cuts.problem import CutsProblem
 
 
-def train(graph, epochs=EPOCHS, decay=DECAY):
-    """Shares after so many epochs at the default steps."""
-    problem = CutsProblem.of(graph, "serial")
-    order, flat = Order.of(problem.n_rows), np.zeros(problem.size, dtype=np.float32)
-    problem.start(flat, 0)
-    data = problem.data({name: readonly(np.ascontiguousarray(a)) for name, a in problem.arrays(graph).items()})
-    locks = np.zeros(problem.locks, np.int32)
-    shared = Shared(problem.parameters(flat), np.zeros(cells(1), np.int64), locks, no_tiers())
-    blocks, scratch = np.empty(order.n_blocks, dtype=np.int32), problem.scratch(order)
-    for epoch in range(epochs):
-        problem.shuffle(blocks, order, 0, epoch)
-        problem.begin_epoch(shared.control, order, 0)
-        part = OrderSlice(order, blocks, 0, epoch, 0, 0, 1)
-        problem.prepare(shared, scratch, data, part, (STEP * decay**epoch, 1.0, 0.0))()
-    return problem.solution(flat)[0]
+def train(graph, **options):
+    """Shares after 100 epochs, or as told, at the default steps."""
+    return hogwild.train(graph, problem="cuts", host="threads", workers=1, evaluate_every=300, **options).finish().x
 
 
 def minimum_cut(graph):
@@ -51,10 +34,9 @@ def minimum_cut(graph):
     return maximum_flow(capacities, *(int(t) for t in graph.terminals)).flow_value
 
 
-@pytest.mark.parametrize("noise", [0.3, 0.6, 1.0])
-def test_grids_are_cut_within_a_hundredth_of_the_minimum(noise):
-    graph = open_graph(f"synthetic:grid?side=128&noise={noise}")
-    facts, exact = CutEvaluator(graph, best_threshold=True)(train(graph)), minimum_cut(graph)
+def test_a_grid_is_cut_within_a_hundredth_of_the_minimum():
+    graph = open_graph("synthetic:grid?side=64&noise=1")
+    facts, exact = CutEvaluator(graph)(train(graph)), minimum_cut(graph)
     assert exact <= facts["threshold_value"] <= facts["cut_value"] <= 1.01 * exact
     assert exact <= facts["objective"] + 1e-3 * exact  # the relaxation's minimum is the cut's
     assert facts["objective"] <= 1.02 * exact
@@ -83,12 +65,12 @@ def best_of_all(graph, n):
     return min(value(np.array([*chosen, *terminals])) for chosen in itertools.product(terminals, repeat=n))
 
 
-@pytest.mark.parametrize("labels", [2, 3, 4])
+@pytest.mark.parametrize("labels", [2, 4])
 def test_tiny_graphs_of_many_labels_are_cut_as_by_trying_all(labels):
     same, worst = 0, 1.0
     for seed in range(8):
         graph, _, n = tiny(seed, labels, 7 if labels < 4 else 6)
-        best, facts = best_of_all(graph, n), CutEvaluator(graph)(train(graph, 300, decay=0.98))
+        best, facts = best_of_all(graph, n), CutEvaluator(graph)(train(graph, epochs=300, decay=0.98))
         assert facts["objective"] <= best * 1.01 + 0.01  # it relaxes
         same += facts["cut_value"] == best
         worst = max(worst, facts["cut_value"] / max(best, 1e-9))
@@ -120,8 +102,6 @@ def test_the_objective_is_the_sum_over_edges(seed, labels):
         cut += (f if one < other else b) * (one != other)
     facts = CutEvaluator(graph)(x)
     np.testing.assert_allclose([facts["objective"], facts["cut_value"]], [relaxed, cut], rtol=1e-6)
-    corners = np.eye(labels, dtype=np.float32)[x.argmax(axis=1)]
-    assert CutEvaluator(graph)(corners)["objective"] == pytest.approx(facts["cut_value"])
 
 
 @settings(max_examples=40, deadline=None)
@@ -129,7 +109,7 @@ def test_the_objective_is_the_sum_over_edges(seed, labels):
 def test_the_best_threshold_is_no_worse_than_the_relaxed_value(seed):
     graph, rng = random_graph(seed), np.random.default_rng(seed)
     share = rng.integers(0, 1025, size=graph.n_vertices) / 1024
-    evaluator = CutEvaluator(graph, best_threshold=True)
+    evaluator = CutEvaluator(graph)
     facts = evaluator(np.column_stack((1 - share, share)).astype(np.float32))
     assert facts["threshold_value"] <= min(facts["objective"], facts["cut_value"]) * (1 + 1e-6)
     tried = [evaluator.cut(share > t / 1024) for t in range(1024)]
@@ -137,26 +117,14 @@ def test_the_best_threshold_is_no_worse_than_the_relaxed_value(seed):
     assert evaluator.cut(share > facts["threshold"]) == min(tried)
 
 
-def test_an_evaluator_wants_shares_of_all_vertices():
-    with pytest.raises(InputError, match=r"x: expected shape \(30, 2\), got \(30, 3\)"):
-        CutEvaluator(random_graph(0))(np.zeros((30, 3)))
-
-
 def test_large_graphs_are_evaluated_in_pieces(monkeypatch):
     graph = random_graph(0, 3, directed=False)
     x = np.random.default_rng(0).random((30, 3)).astype(np.float32)
+    with pytest.raises(InputError, match=r"x: expected shape \(30, 3\), got \(30, 2\)"):
+        CutEvaluator(graph)(x[:, :2])
     whole = CutEvaluator(graph)(x)
     monkeypatch.setattr("hogwild.problems.cuts.objective.PIECE", 20)
     assert CutEvaluator(graph)(x)["objective"] == pytest.approx(whole["objective"])
-
-
-def test_onto_simplex_solves_its_conditions():
-    rows = np.random.default_rng(0).normal(size=(200, 9)) * 3
-    found = onto_simplex(rows).astype(float)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, atol=1e-6)
-    assert (found >= 0).all()
-    tau = (rows - found).max(axis=1)  # equal where positive, at least where zero
-    assert np.abs(np.where(found > 1e-6, rows - found - tau[:, None], 0.0)).max() < 1e-5
 
 
 @pytest.mark.parametrize("labels", [2, 3, 9])
@@ -186,19 +154,17 @@ def test_rows_left_outside_the_simplex_are_projected():
     np.testing.assert_array_equal(x[11], rows[11, :3])
 
 
-def test_locks_holds_and_pickling():
+def test_locks_and_who_may_hold_one():
     graph = random_graph(0)
     for discipline, locks, holds in (("hogwild", 1, False), ("aig", 30, True), ("locked", 1, True)):
-        problem = pickle.loads(pickle.dumps(CutsProblem.of(graph, discipline)))
+        problem = CutsProblem.of(graph, discipline)
         assert (problem.locks, problem.holds) == (locks, holds)
-        assert problem == CutsProblem.of(graph, discipline)
-    assert CutsProblem.of(graph, "round-robin").holds
 
 
 def test_what_makes_no_sense_is_refused():
     graph, many = random_graph(0), random_graph(0, 3, directed=False)
-    with pytest.raises(UsageError, match="tiered has nothing to do for cuts"):
-        CutsProblem.of(graph, "tiered")
+    with pytest.raises(UsageError, match="discipline='tiered': expected one of auto, serial, hogwild, atomic"):
+        hogwild.train(graph, problem="cuts", discipline="tiered")
     with pytest.raises(UsageError, match="atomic cannot project: with 3 labels"):
         CutsProblem.of(many, "atomic")
     with pytest.raises(InputError, match="no edges but between terminals"):

@@ -12,6 +12,7 @@ most ``gap``. It takes less than a second for a hundred thousand edges. Minimum 
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 
@@ -26,7 +27,6 @@ from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
 
-EDGES = 4_000_000  # larger graphs are not solved: this many take about a minute at most
 MOST = 2**31 - 1  # the largest number of the solver of maximum flows
 WORK = 1 << 36  # entries that the finder may visit
 ENOUGH = 1e-11, 2e-8  # share of the objective that its last step gains, and of losses with kinks that it may be above
@@ -111,8 +111,8 @@ def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
 # ---- minimum cuts
 
 
-def minimum_cut(graph: Graph) -> Optimum:
-    """Return the optimum of a cut with two labels; its ``start`` is unknown here and is NaN."""
+def minimum_cut(graph: Graph, start: float = math.nan) -> Optimum:
+    """Return the optimum of a cut with two labels; ``start`` is the objective that a run starts from."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
@@ -137,7 +137,7 @@ def minimum_cut(graph: Graph) -> Optimum:
     gap = max(value - flow.flow_value / factor, 0.0)
     whole = "" if factor == 1.0 else f", of capacities times {factor:.6g} rounded down"
     how = f"the minimum cut, by maximum flow{whole}"
-    return Optimum(value, np.nan, how, None, None, time.perf_counter() - began, gap)
+    return Optimum(value, start, how, None, None, time.perf_counter() - began, gap)
 
 
 def _factor(weights: np.ndarray, ends: tuple[np.ndarray, np.ndarray], n: int) -> float:

@@ -120,7 +120,7 @@ def _summary(source: ComparisonResult, sentences: list[str]) -> dict[str, Any]:
         "verdict": sentences,
         "about": source.head,
         "conditions": facts_of(source.head),
-        "optimum": source.scale.optimum,
+        "optimum": source.optimum,
         "notes": source.notes,
     }
 

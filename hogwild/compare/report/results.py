@@ -15,7 +15,7 @@ import json
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -119,22 +119,28 @@ def lowest(rows: Iterable[Row], start: float) -> float:
     return min([start, *(value for row in rows if math.isfinite(value := number(row, "objective")))])
 
 
-def crossing(rows: Sequence[Row], target: float, optimum: float, clock: str) -> float | None:
-    """Value of the field ``clock`` ("epoch" or "train_seconds") when the objective first reached ``target``, or None.
+def with_gaps(rows: Iterable[Row], start: float, optimum: float) -> list[Row]:
+    """Add the field ``gap`` to rows, the sub-optimality: 1 at the start, 0 at the optimum; NaN if it is unknown."""
+    span = start - optimum if start > optimum else math.nan
+    return [row | {"gap": (number(row, "objective") - optimum) / span} for row in rows]
 
-    Between two evaluations the logarithm of the sub-optimality is interpolated linearly.
+
+def crossing(rows: Iterable[Row], eps: float, clock: str) -> float | None:
+    """Value of the field ``clock`` ("epoch" or "train_seconds") when the gap of the rows first was ``eps``, or None.
+
+    Between two evaluations the logarithm of the gap is interpolated linearly.
     """
     before: tuple[float, float] | None = None
     for row in rows:
-        if row["objective"] is None or row.get(clock) is None:
+        at, gap = number(row, clock), row["gap"]
+        if not math.isfinite(gap) or not math.isfinite(at):
             break
-        at, gap = float(row[clock]), float(row["objective"]) - optimum
-        if gap <= target - optimum:
+        if gap <= eps:
             if before is None:
                 return at
             high = math.log(before[1])
-            low = math.log(max(gap, 1e-3 * (target - optimum)))
-            share = (high - math.log(target - optimum)) / (high - low) if high > low else 1.0
+            low = math.log(max(gap, 1e-3 * eps))
+            share = (high - math.log(eps)) / (high - low) if high > low else 1.0
             return before[0] + min(max(share, 0.0), 1.0) * (at - before[0])
         before = at, gap
     return None
@@ -158,8 +164,8 @@ def best_step(trials: Mapping[float, Sequence[Row]], optimum: float, start: floa
     """
 
     def rank(step: float) -> tuple[float, ...]:
-        rows = trials[step]
-        epochs = [crossing(rows, optimum + share * (start - optimum), optimum, "epoch") for share in sorted(eps)]
+        rows = with_gaps(trials[step], start, optimum)
+        epochs = [crossing(rows, share, "epoch") for share in sorted(eps)]
         last = rows[-1]["objective"] if rows[-1]["status"] == "ok" else None
         return (*(math.inf if value is None else value for value in (*epochs, last)), step)
 
@@ -171,12 +177,11 @@ def best_step(trials: Mapping[float, Sequence[Row]], optimum: float, start: floa
 
 @dataclass(frozen=True)
 class Spread:
-    """Median and quartiles of ``n`` values."""
+    """Median and quartiles."""
 
     median: float
     q25: float
     q75: float
-    n: int
 
     @property
     def wide(self) -> bool:
@@ -188,29 +193,14 @@ def spread(values: Iterable[float]) -> Spread | None:
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
-    q25, median, q75 = (float(value) for value in np.quantile(finite, (0.25, 0.5, 0.75)))
-    return Spread(median, q25, q75, len(finite))
-
-
-@dataclass(frozen=True)
-class Scale:
-    """The objective at the start and at the optimum."""
-
-    start: float
-    optimum: float
-
-    def gap(self, objective: Any) -> Any:
-        """Sub-optimality: 1 at the start, 0 at the optimum."""
-        span = self.start - self.optimum
-        return (objective - self.optimum) / span if span > 0 else objective * math.nan
+    return Spread(*np.quantile(finite, (0.5, 0.25, 0.75)).tolist())
 
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One cell: the rows of a training run, from epoch 0 on."""
+    """One cell: the rows of a training run, with their gaps, from epoch 0 on."""
 
     rows: Sequence[Row]
-    scale: Scale
 
     @property
     def first(self) -> Row:
@@ -225,7 +215,7 @@ class ReportedRun:
     def device(self) -> str:
         return self.first.get("device") or "cpu"
 
-    @cached_property
+    @property
     def step(self) -> float | None:
         """The step asked for; None for a program that has none."""
         return step_of(self.first)
@@ -236,17 +226,12 @@ class ReportedRun:
 
     @property
     def ran(self) -> bool:
-        """Whether the run counts: it was not refused, left out or interrupted by the user."""
-        return math.isfinite(number(self.first, "objective")) and self.status != "interrupted"
+        """Whether the run counts: it was not refused."""
+        return math.isfinite(number(self.first, "objective"))
 
     def over(self, name: str) -> np.ndarray:
         """Values of a field, (n,) float64; NaN where it is not a number."""
         return np.array([number(row, name) for row in self.rows])
-
-    @cached_property
-    def gaps(self) -> np.ndarray:
-        """(n,) float64: sub-optimality; NaN where the objective is not a number."""
-        return self.scale.gap(self.over("objective"))
 
     @property
     def final(self) -> Row | None:
@@ -256,10 +241,10 @@ class ReportedRun:
     @property
     def epoch_seconds(self) -> float:
         """Clock seconds for one pass over the data; NaN for a run without one."""
-        epochs = self.over("epoch")
-        seconds = self.over("train_seconds")
-        passes = epochs[-1] - epochs[0]
-        return float((seconds[-1] - seconds[0]) / passes) if passes > 0 else math.nan
+        last = self.rows[-1]
+        passes = number(last, "epoch") - number(self.first, "epoch")
+        seconds = number(last, "train_seconds") - number(self.first, "train_seconds")
+        return seconds / passes if passes > 0 else math.nan
 
     @property
     def lost_share(self) -> float:
@@ -269,10 +254,9 @@ class ReportedRun:
         counted = np.isfinite(lost) & (updates > 0)
         return float(lost[counted].sum() / updates[counted].sum()) if counted.any() else math.nan
 
-    def reached(self, eps: float, clock: str = "train_seconds") -> float:
-        """Value of a field, such as ``train_seconds``, when the sub-optimality first was ``eps``; NaN: never."""
-        target = self.scale.optimum + eps * (self.scale.start - self.scale.optimum)
-        at = crossing(self.rows, target, self.scale.optimum, clock)
+    def reached(self, eps: float, clock: str) -> float:
+        """Value of a field, such as ``train_seconds``, when the gap first was ``eps``; NaN: never."""
+        at = crossing(self.rows, eps, clock)
         return math.nan if at is None else at
 
 
@@ -314,10 +298,6 @@ class Group:
         return spread(run.epoch_seconds for run in self.runs)
 
     @cached_property
-    def final_gap(self) -> Spread | None:
-        return spread(float(run.gaps[-1]) for run in self.runs if run.final)
-
-    @cached_property
     def lost_share(self) -> Spread | None:
         return spread(run.lost_share for run in self.runs)
 
@@ -344,7 +324,9 @@ class Group:
 
     @property
     def best_gap(self) -> float:
-        return min((float(gap) for run in self.runs for gap in run.gaps if math.isfinite(gap)), default=math.nan)
+        return min(
+            (gap for run in self.runs for gap in run.over("gap").tolist() if math.isfinite(gap)), default=math.nan
+        )
 
     @property
     def most_epochs(self) -> float:
@@ -361,8 +343,9 @@ class ComparisonResult:
     tuning: list[ReportedRun]
     reported: list[ReportedRun]
     delays: list[Row]
-    scale: Scale
-    notes: list[str] = field(default_factory=list)
+    start: float  # objective
+    optimum: float  # objective, or the lowest that was seen
+    notes: list[str]
 
     @property
     def eps(self) -> list[float]:
@@ -399,11 +382,6 @@ class ComparisonResult:
         return self.head.get("cores")
 
     @property
-    def gpu(self) -> str:
-        """Name of the GPU that some methods ran on; empty if none did."""
-        return str(self.head.get("gpu") or "")
-
-    @property
     def crowd(self) -> str:
         """A warning in capitals if more workers ran than there are cores and that matters; otherwise empty."""
         most = max((run.first["workers"] for run in self.reported if run.ran and run.device == "cpu"), default=0)
@@ -415,11 +393,16 @@ class ComparisonResult:
         """All groups, by kind and by the order of the rows."""
         runs: dict[tuple[str, str, int], list[ReportedRun]] = {}
         for run in self.reported:
-            if run.ran and {"tuned", "given"} & {*(run.first.get("step_rule") or [])}:
+            if run.ran:
                 runs.setdefault((run.first["kind"], *run.key), []).append(run)
         groups = [Group(method, kind, workers, tuple(members)) for (kind, method, workers), members in runs.items()]
-        places = {kind: place for place, kind in enumerate(KINDS)}
-        return sorted(groups, key=lambda group: places.get(group.kind, len(KINDS)))
+        return sorted(groups, key=lambda group: (*KINDS, group.kind).index(group.kind))
+
+    def noise(self, eps: float) -> Ratio:
+        """Ratio of serial to itself under another seed: 1, with the interval of what chance alone makes of it."""
+        alone = serial(self.groups)
+        reached = [run.reached(eps, self.clock) for run in alone.runs] if alone else []
+        return ratio_of(zip(reached[1:] + reached[:1], reached))
 
     @property
     def tuned(self) -> bool:
@@ -449,21 +432,12 @@ def serial(groups: Iterable[Group]) -> Group | None:
 # ---- statistics of two groups
 
 
-@dataclass(frozen=True)
-class Speedup:
-    """Speed-up over serial to the same target: more workers gain time per epoch, but may need more epochs."""
+def speedup(group: Group, over: Group | None, source: ComparisonResult) -> tuple[float, float, float]:
+    """Return a target and two factors of the speed-up over serial to it: statistical, of epochs, and hardware, of time.
 
-    eps: float
-    statistical: float
-    hardware: float  # NaN if seconds are meaningless
-
-    @property
-    def total(self) -> float:
-        return self.statistical * self.hardware
-
-
-def speedup(group: Group, over: Group | None, source: ComparisonResult) -> Speedup | None:
-    """Return the speed-up at the hardest target that at least half of both sides reached; None if there is none."""
+    More workers gain time per epoch, but may need more epochs. The target is the hardest that at least half of both
+    sides reached; NaN if there is none, and for the hardware where seconds mean nothing.
+    """
     for eps in reversed(source.eps if over is not None else []):
         assert over is not None
         epochs = group.reached(eps, "epoch")
@@ -473,8 +447,8 @@ def speedup(group: Group, over: Group | None, source: ComparisonResult) -> Speed
         hardware = math.nan
         if source.timed and group.epoch_seconds and over.epoch_seconds and group.epoch_seconds.median:
             hardware = over.epoch_seconds.median / group.epoch_seconds.median
-        return Speedup(eps, base.median / epochs.median, hardware)
-    return None
+        return eps, base.median / epochs.median, hardware
+    return math.nan, math.nan, math.nan
 
 
 @dataclass(frozen=True)
@@ -496,10 +470,8 @@ class Ratio:
         return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
 
 
-def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
-    """Ratio of ``other`` to ``group``: Student's interval of the mean logarithm, with runs of one seed as pairs."""
-    by_seed = {run.first["seed"]: run.reached(eps, clock) for run in other.runs}
-    pairs = [(by_seed.get(run.first["seed"], math.nan), run.reached(eps, clock)) for run in group.runs]
+def ratio_of(pairs: Iterable[tuple[float, float]]) -> Ratio:
+    """Ratio of the first to the second of pairs: Student's interval of the mean logarithm; NaN counts for nothing."""
     logs = [math.log(a / b) for a, b in pairs if math.isfinite(a) and math.isfinite(b) and a > 0 and b > 0]
     mean = float(np.mean(logs)) if logs else math.nan
     half = math.nan
@@ -510,18 +482,17 @@ def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
     return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
 
 
+def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
+    """Ratio of ``other`` to ``group``, with runs of one seed as pairs."""
+    by_seed = {run.first["seed"]: run.reached(eps, clock) for run in other.runs}
+    return ratio_of((by_seed.get(run.first["seed"], math.nan), run.reached(eps, clock)) for run in group.runs)
+
+
 def frame(groups: Iterable[Group]) -> pandas.DataFrame:
-    """Return every evaluation of the groups' runs as a frame of pandas: the rows' fields and ``gap``."""
+    """Return every evaluation of the groups' runs as a frame of pandas: the rows' fields, ``gap`` among them."""
     import pandas
 
-    return pandas.DataFrame(
-        [
-            row | {"gap": gap}
-            for group in groups
-            for run in group.runs
-            for row, gap in zip(run.rows, run.gaps, strict=True)
-        ]
-    )
+    return pandas.DataFrame([row for group in groups for run in group.runs for row in run.rows])
 
 
 # ---- directories
@@ -591,14 +562,12 @@ def _labels(paths: list[Path]) -> list[str]:
 
 def _comparison(label: str, path: Path, rows: list[Row], best: float) -> ComparisonResult:
     head = dict(rows[0])
-    scale = Scale(float(head["start_objective"]), best)
+    start = float(head["start_objective"])
     cells: dict[tuple[str, str], list[Row]] = {}
-    for row in rows[1:]:
-        if row["phase"] != "delay":
-            key = row["phase"], row["cell"]
-            cells[key] = [*(cells.get(key, []) if row["epoch"] else []), row]  # of a cell begun twice the last counts
+    for row in with_gaps(rows[1:], start, best):
+        cells.setdefault((row["phase"], row.get("cell", "")), []).append(row)
     tuning, reported = (
-        [ReportedRun(members, scale) for (phase, _), members in cells.items() if phase == name]
+        [ReportedRun(members) for (phase, _), members in cells.items() if phase == name]
         for name in ("tuning", "reported")
     )
     notes = []
@@ -609,12 +578,12 @@ def _comparison(label: str, path: Path, rows: list[Row], best: float) -> Compari
             f"that any run of this comparison reached, {best:.9g}, so that run ends at 0 % by definition."
         )
     if head["objective"] > best:
+        below = with_gaps([head], start, best)[0]["gap"]
         notes.append(
-            f"A run got below the optimum that was looked for ({head['objective']:.9g}), by "
-            f"{scale.gap(head['objective']):.1e} of the way from the start: its {best:.9g} is taken for the optimum."
+            f"A run got below the optimum that was looked for ({head['objective']:.9g}), by {below:.1e} of the way "
+            f"from the start: its {best:.9g} is taken for the optimum."
         )
-    if scale.start <= best:
-        notes.append(f"No run got below the objective of the start ({scale.start:.6g}), so no target has a meaning.")
-    return ComparisonResult(
-        label, path, head, tuning, reported, [row for row in rows if row["phase"] == "delay"], scale, notes
-    )
+    if start <= best:
+        notes.append(f"No run got below the objective of the start ({start:.6g}), so no target has a meaning.")
+    delays = [row for row in rows if row["phase"] == "delay"]
+    return ComparisonResult(label, path, head, tuning, reported, delays, start, best, notes)

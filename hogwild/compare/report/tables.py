@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hogwild.compare.report.cells import (
@@ -104,8 +104,8 @@ Line = tuple[ComparisonResult, Group, dict[str, str]]  # with the cells of its r
 
 def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -> dict[str, str]:
     """Return what tables show of a group, by heading."""
-    last = {name: group.last(name) for name in (*TRADED, "objective", "in_flight", source.clock)}
-    gain = speedup(group, serial(source.groups), source)
+    last = {name: group.last(name) for name in (*TRADED, "objective", "gap", "in_flight", source.clock)}
+    at, statistical, hardware = speedup(group, serial(source.groups), source)
     batch = number(group.runs[0].first, "batch")
     cells = {
         "comparison": source.label,
@@ -114,13 +114,13 @@ def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -
         "replicas": str(group.replicas),
         "step": step_text(group.step),
         "ended ok": f"{group.ended_well}/{len(group.runs)}",
-        "left": quartiles(group.final_gap, percent),
+        "left": quartiles(last["gap"], percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
-        "at": aim(gain.eps) if gain else NONE,
-        "statistical": times(gain.statistical if gain else math.nan),
-        "hardware": times(gain.hardware if gain else math.nan),
-        "speed-up": times(gain.total if gain else math.nan),
+        "at": NONE if math.isnan(at) else aim(at),
+        "statistical": times(statistical),
+        "hardware": times(hardware),
+        "speed-up": times(statistical * hardware),
         "minibatch": NONE if math.isnan(batch) else f"{batch:,.0f}",
         "in flight": quartiles(last["in_flight"], digits),
         "staleness": quartiles(group.over_epochs("staleness_mean"), digits),
@@ -166,7 +166,9 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     arrivals = ["workers", "step", "ended ok", *(f"to {each}" for each in targets), "left", "objective", "metric"]
     tuned = any(source.tuned for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
-    first = table(title, best, arrivals, TARGETS, *dict.fromkeys(note for source in sources for note in source.notes))
+    several = len(sources) > 1
+    notes = [f"{source.label}: " * several + note for source in sources for note in (*source.notes, *floor_of(source))]
+    first = table(title, best, arrivals, TARGETS, *notes)
     traded = ["replicas", "step", *(f"to {each}" for each in targets), *(f"MB to {each}" for each in targets)]
     traded += ["messages an epoch", "MB an epoch", "waited", "staleness"]
     links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
@@ -202,10 +204,21 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         _conditions(sources, list(dict.fromkeys(crowds))),
     ]
     for each in made:
-        if len(sources) == 1 and each.columns[0] == "comparison":
+        if not several and each.columns[0] == "comparison":
             each.columns = each.columns[1:]
             each.rows = [row[1:] for row in each.rows]
     return [each for each in made if each.rows]
+
+
+def floor_of(source: ComparisonResult) -> Iterator[str]:
+    """Say what serial differs from itself by, at the hardest target at which enough seeds tell."""
+    for eps in reversed(source.eps):
+        if (floor := source.noise(eps)).sure:
+            yield (
+                f"Serial against serial under another seed: ratios of {floor.low:.2f}–{floor.high:.2f} to {aim(eps)}, "
+                "which are noise."
+            )
+            return
 
 
 def _tuning(sources: Sequence[ComparisonResult]) -> Table:

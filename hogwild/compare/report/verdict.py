@@ -1,9 +1,10 @@
 """The verdict in words: whether leaving out locks paid off, on these data and this machine, and what it cost.
 
 Every sentence is computed and may say the opposite; ``RULES`` lists what may be said, in order. "Sooner" is only used
-when the whole confidence interval of the ratio, over pairs of runs with the same seed, is on that side of 1. The best
-of each side is picked by its median, which favours the side with more methods to pick from: here the lock-free and the
-locked side have three each.
+when the whole confidence interval of the ratio, over pairs of runs with the same seed, is on that side of 1, and the
+ratio is not among those of serial against itself under another seed, which are noise. The best of each side is picked
+by its median, which favours the side with more methods to pick from: here the lock-free and the locked side have three
+each.
 """
 
 from __future__ import annotations
@@ -36,6 +37,10 @@ OUTCOMES = {
         "as soon as {other} ({ratio}: no difference shown)",
         "as many epochs as {other} ({ratio}: no difference shown)",
     ),
+    "noise": (
+        "within noise of {other} ({ratio}; serial against itself: {floor})",
+        "as many epochs as {other} within noise ({ratio}; serial against itself: {floor})",
+    ),
     "unclear": (
         "neither clearly sooner nor later than {other} ({ratio}: too wide to tell)",
         "about as many epochs as {other} ({ratio}: too wide to tell)",
@@ -47,13 +52,18 @@ OUTCOMES = {
     ),
     "never": 2 * ("{never}",),
 }
-PHRASES = tuple(OUTCOMES)[:4]  # the others are clauses of their own
+PHRASES = tuple(OUTCOMES)[:5]  # the others are clauses of their own
 #: What follows from the outcome against the best locks, and against serial.
 MORALS = {
-    ("locks", "later"): "Locks were not the problem: leaving them out did not make training sooner.",
-    ("locks", "same"): "Locks were not the problem: leaving them out did not make training sooner.",
+    **dict.fromkeys(
+        (("locks", outcome) for outcome in ("later", "same", "noise")),
+        "Locks were not the problem: leaving them out did not make training sooner.",
+    ),
     ("serial", "later"): "It was not worth it: one serial worker is there first.",
-    ("serial", "same"): "It was not worth it: one serial worker is there as soon.",
+    **dict.fromkeys(
+        (("serial", outcome) for outcome in ("same", "noise")),
+        "It was not worth it: one serial worker is there as soon.",
+    ),
 }
 
 
@@ -133,8 +143,11 @@ class Race:
     def against(self, group: Group, other: Group) -> tuple[str, str]:
         """Return which of two sides was ahead: a key of ``OUTCOMES``, and the words."""
         ratio = paired_ratio(other, group, self.eps, self.source.clock)
+        floor = self.source.noise(self.eps)
         if not self.reaches(other) or not ratio.sure:
             kind = "few" if self.reaches(other) else "never"
+        elif (ratio.low > 1 or ratio.high < 1) and floor.low <= ratio.value <= floor.high:
+            kind = "noise"
         elif ratio.low > 1 or ratio.high < 1:
             kind = "sooner" if ratio.low > 1 else "later"
         else:
@@ -150,6 +163,7 @@ class Race:
             times=f"{more.value:.{decimals}f}x (95 % CI {more.low:.{decimals}f}–{more.high:.{decimals}f}{some})",
             medians=f"{self.time(group)} and {self.time(other)}",
             ratio=f"ratio {ratio.value:.2f}, 95 % CI {ratio.low:.2f}–{ratio.high:.2f}{some}",
+            floor=f"{floor.low:.2f}–{floor.high:.2f}",
         )
 
     def sentence(self, where: str, group: Group, rivals: list[Group]) -> str:
@@ -343,7 +357,7 @@ def staff(source: ComparisonResult, workers: int, device: str) -> str:
     """Describe who did the work: workers, or replicas on a named GPU."""
     if device == "cpu":
         return crew(workers, source.timed)
-    return f"{plural(workers, 'replica')} ({source.gpu or 'a GPU'})"
+    return f"{plural(workers, 'replica')} ({source.head.get('gpu') or 'a GPU'})"
 
 
 def _at_most(value: float) -> str:

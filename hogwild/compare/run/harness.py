@@ -21,10 +21,10 @@ from typing import Any
 import hogwild.machine as machine
 from hogwild.compare.report.results import best_step, lowest
 from hogwild.compare.run.ledger import Ledger
-from hogwild.compare.run.methods import Method, find, gpu
+from hogwild.compare.run.methods import find, gpu
 from hogwild.compare.run.plan import FACTORS, Cell, ComparisonPlan, delay_rows
 from hogwild.compare.run.problems import SUBJECTS
-from hogwild.compare.run.runner import ComparedData, Judge, Pools, Row, refused, run_cell
+from hogwild.compare.run.runner import ComparedData, Pools, Row, refused, run_cell
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -84,7 +84,6 @@ class Comparison:
     ) -> None:
         self.subject = SUBJECTS[base.problem]
         base, rows, test = self.subject.take(base, rows, test)
-        self.subject.check(base)
         if base.device != "cpu":
             raise UsageError(f"device={base.device!r}: methods say where they run: name those of that device instead")
         if base.schedule == "optimal":
@@ -98,7 +97,7 @@ class Comparison:
         self.command = command
         self.cores = machine.physical_cores()
         self.gpu = _gpu(plan)
-        self.judge = Judge(self.task)
+        self.task.case.make_evaluator()  # what is wrong with the data is raised before anything is written
         self.pools = Pools(base.host, base.delay)
         self.progress = ComparisonProgress("starting")
         self._spent: list[float] = []  # seconds of every cell of this run
@@ -168,7 +167,7 @@ class Comparison:
         optimum = subject.optimum(
             dataclasses.replace(base, seed=plan.first_seed),
             task.rows,
-            self.judge.case,
+            self.task.case,
         )
         last_cache = machine.cache_bytes()
         return {
@@ -243,17 +242,13 @@ class Comparison:
             self._spent.append(time.monotonic() - began)
 
     def _do(self, cell: Cell) -> list[Row]:
-        reason = self.refusal(find(cell.method), cell.workers)
-        if reason is not None:
-            return [refused(cell, self.task, f"refused: {reason}")]
-        if cell.phase == "delay":
-            return _delayed(cell, self.task, self.pools, self.judge)
-        return run_cell(cell, self.task, self.plan.epochs, self.pools, self.judge)
-
-    def refusal(self, method: Method, workers: int) -> str | None:
-        """Return why a method cannot run here on that many workers, in one sentence; None if it can."""
         task = self.task
-        return method.refusal(task.base, task.rows, workers, self.cores, task.in_flight)
+        reason = find(cell.method).refusal(task.base, task.rows, cell.workers, self.cores, task.in_flight)
+        if reason is not None:
+            return [refused(cell, task, f"refused: {reason}")]
+        if cell.phase == "delay":
+            return _delayed(cell, task, self.pools)
+        return run_cell(cell, task, self.plan.epochs, self.pools)
 
     def _winners(self, ledger: Ledger) -> dict[tuple[str, int], float]:
         """Return the best step of every method and number of workers, from the trials."""
@@ -270,7 +265,7 @@ class Comparison:
         return {key: best_step(steps, optimum, start, self.plan.eps) for key, steps in trials.items()}
 
 
-def _delayed(cell: Cell, task: ComparedData, pools: Pools, judge: Judge) -> list[Row]:
+def _delayed(cell: Cell, task: ComparedData, pools: Pools) -> list[Row]:
     """Return one row: the second of two epochs, of as many rows as the delay allows."""
     together = task.base.batch or 1
     n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows), together)
@@ -278,7 +273,7 @@ def _delayed(cell: Cell, task: ComparedData, pools: Pools, judge: Judge) -> list
     if n < len(rows):
         rows = SUBJECTS[task.base.problem].sample(rows, n)
     part = dataclasses.replace(task, rows=rows, test=None)
-    evaluations = run_cell(cell, part, 2, pools, judge)
+    evaluations = run_cell(cell, part, 2, pools)
     last = evaluations[-1]
     seconds = last["train_seconds"] - evaluations[-2]["train_seconds"] if len(evaluations) == 3 else None
     return [last | {"cell_rows": 1, "delay_rows": -(-n // together), "epoch_seconds": seconds}]

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hogwild.compare.reference.outside import OUTSIDE
-from hogwild.compare.run.problems import SUBJECTS
 from hogwild.config import TrainConfig, config_class, fields_of
 from hogwild.errors import InputError, UsageError, nearest
 from hogwild.methods import BETWEEN_WORKERS, parse_exchange
@@ -34,8 +33,6 @@ class Method:
         As in :class:`hogwild.config.TrainConfig`; with an order of None, that of the comparison is used.
     parallel : bool
         Whether it runs with every number of workers; otherwise with one.
-    tuned : tuple of str
-        Parameters that are tuned: the step, or none.
     problems : tuple of str
         Problems it supports; empty: all.
     device : str
@@ -50,7 +47,6 @@ class Method:
     exchange: str = "none"
     order: str | None = None
     parallel: bool = True
-    tuned: tuple[str, ...] = ("step",)
     problems: tuple[str, ...] = ()
     device: str = "cpu"
     together: bool = False
@@ -59,6 +55,11 @@ class Method:
     def outside(self) -> bool:
         """Whether it is another program's solver."""
         return self.kind == "outside"
+
+    @property
+    def tuned(self) -> bool:
+        """Whether it has a step, which is tuned."""
+        return not self.outside or OUTSIDE[self.name].steps
 
     def config(
         self,
@@ -109,7 +110,7 @@ class Method:
                 gpu()
         except (UsageError, InputError) as error:
             return str(error)
-        return SUBJECTS[base.problem].refusal(config, rows)
+        return None  # what a run itself may still refuse is said by its row
 
 
 def gpu() -> Backend:
@@ -142,8 +143,8 @@ METHODS = _table(
     Method("blocks", "blocks", "hogwild", order="blocks", problems=("completion",)),
     *(Method(name, "exchange", exchange=name) for name in BETWEEN_WORKERS),
     Method("sklearn-sgd", "outside", parallel=False, problems=("linear",)),
-    Method("liblinear", "outside", parallel=False, tuned=(), problems=("linear",)),
-    Method("snapml", "outside", parallel=False, tuned=(), problems=("linear",)),
+    Method("liblinear", "outside", parallel=False, problems=("linear",)),
+    Method("snapml", "outside", parallel=False, problems=("linear",)),
     Method("vowpal-wabbit", "outside", parallel=False, problems=("linear",)),
     # Cornac's threads share one model without locks.
     Method("cornac", "outside", "hogwild", problems=("completion",)),

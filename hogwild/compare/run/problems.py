@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hogwild.compare.reference.optimum import Optimum, find_optimum, unknown
+from hogwild.compare.reference.optimum import Optimum, find_optimum, minimum_cut, unknown
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph, graph_statistics
 from hogwild.data.ratings.container import Ratings, rating_statistics
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are computed
-PAPER = ("omega", "delta", "rho", "rho_exact", "collision")  # of Recht et al., equation 2.6, and related ones
+EDGES = 4_000_000  # of a graph up to which the exact cut is looked for: it takes about a minute at most
+PAPER = ("omega", "delta", "rho", "collision")
 NO_OPTIMUM = {
     "completion": "the objective is not convex, so nobody knows its optimum",
     "cuts": "with more than two labels the smallest cut is NP-hard, so nobody knows it",
@@ -43,8 +44,8 @@ NO_OPTIMUM = {
 }
 
 
-class Subject(Protocol):
-    """Interface of one problem for a comparison, with what most problems have in common."""
+class Subject:
+    """One problem in a comparison, with what most problems have in common."""
 
     def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
         """Return the config with the fields that the data decide, and the user's containers; raise UsageError."""
@@ -52,24 +53,13 @@ class Subject(Protocol):
         base = dataclasses.replace(base, schedule=usual_schedule(base.schedule, 0, settled=True))
         return base, take(data), None if test is None else take(test)
 
-    def check(self, base: TrainConfig) -> None:
-        """Raise UsageError for options that leave nothing to compare."""
-        return None
-
-    def refusal(self, config: TrainConfig, data: Any) -> str | None:
-        """Return why a run of ``config`` is impossible, in one sentence, unless the config has already said so."""
-        try:
-            case_of(config.problem)(config, data, None)
-        except UsageError as error:
-            return str(error)
-        return None
-
     def sample(self, data: Any, count: int) -> Any:
         """Return ``count`` evenly spaced examples with the same coordinates."""
         return data.select(data.evenly(count))
 
     def fingerprint(self, data: Any) -> str:
         """Return a hash that identifies these data."""
+        return fingerprint_of((len(data), *(data.shape or ())), data.sample_arrays())
 
     def first_step(self, base: TrainConfig, data: Any) -> float:
         """Return the middle of the grid of steps."""
@@ -78,22 +68,22 @@ class Subject(Protocol):
 
     def facts(self, base: TrainConfig, data: Any, test: Any) -> Facts:
         """Return sizes, the paper's statistics and the objective, as fields of the first row."""
+        raise NotImplementedError
 
     def optimum(self, base: TrainConfig, data: Any, case: Case) -> Optimum:
         """Return the lowest value of the objective; ``case`` is the evaluator's, which decides."""
+        return unknown(_objective(case, start_of(case, base.seed)), NO_OPTIMUM[base.problem])
 
 
 class Linear(Subject):
     """Sparse linear models: the problem is convex, so the optimum can be found."""
 
-    def check(self, base: TrainConfig) -> None:
+    def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Rows, Rows | None]:
         if base.loss == "perceptron":
             raise UsageError(
                 "loss='perceptron' is lowest where it starts, so there is nothing to reach: choose another"
             )
-
-    def refusal(self, config: TrainConfig, data: Rows) -> str | None:
-        return None
+        return super().take(base, data, test)
 
     def fingerprint(self, data: Rows) -> str:
         return fingerprint(data)
@@ -107,14 +97,13 @@ class Linear(Subject):
         from hogwild.problems.linear.problem import LinearProblem
 
         labels = LinearProblem.of(base, data, "serial").labels
-        paper = describe(data) if data.nnz <= DESCRIBED else {}
         return {
             "rows": len(data),
             "width": data.width,
             "nnz": data.nnz,
             "megabytes": 8 * data.nnz / 1e6,
             "test_rows": None if test is None else len(test),
-            **{name: paper.get(name) for name in PAPER},
+            **_paper(describe(data) if data.nnz <= DESCRIBED else {}),
             "task": "labels" if labels else "real",
             "classes": len(labels),
             **_options(base, "loss l1 l2 loss_param normalize class_weight intercept"),
@@ -127,11 +116,7 @@ class Linear(Subject):
 class Completion(Subject):
     """Matrix completion: it is not convex, so runs are measured against the best of them."""
 
-    def fingerprint(self, data: Ratings) -> str:
-        return fingerprint_of((*data.shape, len(data)), data.sample_arrays())
-
     def facts(self, base: TrainConfig, data: Ratings, test: Ratings | None) -> Facts:
-        paper = rating_statistics(data)
         factors = sum(data.shape) * (-(-(base.rank or 0) // 16) * 16 + 1)
         return {
             "ratings": len(data),
@@ -139,14 +124,10 @@ class Completion(Subject):
             "items": data.shape[1],
             "megabytes": (12 * len(data) + 4 * factors) / 1e6,
             "test_ratings": None if test is None else len(test),
-            **{name: paper.get(name) for name in PAPER},
-            "rho_exact": True,
+            **_paper(rating_statistics(data)),
             **_options(base, "loss l2 rank penalty nonnegative biases"),
             "negatives": None if base.loss == "squared-error" else base.negatives,
         }
-
-    def optimum(self, base: TrainConfig, data: Ratings, case: Case) -> Optimum:
-        return unknown(_objective(case, start_of(case, base.seed)), NO_OPTIMUM[base.problem])
 
 
 class Cuts(Subject):
@@ -158,32 +139,23 @@ class Cuts(Subject):
         ends = data.n_vertices, data.terminals, data.terminal_labels, data.n_labels
         return Graph(u, v, forward, backward, *ends, check=False)
 
-    def fingerprint(self, data: Graph) -> str:
-        return fingerprint_of((data.n_vertices, data.n_labels, len(data)), data.sample_arrays())
-
     def facts(self, base: TrainConfig, data: Graph, test: None) -> Facts:
-        paper = graph_statistics(data)
+        statistics = graph_statistics(data)
         numbers = data.n_vertices * (1 if data.n_labels == 2 else data.n_labels)
         return {
-            "edges": len(data),
-            "vertices": data.n_vertices,
-            "labels": data.n_labels,
-            "terminals": len(data.terminals),
+            **{name: statistics[name] for name in ("edges", "vertices", "labels", "terminals")},
             "megabytes": (16 * len(data) + 8 * numbers) / 1e6,
-            **{name: paper.get(name) for name in PAPER},
-            "rho_exact": True,
+            **_paper(statistics),
             **_options(base, "loss"),
         }
 
     def optimum(self, base: TrainConfig, data: Graph, case: Case) -> Optimum:
-        from hogwild.compare.reference.optimum import EDGES, minimum_cut
-
         start = _objective(case, start_of(case, base.seed))
         if data.n_labels > 2:
             return unknown(start, NO_OPTIMUM[base.problem])
         if len(data) > EDGES:
             return unknown(start, f"{len(data):,} edges are more than the {EDGES:,} up to which the exact cut is found")
-        return dataclasses.replace(minimum_cut(data), start=start)
+        return minimum_cut(data, start)
 
 
 class Module(Subject):
@@ -281,6 +253,11 @@ def _said(code: CodeType) -> str:
     inner = [_said(each) for each in code.co_consts if hasattr(each, "co_code")]
     numbers = [repr(each) for each in code.co_consts if isinstance(each, int | float | str | bytes)]
     return f"{code.co_code.hex()} {code.co_names} {numbers} {inner}"
+
+
+def _paper(statistics: Facts) -> Facts:
+    """Return the statistics of Recht et al., equation 2.6, and related ones; those of ratings and graphs are exact."""
+    return {name: statistics.get(name) for name in PAPER} | {"rho_exact": statistics.get("rho_exact", True)}
 
 
 def _options(base: TrainConfig, names: str) -> Facts:

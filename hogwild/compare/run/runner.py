@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import os
 import threading
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.compare.reference.outside import OUTSIDE, Solver
+from hogwild.compare.reference.outside import OUTSIDE, Solver, timed
 from hogwild.compare.run.methods import find, gpu
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.problems import start_of
@@ -28,13 +29,12 @@ from hogwild.errors import HogwildError, HogwildWarning, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import REAL_HOSTS
 from hogwild.problems.protocol import Case, case_of
-from hogwild.training.engine import Clock, start_pool
+from hogwild.training.engine import start_pool
 from hogwild.training.keep import has_diverged
 from hogwild.training.run import Run
 
 Row = dict[str, Any]
 FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # these end a cell, and the others continue
-SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +48,17 @@ class ComparedData:
     timeout: float  # seconds of training after which a cell is stopped
     in_flight: int | None = None  # examples, for methods on a GPU
 
+    @functools.cached_property
+    def case(self) -> Case:
+        """The case that evaluates every solution: it judges our own runs too, and is made once for all cells."""
+        numbering = {"renumber": "never"} if self.base.problem == "linear" else {}
+        config = self.base.replace(workers=1, discipline="serial", **numbering)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HogwildWarning)  # the first run gives the warnings
+            case = case_of(config.problem)(config, self.rows, self.test)
+            case.make_evaluator()
+        return case
+
     def config(self, cell: Cell, epochs: int) -> TrainConfig:
         """Return the options of a cell's run."""
         method = find(cell.method)
@@ -55,10 +66,11 @@ class ComparedData:
         return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
 
 
-class Pools:
+class Pools(contextlib.ExitStack):
     """Started worker pools, one for each host and number of workers, so that a cell does not pay for starting one."""
 
     def __init__(self, host: str, delay: str = "round-robin") -> None:
+        super().__init__()
         self.host, self.delay = host, delay
         self._pools: dict[tuple[str, int], Pool] = {}
 
@@ -68,41 +80,11 @@ class Pools:
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
         if key not in self._pools or self._pools[key].closed:
             self._pools[key] = start_pool(*key, self.delay)
+            self.callback(self._pools[key].close)
         return self._pools[key]
 
-    def __enter__(self) -> Pools:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        for pool in self._pools.values():
-            pool.close()
-        self._pools.clear()
-
-
-class Judge:
-    """Evaluates any solution by the case that judges our own runs; made once for all cells."""
-
-    def __init__(self, task: ComparedData) -> None:
-        self.task = task
-        numbering = {"renumber": "never"} if task.base.problem == "linear" else {}
-        config = task.base.replace(workers=1, discipline="serial", **numbering)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HogwildWarning)  # the first run gives the warnings
-            self.case = case_of(config.problem)(config, task.rows, task.test)
-            self.case.make_evaluator()
-
-    def case_for(self, task: ComparedData) -> Case | None:
-        """Return the case that judges a task's runs, so that each need not make one; None if it judges other data."""
-        judged = self.task
-        same = judged.rows is task.rows and judged.test is task.test and judged.base == task.base
-        return self.case if same else None
-
-    def __call__(self, *solution: np.ndarray) -> dict[str, float | None]:
-        """Return the fields of a row."""
-        return self.case.evaluate(solution)
-
-
-def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools, judge: Judge) -> list[Row]:
+def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools) -> list[Row]:
     """Return all rows of one cell; only errors that end the whole comparison are raised."""
     method = find(cell.method)
     load = round(os.getloadavg()[0], 2)
@@ -110,10 +92,10 @@ def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools, judge: J
         with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # diverged rows say so
             warnings.simplefilter("ignore", HogwildWarning)  # the comparison has warned once
             if method.outside:
-                rows = _follow(_outside(cell, task, epochs, judge), task.timeout)
+                rows = _follow(_outside(cell, task, epochs), task.timeout)
             else:
                 config = task.config(cell, epochs)
-                rows = _ours(config, task, pools.of(config.workers or 1, config.host), judge.case_for(task))
+                rows = _ours(config, task, pools.of(config.workers or 1, config.host))
                 rows[0] |= {} if method.device == "cpu" else {"gpu": gpu().name}
                 rows[0] |= {"batch": config.batch} if config.problem == "module" else {}
     except FAILURES as error:  # before its first row
@@ -161,14 +143,11 @@ def _late(timeout: float) -> str:
     return f"timed out after {timeout:g} s"
 
 
-def _ours(config: TrainConfig, task: ComparedData, pool: Pool, judge: Case | None) -> list[Row]:
+def _ours(config: TrainConfig, task: ComparedData, pool: Pool) -> list[Row]:
     """Run our own trainer; its clock is stopped while it evaluates."""
     config = dataclasses.replace(config, keep="last")  # a method is judged by what it trained
-    made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, judge)
-    with (
-        made as run,
-        _alarm(run, task.timeout),
-    ):
+    made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, task.case)
+    with made as run, _alarm(run, task.timeout):
         try:
             for row in run:
                 if row["train_seconds"] > task.timeout:
@@ -193,7 +172,7 @@ def _alarm(run: Run, seconds: float) -> Iterator[None]:
 
     def watch() -> None:
         while not over.wait(min(seconds, 0.2)):
-            if run.trained_seconds > seconds:
+            if run.engine.clock.seconds > seconds:
                 run.stop()
                 return
 
@@ -206,16 +185,16 @@ def _alarm(run: Run, seconds: float) -> Iterator[None]:
         watcher.join()
 
 
-def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Iterator[Row]:
+def _outside(cell: Cell, task: ComparedData, epochs: int) -> Iterator[Row]:
     """Yield rows of another program's solver, driven from one evaluation to the next."""
     entry, began = OUTSIDE[cell.method], time.perf_counter()
     config = task.config(cell, epochs)
     solver: Solver = entry.make(task.rows, config)
-    clock, setup = Clock(), time.perf_counter() - began
+    setup = time.perf_counter() - began
     order = config.order if entry.order == "shuffled" else entry.order
 
     def row(epoch: int, seconds: float, solution: tuple[np.ndarray, ...], of_epoch: float | None) -> Row:
-        speed = judge.case.speed(len(task.rows), task.rows.nnz, of_epoch or 0.0)
+        speed = task.case.speed(len(task.rows), task.rows.nnz, of_epoch or 0.0)
         return {
             "run": cell.name,
             "data": task.data,
@@ -230,19 +209,16 @@ def _outside(cell: Cell, task: ComparedData, epochs: int, judge: Judge) -> Itera
             "train_seconds": seconds,
             "wall_seconds": time.perf_counter() - began,
             "setup_seconds": setup,
-            **judge(*solution),
+            **task.case.evaluate(solution),
             **speed,
             "status": "ok",
         }
 
-    yield row(0, 0.0, start_of(judge.case, cell.seed), None)
+    yield row(0, 0.0, start_of(task.case, cell.seed), None)
     total = 0.0
     done = 0
     for epoch in entry.epochs(epochs):
-        before = clock.seconds
-        with clock:
-            solver.advance(epoch)
-        spent = max(clock.seconds - before - solver.untimed, SHORTEST)
+        spent = timed(solver, epoch)
         passes = epoch if solver.seconds_replace else epoch - done
         total = max(spent, total) if solver.seconds_replace else total + spent  # separate runs: seconds never fall
         done = epoch

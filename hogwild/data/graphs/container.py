@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.ratings.ids import Ids
-from hogwild.data.rows.container import INDEX_LIMIT, check_whole, evenly, frozen_array
+from hogwild.data.ids import Ids
+from hogwild.data.rows.container import INDEX_LIMIT, check_numbers, check_whole, evenly, frozen_array
 from hogwild.errors import HogwildWarning, InputError
 
 SAMPLED = 1 << 20  # edges that sample_arrays gives at most
@@ -60,6 +60,19 @@ class Graph:
     ------
     InputError
         The message names the first edge, or the terminal, that breaks a rule.
+
+    See Also
+    --------
+    open_graph : reads one.
+    Segmentation : the cut that training finds.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> u, v, weight = [0, 1, 2, 3, 4], [1, 2, 3, 4, 5], [5, 5, 1, 5, 5]  # a chain with one weak edge
+    >>> graph = hogwild.Graph(u, v, weight, weight, n_vertices=6, terminals=[0, 5], terminal_labels=[0, 1])
+    >>> hogwild.train(graph, problem="cuts", workers=1).finish().labels.tolist()
+    [0, 0, 0, 1, 1, 1]
     """
 
     def __init__(
@@ -83,7 +96,7 @@ class Graph:
             for name, array in (("u", u), ("v", v), ("terminals", terminals), ("terminal labels", terminal_labels)):
                 check_whole(name, array)
             for name, array in (("forward", forward), ("backward", backward)):
-                check_real(name, array)
+                check_numbers(name, array)
             if n_vertices != int(n_vertices) or not 0 < n_vertices <= INDEX_LIMIT:
                 raise InputError(f"{n_vertices} vertices: expected a whole number from 1 to {INDEX_LIMIT}")
             u, v, forward, backward = _in_order(u, v, forward, backward, int(n_vertices), title)
@@ -168,13 +181,6 @@ class Graph:
         sizes = np.array([len(self), self.n_vertices, self.n_labels, *(self.shape or ())], dtype=np.int64)
         edges = [array[picked] for array in (self.u, self.v, self.forward, self.backward)]
         return [sizes, self.terminals, self.terminal_labels, *edges]
-
-
-def check_real(name: str, array: Any) -> None:
-    """Refuse arrays that are not real numbers, including complex ones, of which a cast would keep only a part."""
-    numbers = np.asarray(array)
-    if numbers.dtype.kind not in "biuf":
-        raise InputError(f"{name}: expected real numbers, got dtype {numbers.dtype}")
 
 
 def _check_weights(forward: np.ndarray, backward: np.ndarray) -> None:

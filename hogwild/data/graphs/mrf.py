@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.graphs.container import Graph, check_real
-from hogwild.data.rows.container import check_whole
+from hogwild.data.graphs.container import Graph
+from hogwild.data.rows.container import check_numbers, check_whole
 from hogwild.errors import InputError
 
 
@@ -42,7 +42,7 @@ def mrf_graph(unary: Any, u: Any, v: Any, weights: Any, shape: tuple[int, ...] |
     InputError
     """
     for name, numbers in (("unary", unary), ("weights", weights)):
-        check_real(name, numbers)
+        check_numbers(name, numbers)
     for name, end in (("u", u), ("v", v)):
         check_whole(name, end)
     unary = np.asarray(unary, dtype=np.float64)

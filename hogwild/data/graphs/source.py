@@ -55,6 +55,16 @@ def open_graph(
     ------
     InputError
         One line that names the file and the line: missing, unreadable, damaged, or breaking a rule of its format.
+
+    See Also
+    --------
+    Graph : made from arrays.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> hogwild.open_graph("synthetic:grid?side=8")
+    Graph(66 vertices, 173 edges, 2 labels, grid 8 x 8)
     """
     title = located(os.fspath(name))
     kind = graph_format(title) if format is None else format

@@ -10,9 +10,8 @@ microsecond a vertex.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,12 +19,12 @@ from hogwild.data import synthetic as common
 from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.mrf import mrf_graph
 from hogwild.data.rows.container import readonly
+from hogwild.data.synthetic import dial
 
 BALLS = 1  # number of the random stream
 NOISE = 2  # likewise
 SCALE = 10.0  # cost of one step of brightness in a grid
 WORST = 100.0  # the largest cost of a label
-MOST_SIDE = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -48,33 +47,15 @@ class GraphSpec(common.Spec):
     """
 
     family: str = "grid"
-    side: int = 128
-    labels: int = 2
-    balls: int = 6
-    noise: float = 0.5
-    smooth: int = 10
-    seed: int = 0
+    side: int = dial(128, 2, 1 << 14)
+    labels: int = dial(2, 2, 64)
+    balls: int = dial(6, 0, 1000)
+    noise: float = dial(0.5, 0, 10)
+    smooth: int = dial(10, 0, 1000)
+    seed: int = dial(0, 0, 2**63 - 1)
 
-    def __post_init__(self) -> None:
-        common.check_family(self.family, FAMILIES, "graph")
-        ranges = {
-            "side": (2, MOST_SIDE),
-            "labels": (2, 64),
-            "balls": (0, 1000),
-            "noise": (0, 10),
-            "smooth": (0, 1000),
-            "seed": (0, 2**63 - 1),
-        }
-        common.check_ranges(self, ranges)
-
-    @classmethod
-    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        return FAMILIES.get(family, {})
-
-
-FAMILIES: dict[str, dict[str, Any]] = {
-    "grid": {"side": 128, "labels": 2, "balls": 6, "noise": 0.5, "smooth": 10, "seed": 0},
-}
+    kind = "graph"
+    families: ClassVar[dict[str, dict[str, Any]]] = {"grid": {}}
 
 
 def generate_graph(name: str) -> Graph:

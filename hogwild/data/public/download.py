@@ -12,7 +12,6 @@ checksum, at about a gigabyte a second.
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import http.client
 import json
@@ -35,7 +34,6 @@ TIMEOUT = 30.0  # seconds without a byte
 TRIES = 5  # attempts in a row without new data
 LONGEST_WAIT = 30.0  # seconds between two attempts
 TEMPORARY = (408, 416, 429, 500, 502, 503, 504)  # HTTP statuses that may pass
-UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH)
 KEPT = "what has come is kept, and the same command goes on from there"
 
 
@@ -44,9 +42,7 @@ class Failed(InputError):
 
 
 class Passing(Exception):
-    """A temporary fault of the network or the server; ``wait`` is in seconds, if the server says."""
-
-    wait: float | None = None
+    """A temporary fault of the network or the server; the second argument is a wait in seconds, if the server says."""
 
 
 def download(file: File, path: Path, progress: BytesRead | None = None) -> Path:
@@ -72,15 +68,15 @@ def download(file: File, path: Path, progress: BytesRead | None = None) -> Path:
         return path
     try:
         with Partial(path) as partial:
-            failures: list[Failed] = []
+            failure: Failed | None = None
             for url in (file.url, *file.mirrors):
                 try:
                     _insist(url, file.bytes, partial, progress)
                     break
                 except Failed as error:
-                    failures.append(error)
+                    failure = failure or error
             else:
-                raise failures[0]
+                raise failure or AssertionError
             try:
                 check(partial.path, file, file.url)
             except InputError as error:
@@ -101,15 +97,11 @@ def check(path: Path, file: File, title: str) -> None:
     if file.bytes is not None and (size := path.stat().st_size) != file.bytes:
         raise InputError(f"{title}: {size:,} bytes, expected {file.bytes:,}")
     for algorithm in ("sha256", "md5"):
-        expected = getattr(file, algorithm)
-        if expected is not None and (actual := digest(path, algorithm)) != expected:
-            raise InputError(f"{title}: its {algorithm} is {actual}, expected {expected}")
-
-
-def digest(path: Path, algorithm: str) -> str:
-    """Return the checksum of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+        if (expected := getattr(file, algorithm)) is not None:
+            with open(path, "rb") as stream:
+                digest = hashlib.file_digest(stream, lambda name=algorithm: hashlib.new(name, usedforsecurity=False))  # type: ignore[misc]
+            if digest.hexdigest() != expected:
+                raise InputError(f"{title}: its {algorithm} is {digest.hexdigest()}, expected {expected}")
 
 
 class Partial:
@@ -159,8 +151,9 @@ def _insist(url: str, expected: int | None, partial: Partial, progress: BytesRea
             failures = 0 if partial.size > longest else failures + 1
             longest = max(longest, partial.size)
             if failures == TRIES:
-                raise Failed(f"{url}: {error}, {TRIES} times in a row ({KEPT})") from None
-            time.sleep(min(2.0 ** max(0, failures - 1) if error.wait is None else error.wait, LONGEST_WAIT))
+                raise Failed(f"{url}: {error.args[0]}, {TRIES} times in a row ({KEPT})") from None
+            wait = error.args[1] if len(error.args) > 1 else 2.0 ** max(0, failures - 1)
+            time.sleep(min(wait, LONGEST_WAIT))
 
 
 def _receive(url: str, expected: int | None, partial: Partial, progress: BytesRead | None) -> None:
@@ -229,13 +222,12 @@ def _fault(url: str, error: Exception) -> Exception:
     if isinstance(error, urllib.error.HTTPError):
         error.close()
         reason = " ".join(f"the server answers {error.code} {error.reason}".split())
-        passing = Passing(reason)
-        passing.wait = _whole_number(error.headers.get("Retry-After"))
-        return passing if error.code in TEMPORARY else Failed(f"{url}: {reason}")
+        if error.code not in TEMPORARY:
+            return Failed(f"{url}: {reason}")
+        wait = _whole_number(error.headers.get("Retry-After"))
+        return Passing(reason) if wait is None else Passing(reason, wait)
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(cause, TimeoutError):
-        return Passing(f"nothing came for {TIMEOUT:g} seconds")
-    if isinstance(cause, socket.gaierror) or (isinstance(cause, OSError) and cause.errno in UNREACHABLE):
+    if isinstance(cause, socket.gaierror):
         return Failed(f"{url}: its server cannot be reached ({reason_of(cause)}): there may be no network")
     if isinstance(cause, OSError | http.client.HTTPException) and not isinstance(cause, ssl.SSLCertVerificationError):
         return Passing(f"the connection failed ({reason_of(cause)})")

@@ -143,7 +143,7 @@ def _fetch_part(card: Card, part: CardPart, path: Path, work: Path, progress: Fi
             texts: list[Path] = []
             for file, source in zip(part.files, paths):
                 texts += unpack(source, file.member, Path(scratch)) if file.member and is_archive(source) else [source]
-            counts = READERS[card.problem](card, part, texts, path, meta, step(f"reading {title}"))
+            counts = _convert(card, part, texts, path, meta, step(f"reading {title}"))
     except InputError as error:  # the data are wrong, and would be again with the same download
         for source in paths:
             source.unlink(missing_ok=True)
@@ -239,63 +239,47 @@ def compare(card: Card, part: CardPart, counts: dict[str, int]) -> None:
         raise InputError(f"not the data of the card: {', '.join(wrong)}")
 
 
-def _rows(
+def _convert(
     card: Card, part: CardPart, texts: list[Path], path: Path, meta: dict[str, Any], progress: BytesRead | None
 ) -> dict[str, int]:
-    from hogwild.data.text.svmlight import parse_svmlight
+    """Make ``path`` of texts, once their counts are those of the card; return these."""
+    if card.problem == "linear":
+        from hogwild.data.text.svmlight import parse_svmlight
 
-    repairs = {"unsorted_rows": 0, "duplicate_rows": 0, "query_rows": 0}
-    with StoreWriter(path, meta, overwrite=True) as writer:
-        width = 0
-        for text in texts:
-            summary = parse_svmlight(text, writer, width=card.features, progress=progress)
-            width = max(width, summary.width)
-            for name in repairs:
-                repairs[name] += int(getattr(summary, name))
-        counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": width}
+        repairs = {"unsorted_rows": 0, "duplicate_rows": 0, "query_rows": 0}
+        with StoreWriter(path, meta, overwrite=True) as writer:
+            width = 0
+            for text in texts:
+                summary = parse_svmlight(text, writer, width=card.features, progress=progress)
+                width = max(width, summary.width)
+                for name in repairs:
+                    repairs[name] += int(getattr(summary, name))
+            counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": width}
+            compare(card, part, counts)
+            writer.close(width, warnings=repairs)
+        return counts
+    if len(texts) != 1:
+        raise InputError(f"{len(texts)} files where there should be one")
+    if card.problem == "completion":
+        from hogwild.data.ratings.container import last_of_repeats
+        from hogwild.data.ratings.store import save_ratings
+        from hogwild.data.ratings.text import parse_ratings
+
+        ratings, repeats = last_of_repeats(parse_ratings(texts[0], card.layout, progress=progress))
+        counts = dict(zip(("ratings", "users", "items"), (len(ratings), *ratings.shape)))
         compare(card, part, counts)
-        writer.close(width, warnings=repairs)
-    return counts
-
-
-def _ratings(
-    card: Card, part: CardPart, texts: list[Path], path: Path, meta: dict[str, Any], progress: BytesRead | None
-) -> dict[str, int]:
-    from hogwild.data.ratings.container import last_of_repeats
-    from hogwild.data.ratings.store import save_ratings
-    from hogwild.data.ratings.text import parse_ratings
-
-    ratings, repeats = last_of_repeats(parse_ratings(_only(texts), card.layout, progress=progress))
-    users, items = ratings.shape
-    counts = {"ratings": len(ratings), "users": users, "items": items}
-    compare(card, part, counts)
-    save_ratings(ratings, path, meta | ({"warnings": {"repeats": repeats}} if repeats else {}), overwrite=True)
-    return counts
-
-
-def _graph(
-    card: Card, part: CardPart, texts: list[Path], path: Path, meta: dict[str, Any], progress: BytesRead | None
-) -> dict[str, int]:
+        save_ratings(ratings, path, meta | ({"warnings": {"repeats": repeats}} if repeats else {}), overwrite=True)
+        return counts
     from hogwild.data.graphs.text import read_dimacs
 
-    text = _only(texts)
-    counts = {"vertices": read_dimacs(str(text), progress).n_vertices}  # it compares the arcs with its problem line
+    counts = {"vertices": read_dimacs(str(texts[0]), progress).n_vertices}  # it compares the arcs with its problem line
     compare(card, part, counts)
     temporary = path.with_name(f".{path.name}.part")
     try:
-        shutil.copyfile(text, temporary)
+        shutil.copyfile(texts[0], temporary)
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return counts
-
-
-def _only(texts: list[Path]) -> Path:
-    if len(texts) != 1:
-        raise InputError(f"{len(texts)} files where there should be one")
-    return texts[0]
-
-
-READERS = {"linear": _rows, "completion": _ratings, "cuts": _graph}

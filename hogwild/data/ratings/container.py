@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hogwild.data.ids import Ids as Ids
 from hogwild.data.parallel import pieces
-from hogwild.data.ratings.ids import Ids as Ids
-from hogwild.data.rows.container import INDEX_LIMIT, PIECE, check_whole, evenly, frozen_array, readonly
+from hogwild.data.rows.container import INDEX_LIMIT, PIECE, check_numbers, check_whole, evenly, frozen_array, readonly
 from hogwild.errors import InputError, UsageError, expected_one_of
 
 if TYPE_CHECKING:
@@ -51,6 +51,18 @@ class Ratings:
     ------
     InputError
         The message names the first rating that breaks a rule.
+
+    See Also
+    --------
+    open_ratings : reads them.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> train, test = ratings.split(0.1)
+    >>> len(train), len(test)
+    (360, 40)
     """
 
     def __init__(
@@ -68,10 +80,8 @@ class Ratings:
         if check:
             check_whole("users", users)
             check_whole("items", items)
-            for name, array, kinds, wanted in (("values", values, "biuf", "real"), ("times", times, "iu", "whole")):
-                numbers = np.asarray([] if array is None else array)
-                if numbers.size and numbers.dtype.kind not in kinds:
-                    raise InputError(f"{name}: expected {wanted} numbers, got dtype {numbers.dtype}")
+            check_numbers("values", values)
+            check_numbers("times", [] if times is None else times, "iu")
         self.users = frozen_array(users, np.int32)
         self.items = frozen_array(items, np.int32)
         with np.errstate(over="ignore"):  # beyond float32 becomes inf and is reported by the check

@@ -24,11 +24,11 @@ from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.store import KIND, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.ratings.synthetic import RatingSpec, rating_recipe
 from hogwild.data.ratings.text import parse_ratings
-from hogwild.data.rows.source import check_room, kind_of, load_npz
+from hogwild.data.rows.source import check_choices, check_room, kind_of, load_npz
 from hogwild.data.rows.store import read_meta
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.text.delimited import TextLayout
-from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
+from hogwild.errors import HogwildWarning, InputError, UsageError
 
 PARSER = 3  # version of text.py's result for a text; part of a cache entry's key
 FORMATS = ("ratings", "npz", "store", "synthetic")
@@ -88,11 +88,20 @@ def open_ratings(
     ------
     InputError
         One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
+
+    See Also
+    --------
+    train : ``hogwild.train(ratings, problem="completion")``.
+    HogwildFactorizer : the same as a scikit-learn transformer.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> ratings.shape, len(ratings)
+    ((50, 20), 400)
     """
-    choices_of_options = ("unknown", unknown, UNKNOWN), ("values", values, VALUES), ("repeats", repeats, REPEATS)
-    for option, value, choices in choices_of_options:
-        if value not in choices:
-            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
+    check_choices(unknown=(unknown, UNKNOWN), values=(values, VALUES), repeats=(repeats, REPEATS))
     options = {"layout": layout, "values": values, "repeats": repeats, "progress": progress}
     if not isinstance(name, str | os.PathLike):
         if not hasattr(name, "read"):
@@ -193,33 +202,27 @@ def _matrix(name: str, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]
 
 def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:
     """Return the ratings in the numbering of ``users`` and ``items``, if these are given."""
-    sides = []
-    for side, wanted, indices, ids, size in (
-        ("user", users, ratings.users, ratings.user_ids, ratings.shape[0]),
-        ("item", items, ratings.items, ratings.item_ids, ratings.shape[1]),
-    ):
-        if wanted is not None and not (ids is not None and (ids is wanted or ids == wanted)):
-            names = np.arange(size) if ids is None else ids.names()
-            table = wanted.lookup(names)
-            indices = table[indices]
-            ids = wanted
-            size = len(wanted)
-            lost = int(np.count_nonzero(indices < 0))
-            if lost and unknown == "error":
-                first = names[(ratings.users if side == "user" else ratings.items)[int(np.argmin(indices))]]
-                raise InputError(f"{title}: {side} {first} is none of the {size:,} known ones ({lost:,} such ratings)")
-        sides.append((indices, ids, size))
-    (user_indices, user_ids, n_users), (item_indices, item_ids, n_items) = sides
-    if (user_ids is ratings.user_ids or users is None) and (item_ids is ratings.item_ids or items is None):
+    indices, sides, shape = [ratings.users, ratings.items], [ratings.user_ids, ratings.item_ids], [*ratings.shape]
+    for k, (side, wanted) in enumerate((("user", users), ("item", items))):
+        if wanted is None or sides[k] == wanted:
+            continue
+        names = np.arange(shape[k]) if (ids := sides[k]) is None else ids.names()
+        before, indices[k] = indices[k], wanted.lookup(names)[indices[k]]
+        sides[k], shape[k] = wanted, len(wanted)
+        lost = int(np.count_nonzero(indices[k] < 0))
+        if lost and unknown == "error":
+            first = names[before[int(np.argmin(indices[k]))]]
+            raise InputError(f"{title}: {side} {first} is none of the {shape[k]:,} known ones ({lost:,} such ratings)")
+    if indices[0] is ratings.users and indices[1] is ratings.items:
         return ratings
-    flat = user_indices, item_indices, ratings.values, (n_users, n_items), ratings.times, user_ids, item_ids
-    matched = Ratings(*flat, check=False)
+    (user_ids, item_ids), size = sides, (shape[0], shape[1])
+    matched = Ratings(indices[0], indices[1], ratings.values, size, ratings.times, user_ids, item_ids, check=False)
     placed = (matched.users >= 0) & (matched.items >= 0)
     if unknown == "keep" or placed.all():
         return matched
-    dropped = len(matched) - int(np.count_nonzero(placed))
-    if dropped == len(matched):
+    if not placed.any():
         raise InputError(f"{title}: all its ratings are of users or items that are not known")
+    dropped = len(matched) - int(np.count_nonzero(placed))
     message = f"{title}: {dropped:,} ratings of users or items that are not known were left out"
     warnings.warn(message, HogwildWarning, stacklevel=3)
     return matched.select(np.flatnonzero(placed))

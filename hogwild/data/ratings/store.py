@@ -22,10 +22,15 @@ from hogwild.data.rows.store import StoreWriter, check_range, damaged, open_arra
 from hogwild.errors import InputError
 
 KIND = "ratings"
-DTYPES = {"users": "<i4", "indices": "<i4", "values": "<f4", "times": "<i8"}
 NAMES = {"numbers": "<i8", "text": "|u1", "ends": "<i8"}
 SIDES = ("user", "item")
-DTYPES |= {f"{side}_{name}": dtype for side in SIDES for name, dtype in NAMES.items()}
+ARRAYS: dict[str, tuple[str, str | None]] = {
+    "users": ("<i4", "rows"),
+    "indices": ("<i4", "rows"),
+    "values": ("<f4", "rows"),
+    "times": ("<i8", "rows"),
+    **{f"{side}_{name}": (kind, None) for side in SIDES for name, kind in NAMES.items()},
+}
 
 
 def save_ratings(
@@ -47,7 +52,7 @@ def save_ratings(
         arrays |= {} if ids is None else ids.arrays(f"{side}_")
     n, (users, items) = len(ratings), ratings.shape
     counts = {"kind": KIND, "users": users, "items": items, "rows": n, "width": items, "nnz": n}
-    with StoreWriter(path, meta, overwrite, DTYPES) as writer:
+    with StoreWriter(path, meta, overwrite, ARRAYS) as writer:
         writer.put(**arrays)
         return writer.seal(writer.meta | counts)
 
@@ -69,7 +74,7 @@ def open_ratings_store(path: str | Path) -> Ratings:
         If it is not a store of ratings, has another version, is truncated or damaged; the message names the file.
     """
     path = Path(path)
-    meta, arrays = open_arrays(path, KIND, DTYPES, _lengths)
+    meta, arrays = open_arrays(path, KIND, ARRAYS)
     with usable(path):
         check_range(path, "users", arrays["users"], meta["users"])
         check_range(path, "indices", arrays["indices"], meta["items"])
@@ -86,10 +91,6 @@ def _ids(arrays: dict[str, np.ndarray], side: str, size: int) -> Ids | None:
     if ids is not None and len(ids) != size:
         raise InputError(f"{len(ids)} names for {size} {side}s")
     return ids
-
-
-def _lengths(meta: dict[str, Any]) -> dict[str, int]:
-    return dict.fromkeys(("users", "indices", "values", "times"), meta["rows"])
 
 
 # -- the cache --------------------------------------------------------------------------------------------------------

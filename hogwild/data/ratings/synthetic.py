@@ -12,14 +12,12 @@ users and items cost no memory.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,9 +27,9 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.ratings.store import KIND
 from hogwild.data.rows.container import INDEX_LIMIT
+from hogwild.data.synthetic import choice, dial
 from hogwild.errors import InputError
 
-FAMILIES = ("ratings",)
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
 VALUES = {"stars": 0, "real": 1}  # codes in generate_kernel.py
 CHUNK = 1 << 20  # ratings generated at a time
@@ -68,55 +66,34 @@ class RatingSpec(common.Spec):
     """
 
     family: str = "ratings"
-    users: int = 2000
-    items: int = 1000
-    ratings: int = 100_000
-    rank: int = 8
-    zipf: float = 1.0
-    shift: float = 30.0
-    user_zipf: float = 0.8
-    user_shift: float = 30.0
-    noise: float = 0.5
-    values: str = "stars"
-    scale: int = 5
-    seed: int = 0
-    skip: int = 0
+    users: int = dial(2000, 1, INDEX_LIMIT)
+    items: int = dial(1000, 1, INDEX_LIMIT)
+    ratings: int = dial(100_000, 1, 2**40)
+    rank: int = dial(8, 1, 1024)
+    zipf: float = dial(1.0, 0, 4)
+    shift: float = dial(30.0, 0, 1e9)
+    user_zipf: float = dial(0.8, 0, 4)
+    user_shift: float = dial(30.0, 0, 1e9)
+    noise: float = dial(0.5, 0, 10)
+    values: str = choice("stars", VALUES)
+    scale: int = dial(5, 2, 1_000_000)
+    seed: int = dial(0, 0, 2**63 - 1)
+    skip: int = dial(0, 0, 2**40)
+
+    kind = "set of ratings"
+    families: ClassVar[dict[str, dict[str, Any]]] = {"ratings": {}}
 
     def __post_init__(self) -> None:
-        common.check_family(self.family, FAMILIES, "set of ratings")
-        ranges = {
-            "users": (1, INDEX_LIMIT),
-            "items": (1, INDEX_LIMIT),
-            "ratings": (1, 2**40),
-            "rank": (1, 1024),
-            "zipf": (0, 4),
-            "shift": (0, 1e9),
-            "user_zipf": (0, 4),
-            "user_shift": (0, 1e9),
-            "noise": (0, 10),
-            "scale": (2, 1_000_000),
-            "seed": (0, 2**63 - 1),
-            "skip": (0, 2**40),
-        }
-        common.check_ranges(self, ranges, {"values": VALUES})
+        super().__post_init__()
         if 2 * (self.ratings + self.skip) > self.users * self.items:
             pairs = f"{self.users:,} x {self.items:,}"
             raise InputError(f"{self}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
 
-    @classmethod
-    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {field.name: field.default for field in dataclasses.fields(cls) if field.name != "family"}
-
 
 def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:
     """Return the recipe for the ratings of ``spec``."""
-    dials = dataclasses.asdict(spec)
-    return Recipe(
-        label=f"synthetic-{spec.family}-{spec.ratings}",
-        key={"kind": KIND, "synthetic": {**dials, "family": ""}, "generator": GENERATOR},
-        meta={"source": str(spec), "options": dials, "parser": f"synthetic ratings {GENERATOR}"},
-        fill=lambda: (_draw(spec, progress), {}),
-    )
+    label = f"synthetic-{spec.family}-{spec.ratings}"
+    return spec.recipe(label, f"ratings {GENERATOR}", lambda: (_draw(spec, progress), {}), kind=KIND)
 
 
 def _draw(spec: RatingSpec, progress: BytesRead | None) -> Ratings:

@@ -7,20 +7,25 @@ final form.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
+from hogwild.data.ids import IdCollector
 from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
-from hogwild.data.ratings.ids import IdCollector
-from hogwild.data.text.delimited import Delimited, TextLayout
-from hogwild.data.text.lines import bad_number
+from hogwild.data.text.delimited import FLOAT32_END, Delimited, Numbers, TextLayout
 from hogwild.errors import InputError
 
 COLUMNS = ("user", "item", "rating", "time")
+RATING = Numbers(-FLOAT32_END, FLOAT32_END, "expected a finite number within float32")
+TIMES = {
+    kind: Numbers(-(2.0**62), 2.0**62, "expected a number or a date", kind)
+    for kind in ("double", "int64", "date32[day]")
+}
 DAY = re.compile(r"\d{4}-\d\d-\d\d$")
 
 
@@ -59,65 +64,20 @@ def parse_ratings(
     table = Delimited(text, layout.separator, progress=progress)
     try:
         table.lay_out(layout, COLUMNS, 2)
-        return _collect(table, values == "optional")
+        users, items = IdCollector(), IdCollector()
+        wanted: dict[str, Numbers | IdCollector] = {"user": users, "item": items}
+        if "rating" in table.names:
+            wanted["rating"] = RATING if values == "required" else dataclasses.replace(RATING, missing=0.0)
+        if "time" in table.names and table.rows:
+            time = dict(zip(table.names, table.rows[0])).get("time", "")  # a short row is refused below
+            wanted["time"] = TIMES["date32[day]" if DAY.match(time) else "int64" if time.isdigit() else "double"]
+        rows, numbers = table.columns(wanted)
     finally:
         table.close()
-
-
-def _collect(table: Delimited, optional: bool) -> Ratings:
-    import pyarrow as pa
-
-    types = {"user": pa.string(), "item": pa.string()}
-    if "rating" in table.names:
-        types["rating"] = pa.float64()
-    if "time" in table.names and table.rows:
-        time = dict(zip(table.names, table.rows[0])).get("time", "")  # a short row is refused below
-        types["time"] = pa.date32() if DAY.match(time) else pa.int64() if time.isdigit() else pa.float64()
-    users, items = IdCollector(), IdCollector()
-    ratings: list[np.ndarray] = []
-    times: list[np.ndarray] = []
-    rows = 0
-    for batch in table.batches(types):
-        faults = [(users.add(batch.column("user")), "user", "it is empty")]
-        faults.append((items.add(batch.column("item")), "item", "it is empty"))
-        if "rating" in types:
-            numbers = _filled(batch.column("rating"), 0.0 if optional else np.nan)
-            with np.errstate(over="ignore"):
-                ratings.append(numbers.astype(np.float32))
-            faults.append((_first(~np.isfinite(ratings[-1])), "rating", ""))
-        else:
-            ratings.append(np.ones(len(batch), np.float32))
-        if "time" in types:
-            column = batch.column("time")
-            numbers = _filled(column.cast(pa.int32()) if types["time"] == pa.date32() else column, np.nan)
-            faults.append((_first(~(np.abs(numbers) < 2.0**62)), "time", "expected a number or a date"))
-            times.append(numbers.astype(np.int64))
-        if wrong := [fault for fault in faults if fault[0] >= 0]:
-            row, column, expected = min(wrong)
-            raise _fault(table, rows + row, column, expected)
-        rows += len(batch)
     if rows == 0:
         raise InputError(f"{table.label}:{table.first}: no ratings in it")
-    user_indices, user_ids = users.finish()
-    item_indices, item_ids = items.finish()
+    (user_indices, user_ids), (item_indices, item_ids) = users.finish(), items.finish()
+    ratings = numbers["rating"].astype(np.float32) if "rating" in numbers else np.ones(rows, np.float32)
+    times = numbers["time"].astype(np.int64) if "time" in numbers else None
     shape = len(user_ids), len(item_ids)
-    flat = user_indices, item_indices, np.concatenate(ratings), shape
-    return Ratings(*flat, np.concatenate(times) if times else None, user_ids, item_ids, check=False)
-
-
-def _filled(column: Any, missing: float) -> np.ndarray:
-    """Return a column of numbers with ``missing`` for empty fields."""
-    if column.null_count == 0:
-        return column.to_numpy()
-    return np.where(column.is_null().to_numpy(zero_copy_only=False), missing, column.fill_null(0).to_numpy())
-
-
-def _first(wrong: np.ndarray) -> int:
-    return int(np.argmax(wrong)) if wrong.any() else -1
-
-
-def _fault(table: Delimited, row: int, column: str, expected: str) -> InputError:
-    if not expected and table.again:
-        value = table.row(row)[1][table.names.index(column)].strip()
-        expected = bad_number(value.encode()) if value else "it is empty, expected a number"
-    return table.fault(row, column, expected or "expected a finite number")
+    return Ratings(user_indices, item_indices, ratings, shape, times, user_ids, item_ids, check=False)

@@ -18,7 +18,6 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -59,15 +58,25 @@ def readonly(array: np.ndarray) -> np.ndarray:
     return view
 
 
+def check_numbers(name: str, array: Any, kinds: str = "biuf") -> None:
+    """Refuse an array whose cast would keep only a part: complex numbers, or fractions where ``kinds`` is "iu".
+
+    Raises
+    ------
+    InputError
+    """
+    numbers = np.asarray(array)
+    if numbers.size and numbers.dtype.kind not in kinds:
+        wanted = "whole" if kinds == "iu" else "real"
+        raise InputError(f"{name}: expected {wanted} numbers, got dtype {numbers.dtype}")
+
+
 def check_whole(name: str, array: Any) -> None:
     """Refuse what a cast to int32 would wrap around or cut off without a word."""
-    given = np.asarray(array)
-    if given.dtype == np.int32 or given.size == 0:
-        return
-    if given.dtype.kind not in "iu":
-        raise InputError(f"{name}: expected whole numbers, got dtype {given.dtype}")
-    if given.min() < -INDEX_LIMIT or given.max() > INDEX_LIMIT:
-        raise InputError(f"{name} run from {given.min()} to {given.max()}: expected 0 to {INDEX_LIMIT - 1}")
+    check_numbers(name, array, "iu")
+    numbers = np.asarray(array)
+    if numbers.size and (numbers.min() < -INDEX_LIMIT or numbers.max() > INDEX_LIMIT):
+        raise InputError(f"{name} run from {numbers.min()} to {numbers.max()}: expected 0 to {INDEX_LIMIT - 1}")
 
 
 def _check_offsets(indptr: np.ndarray, stored: int) -> None:
@@ -118,6 +127,21 @@ class Rows:
     ------
     InputError
         The message names the first row that breaks a rule.
+
+    See Also
+    --------
+    open_data : reads rows from files.
+
+    Examples
+    --------
+    >>> import hogwild, numpy as np, scipy.sparse
+    >>> X = scipy.sparse.csr_array(np.array([[0, 2, 0], [1, 0, 0], [0, 0, 3], [0, 1, 0]], dtype=np.float32))
+    >>> rows = hogwild.Rows.from_scipy(X, np.array([1, -1, 1, -1]))
+    >>> len(rows), rows.width, rows.nnz
+    (4, 3, 4)
+    >>> train, test = rows.split(0.5, seed=0)
+    >>> len(train), len(test)
+    (2, 2)
     """
 
     begin: np.ndarray
@@ -397,16 +421,13 @@ def _count(rows: Rows, threads: int | None) -> np.ndarray:
     threads = max(1, min(threads, len(rows), OWN_BYTES // max(4 * rows.width, 1)))
     cuts = np.linspace(0, len(rows), threads + 1).astype(np.int64)
 
-    def count_part(part: int) -> np.ndarray:
+    def count_part(part: int, end: int) -> np.ndarray:
         total = np.zeros(rows.width, dtype=np.int32)
-        first, last = cuts[part], cuts[part + 1]
+        first, last = cuts[part], cuts[end]
         count_features(rows.begin[first:last], rows.end[first:last], rows.indices, total)
         return total
 
-    if threads == 1:
-        return count_part(0)
-    with ThreadPoolExecutor(threads, thread_name_prefix="hogwild-degrees") as pool:
-        first, *others = pool.map(count_part, range(threads))
+    first, *others = map_cuts([(part, part + 1) for part in range(threads)], count_part, threads)
     for other in others:
         first += other
     return first

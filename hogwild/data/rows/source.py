@@ -109,10 +109,19 @@ def open_data(
     ------
     InputError
         One line that names the file: missing, unreadable, damaged or breaking a rule of its format.
+
+    See Also
+    --------
+    open_table, open_ratings, open_graph : data of other kinds.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> rows = hogwild.open_data("synthetic:rcv1?rows=1000&features=500&nnz=10", cache=None)
+    >>> len(rows), rows.width
+    (1000, 500)
     """
-    for option, value, choices in (("beyond", beyond, BEYOND), ("labels", labels, LABELS)):
-        if value not in choices:
-            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
+    check_choices(beyond=(beyond, BEYOND), labels=(labels, LABELS))
     hash_bits = check_hashing(hash_bits, width)
     pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
     options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
@@ -202,6 +211,13 @@ def convert(
     return meta
 
 
+def check_choices(**options: tuple[str | None, Sequence[str]]) -> None:
+    """Refuse an option whose value is none of its choices."""
+    for option, (value, choices) in options.items():
+        if value not in choices:
+            raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
+
+
 def _kind(name: str, format: str | None) -> str:
     return kind_of(name, format, FORMATS, "rcv1") or _by_suffix(name)
 
@@ -215,15 +231,19 @@ def kind_of(name: str, format: str | None, formats: Sequence[str], example: str)
         raise UsageError(f"format={format!r}: {expected_one_of(formats, format)}")
     if format == "synthetic" or (format is None and name.startswith(PREFIX)):
         return "synthetic"
+    head = b""
     try:
         mode = os.stat(name).st_mode
         if stat.S_ISREG(mode):  # the writer of a named pipe would take the first close for the last
-            open(name, "rb").close()
+            with open(name, "rb") as file:
+                head = file.read(4096)
     except FileNotFoundError:
         hint = suggestion(name) or f" (a synthetic set is named like {PREFIX}{example})"
         raise InputError(f"{name}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{name}: cannot be read: {reason_of(error)}") from None
+    if b"hogwild.npy" in head[:64] or (head[8:9] == b"{" and b'"hogwild"' in head):  # .npz, safetensors
+        raise InputError(f"{name}: a hogwild model, not data: name the data (hogwild.load reads models)")
     if stat.S_ISDIR(mode):
         if format not in (None, "store") or not is_store(name):
             raise InputError(f"{name}: a directory, but no store; expected a file")

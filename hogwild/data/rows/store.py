@@ -19,10 +19,11 @@ import json
 import os
 import secrets
 import shutil
+import sys
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,17 +37,24 @@ from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 FORMAT = "hogwild-store"
 VERSION = 2
 READABLE = (1, 2)  # versions
-ARRAYS = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4", "weights": "<f4"}
-#: Also how many rows hold each feature, which older stores lack.
-COLUMNS = {**ARRAYS, "degrees": "<i4"}
-OPTIONAL = ("weights", "degrees", "times")  # arrays whose length is known and that a store may lack
+#: Arrays of a store of rows: their types, and the fact in meta.json that is their length (indptr has one number more).
+#: Older stores lack ``degrees``, how many rows hold each feature.
+ARRAYS: dict[str, tuple[str, str | None]] = {
+    "indptr": ("<i8", "rows"),
+    "indices": ("<i4", "nnz"),
+    "values": ("<f4", "nnz"),
+    "targets": ("<f4", "rows"),
+    "weights": ("<f4", "rows"),
+    "degrees": ("<i4", "width"),
+}
+FLAT = ("indptr", "indices", "values", "targets", "weights")  # what readers append, of indptr the lengths
+OPTIONAL = ("weights", "degrees", "times")  # arrays that a store may lack, besides those of no known length
 COUNTS = ("rows", "nnz", "width", "users", "items")  # facts that are lengths of arrays
 FEW = 1 << 16  # with at most this many features degrees are always stored; else only if not longer than the entries
 MOST_COUNTED = 1 << 27  # features; with more, degrees are not worth the memory
 PIECE = 1 << 22  # numbers checked at a time
 BUFFER = 1 << 20  # bytes written at a time
 HEADER = 128  # bytes before the data of an array
-KINDS = {"rows": "rows of features (--problem completion?)", "ratings": "ratings"}  # kinds of stores
 HASHING = ("share", "bits", "features", "used")  # facts of hashed rows that are numbers
 REMEDY = "remove it and convert the source again"
 TEMPORARY = ".hogwild-tmp-"  # part of the name of a directory that is being written
@@ -124,8 +132,8 @@ class StoreWriter:
         for hashed rows, ``table`` for those of a table, ...
     overwrite : bool
         Replace ``path`` if it is a store. Anything else is never overwritten.
-    dtypes : dict
-        The arrays that the store may have; by default those of rows.
+    arrays : dict
+        Type and length of each array that the store may have; by default those of rows.
 
     Raises
     ------
@@ -140,11 +148,11 @@ class StoreWriter:
         path: str | Path,
         meta: dict[str, Any] | None = None,
         overwrite: bool = False,
-        dtypes: dict[str, str] = COLUMNS,
+        arrays: dict[str, tuple[str, str | None]] = ARRAYS,
     ) -> None:
         self.path = Path(os.path.abspath(path))
         self.overwrite = overwrite
-        self.dtypes = dtypes
+        self.arrays = arrays
         self.meta = dict(meta or {})
         self.rows = 0
         self.nnz = 0
@@ -178,7 +186,7 @@ class StoreWriter:
                 if array is None:
                     continue
                 if name not in self._columns:
-                    self._columns[name] = Column(self._folder / f"{name}.npy", self.dtypes[name])
+                    self._columns[name] = Column(self._folder / f"{name}.npy", self.arrays[name][0])
                     if name == "indptr":
                         self._columns[name].write([0])
                 self._columns[name].write(array)
@@ -218,8 +226,13 @@ class StoreWriter:
     def seal(self, meta: dict[str, Any]) -> Path:
         """Flush everything to disk, write ``meta``, and name the store."""
         with self._writing():
-            arrays = {name: self._columns[name].finish() for name in self.dtypes if name in self._columns}
-            facts = {"format": FORMAT, "version": VERSION, "hogwild": _package_version(), "arrays": arrays}
+            arrays = {name: self._columns[name].finish() for name in self.arrays if name in self._columns}
+            facts = {
+                "format": FORMAT,
+                "version": VERSION,
+                "hogwild": sys.modules["hogwild"].__version__,
+                "arrays": arrays,
+            }
             with open(self._folder / "meta.json", "w") as file:
                 file.write(json.dumps(meta | facts, indent=1) + "\n")
                 file.flush()
@@ -272,16 +285,16 @@ class MemoryWriter:
     """Writer with the same interface that collects ``Rows`` in memory, for standard input or without a cache."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in ARRAYS}
+        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in FLAT}
 
     def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
-        for name, part in zip(ARRAYS, (lengths, indices, values, targets, weights), strict=True):
+        for name, part in zip(FLAT, (lengths, indices, values, targets, weights), strict=True):
             if part is not None:
-                self._parts[name].append(np.array(part, dtype=ARRAYS[name]))  # a copy: readers reuse their buffers
+                self._parts[name].append(np.array(part, dtype=ARRAYS[name][0]))  # a copy: readers reuse their buffers
 
     def close(self, width: int | None = None, **facts: Any) -> Rows:
         """Return the rows; of the ``facts`` these keep ``hash_bits`` and ``table``."""
-        lengths, indices, values, targets, weights = (self._join(name) for name in ARRAYS)
+        lengths, indices, values, targets, weights = (self._join(name) for name in FLAT)
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         width = int(indices.max(initial=-1)) + 1 if width is None else width
         flat = indices, values, targets, width, weights if len(weights) else None
@@ -289,7 +302,7 @@ class MemoryWriter:
 
     def _join(self, name: str) -> np.ndarray:
         parts = self._parts.pop(name)  # so that only one array at a time is held twice
-        return np.concatenate(parts) if parts else np.empty(0, ARRAYS[name])
+        return np.concatenate(parts) if parts else np.empty(0, ARRAYS[name][0])
 
 
 def save_store(rows: Rows, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False) -> Path:
@@ -330,15 +343,6 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _package_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("hogwild")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -391,7 +395,7 @@ def open_store(path: str | Path) -> Rows:
         If it is not a store, has another version, is truncated or damaged; the message names the file.
     """
     path = Path(path)
-    meta, arrays = open_arrays(path, "rows", COLUMNS, _lengths)
+    meta, arrays = open_arrays(path, "rows", ARRAYS)
     indptr = arrays["indptr"]
     nnz = meta["nnz"]
     width = meta["width"]
@@ -411,34 +415,28 @@ def open_store(path: str | Path) -> Rows:
     return rows.replace(known_degrees=arrays.get("degrees"))
 
 
-def _lengths(meta: dict[str, Any]) -> dict[str, int]:
-    rows, nnz = meta["rows"], meta["nnz"]
-    lengths = {"indptr": rows + 1, "indices": nnz, "values": nnz, "targets": rows}
-    return lengths | {"weights": rows, "degrees": meta["width"]}
-
-
 def open_arrays(
-    path: Path, kind: str, dtypes: dict[str, str], lengths: Callable[[dict[str, Any]], dict[str, int]]
+    path: Path, kind: str, arrays: dict[str, tuple[str, str | None]]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return meta data and mapped arrays of a store of ``kind``, whose sizes and headers are checked.
+    """Return meta data and mapped ``arrays`` of a store of ``kind``, whose sizes and headers are checked.
 
-    ``dtypes`` are those of the arrays that are read, and ``lengths`` gives lengths of some by its meta data; of
-    these, it must have all that are not optional. Other errors are those of ``open_store``.
+    Other errors are those of ``open_store``.
     """
     meta = read_meta(path)
     if (other := meta.get("kind", "rows")) != kind:
-        raise InputError(f"{path}: a store of {other}, expected one of {KINDS[kind]}")
+        raise InputError(f"{path}: a store of {other}, expected one of {kind}; --problem says which is meant")
+    mapped = {}
     with usable(path):
         _check_facts(meta)
-        described = {
-            name: (entry["dtype"], entry["length"]) for name, entry in meta["arrays"].items() if name in dtypes
-        }
-        expected = {name: (dtypes[name], length) for name, length in lengths(meta).items()}
-        expected |= {name: (dtypes[name], length) for name, (_, length) in described.items() if name not in expected}
-        lacking = set(expected) - set(described)
-        if not lacking <= set(OPTIONAL) or any(described[name] != expected[name] for name in described):
-            raise damaged(path, f"the arrays in meta.json do not fit {meta['rows']} {kind}")
-        return meta, {name: _map_array(path, name, *described[name]) for name in described}
+        for name, (dtype, fact) in arrays.items():
+            described = meta["arrays"].get(name)
+            if described is None and (fact is None or name in OPTIONAL):
+                continue
+            length = described and (described["length"] if fact is None else meta[fact] + (name == "indptr"))
+            if described is None or (described["dtype"], described["length"]) != (dtype, length):
+                raise damaged(path, f"the arrays in meta.json do not fit {meta['rows']} {kind}")
+            mapped[name] = _map_array(path, name, dtype, length)
+    return meta, mapped
 
 
 @contextlib.contextmanager

@@ -16,10 +16,9 @@ feature in 45 % of the rows (43 % in the original; with ``shift=0``, plain Zipf,
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,9 +27,7 @@ from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.rows.store import Sink
-
-if TYPE_CHECKING:
-    pass
+from hogwild.data.synthetic import choice, dial
 
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
 VALUES = {"tfidf": 0, "binary": 1, "counts": 2, "real": 3}  # codes in generate_kernel.py
@@ -69,41 +66,46 @@ class SyntheticSpec(common.Spec):
     """
 
     family: str = "rcv1"
-    rows: int = 50_000
-    features: int = 47_236
-    nnz: int = 73
-    spread: float = 0.7
-    zipf: float = 1.0
-    shift: float = 15.0
-    values: str = "tfidf"
-    task: str = "classify"
-    classes: int = 2
-    positive: float = 0.5
-    noise: float = 0.03
-    seed: int = 0
-    skip: int = 0
+    rows: int = dial(50_000, 1, 2**40)
+    features: int = dial(47_236, 2, INDEX_LIMIT)
+    nnz: int = dial(73, 1, INDEX_LIMIT)
+    spread: float = dial(0.7, 0, 2)
+    zipf: float = dial(1.0, 0, 4)
+    shift: float = dial(15.0, 0, 1e9)
+    values: str = choice("tfidf", VALUES)
+    task: str = choice("classify", TASKS)
+    classes: int = dial(2, 2, 64)
+    positive: float = dial(0.5, 0.01, 0.99)
+    noise: float = dial(0.03, 0, 10)
+    seed: int = dial(0, 0, 2**63 - 1)
+    skip: int = dial(0, 0, 2**40)
 
-    def __post_init__(self) -> None:
-        common.check_family(self.family, FAMILIES, "set")
-        ranges = {
-            "rows": (1, 2**40),
-            "features": (2, INDEX_LIMIT),
-            "nnz": (1, self.features),
-            "spread": (0, 2),
-            "zipf": (0, 4),
-            "shift": (0, 1e9),
-            "classes": (2, 64),
-            "positive": (0.01, 0.99),
-            "seed": (0, 2**63 - 1),
-            "skip": (0, 2**40),
-            "noise": (0, 0.5 if self.task == "classify" else 10),
-        }
-        common.check_ranges(self, ranges, {"values": VALUES, "task": TASKS})
+    kind = "set"
+    families: ClassVar[dict[str, dict[str, Any]]] = {
+        "rcv1": {},
+        # no hot feature anywhere: two rows meet with a probability of 1.6 %
+        "uniform": {"rows": 100_000, "features": 65_536, "nnz": 32, "spread": 0.0, "zipf": 0.0, "values": "binary"},
+        # click logs: a model larger than any cache, rows of equal length, a quarter positive
+        "ctr": {
+            "rows": 100_000,
+            "features": 1 << 24,
+            "nnz": 39,
+            "spread": 0.0,
+            "shift": 2.0,
+            "values": "binary",
+            "positive": 0.25,
+            "noise": 0.1,
+        },
+        # every row holds every feature: a case that lock-free training is not suited for
+        "dense": {"rows": 50_000, "features": 64, "nnz": 64, "spread": 0.0, "zipf": 0.0, "values": "real"},
+    }
+
+    def limits(self) -> dict[str, tuple[float, float]]:
+        return {"nnz": (1, self.features), "noise": (0, 0.5 if self.task == "classify" else 10)}
 
     @classmethod
     def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        usual = {field.name: field.default for field in dataclasses.fields(cls) if field.name != "family"}
-        usual |= FAMILIES.get(family, {})
+        usual = super().usual(family, given)
         if family == "dense":
             usual["nnz"] = given.get("features", usual["features"])
         if given.get("task", "classify") != "classify":
@@ -111,35 +113,10 @@ class SyntheticSpec(common.Spec):
         return usual
 
 
-FAMILIES: dict[str, dict[str, Any]] = {
-    "rcv1": {},
-    # no hot feature anywhere: two rows meet with a probability of 1.6 %
-    "uniform": {"rows": 100_000, "features": 65_536, "nnz": 32, "spread": 0.0, "zipf": 0.0, "values": "binary"},
-    # click logs: a model larger than any cache, rows of equal length, a quarter positive
-    "ctr": {
-        "rows": 100_000,
-        "features": 1 << 24,
-        "nnz": 39,
-        "spread": 0.0,
-        "shift": 2.0,
-        "values": "binary",
-        "positive": 0.25,
-        "noise": 0.1,
-    },
-    # every row holds every feature: a case that lock-free training is not suited for
-    "dense": {"rows": 50_000, "features": 64, "nnz": 64, "spread": 0.0, "zipf": 0.0, "values": "real"},
-}
-
-
 def recipe(spec: SyntheticSpec, progress: BytesRead | None = None) -> Recipe:
     """Return the recipe for the data of ``spec``."""
-    dials = dataclasses.asdict(spec)
-    return Recipe(
-        label=f"synthetic-{spec.family}-{spec.rows}",
-        key={"synthetic": {**dials, "family": ""}, "generator": GENERATOR},
-        meta={"source": str(spec), "options": dials, "parser": f"synthetic {GENERATOR}"},
-        fill=lambda sink: _pour(spec, sink, progress),
-    )
+    label = f"synthetic-{spec.family}-{spec.rows}"
+    return spec.recipe(label, str(GENERATOR), lambda sink: _pour(spec, sink, progress))
 
 
 def _pour(spec: SyntheticSpec, sink: Sink, progress: BytesRead | None) -> dict[str, Any]:

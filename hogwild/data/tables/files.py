@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from hogwild.data.parallel import BytesRead
+from hogwild.data.parallel import BytesRead, Result
 from hogwild.data.tables.columns import kind_of
 from hogwild.data.text.delimited import Delimited
 from hogwild.data.text.lines import PACKED, shown_word
@@ -56,7 +56,7 @@ def open_source(
         If it cannot be read or has two columns with the same name.
     """
     if not isinstance(table, str | os.PathLike) and not hasattr(table, "read"):
-        return FrameSource(table)
+        return ArrowSource(table, None, progress)
     kind = format or table_format(os.fspath(table) if isinstance(table, str | os.PathLike) else "") or "csv"
     if kind in ("csv", "tsv"):
         return TextSource(table, separator or ("tab" if kind == "tsv" else usual or ","), progress)
@@ -64,7 +64,7 @@ def open_source(
         raise UsageError(f"a stream is read as csv or tsv, not as {kind}")
     if separator is not None:
         raise UsageError(f"separator {separator!r}: is for text, not for {kind}")
-    return FileSource(os.fspath(table), kind, progress)
+    return ArrowSource(os.fspath(table), "ipc" if kind == "arrow" else kind, progress)
 
 
 def is_frame(table: Any) -> bool:
@@ -169,10 +169,7 @@ class TextSource(TableSource):
         return types, batch
 
     def batches(self, types: Mapping[str, str]) -> Iterator[Any]:
-        import pyarrow as pa
-
-        kinds = {"text": pa.string(), "number": pa.float64()}
-        return self.table.batches({name: kinds[kind] for name, kind in types.items()})
+        return self.table.batches({name: {"text": "string", "number": "double"}[kind] for name, kind in types.items()})
 
     def place(self, row: int) -> str:
         return f"{self.name}:{self.table.row(row)[0]}" if self.table.again else super().place(row)
@@ -181,63 +178,58 @@ class TextSource(TableSource):
         self.table.close()
 
 
-class FileSource(TableSource):
-    """A Parquet or Arrow file; only the columns asked for are read. What is damaged is refused in one line."""
+class ArrowSource(TableSource):
+    """A Parquet or Arrow file, or a frame; only the columns asked for are read. Damage is refused in one line."""
 
-    def __init__(self, name: str, kind: str, progress: BytesRead | None) -> None:
+    def __init__(self, table: Any, kind: str | None, progress: BytesRead | None) -> None:
         from pyarrow import dataset
 
-        self.name, self.progress = name, progress
+        self.name, self.progress = table if kind else "the table", progress
+        self.data = self._reading(
+            lambda: dataset.dataset(table, format=kind) if kind else dataset.dataset(_framed(table))
+        )
+        self.schema = self.data.schema
+        self.names = self._reading(lambda: list(self.schema.names))
+        self.file = kind is not None
+        self.check_names(self.name)
+
+    def _reading(self, read: Callable[[], Result]) -> Result:
         try:
-            self.data = dataset.dataset(name, format="ipc" if kind == "arrow" else kind)
-            self.schema = self.data.schema
-            self.names = list(self.schema.names)
-        except Exception as error:
-            raise _unreadable(name, error) from None
-        self.check_names(name)
+            return read()
+        except (HogwildError, MemoryError):
+            raise
+        except Exception as error:  # pyarrow's readers raise what they like of a damaged file
+            raise InputError(f"{self.name}: cannot be read: {reason_of(error)}") from None
 
     def batches(self, types: Mapping[str, str]) -> Iterator[Any]:
         done = 0
-        try:
-            total = self.data.count_rows()
-            for batch in self.data.to_batches(columns=list(types), batch_size=ROWS):
-                yield batch
-                done += batch.num_rows
-                if self.progress is not None:
-                    self.progress(done, total)
-        except Exception as error:
-            raise _unreadable(self.name, error) from None
+        total = self._reading(self.data.count_rows)
+        batches = self.data.to_batches(columns=list(types), batch_size=ROWS)
+        while (batch := self._reading(lambda: next(batches, None))) is not None:
+            yield batch
+            done += batch.num_rows
+            if self.progress is not None:
+                self.progress(done, total)
 
     def load(self, piece: Piece) -> Any:
-        try:
-            piece[0].validate(full=True)  # offsets may leave the arrays, and text may not be UTF-8
-        except Exception as error:
-            raise _unreadable(self.name, error) from None
+        if self.file:  # offsets may leave the arrays, and text may not be UTF-8
+            self._reading(lambda: piece[0].validate(full=True))
         return super().load(piece)
 
 
-class FrameSource(TableSource):
-    """A table in memory."""
+def _framed(frame: Any) -> Any:
+    """Return a table of pandas, polars or pyarrow, as pyarrow's."""
+    import pyarrow as pa
 
-    def __init__(self, frame: Any) -> None:
-        import pyarrow as pa
-
-        self.name = "the table"
-        try:
-            if hasattr(frame, "reset_index"):  # pandas, whose index is no column
-                frame = frame.reset_index(drop=True)
-            if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a LazyFrame
-                frame = frame.collect()
-            self.table = pa.table(frame)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            kind = type(frame).__name__
-            raise InputError(f"{kind}: cannot be made a table: {' '.join(str(error).split())}") from None
-        self.schema = self.table.schema
-        self.names = list(self.schema.names)
-        self.check_names(self.name)
-
-    def batches(self, types: Mapping[str, str]) -> Iterator[Any]:
-        yield from self.table.select(list(types)).to_batches(max_chunksize=ROWS)
+    try:
+        if hasattr(frame, "reset_index"):  # pandas, whose index is no column
+            frame = frame.reset_index(drop=True)
+        if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a LazyFrame
+            frame = frame.collect()
+        return pa.table(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        kind = type(frame).__name__
+        raise InputError(f"{kind}: cannot be made a table: {' '.join(str(error).split())}") from None
 
 
 def _plain(batch: Any) -> Any:
@@ -252,9 +244,3 @@ def _plain(batch: Any) -> Any:
         return values
 
     return pa.RecordBatch.from_arrays([change(values) for values in batch.columns], names=batch.schema.names)
-
-
-def _unreadable(name: str, error: Exception) -> Exception:
-    if isinstance(error, HogwildError | MemoryError):
-        return error
-    return InputError(f"{name}: cannot be read: {reason_of(error)}")

@@ -76,6 +76,18 @@ def open_table(
     ------
     InputError, UsageError
         One line that names the table, the column, and the line if known.
+
+    See Also
+    --------
+    train : trains on what it returns.
+
+    Examples
+    --------
+    >>> import hogwild, pyarrow as pa
+    >>> table = pa.table({"site": ["a", "b", "a"], "price": [1.5, 2.0, 8.25], "click": [1, 0, 1]})
+    >>> rows = hogwild.open_table(table, label="click")
+    >>> len(rows), rows.targets.tolist()
+    (3, [1.0, 0.0, 1.0])
     """
     asked = AskedColumns.of(
         label=label, categorical=categorical, numeric=numeric, text=text, ignore=ignore, weight=weight

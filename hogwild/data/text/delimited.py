@@ -20,11 +20,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from hogwild.data.ids import IdCollector
 from hogwild.data.parallel import BytesRead
 from hogwild.data.text.lines import PACKED, ReadError, Source, chunks, shown_word
 from hogwild.errors import InputError, UsageError
 
 BLOCK = 2 << 20  # bytes parsed at a time; the longest row
+FLOAT32_END = 3.4028235677973366e38  # from here on float32 rounds to infinity
 COMMENTS = (b"#", b"%")
 SEPARATORS = {".csv": ",", ".dat": "::", ".txt": " "}  # of each suffix; of others a tab
 NAMED = {"tab": "\t", "blank": " "}
@@ -61,6 +63,27 @@ class TextLayout:
         """Refuse a layout for data of another kind than ``text``."""
         if kind != text and self != TextLayout():
             raise UsageError(f"{title}: --columns, --separator and --header are for {text} in text; got {kind}")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column of numbers: ``low <= x < high``; ``missing`` stands for an empty field."""
+
+    low: float
+    high: float
+    expected: str
+    type: str = "double"  # of pyarrow
+    missing: float | None = None
+
+    def of(self, column: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the numbers of a pyarrow array, and which of them are wrong."""
+        if self.type == "date32[day]":
+            column = column.cast("int32")
+        numbers = (column.fill_null(self.missing or 0) if column.null_count else column).to_numpy()
+        wrong = ~((numbers >= self.low) & (numbers < self.high))
+        if column.null_count and self.missing is None:
+            wrong |= column.is_null().to_numpy(zero_copy_only=False)
+        return numbers, wrong
 
 
 class Delimited:
@@ -199,7 +222,7 @@ class Delimited:
             yield text[at:]
 
     def batches(self, types: Mapping[str, Any], threads: bool = True) -> Iterator[Any]:
-        """Yield pyarrow's RecordBatches of the columns in ``types``, each of its type (None: any).
+        """Yield pyarrow's RecordBatches of the columns in ``types``, each of its type by its name (None: any).
 
         Raises
         ------
@@ -222,7 +245,7 @@ class Delimited:
                 ),
                 reader.ParseOptions(delimiter=self.separator[0], newlines_in_values=self.newlines),
                 reader.ConvertOptions(
-                    column_types={name: kind for name, kind in types.items() if kind is not None},
+                    column_types={name: kind for name, kind in types.items() if kind},
                     include_columns=list(types),
                     null_values=self.null_values,
                 ),
@@ -237,6 +260,34 @@ class Delimited:
             raise self._explained(str(error), types) from None
         finally:
             file.close()
+
+    def columns(self, wanted: Mapping[str, Numbers | IdCollector]) -> tuple[int, dict[str, np.ndarray]]:
+        """Read all rows; return how many there are, and the columns of numbers. Collectors take the names.
+
+        Raises
+        ------
+        InputError
+            For the first wrong row; the message names its line, the column and the value.
+        """
+        types = {name: rule.type if isinstance(rule, Numbers) else "string" for name, rule in wanted.items()}
+        parts: dict[str, list[np.ndarray]] = {name: [] for name, kind in types.items() if kind != "string"}
+        rows = 0
+        for batch in self.batches(types):
+            faults = []
+            for name, rule in wanted.items():
+                if isinstance(rule, Numbers):
+                    numbers, wrong = rule.of(batch.column(name))
+                    parts[name].append(numbers)
+                    at, expected = int(np.argmax(wrong)) if wrong.any() else -1, rule.expected
+                else:
+                    at, expected = rule.add(batch.column(name)), "it is empty"
+                if at >= 0:
+                    faults.append((at, name, expected))
+            if faults:
+                row, name, expected = min(faults)
+                raise self.fault(rows + row, name, expected)
+            rows += len(batch)
+        return rows, {name: np.concatenate(arrays) for name, arrays in parts.items() if arrays}
 
     def _all_names(self) -> list[str]:
         """Return the names of all columns that pyarrow sees: between two of ``::`` it sees an empty one."""

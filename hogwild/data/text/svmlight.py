@@ -43,23 +43,32 @@ class ParseSummary:
     query_rows: int = 0  # rows with a qid:, which is ignored: no loss here is a ranking loss
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Settings:
-    zero_based: bool
-    width: int | None
-    optional: bool  # labels may be missing
-    bits: int | None  # bits of the hash
-    workers: int
-    chunk: int
-    progress: BytesRead | None
+    """Options of :func:`parse_svmlight`, checked."""
 
-    @property
-    def base(self) -> int:
-        return 0 if self.zero_based else 1
+    zero_based: bool = False
+    width: int | None = None
+    labels: str = "required"
+    hash_bits: int | None = None
+    workers: int | None = None
+    chunk_bytes: int | None = None
+    progress: BytesRead | None = None
 
-    @property
-    def limit(self) -> int:
-        return INDEX_LIMIT if self.width is None else self.width
+    def __post_init__(self) -> None:
+        self.hash_bits = check_hashing(self.hash_bits, self.width)
+        if self.hash_bits is not None:
+            self.width = 1 << self.hash_bits
+        if self.width is not None and not 1 <= self.width <= INDEX_LIMIT:
+            raise UsageError(f"width {self.width}: expected 1 to {INDEX_LIMIT}")
+        if self.labels not in ("required", "optional"):
+            raise UsageError(f"labels {self.labels!r}: expected 'required' or 'optional'")
+        self.threads = min(len(os.sched_getaffinity(0)), MOST_WORKERS) if self.workers is None else self.workers
+        if self.threads < 1:
+            raise UsageError(f"workers {self.workers}: expected at least 1")
+        self.chunk = max(self.chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (self.threads + 2)), 16)
+        self.base = 0 if self.zero_based else 1
+        self.limit = INDEX_LIMIT if self.width is None else self.width
 
 
 @dataclass
@@ -94,8 +103,8 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
                 size,
                 settings.base,
                 settings.limit,
-                settings.optional,
-                settings.bits or 0,
+                settings.labels == "optional",
+                settings.hash_bits or 0,
                 lengths,
                 indices,
                 values,
@@ -124,8 +133,8 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
     block = _Block(arrays, lines, width, query_rows=queries)
     overflowing, what = -1, "the sum of a repeated feature's values is beyond float32"
-    if settings.bits:
-        overflowing, what = _sort(block, settings.bits), "the sum of one bucket's values is beyond float32"
+    if settings.hash_bits:
+        overflowing, what = _sort(block, settings.hash_bits), "the sum of one bucket's values is beyond float32"
     elif falls and nnz:
         row = np.repeat(np.arange(rows), arrays[0])
         block.unsorted_rows = len(np.unique(row[1:][(np.diff(arrays[1]) < 0) & (np.diff(row) == 0)]))
@@ -146,8 +155,7 @@ def line_of(buffer: bytearray, row: int) -> int:
 
 def token_at(buffer: bytearray, start: int) -> bytes:
     """Return the bytes from ``start`` to the next blank, line end or comment."""
-    match = TOKEN.match(buffer, start)
-    return match.group() if match else b""
+    return TOKEN.match(buffer, start).group()  # type: ignore[union-attr]  # at least an empty one
 
 
 def _sort(block: _Block, bits: int) -> int:
@@ -162,26 +170,23 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
     """Return what is wrong with a token the kernel refused."""
     if JUNK.search(token):
         return f"binary data {quoted(token)}, expected svmlight text"
-    if label:
-        if b":" in token:
-            return f"no label before {quoted(token)}, expected: label index:value ..."
-        return f"bad label {quoted(token)}: {bad_number(token)}"
     index, colon, value = token.partition(b":")
+    if label and colon:
+        return f"no label before {quoted(token)}, expected: label index:value ..."
+    if label:
+        return f"bad label {quoted(token)}: {bad_number(token)}"
     if not colon:
         return f"missing colon in {quoted(token)}: expected index:value"
     if not index.isdigit():
         return f"bad index in {quoted(token)}: expected a whole number"
     feature = int(index[-400:])
-    if settings.bits:
-        if len(index) > 20 or feature > LARGEST:
-            return f"index {quoted(index)} is beyond the largest, {LARGEST}"
-    elif len(index) > 18 or feature - settings.base >= INDEX_LIMIT:
-        largest = INDEX_LIMIT - 1 + settings.base
-        hint = " (--hash-bits takes any below 2^64)" if feature <= LARGEST else ""
+    largest, digits = (LARGEST, 20) if settings.hash_bits else (INDEX_LIMIT - 1 + settings.base, 18)
+    if len(index) > digits or feature > largest:
+        hint = " (--hash-bits takes any below 2^64)" if largest < feature <= LARGEST else ""
         return f"index {quoted(index)} is beyond the largest, {largest}{hint}"
     if feature < settings.base:
         return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
-    if not settings.bits and feature - settings.base >= settings.limit:
+    if not settings.hash_bits and feature - settings.base >= settings.limit:
         return f"index {feature} is beyond the given width of {settings.width} features"
     return f"bad value in {quoted(token)}: {bad_number(value)}"
 
@@ -198,7 +203,7 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
     jobs: deque[tuple[Future[_Block], bytearray, int, int]] = deque()
     lines = 0
     failure: ReadError | None = None
-    pool = ThreadPoolExecutor(settings.workers, thread_name_prefix="hogwild-parse")
+    pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="hogwild-parse")
 
     def finished() -> _Block:
         nonlocal lines
@@ -209,7 +214,12 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
         lines += block.lines
         if len(buffer) == settings.chunk + 1:
             free.append(buffer)
-        _add(summary, block, settings)
+        summary.rows += len(block.arrays[0])
+        summary.nnz += len(block.arrays[1])
+        for name in ("unsorted_rows", "duplicate_rows", "query_rows"):
+            setattr(summary, name, getattr(summary, name) + getattr(block, name))
+        if settings.width is None:
+            summary.width = max(summary.width, block.width)
         if settings.progress is not None:
             settings.progress(done, source.total)
         return block
@@ -219,7 +229,7 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
             try:
                 for buffer, size in chunks(source, settings.chunk, free):
                     jobs.append((pool.submit(_parse, buffer, size, settings), buffer, size, source.done))
-                    room = settings.chunk * (settings.workers + 1)
+                    room = settings.chunk * (settings.threads + 1)
                     while jobs and (jobs[0][0].done() or sum(size for _, _, size, _ in jobs) > room):
                         yield finished()
             except ReadError as error:
@@ -232,42 +242,6 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
                 raise InputError(f"{source.label}:{max(lines, 1)}: no rows in it, expected svmlight text")
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _add(summary: ParseSummary, block: _Block, settings: _Settings) -> None:
-    lengths, indices, _, _ = block.arrays
-    summary.rows += len(lengths)
-    summary.nnz += len(indices)
-    summary.unsorted_rows += block.unsorted_rows
-    summary.duplicate_rows += block.duplicate_rows
-    summary.query_rows += block.query_rows
-    if settings.width is None:
-        summary.width = max(summary.width, block.width)
-
-
-def _settings(
-    zero_based: bool = False,
-    width: int | None = None,
-    labels: str = "required",
-    hash_bits: int | None = None,
-    workers: int | None = None,
-    chunk_bytes: int | None = None,
-    progress: BytesRead | None = None,
-) -> _Settings:
-    """Return checked options of :func:`parse_svmlight`."""
-    hash_bits = check_hashing(hash_bits, width)
-    if hash_bits is not None:
-        width = 1 << hash_bits
-    if width is not None and not 1 <= width <= INDEX_LIMIT:
-        raise UsageError(f"width {width}: expected 1 to {INDEX_LIMIT}")
-    if labels not in ("required", "optional"):
-        raise UsageError(f"labels {labels!r}: expected 'required' or 'optional'")
-    workers = min(len(os.sched_getaffinity(0)), MOST_WORKERS) if workers is None else workers
-    if workers < 1:
-        raise UsageError(f"workers {workers}: expected at least 1")
-    chunk = max(chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (workers + 2)), 16)
-    optional = labels == "optional"
-    return _Settings(zero_based, width, optional, hash_bits, workers, chunk, progress)
 
 
 # -- public functions -------------------------------------------------------------------------------------------------
@@ -303,7 +277,7 @@ def parse_svmlight(path: str | os.PathLike[str] | BinaryIO, sink: Sink, **option
         ``name:line: what`` for the first wrong line, a damaged archive or a file without rows; ``name: what`` for a
         path that cannot be opened. The sink may already have received rows.
     """
-    summary, settings = ParseSummary(), _settings(**options)
+    summary, settings = ParseSummary(), _Settings(**options)
     for block in _blocks(path, summary, settings):
         sink.append(*block.arrays)
     return summary
@@ -317,8 +291,8 @@ def iter_svmlight(
     Parameters and errors are those of ``parse_svmlight``. Without ``width`` a block is as wide as the widest row so
     far. ``summary``, a new one, is updated on the way. Closing the iterator early ends its threads.
     """
-    summary, settings = summary or ParseSummary(), _settings(**options)
+    summary, settings = summary or ParseSummary(), _Settings(**options)
     for block in _blocks(path, summary, settings):
         lengths, indices, values, targets = block.arrays
         indptr = np.concatenate(([0], np.cumsum(lengths)))
-        yield Rows(indptr, indices, values, targets, summary.width, check=False, hash_bits=settings.bits)
+        yield Rows(indptr, indices, values, targets, summary.width, check=False, hash_bits=settings.hash_bits)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,46 +15,32 @@ from hogwild.data.rows.container import check_whole
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
+from hogwild.kernels.cycles import ticks_in
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.completion.objective import RatingEvaluator
 from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
 
 
-class CompletionCase:
+class CompletionCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""
 
-    names: tuple[str, ...] = ("user_factors", "item_factors", "user_bias", "item_bias")
-    convex = False
-    numbering = None
+    names = ("user_factors", "item_factors", "user_bias", "item_bias")
     _evaluator: RatingEvaluator
 
     def __init__(self, config: TrainConfig, train: Ratings, test: Ratings | None) -> None:
         self.n = len(train)
-        self.reason = ""
-        self.note = ""
-        self.held_out = "test_loss" if test is not None and train.held_out is test else ""
-        discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        c = self.config = config.settled(discipline=discipline)
+        if test is not None and train.held_out is test:
+            self.held_out = "test_loss"
+        c = self.config = with_discipline(config)
         self._train, self._test = train, None if test is None else _alike(test, train)
         _check_known(train)
-        self.problem = CompletionProblem.of(
-            train.shape,
-            train.items,
-            train.values,
-            discipline,
-            c.rank or 0,
-            c.loss,
-            c.l2,
-            c.penalty or "",
-            c.nonnegative,
-            c.biases,
-            c.negatives or 0,
-            c.order,
-            c.workers or 1,
-            c.gradient_delay,
-            c.machines if c.exchange == "rotation" else 1,
-        )
+        parts = c.machines if c.exchange == "rotation" else 1
+        names = ("rank", "loss", "penalty", "nonnegative", "biases", "negatives", "order")
+        fields = {name: getattr(c, name) for name in names}
+        fields |= {"l2": float(c.l2), "delay": ticks_in(c.gradient_delay), "parts": parts}
+        self.problem = CompletionProblem.of(train.shape, train.values, c.discipline, c.workers or 1, **fields)
         self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
         self._grid: tuple[int, int] | None = None
 
@@ -97,20 +82,15 @@ class CompletionCase:
         if rows % parts == columns % parts == 0:  # otherwise the ratings are cut anew
             self._grid = rows, columns
 
-    def make_evaluator(self, like: CompletionCase | None = None) -> None:
+    def make_evaluator(self, like: Any = None) -> None:
         if like is not None:
             self._evaluator = like._evaluator
             return
         c, p = self.config, self.problem
+        penalty = {"l2": p.weights, "penalty": p.penalty}
         self._evaluator = RatingEvaluator(
-            self._train,
-            self._test,
-            c.loss,
-            l2=p.weights,
-            penalty=p.penalty,
-            mean=p.mean,
-            negatives=p.negatives,
-        )  # evaluation draws the same for all seeds
+            self._train, self._test, c.loss, penalty, mean=p.mean, negatives=p.negatives
+        )  # draws the same for all seeds
 
     def lay_out(self, shared: bool) -> Job:
         c = self.config
@@ -127,12 +107,6 @@ class CompletionCase:
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange)
 
-    def search_step(self) -> Callable[[], Any]:
-        raise InputError("matrix completion has a step of its own")  # config sets the step
-
-    def slope(self) -> Callable[[float], float]:
-        return lambda p: 1.0
-
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         with np.errstate(all="ignore"):  # the objective shows if the run has diverged
             return self.problem.solution(flat)
@@ -140,14 +114,12 @@ class CompletionCase:
     def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         return self._evaluator(solution, sums)
 
-    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
-        return {"updates_per_second": updates / seconds if seconds else None}
-
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
     ) -> CompletionModel:
         p, train = self.problem, self._train
         user_factors, item_factors, user_bias, item_bias = solution
+        many = len(train) if p.penalty == "per-row" else 1
         return CompletionModel(
             user_factors,
             item_factors,
@@ -158,9 +130,10 @@ class CompletionCase:
             p.penalty,
             train.user_ids,
             train.item_ids,
-            config.to_json(),
-            self.fingerprint,
-            history,
+            (many * p.weights[0], many * p.weights[1]),
+            config=config.to_json(),
+            fingerprint=self.fingerprint,
+            history=history,
         )
 
 

@@ -1,4 +1,4 @@
-"""Matrix completion: the SGD loop that every worker runs over its tiles, for squared error and every discipline.
+"""Matrix completion: the SGD loop that every worker runs over its tiles, for every loss and discipline.
 
 For a rating ``r`` of item ``i`` by user ``u``, in the problem's units (see ``problem.py``)
 
@@ -8,12 +8,21 @@ For a rating ``r`` of item ``i`` by user ``u``, in the problem's units (see ``pr
 and q_i, b_i with the old p_u: the problem of Recht, Re, Wright, Niu (2011), section 2.4, with its penalty applied
 proximally as in ``linear/kernel.py``; all rates are one if the penalty is counted once per rating.
 
+With implicit feedback a rating is a choice, and items not chosen are drawn against it:
+
+    log:  y = +1 for the rating, y = -1 for each drawn item; log(1 + exp(-y m)) of the margin  m = b_u + b_i + p_u . q_i
+    bpr:  log(1 + exp(-(m_ui - m_uj))) for each drawn j  (Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009)
+
+Items are drawn uniformly from all, as a function of (seed, epoch, rating) alone. An item that the user has chosen is
+drawn again, a few times at most, and then left out. A penalty per row is counted once, at the rating itself, and not
+for the items drawn against it.
+
 Memory, not arithmetic, limits the speed: an update takes 6 ns if both rows are in cache and 20 if they come from
 memory. So ratings lie in tiles whose rows fit in a core's cache (``tiles.py``), rows are vectors
-(``kernels/vectors.py``), and the next ratings and their rows are prefetched (without this, it is twice as slow). Within
-a tile ratings lie in random order already; an epoch permutes its *lines* of 16 neighbours, by a stride that is coprime
-to their number, and the ratings of a line by an exclusive or. That costs nothing and depends on (seed, epoch, tile)
-alone.
+(``kernels/vectors.py``), and the next ratings and their rows are prefetched (without this, it is twice as slow). Drawn
+rows may lie anywhere, so tiles help half as much with implicit feedback. Within a tile ratings lie in random order
+already; an epoch permutes its *lines* of 16 neighbours, by a stride that is coprime to their number, and the ratings
+of a line by an exclusive or. That costs nothing and depends on (seed, epoch, tile) alone.
 
 In the order ``blocks`` a worker locks the tile's users, then its items, so no two ever touch the same row (Gemulla et
 al. 2011); a worker that holds items never waits, so there is no deadlock. Otherwise the disciplines differ in how the
@@ -32,21 +41,25 @@ from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.loss_kernel import dloss
+from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
-from hogwild.kernels.vectors import LANE, copy_row, dot, fma, merge_row, move_both
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, PLAIN, SERIAL, TIERED, ZERO
+from hogwild.kernels.vectors import LANE, dot, fma, move_both, move_three
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ZERO
 
+LOSSES = {"squared-error": 0, "log": 1, "bpr": 2}
+SQUARES, LOG, BPR = LOSSES.values()
+TRIES = 8  # to draw an item that the user has not chosen
 BITS = 4
 SIDE = 1 << BITS  # ratings in a line: a cache line of each array
 FAR = 6  # lines ahead whose ratings are prefetched, before their rows
 # Cells of a worker's state, from which a call continues where the last one returned: ratings of the current tile, how
 # many of them are done, ratings before it in the epoch, its first rating, its lines, the line it starts with, the
-# stride from line to line, the exclusive or within one, its number; tiered: whether the epoch has begun, ratings since
-# the last merge
-LENGTH, DONE, VISITED, FIRST, LINES, START, STRIDE, FLIP, TILE, BEGUN, SINCE = range(11)
-STATE = 11
+# stride from line to line, the exclusive or within one, its number
+LENGTH, DONE, VISITED, FIRST, LINES, START, STRIDE, FLIP, TILE = range(9)
+STATE = 9
 
 
 class Parameters(NamedTuple):
@@ -69,8 +82,6 @@ class Data(NamedTuple):
     item_rates: np.ndarray  # (items,) float32
     seen_begin: np.ndarray  # (users + 1,) int64: implicit feedback: where each user's items begin
     seen_items: np.ndarray  # (n,) int32: the items a user has rated, ascending
-    slots: np.ndarray  # (items,) int32: tiered: an item's position among the popular ones, or -1
-    popular: np.ndarray  # (slots,) int32: tiered: the popular items, by position
 
 
 class Plan(NamedTuple):
@@ -92,17 +103,7 @@ class Plan(NamedTuple):
     worker: int
     workers: int
     limit: int  # ratings after which the call returns; it is then called again
-    every: int  # tiered: ratings between two merges
     delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
-
-
-class Own(NamedTuple):
-    """A worker's copies of the popular items (tiered), by slot, and the shared values at the last merge."""
-
-    items: np.ndarray  # (slots * stride,) float32
-    item_bias: np.ndarray  # (slots,) float32
-    base_items: np.ndarray
-    base_item_bias: np.ndarray
 
 
 @njit(**JIT)
@@ -244,64 +245,168 @@ def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, sh
 
 
 @inlined
-def error(lanes, biased, p, u, b_u, q, i, b_i, value):
-    """Prediction minus ``value``."""
-    e = dot(lanes, p, u, q, i) - value
-    return e + (b_u[u] + b_i[i]) if biased else e
-
-
-@inlined
 def shrinkage(rates, k, step, l2):
     """Factor of the penalty on row ``k``, if it is per row."""
     return ONE / fma(step * rates[k], l2, ONE)
 
 
-@called
-def fetch_popular(lanes, biased, own, parameters, popular):
-    """Begin an epoch: copy the popular items."""
-    for slot in range(len(popular)):
-        item = np.uint32(popular[slot])
-        copy_row(lanes, own.items, slot, parameters.items, item)
-        copy_row(lanes, own.base_items, slot, own.items, slot)
-        if biased:
-            own.item_bias[slot] = parameters.item_bias[item]
-            own.base_item_bias[slot] = own.item_bias[slot]
+@inlined
+def chosen(data, u, j):
+    """Whether user ``u`` has chosen item ``j``: a binary search without branches to predict."""
+    low, end = data.seen_begin[u], data.seen_begin[u + np.uint32(1)]
+    size = end - low
+    while size > 1:
+        half = size // 2
+        low += half if data.seen_items[np.uint64(low + half - 1)] < j else 0
+        size -= half
+    return size == 1 and data.seen_items[np.uint64(low)] == j
 
 
-@called
-def merge_popular(lanes, biased, own, parameters, popular):
-    """Merge the worker's copies with the shared rows: each gets what the other has gained since the last merge."""
-    for slot in range(len(popular)):
-        item = np.uint32(popular[slot])
-        merge_row(lanes, parameters.items, item, own.items, own.base_items, slot)
+@inlined
+def draw(data, plan, salt, k, t, u):
+    """The ``t``-th item drawn against rating ``k`` of user ``u``, or -1 if none was found."""
+    state = mix(salt + np.uint64(k))
+    for attempt in range(t * TRIES, (t + 1) * TRIES):
+        z = mix(state + np.uint64(attempt) * GOLDEN)
+        j = np.int64(((z >> S32) * np.uint64(plan.n_items)) >> S32)
+        if not chosen(data, u, j):
+            return j
+    return -1
+
+
+@inlined
+def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move, shrink_u, shrink_i, shrink_j):
+    """Update a user and two items along the gradient times the step: ``move`` is that of the first item's margin."""
+    if discipline == ATOMIC:
+        size = np.uint64(LANE * len(lanes))
+        for k in range(LANE * len(lanes)):
+            x = np.uint64(u) * size + np.uint64(k)
+            y, z = np.uint64(i) * size + np.uint64(k), np.uint64(j) * size + np.uint64(k)
+            a = load(p, x)
+            b = load(q, y)
+            c = load(q, z)
+            while True:
+                old = load(p, x)
+                new = projected(nonnegative, fma(-move, b, fma(move, c, old)) * shrink_u)
+                if compare_exchange(p, x, old, new):
+                    break
+            fuse_atomic(q, y, -move, a, shrink_i, nonnegative)
+            fuse_atomic(q, z, move, a, shrink_j, nonnegative)
         if biased:
-            new = own.item_bias[slot] + (parameters.item_bias[item] - own.base_item_bias[slot])
-            parameters.item_bias[item] = own.item_bias[slot] = own.base_item_bias[slot] = new
+            add_atomic(b_i, i, -move, shrink_i, False)
+            add_atomic(b_i, j, move, shrink_j, False)
+    else:
+        move_three(lanes, nonnegative, p, u, q, i, j, move, shrink_u, shrink_i, shrink_j)
+        if biased:
+            b_i[i] = (b_i[i] - move) * shrink_i
+            b_i[j] = (b_i[j] + move) * shrink_j
+
+
+@inlined
+def visit(
+    lanes,
+    loss,
+    discipline,
+    nonnegative,
+    biased,
+    delayed,
+    parameters,
+    locks,
+    control,
+    plan,
+    u,
+    i,
+    target,
+    step,
+    shrink_u,
+    shrink_i,
+):
+    """A step along one pair, of the rating ``target``, or chosen (1) or not (-1); False if the run was aborted."""
+    p = parameters.users
+    b_u = parameters.user_bias
+    q = parameters.items
+    b_i = parameters.item_bias
+    e = dot(lanes, p, u, q, i)
+    if loss == SQUARES:
+        e = e - target
+    if biased:
+        e = e + (b_u[u] + b_i[i])
+    if loss == LOG:
+        e = np.float32(dloss(LOGISTIC, e, target, 0.0))
+    if delayed:
+        spin(control, plan.delay)
+    if discipline == AIG and not (
+        acquire(locks, u, control, ABORT) and acquire(locks, plan.n_users + i, control, ABORT)
+    ):
+        return False
+    write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, step * e, shrink_u, shrink_i)
+    if discipline == AIG:
+        release(locks, plan.n_users + i)
+        release(locks, u)
+    return True
+
+
+@inlined
+def visit_three(
+    lanes,
+    discipline,
+    nonnegative,
+    biased,
+    delayed,
+    parameters,
+    locks,
+    control,
+    plan,
+    u,
+    i,
+    j,
+    step,
+    shrink_u,
+    shrink_i,
+    shrink_j,
+):
+    """A step of the loss ``bpr`` along a chosen and a drawn item; return False if the run was aborted."""
+    p = parameters.users
+    q = parameters.items
+    b_i = parameters.item_bias
+    margin = dot(lanes, p, u, q, i) - dot(lanes, p, u, q, j)
+    if biased:
+        margin = margin + (b_i[i] - b_i[j])
+    g = np.float32(dloss(LOGISTIC, margin, ONE, 0.0))
+    if delayed:
+        spin(control, plan.delay)
+    if discipline == AIG:  # the lower item first, so that there is no deadlock
+        low, high = plan.n_users + min(i, j), plan.n_users + max(i, j)
+        if not (
+            acquire(locks, u, control, ABORT)
+            and acquire(locks, low, control, ABORT)
+            and acquire(locks, high, control, ABORT)
+        ):
+            return False
+    write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, step * g, shrink_u, shrink_i, shrink_j)
+    if discipline == AIG:
+        release(locks, plan.n_users + j)
+        release(locks, plan.n_users + i)
+        release(locks, u)
+    return True
 
 
 @lru_cache(None)
-def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
+def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed=0):
     """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
 
-    ``per_row``: data hold rates; ``fenced``: tiles are locked; ``delayed`` is as in ``linear/kernel.py``.
+    ``loss`` and ``discipline`` are codes; ``per_row``: data hold rates; ``fenced``: tiles are locked; ``delayed`` is as
+    in ``linear/kernel.py``.
     """
-    rule = SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, state, own):
-        p = parameters.users
-        q = parameters.items
-        b_u = parameters.user_bias
-        b_i = parameters.item_bias
+    def run(parameters, data, control, locks, plan, state, buffer):
         users = data.users
         items = data.items
-        values = data.values
         l2 = np.float32(plan.l2)
         budget = plan.limit
         safe = max(plan.n_rows - SIDE, 0)
-        if discipline == TIERED and state[BEGUN] == 0:
-            fetch_popular(lanes, biased, own, parameters, data.popular)
-            state[BEGUN], state[SINCE] = 1, plan.every // plan.workers * (plan.worker % plan.workers)
+        salt = generator(plan.seed, plan.epoch, len(plan.blocks))
         while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
                 break
@@ -313,7 +418,7 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
             while at < last:
                 stop = min(last, at - at % SIDE + SIDE)
                 step = step_at(plan.step, state[VISITED] + at - at % SIDE)
-                shrink = ONE / fma(step, l2, ONE)
+                shrink = ONE if per_row else ONE / fma(step, l2, ONE)
                 shrink_u = shrink_i = shrink
                 there, next_flip = line_at(state, min(stop, state[LENGTH] - 1))
                 prefetch_line(data, line_at(state, min(stop + FAR * SIDE, state[LENGTH] - 1))[0])
@@ -321,6 +426,8 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
                 for j in range(at % SIDE, at % SIDE + stop - at):
                     ahead = np.uint64(near + (j ^ next_flip))
                     prefetch_rows(lanes, biased, parameters, np.uint32(users[ahead]), np.uint32(items[ahead]))
+                    if loss != SQUARES:
+                        prefetch(data.seen_begin, np.uint32(users[ahead]))
                     k = np.uint64(here + (j ^ flip))
                     u, i = np.uint32(users[k]), np.uint32(items[k])
                     if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
@@ -328,47 +435,71 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
                     if per_row:
                         shrink_u = shrinkage(data.user_rates, u, step, l2)
                         shrink_i = shrinkage(data.item_rates, i, step, l2)
-                    slot = data.slots[i] if discipline == TIERED else -1
-                    if discipline == TIERED and slot >= 0:
-                        s = np.uint32(slot)
-                        e = error(lanes, biased, p, u, b_u, own.items, s, own.item_bias, values[k])
-                        if delayed:
-                            spin(control, plan.delay)
-                        write(
+                    if loss != BPR and not visit(
+                        lanes,
+                        loss,
+                        discipline,
+                        nonnegative,
+                        biased,
+                        delayed,
+                        parameters,
+                        locks,
+                        control,
+                        plan,
+                        u,
+                        i,
+                        data.values[k] if loss == SQUARES else ONE,
+                        step,
+                        shrink_u,
+                        shrink_i,
+                    ):
+                        return
+                    for t in range(plan.negatives if loss != SQUARES else 0):
+                        drawn = draw(data, plan, salt, k, t, u)
+                        if drawn < 0:
+                            continue
+                        if loss == LOG and not visit(
                             lanes,
-                            SERIAL,
+                            loss,
+                            discipline,
                             nonnegative,
                             biased,
-                            p,
+                            delayed,
+                            parameters,
+                            locks,
+                            control,
+                            plan,
                             u,
-                            b_u,
-                            own.items,
-                            s,
-                            own.item_bias,
-                            step * e,
+                            np.uint32(drawn),
+                            -ONE,
+                            step,
+                            shrink,
+                            shrink,
+                        ):
+                            return
+                        if loss == BPR and not visit_three(
+                            lanes,
+                            discipline,
+                            nonnegative,
+                            biased,
+                            delayed,
+                            parameters,
+                            locks,
+                            control,
+                            plan,
+                            u,
+                            i,
+                            np.uint32(drawn),
+                            step,
                             shrink_u,
                             shrink_i,
-                        )
-                    else:
-                        e = error(lanes, biased, p, u, b_u, q, i, b_i, values[k])
-                        if delayed:
-                            spin(control, plan.delay)
-                        if discipline == AIG:
-                            if not acquire(locks, u, control, ABORT):
-                                return
-                            if not acquire(locks, plan.n_users + i, control, ABORT):
-                                return
-                        write(lanes, rule, nonnegative, biased, p, u, b_u, q, i, b_i, step * e, shrink_u, shrink_i)
-                        if discipline == AIG:
-                            release(locks, plan.n_users + i)
-                            release(locks, u)
+                            shrink,
+                        ):
+                            return
+                        if per_row:
+                            shrink_u = shrink_i = ONE
                     if discipline == LOCKED:
                         release(locks, 0)
-                if discipline == TIERED:
-                    state[SINCE] += stop - at
-                    if state[SINCE] >= plan.every:
-                        merge_popular(lanes, biased, own, parameters, data.popular)
-                        state[SINCE] = 0
                 at = stop
                 here = there
                 flip = next_flip
@@ -377,8 +508,5 @@ def epoch(lanes, discipline, per_row, nonnegative, biased, fenced, delayed=0):
             count(control, plan.worker, last - first, last - first)
             state[DONE] = last
             budget -= last - first
-        if discipline == TIERED and budget > 0:
-            merge_popular(lanes, biased, own, parameters, data.popular)
-            state[BEGUN] = 0
 
     return run

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,18 @@ from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.methods import PENALTIES
-from hogwild.model_file import outcome, package_version, usable
+from hogwild.model_file import outcome, usable
+from hogwild.problems.completion.folding import fold_in
 from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
 from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
+from hogwild.problems.trained import TrainedModel, origin_in
 
 SHAPES = {"user_factors": 2, "item_factors": 2, "user_bias": 1, "item_bias": 1}  # arrays of a file, all float32
 SIDES = ("user", "item")
 
 
 @dataclass(frozen=True, eq=False)
-class CompletionModel:
+class CompletionModel(TrainedModel):
     """Parameters of a factorisation and their meaning.
 
     Attributes
@@ -45,19 +47,28 @@ class CompletionModel:
     penalty : {"per-rating", "per-row"}
     user_ids, item_ids : Ids, optional
         Names; if None, users and items are named by their numbers, from 0.
-    config : dict
-        Options of the run that made it.
-    fingerprint : str
-        Fingerprint of the training data.
-    history : list of dict
-        The last rows of measurements of that run.
-    version : str
-        Version of the package that made it.
+    ridge : (float, float)
+        l2 penalty on a user's factors and bias: for each of their ratings, or in all if the penalty is per row.
+    config, fingerprint, history, version :
+        As in :class:`hogwild.problems.trained.TrainedModel`.
 
     Raises
     ------
     InputError
         If the arrays do not fit together, or are not finite.
+
+    See Also
+    --------
+    HogwildFactorizer : the same as a scikit-learn transformer.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> ratings = hogwild.open_ratings("synthetic:ratings?users=50&items=20&ratings=400", cache=None)
+    >>> model = hogwild.train(ratings, problem="completion", rank=4, workers=1).finish()
+    >>> items, scores = model.recommend([0, 1], n=3, seen=ratings)
+    >>> scores.shape
+    (2, 3)
     """
 
     user_factors: np.ndarray
@@ -69,10 +80,7 @@ class CompletionModel:
     penalty: str = "per-rating"
     user_ids: Ids | None = field(default=None, repr=False)
     item_ids: Ids | None = field(default=None, repr=False)
-    config: dict[str, Any] = field(default_factory=dict)
-    fingerprint: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    version: str = field(default_factory=package_version)
+    ridge: tuple[float, float] = (0.05, 0.05)
 
     def __post_init__(self) -> None:
         for name, dimensions in SHAPES.items():
@@ -146,6 +154,37 @@ class CompletionModel:
         flat = placed[0], placed[1], ratings.values, self.shape, ratings.times
         return Ratings(*flat, self.user_ids, self.item_ids, check=False)
 
+    def with_users(self, ratings: Ratings, users: Any = None) -> CompletionModel:
+        """The model with factors of users whom it does not know, from what they rated, matched by name.
+
+        The items' factors stay (see ``folding.py``), and so does the model itself if there is nobody new.
+
+        Parameters
+        ----------
+        ratings : Ratings
+        users : array of names, optional
+            Only these users; by default all in ``ratings``.
+        """
+        placed = self.place(ratings)
+        ids = Ids(np.arange(ratings.shape[0]), check=False) if ratings.user_ids is None else ratings.user_ids
+        wanted = np.full(ratings.shape[0] + 1, users is None)
+        if users is not None:
+            wanted[ids.lookup(users)] = True
+        wanted[-1] = False  # of unknown users
+        new = wanted[ratings.users] & (placed.users < 0) & (placed.items >= 0)
+        rows, who = np.unique(ratings.users[new], return_inverse=True)
+        if not len(rows):
+            return self
+        history = Ratings(who, placed.items[new], ratings.values[new], (len(rows), self.shape[1]), check=False)
+        factors, biases = fold_in(self, history)
+        known = np.arange(self.shape[0]) if self.user_ids is None else self.user_ids.names()
+        return replace(
+            self,
+            user_factors=np.vstack((self.user_factors, factors)),
+            user_bias=np.append(self.user_bias, biases),
+            user_ids=Ids(np.append(known, ids.names(rows)), check=False),
+        )
+
     # -- predictions --------------------------------------------------------------------------------------------------
 
     def predict(self, users: Any, items: Any, threads: int | None = None) -> np.ndarray:
@@ -200,7 +239,8 @@ class CompletionModel:
         Parameters
         ----------
         users : array of names, shape (m,)
-            An unknown user gets the best items by bias; a warning counts these users.
+            Users whom the model does not know get factors from their ratings in ``seen``, as from :meth:`with_users`;
+            those without any get the best items by bias, and a warning counts them.
         n : int
         seen : Ratings, optional
             Items that a user rated there are not recommended. Matched by name.
@@ -217,14 +257,18 @@ class CompletionModel:
         numbers = np.atleast_1d(self.user_numbers(users))
         if numbers.ndim != 1:
             raise UsageError(f"users of shape {numbers.shape}: expected one dimension")
+        model, lists = self, None
+        if seen is not None:
+            model = self.with_users(seen, users)
+            numbers = np.atleast_1d(model.user_numbers(users))
+            lists = model._lists(seen, numbers)
         unknown = int(np.count_nonzero(numbers < 0))
         if unknown:
             share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get its most liked items"
             warnings.warn(share, HogwildWarning, stacklevel=2)
-        lists = None if seen is None else self._lists(seen, numbers)
-        constant = np.append(self.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
+        constant = np.append(model.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
         width = min(n, self.shape[1])
-        factors = self.user_factors, self.item_factors, self.item_bias
+        factors = model.user_factors, self.item_factors, self.item_bias
         best, scores = best_of_users(numbers, *factors, lists, width, threads)
         scores += constant[:, np.newaxis]
         return self._item_names(best), scores
@@ -275,15 +319,9 @@ class CompletionModel:
             return numbers
         names = self.item_ids.names(numbers) if len(self.item_ids) else np.empty(numbers.shape, object)
         missing = numbers < 0
-        return np.where(missing, -1 if self.item_ids.numbers is not None else "", names) if missing.any() else names
+        return np.where(missing, -1 if self.item_ids.whole else "", names) if missing.any() else names
 
     # -- files --------------------------------------------------------------------------------------------------------
-
-    def save(self, path: str | Path) -> None:
-        """Write a model file (:func:`hogwild.model_file.save_model`)."""
-        from hogwild.model_file import save_model
-
-        save_model(self, path)  # type: ignore[arg-type,unused-ignore]
 
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """``(arrays, header)`` of a model file: the factors, biases and names, and everything else in JSON's types."""
@@ -299,10 +337,8 @@ class CompletionModel:
             "users": self.shape[0],
             "items": self.shape[1],
             "rank": self.rank,
-            "config": self.config,
-            "fingerprint": self.fingerprint,
-            "version": self.version,
-            "history": self.history,
+            "ridge": list(self.ridge),
+            **self.origin(),
         }
         return arrays, header
 
@@ -318,13 +354,9 @@ class CompletionModel:
         with usable(where):
             parts: dict[str, Any] = {name: arrays[name] for name in SHAPES}
             parts |= {f"{side}_ids": Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES}
-            parts |= {name: str(header[name]) for name in ("loss", "penalty", "fingerprint", "version")}
-            model = cls(
-                **parts,
-                mean=float(header["mean"]),
-                config=dict(header["config"]),
-                history=[dict(row) for row in header["history"]],
-            )
+            parts |= {name: str(header[name]) for name in ("loss", "penalty")}
+            factors, biases = map(float, header.get("ridge", cls.ridge))  # absent in files of 0.1.0
+            model = cls(**parts, mean=float(header["mean"]), ridge=(factors, biases), **origin_in(header))
             expected = int(header["users"]), int(header["items"]), int(header["rank"])
         prefixes = tuple(f"{side}_ids." for side in SIDES)
         if rest := sorted(name for name in arrays if name not in SHAPES and not name.startswith(prefixes)):
@@ -363,7 +395,8 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     -------
     dict
         ``ratings``, ``unknown`` (pairs with a user or item the model does not know) and, for squared-error, ``rmse``
-        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_10`` and ``ndcg_at_10``, for known ones.
+        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_10`` and ``ndcg_at_10``, for known ones, and
+        with ``seen`` also ``popular_ndcg_at_10``: the same if everybody gets the items most often chosen there.
 
     Raises
     ------
@@ -379,6 +412,12 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
         model.warn_unknown(placed.users, placed.items)
         error = model.scores(placed.users, placed.items) - placed.values
         return result | {"rmse": math.sqrt(float(np.mean(error**2))), "mae": float(np.abs(error).mean())}
-    lists = None if seen is None else model.place(seen).user_lists()
-    parameters = model.user_factors, model.item_factors, model.item_bias
-    return result | ranking_metrics(*parameters, placed.user_lists(), lists, AT)
+    tested, lists = placed.user_lists(), None
+    if seen is not None:
+        lists = (seen := model.place(seen)).user_lists()
+    result |= ranking_metrics(model.user_factors, model.item_factors, model.item_bias, tested, lists, AT)
+    if seen is not None:
+        users, items = (np.zeros((size, 0), np.float32) for size in model.shape)
+        popular = ranking_metrics(users, items, seen.degrees()[1], tested, lists, AT)
+        result[f"popular_ndcg_at_{AT}"] = popular[f"ndcg_at_{AT}"]
+    return result

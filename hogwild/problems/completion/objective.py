@@ -20,8 +20,7 @@ import numpy as np
 from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import frozen_array, readonly
-from hogwild.errors import UsageError, expected_one_of
-from hogwild.methods import PENALTIES
+from hogwild.errors import UsageError
 from hogwild.problems.completion.ranking import AT, ranking_metrics
 
 LOSSES = ("squared-error", "log", "bpr")
@@ -55,24 +54,11 @@ class Scores:
         return scores
 
 
-def draw_negatives(
-    users: np.ndarray, count: int, items: int, seen: SeenLists, seed: int, threads: int | None = None
-) -> np.ndarray:
-    """Draw ``count`` random items that each of ``users`` has not seen; -1 if a few tries find none.
+def draw_negatives(users: np.ndarray, count: int, items: int, seen: SeenLists, seed: int = 0) -> np.ndarray:
+    """Draw ``count`` random items that each of ``users`` (n,) int32 has not seen; -1 if a few tries find none.
 
-    Parameters
-    ----------
-    users : array of int32, shape (n,)
-    count, items : int
-        Negatives of each user, and number of items from which they are drawn uniformly.
-    seen : (begin, items)
-        Result of :meth:`Ratings.user_lists`.
-    seed : int
-        Seed; the draws are the same on any number of threads.
-
-    Returns
-    -------
-    array of int32, shape (n, count)
+    They come uniformly from all ``items``, the same on any number of threads; ``seen`` is a result of
+    :meth:`Ratings.user_lists`. Returns (n, count) int32.
     """
     drawn = np.empty((len(users), count), np.int32)
     begin, rated = frozen_array(seen[0], np.int64), frozen_array(seen[1], np.int32)
@@ -90,7 +76,7 @@ def draw_negatives(
         some[rejected[_contains(begin, rated, owner[rejected], some[rejected])]] = -1
         drawn[first:last] = some.reshape(-1, count)
 
-    for _ in map_pieces(len(users), max(1, DRAWN // count), draw, threads):
+    for _ in map_pieces(len(users), max(1, DRAWN // count), draw):
         pass
     return drawn
 
@@ -114,9 +100,9 @@ class RatingObjective:
     loss : {"squared-error", "log", "bpr"}
         Half the squared error; or, with ratings as choices whatever their value: ``log(1 + exp(-m_ui))`` plus ``log(1 +
         exp(m_uj))`` for each sampled j, or the sum of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
-    l2, penalty : float, {"per-rating", "per-row"}
-        ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings or once for every user and item. Two
-        numbers are the l2 of factors and that of biases. With sampled items, per-rating means for every pair of ``log``
+    l2, penalty : (float, float), {"per-rating", "per-row"}
+        ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings or once for every user and item, with
+        the l2 of factors and that of biases. With sampled items, per-rating means for every pair of ``log``
         and every triple of ``bpr``, as often as a row is in one.
     mean : float
         Constant part of every score.
@@ -124,15 +110,6 @@ class RatingObjective:
         Sampled items for each rating.
     seen : (begin, items), optional
         Items that negatives avoid, as :meth:`Ratings.user_lists`; by default those in the ratings.
-    seed : int
-        Seed of the negatives.
-    threads : int, optional
-        Number of threads; default: the cores this process may use.
-
-    Raises
-    ------
-    UsageError
-        If the loss or the penalty is unknown.
     """
 
     def __init__(
@@ -140,31 +117,23 @@ class RatingObjective:
         ratings: Ratings,
         loss: str,
         *,
-        l2: float | tuple[float, float] = 0.0,
+        l2: tuple[float, float] = (0.0, 0.0),
         penalty: str = "per-rating",
         mean: float = 0.0,
         negatives: int = 1,
         seen: SeenLists | None = None,
-        seed: int = 0,
-        threads: int | None = None,
     ) -> None:
-        for option, value, choices in (("loss", loss, LOSSES), ("penalty", penalty, PENALTIES)):
-            if value not in choices:
-                raise UsageError(f"{option} {value!r}: {expected_one_of(choices, value)}")
-        if negatives < 1:
-            raise UsageError(f"negatives {negatives}: expected at least 1")
         self.ratings = ratings
         self.loss = loss
         self.penalty = penalty
         self.mean = float(mean)
-        self.l2 = (float(l2[0]), float(l2[1])) if isinstance(l2, tuple) else (float(l2), float(l2))
-        self.threads = threads
+        self.l2 = l2
         self.drawn: np.ndarray | None = None  # (n, negatives)
         if loss != "squared-error":
             lists = ratings.user_lists() if seen is None else seen
-            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists, seed, threads)
+            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
-        if any(self.l2) and penalty == "per-rating":
+        if any(l2) and penalty == "per-rating":
             self.degrees = self._visits(*ratings.degrees())
 
     def evaluate(
@@ -193,7 +162,7 @@ class RatingObjective:
                 return self._sums(scores, first, last)
 
         with np.errstate(all="ignore"):
-            sums = sum(map_pieces(n, CHUNK, part, self.threads), np.zeros(2)) if sums is None else sums
+            sums = sum(map_pieces(n, CHUNK, part), np.zeros(2)) if sums is None else sums
             first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
             loss = first / 2 if self.loss == "squared-error" else first
             result: dict[str, float | None] = {"objective": loss + self.penalty_of(scores), "loss": loss}
@@ -241,55 +210,41 @@ class RatingObjective:
             else:  # a user with d ratings is in d of the n terms
                 assert self.degrees is not None
                 visits = self.degrees[side] / max(len(self.ratings), 1)
-            total += self.l2[0] * _squares(scores.factors[side], visits, self.threads)
-            total += self.l2[1] * _squares(scores.biases[side][:, np.newaxis], visits, self.threads)
+            total += self.l2[0] * _squares(scores.factors[side], visits)
+            total += self.l2[1] * _squares(scores.biases[side][:, np.newaxis], visits)
         return total / 2
 
 
-def _squares(rows: np.ndarray, visits: np.ndarray, threads: int | None) -> float:
+def _squares(rows: np.ndarray, visits: np.ndarray) -> float:
     """Sum over rows (n, k) of their squared length times ``visits`` (n,) float64."""
     from hogwild.problems.completion.scores_kernel import sum_squares
 
     def part(first: int, last: int) -> float:
         return float(sum_squares(rows[first:last], readonly(visits[first:last])))
 
-    return sum(map_pieces(len(rows), CHUNK, part, threads), 0.0)
+    return sum(map_pieces(len(rows), CHUNK, part), 0.0)
 
 
 class RatingEvaluator:
     """The objective on the training ratings and the metrics on test ratings, if any, with the names in rows of a run.
 
-    Parameters
-    ----------
-    train, test : Ratings
-        Training and test ratings; ``test`` may be None, else it has the same users and items.
-    loss, l2, penalty, mean, negatives
-        As in :class:`RatingObjective`. Test negatives are in neither set of ratings.
+    ``test`` has the users and items of ``train``. Test negatives are in neither. ``facts`` are mean and negatives, and
+    ``penalty`` is l2 and penalty, as in :class:`RatingObjective`.
     """
 
     def __init__(
-        self,
-        train: Ratings,
-        test: Ratings | None,
-        loss: str,
-        *,
-        l2: float | tuple[float, float] = 0.0,
-        penalty: str = "per-rating",
-        mean: float = 0.0,
-        negatives: int = 1,
+        self, train: Ratings, test: Ratings | None, loss: str, penalty: dict[str, Any] | None = None, **facts: Any
     ) -> None:
         if test is not None and test.shape != train.shape:
             raise UsageError(f"test ratings of {test.shape} users and items, training ratings of {train.shape}")
         implicit = loss != "squared-error"
         self.seen = train.user_lists() if implicit else None
-        self.train = RatingObjective(
-            train, loss, l2=l2, penalty=penalty, mean=mean, negatives=negatives, seen=self.seen
-        )
+        self.train = RatingObjective(train, loss, seen=self.seen, **(penalty or {}), **facts)
         self.test, self.tested = None, None
         if test is not None:
             self.tested = test.user_lists() if implicit else None
             both = None if self.seen is None or self.tested is None else merge_lists(self.seen, self.tested)
-            self.test = RatingObjective(test, loss, mean=mean, negatives=negatives, seen=both)
+            self.test = RatingObjective(test, loss, seen=both, **facts)
 
     def __call__(self, solution: Solution, sums: np.ndarray | None = None) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ``test_loss`` and, for both sets, ``rmse`` and ``mae``.

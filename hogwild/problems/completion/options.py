@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hogwild.config import COMPLETION, GOAL, LARGEST_FLOAT32, TrainConfig, documented, inherited, option
-from hogwild.methods import EXCHANGES, ORDERS, PENALTIES, parse_exchange
+from hogwild.methods import EXCHANGES, ORDERS, PENALTIES, UNTIERED, parse_exchange
 
 L2_PER_ROW = 2e-5  # counts once a row, not once a rating
 RATING = {"l2": 0.05, "step": 0.05, "negatives": 1}  # what is usual for ratings, and for choices, by NDCG
@@ -41,6 +41,7 @@ class CompletionConfig(TrainConfig):
     step: float | None = inherited(
         "step", None, usual=f"{RATING['step']:g}, for losses log and bpr {RANKING['step']:g}"
     )
+    discipline: str = inherited("discipline", "auto", choices=UNTIERED)
     order: str = inherited(
         "order",
         "shuffled",

@@ -33,29 +33,22 @@ import numpy as np
 
 from hogwild.data.ratings.container import count, lists_of
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import END, LAST, NEXT, cells
-from hogwild.kernels.cycles import ticks_in
-from hogwild.kernels.tiers import no_tiers
+from hogwild.kernels.control import END, LAST, NEXT
 from hogwild.kernels.vectors import LANE
-from hogwild.problems.completion import implicit_kernel as implicit
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion import turns_kernel as completion_turns
-from hogwild.problems.completion.kernel import Data, Own, Parameters, Plan
+from hogwild.problems.completion.kernel import LOSSES, Data, Parameters, Plan
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES, ROUND_ROBIN
 from hogwild.problems.linear.problem import aligned
-from hogwild.problems.protocol import HOLDS, OrderSlice, Shared, counted, part_of
+from hogwild.problems.protocol import HOLDS, OrderSlice, Shared, counted, part_of, rehearse
 from hogwild.training.schedule import Step
 
-LOSSES = {"squared-error": 0, "log": implicit.LOG, "bpr": implicit.BPR}
 FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
-MAX_RANK = 1024  # a row is unrolled
 # Deviation of the initial factors. For ratings it is small, because directions that the data do not need then stay
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
 # from the other.
 SMALL, SPREAD = 0.01, 0.1
-HOT, MOST_POPULAR = 1e-3, 1024  # tiered: share of the ratings that makes an item popular; most popular items
-EVERY = 4096  # tiered: ratings between two merges
 
 
 class Scratch(NamedTuple):
@@ -63,7 +56,6 @@ class Scratch(NamedTuple):
 
     state: np.ndarray  # int64: progress in the current tile, see kernel.py
     buffer: np.ndarray  # float32: round robin's copies of two rows
-    own: Own  # tiered: copies of the popular items
 
 
 @dataclass(frozen=True)
@@ -72,50 +64,25 @@ class CompletionProblem:
 
     users: int
     items: int
-    rank: int
-    loss: str
-    l2: float
-    penalty: str  # "per-rating" or "per-row"
-    nonnegative: bool  # factors stay at or above zero; biases are free
-    biases: bool
-    negatives: int
     mean: float  # mean of the training values
     scale: float  # their deviation
     discipline: str
-    order: str
-    popular: int = 0  # items that tiered workers have copies of
+    rank: int = 32
+    loss: str = "squared-error"
+    l2: float = 0.05
+    penalty: str = "per-rating"  # or "per-row"
+    nonnegative: bool = False  # factors stay at or above zero; biases are free
+    biases: bool = True
+    negatives: int = 1
+    order: str = "shuffled"
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     parts: int = 1  # of users and of items, for machines between which items go round
 
     @classmethod
     def of(
-        cls,
-        shape: tuple[int, int],
-        items: np.ndarray,
-        values: np.ndarray,
-        discipline: str,
-        rank: int = 32,
-        loss: str = "squared-error",
-        l2: float = 0.05,
-        penalty: str = "per-rating",
-        nonnegative: bool = False,
-        biases: bool = True,
-        negatives: int = 1,
-        order: str = "shuffled",
-        workers: int = 1,
-        delay: float = 0.0,
-        parts: int = 1,
+        cls, shape: tuple[int, int], values: np.ndarray, discipline: str, workers: int = 1, **fields: Any
     ) -> CompletionProblem:
-        """The problem that training ratings pose.
-
-        Parameters
-        ----------
-        shape : (int, int)
-            Numbers of users and of items.
-        items : ndarray of int32, shape (n,)
-        values : ndarray of float32, shape (n,)
-        delay : float
-            Extra time of a gradient in seconds.
+        """The problem that the values of training ratings, (n,) float32, of so many users and items pose.
 
         Raises
         ------
@@ -126,31 +93,13 @@ class CompletionProblem:
         """
         if not len(values):
             raise InputError("the training data have no ratings")
-        _check(shape, discipline, rank, loss, order, workers)
-        explicit = loss == "squared-error"
-        scale = float(values.std(dtype=np.float64)) if explicit else 1.0
-        mean = float(values.mean(dtype=np.float64)) if explicit and (biases or not nonnegative) else 0.0
-        popular = 0
-        if discipline == "tiered":
-            hot = np.count_nonzero(np.bincount(items, minlength=shape[1]) > HOT * len(items))
-            popular = min(int(hot), MOST_POPULAR)
-        return cls(
-            *shape,
-            rank,
-            loss,
-            float(l2),
-            penalty,
-            nonnegative,
-            biases,
-            negatives,
-            mean,
-            scale or 1.0,
-            discipline,
-            order,
-            popular,
-            ticks_in(delay),
-            parts,
-        )
+        problem = cls(*shape, 0.0, 1.0, discipline, **fields)
+        _check(problem, workers)
+        if problem.loss != "squared-error":
+            return problem
+        centred = problem.biases or not problem.nonnegative
+        mean = float(values.mean(dtype=np.float64)) if centred else 0.0
+        return dataclasses.replace(problem, mean=mean, scale=float(values.std(dtype=np.float64)) or 1.0)
 
     @property
     def stride(self) -> int:
@@ -263,18 +212,12 @@ class CompletionProblem:
             "item_rates": np.empty(0, np.float32),
             "seen_begin": np.empty(0, np.int64),
             "seen_items": np.empty(0, np.int32),
-            "slots": np.empty(0, np.int32),
-            "popular": np.empty(0, np.int32),
         }
         if self.penalty == "per-row":
             rates = [(len(users) / np.maximum(degree, 1)).astype(np.float32) for degree in degrees]
             arrays |= {"user_rates": rates[0], "item_rates": rates[1]}
         if self.loss != "squared-error":
             arrays["seen_begin"], arrays["seen_items"] = lists_of(users, items, (self.users, self.items))
-        if self.discipline == "tiered":
-            popular = np.argsort(-degrees[1], kind="stable")[: self.popular].astype(np.int32)
-            arrays["slots"], arrays["popular"] = np.full(self.items, -1, np.int32), popular
-            arrays["slots"][popular] = np.arange(self.popular)
         return arrays
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
@@ -282,10 +225,7 @@ class CompletionProblem:
 
     def scratch(self, order: Tiles, *_: Any) -> Scratch:
         turns = completion_turns.BUFFER_ROWS * self.stride + LANE if self.discipline == "round-robin" else 0
-        rows, biases = aligned(2 * self.popular * self.stride), aligned(2 * self.popular)
-        (items, base), (bias, base_bias) = np.split(rows, 2), np.split(biases, 2)
-        state = np.zeros(completion_turns.TURNS_STATE, np.int64)
-        return Scratch(state, aligned(turns), Own(items, bias, base, base_bias))
+        return Scratch(np.zeros(completion_turns.TURNS_STATE, np.int64), aligned(turns))
 
     def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
         """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
@@ -347,8 +287,8 @@ class CompletionProblem:
     def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
         if part.crew is not None:
             raise UsageError(
-                f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked, "
-                "tiered or round-robin"
+                f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked "
+                "or round-robin"
             )
         order = part.order
         plan = Plan(
@@ -368,44 +308,30 @@ class CompletionProblem:
             worker=part.worker,
             workers=part.workers,
             limit=part.limit,
-            every=EVERY,
             delay=self.delay,
         )
         scratch.state[:] = 0
-        memory: Any = scratch.buffer if self.discipline == "round-robin" else scratch.own
-        kernel = partial(
-            self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, scratch.state, memory
-        )
+        kernel = partial(self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, *scratch)
         return counted(kernel, shared.control, part.worker)
 
     def _kernel(self) -> Any:
         lanes, code = (0,) * (self.stride // LANE), DISCIPLINES[self.discipline]
         constants = [int(flag) for flag in (self.penalty == "per-row", self.nonnegative, self.biases)]
         delayed = int(self.delay > 0)
-        if self.loss != "squared-error":
-            return implicit.epoch(lanes, LOSSES[self.loss], code, *constants, delayed)
         if code == ROUND_ROBIN:
             return completion_turns.turns(lanes, *constants, delayed)
-        return completion.epoch(lanes, code, *constants, int(self.order == "blocks"), delayed)
+        return completion.epoch(lanes, LOSSES[self.loss], code, *constants, int(self.order == "blocks"), delayed)
 
     def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache, by running it over one rating with a step of zero."""
-        small = dataclasses.replace(self, users=2, items=2, popular=min(self.popular, 1), delay=min(self.delay, 1))
+        """Compile the kernel, or load it from the disk cache."""
+        small = dataclasses.replace(self, users=2, items=2, delay=min(self.delay, 1))
         zeros = np.zeros(1, np.int32)
         tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
-        arrays |= small._per_row(zeros, zeros)
-        for array in arrays.values():
-            array.flags.writeable = False
-        flat, control = aligned(small.size), np.zeros(cells(1), np.int64)
-        shared = Shared(small.parameters(flat), control, np.zeros(small.locks, np.int32), no_tiers())
-        small.begin_epoch(control, tiles, 0)
-        part = OrderSlice(tiles, np.zeros(tiles.n_blocks, np.int32), 0, 0, 0, 0, 1)
-        small.prepare(shared, small.scratch(tiles), small.data(arrays), part, (0.0, 1.0, 0.0))()
+        rehearse(small, tiles, arrays | small._per_row(zeros, zeros))
 
 
-def _check(shape: tuple[int, int], discipline: str, rank: int, loss: str, order: str, workers: int) -> None:
-    if not 1 <= rank <= MAX_RANK:
-        raise UsageError(f"rank {rank}: expected 1 to {MAX_RANK}")
+def _check(problem: CompletionProblem, workers: int) -> None:
+    discipline, loss, order = problem.discipline, problem.loss, problem.order
     if order == "blocks":
         if discipline not in FENCED:
             raise UsageError(
@@ -416,13 +342,13 @@ def _check(shape: tuple[int, int], discipline: str, rank: int, loss: str, order:
             raise UsageError(
                 f"order blocks does not go with loss {loss}, which draws items from everywhere: use order shuffled"
             )
-        if 2 * workers > min(shape):
+        if 2 * workers > min(problem.users, problem.items):
             raise UsageError(
                 f"order blocks with {workers} workers needs {2 * workers} users and items at least, and there are "
-                f"{shape[0]} and {shape[1]}: use fewer workers, or order shuffled"
+                f"{problem.users} and {problem.items}: use fewer workers, or order shuffled"
             )
-    if loss != "squared-error" and discipline in ("round-robin", "tiered"):
+    if loss != "squared-error" and discipline == "round-robin":
         raise UsageError(
-            f"loss {loss} draws items from everywhere, so discipline {discipline} is not made for it: choose serial, "
+            f"loss {loss} draws items from everywhere, so discipline round-robin is not made for it: choose serial, "
             "hogwild, atomic, aig or locked"
         )

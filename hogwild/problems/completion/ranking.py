@@ -107,7 +107,6 @@ def ranking_metrics(
     seen: Lists | None,
     k: int = AT,
     users: int = USERS,
-    threads: int | None = None,
 ) -> dict[str, float | None]:
     """Mean metrics over users that have test items, or over ``users`` of those, evenly spaced.
 
@@ -142,6 +141,6 @@ def ranking_metrics(
             scores, readonly(rows[first:last]), begin, items, np.empty(k, np.int64), values[first:last]
         )
 
-    each_piece(rows, user_factors, item_factors, item_bias, seen, measure, threads)
+    each_piece(rows, user_factors, item_factors, item_bias, seen, measure)
     defined = [column[~np.isnan(column)] for column in values.T]
     return {name: float(column.mean()) if len(column) else None for name, column in zip(names, defined, strict=True)}

@@ -1,7 +1,7 @@
 """Scores of pairs, losses of margins and squared norms, for the evaluator: compiled loops in float64.
 
-This shares no arithmetic with the training kernels (``kernel.py``, ``implicit_kernel.py``), nor their layout: it reads
-ratings in input order and factors in the user's numbering. A dot product may be added in any order, which allows vector
+This shares no arithmetic with the training kernel (``kernel.py``), nor its layout: it reads ratings in input order and
+factors in the user's numbering. A dot product may be added in any order, which allows vector
 instructions; NaN and infinities are kept.
 
 A pair costs 8 ns a core at rank 32 if its rows are in cache, 20 to 60 if not; a logarithm costs 4 ns.

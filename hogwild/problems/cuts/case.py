@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +12,27 @@ from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
 from hogwild.data.order import Order
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.problems.cuts.model import Segmentation
 from hogwild.problems.cuts.objective import CutEvaluator
 from hogwild.problems.cuts.problem import CutsProblem
+from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
 
 
-class CutsCase:
+class CutsCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""
 
-    names: tuple[str, ...] = ("x",)
-    held_out, convex = "", False
-    numbering = None
+    names = ("x",)
 
     def __init__(self, config: TrainConfig, train: Graph, test: None) -> None:
         if test is not None:
             raise UsageError("test: a cut is of one graph, and there is nothing to test on")
-        self.reason = self.note = ""
-        discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        self.config = config.settled(discipline=discipline)
+        c = self.config = with_discipline(config)
         self._graph = train
-        cache = machine.l2_bytes()
-        self.problem = CutsProblem.of(train, discipline, config.gradient_delay, cache)
+        self.problem = CutsProblem.of(train, c.discipline, c.gradient_delay, machine.l2_bytes())
         self._arrays = self.problem.arrays(train)
         self.n = len(self._arrays["u"])  # a bundle of edges is one example
         self.order = Order.of(self.n, config.order == "shuffled")
@@ -60,31 +55,21 @@ class CutsCase:
     def recut(self, saved: dict[str, Any]) -> None:
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
-    def make_evaluator(self, like: CutsCase | None = None) -> None:
-        self._evaluator = CutEvaluator(self._graph, best_threshold=True)
+    def make_evaluator(self, like: Any = None) -> None:
+        self._evaluator = CutEvaluator(self._graph)
 
     def lay_out(self, shared: bool) -> Job:
         c = self.config
         arrays = self._arrays
         self._arrays = {}  # the job holds them
         exchange = make_exchange(c.exchange, self.n / c.replicas, sums=False)
-        work = self.problem, self.order, c.seed, c.workers or 1, arrays, shared
-        return Job.of(*work, exchange=exchange)
-
-    def search_step(self) -> Callable[[], Any]:
-        raise InputError("graph cuts have a step of their own")  # config sets the step
-
-    def slope(self) -> Callable[[float], float]:
-        return lambda p: 1.0
+        return Job.of(self.problem, self.order, c.seed, c.workers or 1, arrays, shared, exchange=exchange)
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.problem.solution(flat)
 
     def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
         return {**self._evaluator(*solution)}
-
-    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
-        return {"updates_per_second": updates / seconds if seconds else None}
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]

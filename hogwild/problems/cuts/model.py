@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.graphs.container import Graph
-from hogwild.data.ratings.ids import Ids
+from hogwild.data.ids import Ids
 from hogwild.errors import InputError, UsageError
-from hogwild.model_file import outcome, package_version, usable
+from hogwild.model_file import outcome, usable, write_atomically
 from hogwild.problems.cuts.objective import CutEvaluator
+from hogwild.problems.trained import TrainedModel, origin_in
 
 TEXT = (".tsv", ".txt")
 
 
 @dataclass(frozen=True, eq=False)
-class Segmentation:
+class Segmentation(TrainedModel):
     """Labels of the vertices of a graph, and the relaxed labels from which they were rounded.
 
     Attributes
@@ -43,9 +44,21 @@ class Segmentation:
     image : array of float32, shape ``shape``, optional
         The image that was segmented.
     config, fingerprint, history, version :
-        As in :class:`hogwild.problems.linear.model.LinearModel`.
+        As in :class:`hogwild.problems.trained.TrainedModel`.
     labels : array of int32, shape (n,)
         The label with the largest share; ties go to the first.
+
+    See Also
+    --------
+    Graph : what is cut.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> graph = hogwild.open_graph("synthetic:grid?side=8")
+    >>> cut = hogwild.train(graph, problem="cuts", workers=1).finish()
+    >>> cut.grid().shape
+    (8, 8)
     """
 
     x: np.ndarray
@@ -56,10 +69,6 @@ class Segmentation:
     ids: Ids | None = None
     label_ids: Ids | None = None
     image: np.ndarray | None = None
-    config: dict[str, Any] = field(default_factory=dict)
-    fingerprint: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    version: str = field(default_factory=package_version)
     labels: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -147,12 +156,6 @@ class Segmentation:
         labels = self.labels[numbers]
         return labels if self.label_ids is None else self.label_ids.names(labels)
 
-    def save(self, path: str | Path) -> None:
-        """Write a model file (:func:`hogwild.model_file.save_model`)."""
-        from hogwild.model_file import save_model
-
-        save_model(self, path)
-
     def save_labels(self, path: str | Path) -> None:
         """Write the labels: ``.npy``, int32, in the grid's shape if there is one; ``.tsv`` or ``.txt``, with names.
 
@@ -163,8 +166,6 @@ class Segmentation:
         OutputError
             If the file cannot be written; no partial file is left.
         """
-        from hogwild.model_file import write_atomically
-
         path = Path(path)
         if path.suffix == ".npy":
             out = BytesIO()
@@ -195,10 +196,7 @@ class Segmentation:
             "cut_value": self.cut_value,
             "offset": self.offset,
             "shape": None if self.shape is None else [*self.shape],
-            "config": self.config,
-            "fingerprint": self.fingerprint,
-            "version": self.version,
-            "history": self.history,
+            **self.origin(),
         }
         return arrays, header
 
@@ -226,10 +224,7 @@ class Segmentation:
                 ids,
                 label_ids,
                 arrays.get("image"),
-                dict(header["config"]),
-                str(header["fingerprint"]),
-                [dict(row) for row in header["history"]],
-                str(header["version"]),
+                **origin_in(header),
             )
             expected = int(header["vertices"]), int(header["labels"])
         if segmentation.x.shape != expected:

@@ -27,21 +27,16 @@ THRESHOLDS = 1024  # number of thresholds tried
 class CutEvaluator:
     """``objective`` and ``cut_value`` of relaxed labels ``x``, (n_vertices, n_labels).
 
-    Parameters
-    ----------
-    graph : Graph
-    best_threshold : bool
-        Whether to add ``threshold_value`` and ``threshold``: the best cut of two labels at any threshold.
+    For two labels also ``threshold_value`` and ``threshold``: the best cut at any threshold.
     """
 
-    def __init__(self, graph: Graph, best_threshold: bool = False) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.best_threshold = best_threshold and graph.n_labels == 2
 
     def __call__(self, x: np.ndarray) -> dict[str, float]:
         """Return the values that go into a row of measurements."""
         values = {"objective": self.relaxed(x), "cut_value": self.cut(rounded(x))}
-        if self.best_threshold:
+        if self.graph.n_labels == 2:
             values |= dict(zip(("threshold_value", "threshold"), self.threshold(x)))
         return values
 

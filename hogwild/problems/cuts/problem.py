@@ -23,23 +23,16 @@ import numpy as np
 
 from hogwild.data.graphs.container import Graph
 from hogwild.data.order import Order
-from hogwild.data.rows.container import readonly
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import cells
 from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.order import PADDING
-from hogwild.kernels.tiers import FLOATS, no_tiers
+from hogwild.kernels.tiers import FLOATS
 from hogwild.problems.cuts import kernel as cuts
 from hogwild.problems.cuts.kernel import Data, Parameters, Plan
 from hogwild.problems.linear import kernel as linear
-from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted
+from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted, rehearse
 from hogwild.training.schedule import Step
 
-# Found on grids with little and much noise and on a stereo problem: in 100 epochs all are within 0.3 % of the minimum
-# cut.
-STEP = 1.0
-DECAY = 0.95
-EPOCHS = 100
 SMALLEST, LARGEST = 1e-30, 1e36  # degree below which a rate exceeds float32; weight above which more has no effect
 
 
@@ -90,8 +83,11 @@ class CutsProblem(InChunks):
         updates = int(np.count_nonzero(_kept(graph)[0]))
         if updates == 0:
             raise InputError("the graph has no edges but between terminals: there is nothing to cut")
-        if (why := refusal(discipline, graph.n_labels)) is not None:
-            raise UsageError(why)
+        if discipline == "atomic" and graph.n_labels > 2:
+            raise UsageError(
+                f"discipline atomic cannot project: with {graph.n_labels} labels an update rewrites a vertex's whole "
+                "row: use hogwild, or aig to lock both rows"
+            )
         pairs = zip(graph.terminals.tolist(), graph.terminal_labels.tolist())
         delay = ticks_in(gradient_delay)
         problem = cls(discipline, graph.n_vertices, updates, graph.n_labels, tuple(pairs), False, delay)
@@ -230,20 +226,10 @@ class CutsProblem(InChunks):
         return cuts.epoch(linear.DISCIPLINES[self.discipline], two, int(self.far), delayed)
 
     def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache, by running it over one edge of weight zero."""
+        """Compile the kernel, or load it from the disk cache."""
+        graph = Graph([0], [1], [0.0], [0.0], 2, [1], [0], self.labels, check=False)
         small = replace(self, n_vertices=2, terminals=((1, 0),), delay=min(self.delay, 1))
-        order, flat = Order(1, 1, False), np.zeros(small.size, dtype=np.float32)
-        small.start(flat, 0)
-        arrays = {name: np.full(1, end, dtype=np.int32) for name, end in (("u", 0), ("v", 1))}
-        arrays |= {name: np.zeros(1, dtype=np.float32) for name in ("forward", "backward")}
-        arrays["rates"] = np.array([1.0, 0.0], dtype=np.float32)
-        arrays["bundle"] = np.full(0 if self.scalar else 1, -1, dtype=np.int32)
-        arrays["weights"] = np.empty(0, dtype=np.float32)
-        data = small.data({name: readonly(array) for name, array in arrays.items()})
-        shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(2, np.int32), no_tiers())
-        part = OrderSlice(order, np.zeros(1, dtype=np.int32), 0, 0, 0, 0, 1)
-        small.begin_epoch(shared.control, order, 0)
-        small.prepare(shared, small.scratch(order), data, part, (0.0, 1.0, 0.0))()
+        rehearse(small, Order(1, 1, False), small.arrays(graph))
 
 
 def _single(weights: np.ndarray) -> np.ndarray:
@@ -265,21 +251,6 @@ def _kept(graph: Graph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         bundle[bundled] = which
         kept[np.delete(np.flatnonzero(bundled), first)] = False
     return kept, bundled, bundle.astype(np.int32)
-
-
-def refusal(discipline: str, labels: int) -> str | None:
-    """One sentence on why a discipline makes no sense for this number of labels; None if it does."""
-    if discipline == "tiered":
-        return (
-            "discipline tiered has nothing to do for cuts: the vertices that many edges share are the terminals, and "
-            "those are only read: use hogwild"
-        )
-    if discipline == "atomic" and labels > 2:
-        return (
-            f"discipline atomic cannot project: with {labels} labels an update rewrites a vertex's whole row, which no "
-            "single compare-and-exchange can do: use hogwild, or aig to lock both rows"
-        )
-    return None
 
 
 def onto_simplex(rows: np.ndarray) -> np.ndarray:

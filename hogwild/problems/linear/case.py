@@ -47,6 +47,8 @@ class LinearCase:
 
     names = ("coef", "intercept")
     convex = True
+    kind: type[LinearProblem] = LinearProblem
+    evaluator: Callable[..., Evaluator] = Evaluator
     numbering: Numbering | None
     _evaluator: Evaluator
 
@@ -97,13 +99,20 @@ class LinearCase:
             return Rows.from_scipy(*data)
         raise UsageError(f"expected a path, Rows or a pair (X, y), got {type(data).__name__}")
 
+    @staticmethod
+    def settle(config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None) -> tuple[Any, Any]:
+        """Return the config with the penalty that does best on rows held out, and how it was chosen."""
+        from hogwild.training.l2_choice import settle_l2
+
+        return settle_l2(config, rows, resumed, held)
+
     def _pose(self, rows: Rows) -> Rows:
         """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline; return the rows in
         the problem's numbering.
         """
         c = self.config
         discipline = self.config.discipline
-        self.problem = LinearProblem.of(c, rows, "tiered" if discipline == "auto" else discipline, machine.l2_bytes())
+        self.problem = self.kind.of(c, rows, "tiered" if discipline == "auto" else discipline, machine.l2_bytes())
         self.numbering = None
         if renumbers(c, self.problem, rows):
             numbering = self.numbering = Numbering.by_popularity(rows)
@@ -144,7 +153,7 @@ class LinearCase:
         if test is not None and (unknown := count_unknown(test, train.width)):
             message = f"{unknown:,} values of features beyond the model's {train.width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
-        self._evaluator = Evaluator(
+        self._evaluator = self.evaluator(
             train,
             test,
             c.loss,

@@ -56,6 +56,18 @@ class LinearModel:
         Features are hashed to ``2**hash_bits``, the width, before anything else; if None, they are not hashed.
     table : dict, optional
         The plan of the training table, by which other tables are read (``data/tables/plan.py``).
+
+    See Also
+    --------
+    load : reads a model file.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> rows = hogwild.open_data("synthetic:rcv1?rows=1000&features=200&nnz=10", cache=None)
+    >>> model = hogwild.train(rows, l2=1e-4, epochs=3, workers=1).finish()
+    >>> model.predict_proba(rows).shape, model.coef_.shape
+    ((1000, 2), (1, 200))
     """
 
     coef_: np.ndarray

@@ -109,6 +109,8 @@ class Objective:
         If a target is none of the labels.
     """
 
+    margins: type[Margins] = Margins  # of a solution
+
     def __init__(
         self,
         rows: Rows,
@@ -161,7 +163,7 @@ class Objective:
 
     def sums(self, coef: Any, intercept: Any) -> Sums:
         """What :meth:`facts` needs of these rows."""
-        margins = Margins(coef, intercept, self.normalize)
+        margins = self.margins(coef, intercept, self.normalize)
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
         scores = self.scores(margins)
@@ -258,6 +260,8 @@ class Evaluator:
         Other keywords of :class:`Objective`, for both.
     """
 
+    objective: type[Objective] = Objective
+
     def __init__(
         self,
         rows: Rows,
@@ -275,10 +279,12 @@ class Evaluator:
         self._numbering = numbering
         read = rows if numbering is None else numbering.rows(rows)
         same["width"] = read.width
-        self.train = Objective(read, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
+        self.train = self.objective(read, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
         others = {name: each for name, each in (("held_out", held), ("test", test)) if each is not None}
         self.others = {
-            name: Objective(each if numbering is None else numbering.rows(each), loss, loss_param, auc=True, **same)
+            name: self.objective(
+                each if numbering is None else numbering.rows(each), loss, loss_param, auc=True, **same
+            )
             for name, each in others.items()
         }
         self._both: _Both | None = None
@@ -325,7 +331,7 @@ class _Both:
 
     def sums(self, coef: Any, intercept: Any) -> list[Sums]:
         """The sums of both objectives, with each chunk's margins computed once."""
-        margins = Margins(coef, intercept, self.train.normalize)
+        margins = self.train.margins(coef, intercept, self.train.normalize)
         scores = self.test.scores(margins)
         if margins.columns not in self._cuts:
             self._cuts[margins.columns] = list(chunks(self.rows, columns=margins.columns))

@@ -140,7 +140,7 @@ class LinearConfig(TrainConfig):
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        if self.schedule == "optimal" and self.l2 == 0:
+        if self.schedule == "optimal" and 0 in (self.l2, *(self.l2_path or ())):
             yield "schedule='optimal' divides by l2: give l2 > 0, or another schedule"
         if self.schedule == "optimal" and self.step is not None:
             yield "schedule='optimal' sets its own step: leave step out"

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -88,7 +88,7 @@ class LinearProblem(InChunks):
     page: int = FLOATS  # float32 that each part of the flat array is padded to: a memory page if workers replace some
 
     @classmethod
-    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> LinearProblem:
+    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> Self:
         """The problem that ``config`` poses on these training rows.
 
         Raises
@@ -122,9 +122,7 @@ class LinearProblem(InChunks):
         )
 
     @classmethod
-    def of_rows(
-        cls, rows: Rows, cache_bytes: int, *, loss: str, labels: tuple[float, ...], **given: Any
-    ) -> LinearProblem:
+    def of_rows(cls, rows: Rows, cache_bytes: int, *, loss: str, labels: tuple[float, ...], **given: Any) -> Self:
         """The problem with these fields on rows, which say what the other fields are."""
         stride = stride_of(len(labels)) if _vector(loss, len(labels)) else 1
         given.setdefault("apart", rows.inverse is not None and given["l1"] > 0 and given["l2"] > 0)
@@ -138,13 +136,13 @@ class LinearProblem(InChunks):
             **given,
         )
 
-    def narrowed(self, width: int, popular: int = 0, page: int = FLOATS) -> LinearProblem:
+    def narrowed(self, width: int, popular: int = 0, page: int = FLOATS) -> Self:
         """The same problem with fewer features, whose kernels compute what they would with all, to the last bit."""
         tabulate = self.tabulate and self.width <= TABLE_WIDTH
         own = popular if self.far and not tabulate and 2 * popular < width else 0
         return dataclasses.replace(self, width=width, tabulate=tabulate, own_rates=own, page=page)
 
-    def widened(self, width: int) -> LinearProblem:
+    def widened(self, width: int) -> Self:
         """What was narrowed to this problem, as far as the flat array goes."""
         return dataclasses.replace(self, width=width, own_rates=0, page=FLOATS)
 

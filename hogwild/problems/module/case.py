@@ -28,6 +28,7 @@ from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.model import ModuleModel
 from hogwild.problems.module.problem import Minibatches, ModuleProblem, describe
 from hogwild.problems.module.replica import ModuleReplica
+from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
 
 #: Losses by name; a last dimension of 1 is removed from the module's output if the targets have none.
@@ -76,21 +77,16 @@ class Posed:
         return self.examples.store
 
 
-class ModuleCase:
+class ModuleCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""
 
-    names: tuple[str, ...] = ("parameters", "buffers")
-    held_out, convex = "", False
-    numbering = None
+    names = ("parameters", "buffers")
 
     def __init__(self, config: TrainConfig, train: Posed, test: Examples | None) -> None:
         self.n = len(train)
-        self.reason = ""
-        self.note = ""
         if not self.n:
             raise InputError("the data have no examples")
-        discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        self.config = c = config.settled(discipline=discipline)
+        self.config = c = with_discipline(config)
         self._examples, self._test = train.examples, test
         self.layout = layout = Layout.of(train.model, c.optimizer or "", c.workers or 1)
         self._initial = np.zeros(layout.size, np.float32)
@@ -99,7 +95,7 @@ class ModuleCase:
         for worker in range(layout.workers):
             layout.read_buffers(train.model, layout.slot_buffers(layout.slot(self._initial, worker)))
         self.problem = ModuleProblem(
-            discipline,
+            c.discipline,
             layout,
             pack(train.model, train.loss, train.factory),
             (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else BETAS,
@@ -150,7 +146,7 @@ class ModuleCase:
         self._batch = saved["batch"]
         self.order = dataclasses.replace(self.order, batch=self._batch)
 
-    def make_evaluator(self, like: ModuleCase | None = None) -> None:
+    def make_evaluator(self, like: Any = None) -> None:
         self._flat = np.zeros(self.layout.size, np.float32)
         self._judge, self._loss = unpack(self.problem.program, self.layout, self._flat)
         self._judge.eval()
@@ -179,9 +175,6 @@ class ModuleCase:
     def search_step(self) -> Callable[[], Any]:
         return lambda: (STEPS[self.config.optimizer or ""], {})
 
-    def slope(self) -> Callable[[float], float]:
-        return lambda p: 1.0
-
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return flat[: self.layout.parameters_size].copy(), self.layout.model_buffers(flat)
 
@@ -198,10 +191,9 @@ class ModuleCase:
     def _measure(self, name: str, feed: Feed, n: int) -> dict[str, float | None]:
         """Mean loss, and accuracy or root mean squared error if they make sense, summed in float64."""
         total = 0.0
-        right = 0.0
-        squares = 0.0
+        summed = 0.0
         seen = 0
-        kind = None
+        kind = ""
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             for first in range(0, n, EVALUATED):
                 chosen = np.arange(first, min(first + EVALUATED, n), dtype=np.int32)
@@ -212,21 +204,15 @@ class ModuleCase:
                 except Exception as error:
                     where = f"the model fails on {name} examples {first} to {first + len(chosen) - 1}"
                     raise InputError(f"{where}: {describe(error)}") from error
-                kind = kind or metric_of(output, batch.target, self.config.loss)
+                kind, value = measured(output, batch.target, self.config.loss)
+                summed += value
                 seen += batch.target.numel()
-                if kind == "accuracy":
-                    right += float(_hits(output, batch.target))
-                elif kind == "rmse":
-                    squares += float((_like(output, batch.target).double() - batch.target.double()).square().sum())
         metrics: dict[str, float | None] = {f"{name}_loss": total / n}
         if kind == "accuracy":
-            metrics[f"{name}_accuracy"] = right / max(seen, 1)
+            metrics[f"{name}_accuracy"] = summed / max(seen, 1)
         if kind == "rmse" and name == "test":
-            metrics["test_rmse"] = float(np.sqrt(squares / max(seen, 1)))
+            metrics["test_rmse"] = float(np.sqrt(summed / max(seen, 1)))
         return metrics
-
-    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
-        return {"samples_per_second": updates / seconds if seconds else None}
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
@@ -235,21 +221,22 @@ class ModuleCase:
         flat[: self.layout.parameters_size] = solution[0]
         module, _ = unpack(self.problem.program, self.layout, flat)
         self.layout.write_buffers(module, solution[1])
-        return ModuleModel.of(module.eval(), config.to_json(), self.fingerprint, history)
+        facts = {"config": config.to_json(), "fingerprint": self.fingerprint, "history": history}
+        return ModuleModel.of(module.eval(), **facts)
 
 
-def metric_of(output: Any, target: torch.Tensor, loss: str) -> str:
-    """Metric of an output: "accuracy" for classes, "rmse" for real targets of the output's shape, else "none"."""
+def measured(output: Any, target: torch.Tensor, loss: str) -> tuple[str, float]:
+    """The metric of an output and its sum: right ones for classes ("accuracy"), squared errors for real targets of the
+    output's shape ("rmse"), else none ("").
+    """
     if not isinstance(output, torch.Tensor):
-        return "none"
+        return "", 0.0
     if not target.is_floating_point():
-        return "accuracy" if output.dim() == target.dim() + 1 and output.shape[1] > 1 else "none"
-    if _like(output, target).shape != target.shape:
-        return "none"
-    return "accuracy" if loss == "bce" else "rmse"
-
-
-def _hits(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    if target.is_floating_point():
-        return ((_like(output, target) > 0) == (target > 0.5)).sum()
-    return (output.argmax(dim=1) == target).sum()
+        classes = output.dim() == target.dim() + 1 and output.shape[1] > 1
+        return ("accuracy", float((output.argmax(dim=1) == target).sum())) if classes else ("", 0.0)
+    output = _like(output, target)
+    if output.shape != target.shape:
+        return "", 0.0
+    if loss == "bce":
+        return "accuracy", float(((output > 0) == (target > 0.5)).sum())
+    return "rmse", float((output.double() - target.double()).square().sum())

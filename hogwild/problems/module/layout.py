@@ -26,7 +26,7 @@ import torch
 from numba import cloudpickle
 from torch import nn
 
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, UsageError, reason_of
 from hogwild.kernels.tiers import FLOATS
 from hogwild.problems.module.kernel import KEPT
 
@@ -263,7 +263,7 @@ def pack(model: nn.Module, loss: Any, factory: Any = None) -> bytes:
             problem = problem or error
     assert problem is not None
     remedy = ": give a function that makes the model" if factory is None else ""
-    raise UsageError(f"the model or the loss cannot be sent to workers: {_first(problem)}{remedy}") from problem
+    raise UsageError(f"the model or the loss cannot be sent to workers: {reason_of(problem)}{remedy}") from problem
 
 
 def unpack(program: bytes, layout: Layout, flat: Any) -> tuple[nn.Module, Any]:
@@ -285,7 +285,3 @@ def unpack(program: bytes, layout: Layout, flat: Any) -> tuple[nn.Module, Any]:
         parameter.data = view
         parameter.requires_grad_(place.trained)
     return model, loss
-
-
-def _first(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hogwild.errors import InputError, UsageError
-from hogwild.model_file import outcome, package_version, usable
+from hogwild.model_file import outcome, usable
+from hogwild.problems.trained import TrainedModel, origin_in
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
 @dataclass(frozen=True, eq=False)
-class ModuleModel:
+class ModuleModel(TrainedModel):
     """The state of a module after training.
 
     Attributes
@@ -35,17 +36,26 @@ class ModuleModel:
     names : list of str
         All names, in the order of the ``state_dict``.
     config, fingerprint, history, version :
-        As in :class:`hogwild.problems.linear.model.LinearModel`.
+        As in :class:`hogwild.problems.trained.TrainedModel`.
+
+    See Also
+    --------
+    train_module : makes one.
+
+    Examples
+    --------
+    >>> import hogwild, torch
+    >>> module = torch.nn.Linear(4, 2)
+    >>> X, y = torch.rand(64, 4), torch.randint(0, 2, (64,))
+    >>> model = hogwild.train_module(module, "cross-entropy", (X, y), epochs=1, workers=1).finish()
+    >>> model.into(module) is module
+    True
     """
 
     arrays: dict[str, np.ndarray]
     dtypes: dict[str, str] = field(default_factory=dict)
     tied: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    config: dict[str, Any] = field(default_factory=dict)
-    fingerprint: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    version: str = field(default_factory=package_version)
     _module: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -57,8 +67,8 @@ class ModuleModel:
         return f"<ModuleModel: {count:,} parameters in {len(self.arrays)} arrays{outcome(self.history)}>"
 
     @classmethod
-    def of(cls, module: nn.Module, config: dict[str, Any], fingerprint: str, history: list[dict[str, Any]]) -> Any:
-        """The model of ``module``, which is kept, not copied."""
+    def of(cls, module: nn.Module, **origin: Any) -> ModuleModel:
+        """The model of ``module``, which is kept, not copied; ``origin`` is config, fingerprint and history."""
         import torch
 
         arrays: dict[str, np.ndarray] = {}
@@ -77,7 +87,7 @@ class ModuleModel:
             if tensor.dtype == torch.bfloat16:
                 dtypes[name], tensor = "bfloat16", tensor.float()
             arrays[name] = tensor.detach().numpy().copy()
-        return cls(arrays, dtypes, tied, names, config, fingerprint, history, _module=module)
+        return cls(arrays, dtypes, tied, names, _module=module, **origin)
 
     @property
     def module(self) -> nn.Module:
@@ -116,12 +126,6 @@ class ModuleModel:
             raise InputError(f"the model is of another module: {' '.join(str(error).split())[:400]}") from error
         return module
 
-    def save(self, path: str | Path) -> None:
-        """Write a model file (:func:`hogwild.model_file.save_model`)."""
-        from hogwild.model_file import save_model
-
-        save_model(self, path)
-
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """``(arrays, header)`` of a model file."""
         header = {
@@ -130,10 +134,7 @@ class ModuleModel:
             "dtypes": self.dtypes,
             "tied": self.tied,
             "names": self.names,
-            "config": self.config,
-            "fingerprint": self.fingerprint,
-            "version": self.version,
-            "history": self.history,
+            **self.origin(),
         }
         return self.arrays, header
 
@@ -155,13 +156,4 @@ class ModuleModel:
             for name, dtype in header["dtypes"].items():
                 if name not in arrays or dtype != "bfloat16":
                     raise InputError(f"dtype {dtype!r} of {name!r}, expected bfloat16 of one of the arrays")
-            return cls(
-                arrays,
-                dict(header["dtypes"]),
-                tied,
-                names,
-                dict(header["config"]),
-                str(header["fingerprint"]),
-                [dict(row) for row in header["history"]],
-                str(header["version"]),
-            )
+            return cls(arrays, dict(header["dtypes"]), tied, names, **origin_in(header))

@@ -78,6 +78,18 @@ def train_module(
     UsageError, InputError
         If an option, the module or the data cannot be used; one line, before any worker is started: the first minibatch
         is tried out.
+
+    See Also
+    --------
+    ModuleModel : what the run ends with.
+
+    Examples
+    --------
+    >>> import hogwild, torch
+    >>> X, y = torch.rand(64, 4), torch.randint(0, 2, (64,))
+    >>> run = hogwild.train_module(torch.nn.Linear(4, 2), "cross-entropy", (X, y), epochs=2, workers=1)
+    >>> [row["epoch"] for row in run]
+    [0, 1, 2]
     """
     named = _name_of(loss)
     if "problem" in options:

@@ -1,0 +1,110 @@
+"""Factors of users whom a model does not know, from what they rated, with the items' factors fixed ("folding in").
+
+A user's parameters minimise the terms of the training objective in which the user occurs. For squared-error that is a
+ridge regression. For the sampled losses it is a logistic regression on the chosen items and on items drawn against
+them, several times as many as in an epoch; a few steps of L-BFGS-B solve it. A user of 100 ratings at rank 32 takes
+0.1 ms, or 3 ms with a sampled loss, and all cores share the users.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.parallel import map_pieces
+from hogwild.data.ratings.container import Ratings
+from hogwild.problems.completion.objective import draw_negatives
+
+DRAWS = 8  # epochs whose drawn items are taken together
+STEPS = 30  # most iterations of L-BFGS-B
+PIECE = 16  # users at a time
+
+
+def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
+    """Factors (users, k) and biases (users,), float32, of the users of ``ratings``, which has the items of ``model``.
+
+    That is a :class:`hogwild.CompletionModel`. Who rated nothing gets zeros. With ``nonnegative``, factors stay at or
+    above zero.
+    """
+    import scipy.optimize  # noqa: F401  # before the limit, which holds for libraries that are loaded
+    from threadpoolctl import threadpool_limits
+
+    rank, count = model.rank, model.config.get("negatives") or 1
+    biased = model.loss != "bpr" and model.config.get("biases", True)  # of two margins of a user, the bias cancels
+    ones = np.ones((model.shape[1], int(biased)))
+    q, offsets = np.hstack((model.item_factors.astype(np.float64), ones)), model.item_bias.astype(np.float64)
+    ridge = np.append(np.full(rank, model.ridge[0]), np.full(int(biased), model.ridge[1]))
+    nonnegative = rank if model.config.get("nonnegative") else 0
+    solutions = np.zeros((ratings.shape[0], rank + 1), np.float32)
+    drawn = np.empty((len(ratings), 0), np.int32)
+    if model.loss != "squared-error":
+        drawn = draw_negatives(ratings.users, count * DRAWS, model.shape[1], ratings.user_lists())
+    order = np.argsort(ratings.users, kind="stable")
+    cuts = np.searchsorted(ratings.users[order], np.arange(ratings.shape[0] + 1))
+    users = np.unique(ratings.users)
+
+    def solve(user: int) -> np.ndarray:
+        places = order[cuts[user] : cuts[user + 1]]
+        rated, against = ratings.items[places], drawn[places]
+        each, others = np.nonzero(against >= 0)
+        against, each = against[each, others], rated[each]
+        visits = {"squared-error": 1, "log": 1 + count, "bpr": count}[model.loss] * len(places)
+        penalty = ridge * (1 if model.penalty == "per-row" else visits)
+        if model.loss == "squared-error":
+            rest = ratings.values[places] - model.mean - model.item_bias[rated]
+            return _least_squares(q[rated], rest, penalty, nonnegative)
+        if model.loss == "log":
+            others, times = np.unique(against, return_counts=True)
+            signs = np.append(np.ones(len(rated)), -np.ones(len(others)))
+            weights = np.append(np.ones(len(rated)), times / DRAWS)
+            items = np.append(rated, others)
+            return _logistic(signs[:, None] * q[items], signs * offsets[items], weights, penalty, nonnegative)
+        weights = np.full(len(each), 1 / DRAWS)
+        return _logistic(q[each] - q[against], offsets[each] - offsets[against], weights, penalty, nonnegative)
+
+    def part(first: int, last: int) -> None:
+        for user in users[first:last].tolist():
+            solutions[user, : len(ridge)] = solve(user)
+
+    with threadpool_limits(1, "blas"):  # its threads would compete with ours
+        for _ in map_pieces(len(users), PIECE, part):
+            pass
+    return solutions[:, :rank], solutions[:, rank]
+
+
+def _least_squares(
+    q: np.ndarray,  # (ratings, k) float64: factors of the items and, with biases, a column of ones
+    rest: np.ndarray,  # (ratings,)
+    ridge: np.ndarray,  # (k,)
+    nonnegative: int,  # number of parameters, the first of the k, that stay at or above zero
+) -> np.ndarray:
+    """Return theta, (k,), that minimises ``|q theta - rest|^2 + sum ridge theta^2``."""
+    if nonnegative:
+        import scipy.optimize
+
+        both = np.vstack((q, np.diag(np.sqrt(ridge))))
+        both = np.hstack((both, -both[:, nonnegative:]))  # a bias is the difference of two numbers at or above zero
+        parts = scipy.optimize.nnls(both, np.append(rest, np.zeros(len(ridge))))[0]
+        parts[nonnegative : len(ridge)] -= parts[len(ridge) :]
+        return parts[: len(ridge)]
+    gram, right = q.T @ q + np.diag(ridge), q.T @ rest
+    return np.linalg.solve(gram, right) if ridge.all() else np.linalg.lstsq(gram, right)[0]
+
+
+def _logistic(
+    x: np.ndarray, offsets: np.ndarray, weights: np.ndarray, ridge: np.ndarray, nonnegative: int
+) -> np.ndarray:
+    """Return theta that minimises ``sum weights log(1 + exp(-(x theta + offsets))) + sum ridge theta^2 / 2``."""
+    import scipy.optimize
+    import scipy.special
+
+    def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = x @ theta + offsets
+        slopes = weights * scipy.special.expit(-margins)
+        value = weights @ np.logaddexp(0.0, -margins) + ridge @ np.square(theta) / 2
+        return float(value), ridge * theta - x.T @ slopes
+
+    bounds = [(0.0 if k < nonnegative else None, None) for k in range(len(ridge))]
+    options = {"maxiter": STEPS}
+    return scipy.optimize.minimize(objective, np.zeros(len(ridge)), jac=True, bounds=bounds, options=options).x

@@ -1,0 +1,77 @@
+"""Factorization machines posed on sparse rows: a linear case whose problem, objective and model are others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.rows.container import Rows
+from hogwild.hosts.job import Job
+from hogwild.problems.fm.model import FMModel
+from hogwild.problems.fm.objective import FMEvaluator
+from hogwild.problems.fm.problem import FMProblem
+from hogwild.problems.fm.training import Trials, judges_of, occurring, settle
+from hogwild.problems.linear.case import LinearCase
+from hogwild.problems.linear.problem import aligned
+
+
+class FMCase(LinearCase):
+    """See :class:`hogwild.problems.protocol.Case`."""
+
+    convex = False
+    kind = FMProblem
+    problem: FMProblem
+
+    def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
+        discipline = "hogwild" if config.discipline == "auto" else config.discipline
+        self.evaluator = partial(FMEvaluator, l2_factors=config.l2_factors)
+        super().__init__(config.settled(discipline=discipline), train, test, held)
+        if train.held_out is not None:
+            note = f"{len(train.held_out):,} rows held out choose the epoch (--keep last: none)"
+            self.note = f"{note}; {self.note}" if self.note else note
+
+    @staticmethod
+    def settle(config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None) -> tuple[Any, Any]:
+        return settle(config, rows, resumed, held)
+
+    def lay_out(self, shared: bool) -> Job:
+        features = occurring(self._rows, self.numbering)
+        job = super().lay_out(shared)
+        flat = aligned(self.problem.size)
+        self.problem.begin(flat, features, self.config.seed)
+        job.restore(flat)
+        return job
+
+    def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
+        trials = Trials(self.config, *judges_of(self.config, self._train, self._train.held_out))
+
+        def search() -> tuple[float, dict[str, Any]]:
+            step, tried = trials.best_step(self.config.l2_factors)
+            values = {each: value if math.isfinite(value) else None for each, value in tried.items()}
+            return step, {"step_path": [{"step": each, "objective": value} for each, value in values.items()]}
+
+        return search
+
+    def model(self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]) -> FMModel:
+        coef, intercept = solution
+        p, train = self.problem, self._train
+        return FMModel(
+            coef[:1],
+            intercept,
+            p.loss,
+            p.loss_param,
+            list(p.labels),
+            p.normalize,
+            config.to_json(),
+            self.fingerprint,
+            history,
+            hash_bits=train.hash_bits,
+            table=train.table,
+            factors_=coef[1:].T,
+        )

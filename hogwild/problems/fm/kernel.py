@@ -1,0 +1,182 @@
+"""Factorization machines: the SGD loop that every worker runs (Rendle 2010).
+
+    z = b + sum_j w_j x_j + sum_{i<j} <v_i, v_j> x_i x_j
+
+The sum over pairs is ``(|S|^2 - sum_i |x_i v_i|^2) / 2`` with ``S = sum_i x_i v_i``, so a row costs its entries times
+the rank, not its pairs. A feature's factors and, behind them, its weight ``w`` share a line of ``stride`` numbers: at
+rank 8 one cache line. Three vectors of that length tell the lanes apart without a branch: ``mask`` is one at the
+factors, ``unit`` at the weight, and ``pull`` holds the penalty of each lane. With ``A = mask * S + unit``
+
+    g     = s * loss'(z, y)
+    v_i  <- (v_i - step * g * x_i * (A - x_i * mask * v_i)) / (1 + step * pull * N / d_i)
+
+where ``N / d_i`` spreads the penalty over the rows that hold feature ``i``, as in the linear problem, so that the
+objective that is reported is the one that is optimised. (libffm shrinks by the same factor at every visit, which is
+another objective.) The padding of a line is zero and stays zero.
+
+AdaGrad divides each number's step by the root of its sum of squared gradients, which starts at one as in libffm. The
+root and the division are exact: the approximate root saves a quarter of the time, and bits would depend on the machine.
+
+Chunks, locks and the shared intercept are those of ``problems/linear/kernel.py``. All stores are plain, so updates of
+two workers to one line may mix; a compare-and-exchange of a whole line does not exist.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from numba import njit
+
+from hogwild.kernels import vectors
+from hogwild.kernels.atomics import fetch_add, load
+from hogwild.kernels.control import ABORT, count
+from hogwild.kernels.cycles import spin
+from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.loss_kernel import dloss
+from hogwild.kernels.options import JIT, inlined
+from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
+from hogwild.kernels.steps import STEP_EVERY, step_at
+from hogwild.kernels.tiers import place_of_rate
+from hogwild.kernels.vectors import LANES, fma
+from hogwild.problems.linear.kernel import (
+    AIG,
+    DONE,
+    LENGTH,
+    LOCKED,
+    SERIAL,
+    VISITED,
+    claim,
+    intercept_move,
+    lock_row,
+    prefetch_vectors,
+    row_factor,
+    unlock_row,
+)
+
+HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
+TILT, MASK, UNIT, PULL = range(4)  # vectors of ``stride`` numbers in a worker's buffer; TILT is ``A``
+
+
+@inlined
+def line_of(data, stride, j):
+    """Where the line of entry ``j`` begins."""
+    return np.uint64(np.uint32(data.indices[np.uint64(j)])) * np.uint64(stride)
+
+
+@inlined
+def margin_of(lanes, coef, data, stride, begin, end, factor, buffer):
+    """Return a row's margin without the intercept, and set ``A`` in the buffer."""
+    margin = ZERO
+    for k in range(0, stride, len(lanes)):
+        sums = vectors.nothing(lanes)
+        squares = vectors.nothing(lanes)
+        for j in range(begin, end):
+            x = data.values[np.uint64(j)] * factor
+            part = vectors.times(x, vectors.load(lanes, coef, line_of(data, stride, j) + np.uint64(k)))
+            sums = vectors.plus(sums, part)
+            squares = fma(part, part, squares)
+        mask = vectors.load(lanes, buffer, MASK * stride + k)
+        unit = vectors.load(lanes, buffer, UNIT * stride + k)
+        pairs = fma(sums, sums, vectors.times(-ONE, squares))
+        margin += vectors.total(fma(vectors.times(HALF, mask), pairs, vectors.times(unit, sums)))
+        vectors.store(fma(mask, sums, unit), buffer, TILT * stride + k)
+    return margin
+
+
+@inlined
+def move(lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, g, step, buffer, popular):
+    """Update the lines of a row whose margin has the gradient ``g``."""
+    coef, sums = parameters.coef, parameters.coef_squares
+    ones = vectors.filled(lanes, ONE)
+    for k in range(0, stride, len(lanes)):
+        tilt = vectors.load(lanes, buffer, TILT * stride + k)
+        mask = vectors.load(lanes, buffer, MASK * stride + k)
+        pull = vectors.load(lanes, buffer, PULL * stride + k)
+        for j in range(begin, end):
+            first = line_of(data, stride, j) + np.uint64(k)
+            x = data.values[np.uint64(j)] * factor
+            line = vectors.load(lanes, coef, first)
+            slope = fma(vectors.times(-x, mask), line, tilt)
+            if adagrad:
+                slope = vectors.times(g * x, slope)
+                total = fma(slope, slope, vectors.load(lanes, sums, first))
+                vectors.store(total, sums, first)
+                line = fma(-step, vectors.over(slope, vectors.root(total)), line)
+            else:
+                line = fma(-step * g * x, slope, line)
+            if shrinks:
+                rate = data.rates[place_of_rate(np.uint32(data.indices[np.uint64(j)]), popular)]
+                line = vectors.over(line, fma(step * rate, pull, ones))
+            vectors.store(line, coef, first)
+
+
+@lru_cache(None)
+def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0):
+    """One worker's loop over the chunks it claims; the arguments are codes, ``size`` lanes of a vector, and flags."""
+    lanes = LANES[size]
+    alone = int(discipline in (SERIAL, LOCKED))
+
+    @njit(**JIT)
+    def run(parameters, data, control, locks, plan, rows, buffer, state):
+        coef, intercept, intercept_squares = parameters.coef, parameters.intercept, parameters.intercept_squares
+        part = np.float32(plan.intercept)
+        stride = plan.stride
+        popular = np.uint32(plan.own_rates)
+        remaining = plan.limit
+        step, bias, owed, gained, squares = ZERO, ZERO, ZERO, ZERO, ZERO
+        while remaining > 0:
+            if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
+                break
+            first, visited = state[DONE], state[VISITED]
+            last = min(state[LENGTH], first + remaining)
+            unpaid = 0
+            nonzeros = 0
+            for i in range(first, last):
+                row = rows[i]
+                begin, end = data.begin[row], data.end[row]
+                factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
+                prefetch_entries(data, rows, i)
+                if far:
+                    prefetch_vectors(adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
+                if i == first or i % STEP_EVERY == 0:
+                    step = step_at(plan.step, visited + i - i % STEP_EVERY)
+                if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
+                    return
+                if i == first or discipline == LOCKED:
+                    bias = load(intercept, 0)
+                    squares = load(intercept_squares, 0) if adagrad else ZERO
+                margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer) + (bias - owed)
+                g = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
+                if delayed:
+                    spin(control, plan.delay)
+                if g != ZERO or shrinks:
+                    if discipline == AIG and not lock_row(locks, data, begin, end, control):
+                        return
+                    move(
+                        lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, g, step, buffer, popular
+                    )
+                    if discipline == AIG:
+                        unlock_row(locks, data, begin, end)
+                if part != ZERO:
+                    unpaid += 1
+                    distance, square = intercept_move(adagrad, squares, gained, g, part * step)
+                    owed, gained = owed + distance, gained + square
+                    if unpaid >= plan.flush or i == last - 1:
+                        unpaid = 0
+                        if alone:
+                            bias = bias - owed
+                            intercept[0] = bias
+                        else:
+                            bias = fetch_add(intercept, 0, -owed) - owed
+                        if adagrad:
+                            squares = fetch_add(intercept_squares, 0, gained) + gained
+                        owed, gained = ZERO, ZERO
+                if discipline == LOCKED:
+                    release(locks, 0)
+                nonzeros += end - begin
+            count(control, plan.worker, last - first, nonzeros)
+            state[DONE] = last
+            remaining -= last - first
+
+    return run

@@ -1,0 +1,60 @@
+"""The objective that judges a factorization machine: weighted mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2.
+
+A solution is ``coef`` (1 + rank, width), the weights and then the factors, and the intercept, so whatever passes over
+rows, sums and numberings is the linear problem's; only the margins and the penalty differ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.data.rows.margins import Margins, row_scales
+from hogwild.problems.linear.objective import Evaluator, Objective
+
+
+class FactorMargins(Margins):
+    """Margins of a solution; see :class:`hogwild.data.rows.margins.Margins`."""
+
+    @property
+    def columns(self) -> int:
+        """Number of margins of a row."""
+        return 1
+
+    def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
+        """Margins of the rows ``first <= i < last``, (n,) float64."""
+        from hogwild.problems.fm.scores_kernel import margins
+
+        out = np.empty(last - first)
+        if scales is not None:
+            scales = scales[first:last]
+        elif self.normalize != "none":
+            scales = row_scales(rows.block(first, last), self.normalize, self.width, threads=1)
+        entries = rows.begin[first:last], rows.end[first:last], rows.indices, rows.values
+        scales = EMPTY if scales is None else readonly(scales)
+        margins(*entries, self.coef, float(np.ravel(self.intercept)[0]), scales, np.empty((2, self.coef.shape[1])), out)
+        return out
+
+
+class FMObjective(Objective):
+    """The objective on given rows; ``l2_factors`` besides the keywords of :class:`Objective`."""
+
+    margins = FactorMargins
+
+    def __init__(self, *given: Any, l2_factors: float = 0.0, **more: Any) -> None:
+        super().__init__(*given, **more)
+        self.l2_factors = float(l2_factors)
+
+    def penalty(self, coef: Any) -> float:
+        """The penalty in float64."""
+        with np.errstate(all="ignore"):  # parameters of a run that has diverged
+            squares = [float(np.einsum("ij,ij->", part, part, dtype=np.float64)) for part in (coef[:1], coef[1:])]
+        return self.l2 / 2 * squares[0] + self.l2_factors / 2 * squares[1]
+
+
+class FMEvaluator(Evaluator):
+    """See :class:`hogwild.problems.linear.objective.Evaluator`."""
+
+    objective = FMObjective

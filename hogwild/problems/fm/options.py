@@ -1,0 +1,93 @@
+"""Options of factorization machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from hogwild.config import (
+    GOAL,
+    LARGEST_FLOAT32,
+    TrainConfig,
+    documented,
+    inherited,
+    option,
+)
+from hogwild.methods import LOSSES
+from hogwild.problems.linear.options import LinearConfig, why_not_renumber
+
+#: Penalties among which ``l2_factors`` is chosen, times the number of training rows.
+PATH = (0.3, 1.0, 3.0, 10.0)
+SHARE = 0.1  # l2 over l2_factors, if nobody gives it
+PLAIN = ("auto", "serial", "hogwild", "aig", "locked")  # disciplines by plain stores, in the user's numbering
+
+
+def shared(name: str, **changes: Any) -> Any:
+    """Return the field of an option that linear models have too."""
+    default = changes.pop("default", LinearConfig.__dataclass_fields__[name].default)
+    return inherited(name, default, LinearConfig, **changes)
+
+
+@documented
+@dataclass(frozen=True)
+class FMConfig(TrainConfig):
+    """Options of factorization machines, besides those of :class:`hogwild.TrainConfig`."""
+
+    scale_columns: ClassVar[bool] = False
+    class_weight: ClassVar[Any] = None
+    usual_holdout: ClassVar[float] = 0.1
+
+    loss: str = inherited("loss", "log", choices=tuple(name for name in LOSSES if name != "softmax"))
+    loss_param: float | None = shared("loss_param")
+    rank: int = option(8, "Numbers in a factor.", GOAL, least=1, most=1024)
+    l2: float | None = option(
+        None,
+        "L2 penalty of the weights.",
+        GOAL,
+        least=0,
+        most=LARGEST_FLOAT32,
+        usual=f"{SHARE:g} of that of the factors",
+    )
+    l2_factors: float | None = option(
+        None,
+        "L2 penalty of the factors.",
+        GOAL,
+        least=0,
+        most=LARGEST_FLOAT32,
+        usual="the best on rows held out",
+        more="The objective is ``mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2``. If it is not given, "
+        f"{', '.join(f'{each:g}' for each in PATH)} over the number of training rows are tried on rows held out.",
+    )
+    normalize: str = shared("normalize", default="l2")
+    intercept: bool = shared("intercept")
+    schedule: str = inherited(
+        "schedule",
+        "root",
+        choices=("root", "constant", "epoch", "round", "inverse", "adaptive"),
+        more="``root`` divides the step by the root of the epoch's number.",
+    )
+    adagrad: bool = shared("adagrad")
+    renumber: str = shared("renumber")
+    patience: int | None = inherited("patience", 3, usual="3")
+    tol: float = inherited("tol", 0.0)
+
+    @property
+    def l2_path(self) -> tuple[float, ...]:
+        """What ``l2_factors`` is chosen from; empty if it was given."""
+        return PATH if self.l2_factors is None else ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.l2 is None and self.l2_factors is not None:
+            self._set("l2", SHARE * self.l2_factors)
+
+    def conflicts(self) -> Iterator[str]:
+        yield from super().conflicts()
+        if self.discipline not in PLAIN:
+            some = ", ".join(PLAIN[1:])
+            yield f"problem {self.problem!r} has the disciplines {some}; got {self.discipline!r}: leave discipline out"
+        if self.renumber == "always" and (reason := why_not_renumber(self)):
+            yield f"renumber='always': {reason}: leave renumber out"
+        if self.adagrad and self.exchange != "none":
+            yield f"exchange={self.exchange!r}: sums of squares cannot be averaged: leave adagrad out"

@@ -1,0 +1,30 @@
+"""Margins of factorization machines in float64, for evaluation and prediction; they share nothing with training."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from hogwild.data.rows.margins_kernel import REASSOCIATE, known_end
+
+
+@njit(**REASSOCIATE)
+def margins(begin, end, indices, values, lines, intercept, scales, sums, out):
+    """Set ``out`` (n,) float64 for ``lines`` (width, 1 + rank), the weight first; ``scales`` (n,) may be empty.
+
+    ``sums`` (2, 1 + rank) float64 is work space. Entries whose feature has no line are left out.
+    """
+    for i in range(len(begin)):
+        last = known_end(begin[i], end[i], indices, len(lines))
+        scale = np.float64(scales[i]) if len(scales) else 1.0
+        sums[:] = 0.0
+        for j in range(begin[i], last):
+            x, u = np.float64(values[np.uint64(j)]) * scale, np.uint32(indices[np.uint64(j)])
+            for k in range(lines.shape[1]):
+                part = x * np.float64(lines[u, k])
+                sums[0, k] += part
+                sums[1, k] += part * part
+        pairs = 0.0
+        for k in range(1, lines.shape[1]):
+            pairs += sums[0, k] * sums[0, k] - sums[1, k]
+        out[i] = intercept + sums[0, 0] + 0.5 * pairs

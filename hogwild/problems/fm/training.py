@@ -1,0 +1,148 @@
+"""The step and the penalty of the factors, found by short serial runs before the run itself.
+
+Good steps differ by sixteen times between sets, and four times a good one diverges; penalties do not transfer between
+sets either. Each trial trains a sample of the rows, epoch by epoch, until the loss on rows held out rises, and its
+lowest loss counts, as it does in the run. For each penalty of ``PATH`` a power of two is found for the step, from the
+last penalty's on. Penalties are for all rows, so on a sample they are stronger by as much as it is smaller: a
+feature's prior weighs as much against the rows that hold it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.config import TrainConfig
+from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows, drawn
+from hogwild.errors import NoChoice
+from hogwild.model_file import has_checkpoint, load_checkpoint
+from hogwild.problems.fm.objective import FMObjective
+from hogwild.problems.fm.options import PATH, SHARE
+from hogwild.problems.fm.problem import FMProblem
+from hogwild.problems.linear.coordinates import Numbering
+from hogwild.problems.linear.problem import aligned
+from hogwild.training.checkpoint import resumable
+from hogwild.training.keep import has_diverged
+from hogwild.training.l2_choice import L2Choice
+from hogwild.training.schedule import make_schedule
+from hogwild.training.step_search import best_power
+from hogwild.training.workers import InlineWorker
+
+BUDGET = 2_000_000  # nonzeros of an epoch of a trial, times the rank over eight
+HELD_ROWS = 20_000  # at most, that judge it
+FIRST = 0.25  # step that is tried first
+FEWEST = 20  # rows, below which none are held out
+
+
+def occurring(rows: Rows, numbering: Numbering | None) -> np.ndarray:
+    """Numbers of the features that the rows hold, in the order of the user's numbers."""
+    features = np.arange(rows.width) if numbering is None else np.argsort(numbering.features, kind="stable")
+    held: np.ndarray = features[rows.degrees()[features] > 0]
+    return held
+
+
+def judges_of(config: TrainConfig, rows: Rows, held: Rows | None) -> tuple[Rows, Rows]:
+    """Rows that trials train on, and those that judge them: of few rows the same ones."""
+    if held is not None:
+        return rows, held
+    return (rows, rows) if len(rows) < FEWEST else rows.split(config.usual_holdout, config.seed)
+
+
+class Trials:
+    """Short runs with one step and one penalty each, on a sample of the rows."""
+
+    def __init__(self, config: TrainConfig, rows: Rows, held: Rows) -> None:
+        l2_factors = PATH[0] / len(rows) if config.l2_factors is None else config.l2_factors
+        posed = FMProblem.of(config.settled(l2=config.l2 or 0.0, l2_factors=l2_factors), rows, "hogwild")
+        count = min(len(rows), max(int(BUDGET * 8 / posed.stride / max(rows.nnz / len(rows), 1.0)), HELD_ROWS))
+        sample = drawn(rows, count, config.seed)
+        held = drawn(held, min(len(held), HELD_ROWS), config.seed)
+        numbering = Numbering.by_popularity(sample)
+        self.config = config
+        self.rows = numbering.rows(sample)
+        self.held = held
+        self.problem = posed.narrowed(self.rows.width, numbering.popular)
+        self.stronger = len(rows) / count
+        p = self.problem
+        self.objective = FMObjective(
+            numbering.rows(held), p.loss, p.loss_param, normalize=p.normalize, labels=p.labels, width=p.width
+        )
+        self.start = aligned(p.size)
+        self.problem.begin(self.start, occurring(self.rows, numbering), config.seed)
+        self.before = self.loss(p, self.start)
+        p.compile()
+
+    def loss(self, problem: FMProblem, flat: np.ndarray) -> float:
+        """The loss of parameters on the rows held out."""
+        return float(self.objective.evaluate(*problem.solution(flat))["loss"] or 0.0)
+
+    def run(self, step: float, l2: float | None, l2_factors: float) -> float:
+        """The lowest loss on rows held out in a run; inf if it diverges."""
+        l2 = SHARE * l2_factors if l2 is None else l2
+        problem = dataclasses.replace(self.problem, l2=l2 * self.stronger, l2_factors=l2_factors * self.stronger)
+        flat = aligned(problem.size)
+        flat[:] = self.start
+        arrays = problem.row_arrays(self.rows, None)
+        worker = InlineWorker(problem, Order.of(len(self.rows)), self.rows, arrays, self.config.seed, flat)
+        c = self.config
+        steps = make_schedule(c.schedule, step, decay=c.decay, power=c.power, tol=c.tol)
+        best, since = math.inf, 0
+        for epoch in range(c.epochs):
+            worker.run(epoch, steps.plan(epoch))
+            loss = self.loss(problem, flat)
+            if has_diverged(loss, [self.before]):
+                return math.inf
+            best, since = (loss, 0) if loss < best else (best, since + 1)
+            if since == c.patience:
+                break
+        return best
+
+    def best_step(self, l2_factors: float, first: float = FIRST) -> tuple[float, dict[float, float]]:
+        """The best step for a penalty, and the loss of each step that was tried."""
+        start = round(math.log2(first))
+        power, values = best_power(
+            lambda power: self.run(2.0**power, self.config.l2, l2_factors), self.before, start, little=0.0
+        )
+        return 2.0**power, {2.0**each: value for each, value in sorted(values.items())}
+
+
+def settle(
+    config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None
+) -> tuple[TrainConfig, L2Choice | None]:
+    """Return the config with the penalty of the factors that does best, and how it was chosen.
+
+    ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again.
+    """
+    if resumed is not None and has_checkpoint(resumed):
+        _, header = load_checkpoint(resumed)
+        with resumable(Path(resumed)):
+            saved = {name: header["config"][name] for name in ("l2", "l2_factors")}
+        return config.settled(**saved if config.l2 is None else {"l2_factors": saved["l2_factors"]}), None
+    began = time.perf_counter()
+    rest, judges = judges_of(config, rows, held)
+    trials = Trials(config, rest, judges)
+    path: list[dict[str, Any]] = []
+    step = FIRST
+    for l2_factors in (each / len(rows) for each in PATH):
+        if config.step is None:
+            step, tried = trials.best_step(l2_factors, step)
+            loss = tried[step]
+        else:
+            step = config.step
+            loss = trials.run(step, config.l2, l2_factors)
+        value = loss if math.isfinite(loss) else None
+        path.append({"l2": l2_factors, "step": step, "held_out_loss": value, "epochs": config.epochs})
+    best = min(path, key=lambda each: math.inf if each["held_out_loss"] is None else each["held_out_loss"])
+    if best["held_out_loss"] is None:
+        raise NoChoice("every candidate for l2_factors diverged: give a smaller step, or adagrad")
+    sizes = len(trials.rows), len(trials.held), config.epochs
+    seconds = time.perf_counter() - began
+    chosen = L2Choice(best["l2"], path, *sizes, seconds, held is None, step=best["step"], name="l2_factors")
+    l2 = SHARE * chosen.l2 if config.l2 is None else config.l2
+    return config.settled(l2=l2, l2_factors=chosen.l2), chosen

@@ -1,0 +1,213 @@
+"""Every mistake that the command line finds by itself: one line that says what to do, status 1 or 2, nothing written.
+
+What the library finds (in data, options, models) has its tests there; of that a row or two stand here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hogwild.problems.completion.model import CompletionModel
+from hogwild.problems.cuts.model import Segmentation
+from hogwild.problems.linear.model import LinearModel
+from hogwild.problems.module.model import ModuleModel
+from tests.compare.rows import about, write
+
+MODULE = """
+import torch
+def model(): return torch.nn.Linear(4, 2)
+def data(): return torch.randn(64, 4), torch.arange(64) % 2
+def breaks():
+    raise KeyError("what is missing")
+def leaves():
+    raise SystemExit(3)
+NOTHING = 3
+"""
+RATINGS, GRID = "synthetic:ratings?users=9&items=9&ratings=30", "synthetic:grid?side=8"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data, models, programs and a comparison, good ones and bad ones, by the names that the table has."""
+    here = tmp_path_factory.mktemp("mistakes")
+    texts = {
+        "d.svm": "".join(f"{1 + k % 2} {1 + k % 9}:1\n" for k in range(60)),
+        "one.svm": "1 1:1\n1 2:1\n" * 5,
+        "bad.svm": "1 1:1\n2 1:x\n",
+        "bad.tsv": "1\t2\t3\n1\t2\tx\n",
+        "bad.max": "p max 2 1\nn 1 s\nn 2 t\na 1 9 3\n",
+        "t.csv": "click,site\nyes,a\nno,b\n",
+        "blank": "\n\n",
+        "m.py": MODULE,
+        "syntax.py": "def model():\n    return (\n",
+        "imports.py": "\n\nimport there_is_no_such_module\n",
+    }
+    for name, text in texts.items():
+        (here / name).write_text(text)
+    (here / "binary").write_bytes(b"PAR1\0\0")
+    factors = np.ones((3, 2), np.float32)
+    models = {
+        "linear": LinearModel([1.0, -2.0], [0.25], "log", labels=[3, 7]),
+        "line": LinearModel([1.0], [0.0], "squared-error"),
+        "ratings": CompletionModel(factors, factors, np.zeros(3), np.zeros(3), 3.5),
+        "cut": Segmentation(np.eye(2, dtype=np.float32), 1.0, 2.0),
+        "module": ModuleModel({"w": np.ones(2, np.float32)}, names=["w"]),
+    }
+    for name, model in models.items():
+        model.save(here / name)
+    write(here / "other", about())
+    return here
+
+
+MISTAKES: dict[str, tuple[int, str]] = {
+    # the words themselves
+    "trian": (2, "train"),
+    "cache lst": (2, "list"),
+    "train --los log": (2, "--loss"),
+    "train --epochs many": (2, "--epochs"),
+    "train --loss hing": (2, "expected one of log, hinge"),
+    "train --step big": (2, "--step big: expected a number or 'auto'"),
+    "train --format csw": (2, "--format csw: expected one of svmlight, npz"),
+    "train --problem cut": (
+        2,
+        "--problem cut: expected one of linear, fm, completion, cuts (modules: ",
+    ),
+    "predict linear": (2, "DATA"),
+    "inspect linear -n 0": (2, "--count"),
+    "export linear --to liblinear -o x": (2, "'liblinear' is not one of 'npz', 'sklearn', 'onnx'"),
+    "export linear --to npz": (2, "Missing option '--out' / '-o' (see hogwild export --help)"),
+    "import bad.svm --from onnx -o x": (2, "'onnx' is not one of 'npz', 'sklearn'"),
+    "import bad.svm --from npz -o x --labels a,b": (2, "--labels a,b: expected numbers, as in --labels 0,1"),
+    "simulate d.svm --delay poisson": (2, "expected one of round-robin, constant, random, straggler"),
+    "simulate d.svm --delay straggler:alfa=2": (2, "did you mean alpha?"),
+    "simulate d.svm --host threads": (2, "No such option"),
+    "bench --host thread": (2, "--host thread: expected one of processes, threads: did you mean threads?"),
+    "bench --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
+    "bench --workers two": (2, "--workers two: expected numbers"),
+    "bench --repeats 0": (2, "--repeats"),
+    "bench --problem speed": (2, "--problem speed: expected one of linear, fm, completion"),
+    "report": (2, "Missing argument"),
+    # options that do not go together
+    "train d.svm --resume": (2, "--resume goes on from a checkpoint: name its directory with --checkpoint DIR"),
+    "train d.svm --cache x --no-cache": (2, "--cache and --no-cache contradict each other"),
+    "train d.svm --features 9 --hash-bits 12": (2, "--features 9 and --hash-bits 12 contradict each other"),
+    "train d.svm --holdout 1.5": (2, "--holdout 1.5: expected a fraction between 0 and 1"),
+    "train d.svm --holdout-by time": (2, "--holdout-by time: nothing is held out: give --holdout FRACTION too"),
+    "train d.svm --holdout 0.1 --holdout-by tme": (2, "expected one of row, user, time: did you mean time?"),
+    "train d.svm --holdout 0.1 --holdout-by user": (2, "--holdout-by user is for ratings (--problem completion)"),
+    "train d.svm --test d.svm --keep best": (2, "--keep best goes by rows held out of DATA"),
+    "train d.svm --columns user,item": (2, "--columns is for ratings and edges"),
+    "train d.svm --terminals d.svm": (2, "--terminals d.svm: is for --problem cuts, not for linear"),
+    "train d.svm --meet here:1": (2, "--meet is for several machines: give --machines P too"),
+    "train d.svm --machines 2": (2, "--machines 2: say where they meet, --meet HOST:PORT of machine 0, or --local"),
+    "train d.svm --machines 2 --local --meet a:1": (2, "at an address of their own: leave --meet out"),
+    f"train {RATINGS} --hash-bits 8": (2, "--hash-bits is for rows of features, and --problem completion has none"),
+    f"train {RATINGS} --test {RATINGS} --holdout 0.1": (2, "--test and --holdout both name the rows to test on"),
+    f"train {GRID} --holdout 0.1": (2, "--holdout 0.1: a cut is of one graph, and there is nothing to test on"),
+    f"train {GRID} --test {GRID}": (2, "nothing to test on"),
+    "convert bad.max store": (2, "bad.max: graphs are not kept in stores: train on the file itself"),
+    "predict linear d.svm --proba --decision": (2, "--proba and --decision ask for different outputs"),
+    "predict line d.svm --proba": (2, "no probabilities"),
+    f"predict ratings {RATINGS} --proba": (2, "--proba and --decision are for linear models"),
+    "evaluate linear d.svm --seen d.svm": (2, "--seen d.svm: is for models of ratings, and linear is linear"),
+    "inspect cut --names blank": (2, "--names is for linear models, and cut is none"),
+    "report other other": (2, "a report of 2 directories needs a place of its own: give --out DIR"),
+    # names that are empty: an unset variable in a script
+    "train ''": (2, "'': expected the name of a file or directory"),
+    "train d.svm --out ''": (2, "--out '': expected a name"),
+    "train d.svm --json ''": (2, "--json '': expected a name"),
+    "train d.svm --checkpoint ''": (2, "--checkpoint '': expected a name"),
+    "info d.svm --cache ''": (2, "--cache '': expected the name of a directory"),
+    "predict '' d.svm": (2, "'': expected the name of a file or directory"),
+    "report ''": (2, "'': expected the name of a directory"),
+    "report other --out ''": (2, "'': expected the name of a directory"),
+    "compare d.svm --out ''": (2, "--out '': expected a name"),
+    # files that are not there, or something else
+    "train none.svm": (1, "none.svm: No such file or directory"),
+    "train rcv2": (1, "rcv2: No such file or directory: did you mean rcv1?"),
+    "bench none.svm": (1, "none.svm: No such file or directory"),
+    "info synthetic:x": (1, "synthetic:x"),
+    "train linear": (1, "linear: a model, expected data; hogwild inspect MODEL shows what is in it"),
+    "evaluate linear linear": (1, "a model, expected data; hogwild inspect MODEL"),
+    "inspect d.svm": (1, "d.svm: not a hogwild model"),
+    "inspect none": (1, "none: No such file"),
+    "inspect linear --names none": (1, "No such file"),
+    "inspect linear --names .": (1, "Is a directory"),
+    "inspect linear --names binary": (1, "binary: expected text with one name a line"),
+    "inspect linear --names blank": (1, "blank: has no name for any of the heaviest features"),
+    "recommend linear": (1, "linear: expected a model of ratings (train --problem completion), got a linear model"),
+    "labels linear": (1, "linear: expected a cut (train --problem cuts), got a linear model"),
+    "predict cut d.svm": (1, "than its own, got d.svm: see hogwild labels"),
+    "predict module d.svm": (1, "a module is applied to d.svm from Python"),
+    "similar ratings name": (2, "'name': the model's names are whole numbers"),
+    "predict linear t.csv": (1, "t.csv: a table, but the model's features are none of its columns"),
+    "evaluate linear d.svm": (1, "d.svm: row 1 has label 1"),
+    "evaluate linear bad.svm": (1, "bad.svm:2: bad"),
+    "predict ratings bad.tsv": (1, "bad.tsv:2: "),
+    "train bad.max": (1, "bad.max:4: "),
+    "train one.svm --holdout 0.01": (1, "one.svm: cannot hold out 0.01 of 10 rows"),
+    "train one.svm --l2 0": (1, "one.svm: all 10 rows have the label 1"),
+    "simulate d.svm -w 201": (1, "201 workers for 60 rows"),
+    "import bad.svm --from npz -o x": (1, "bad.svm: not an npz archive"),
+    "report none": (1, "none: no such directory: expected a directory that hogwild compare --out wrote"),
+    # outputs that cannot be written, or would overwrite
+    "train d.svm --out nowhere/model": (1, "--out nowhere/model: cannot write there"),
+    "train d.svm --out .": (1, "--out .: expected the name of a file"),
+    "train d.svm --out d.svm": (2, "--out d.svm would overwrite d.svm: choose another name"),
+    "train d.svm --out new --json ./new": (2, "--json ./new would overwrite new"),
+    "train d.svm --checkpoint d.svm/state": (1, "d.svm/state: cannot write there"),
+    "predict linear d.svm -o linear": (2, "--out linear would overwrite linear"),
+    "recommend ratings -o ratings": (2, "would overwrite"),
+    "import bad.svm --from npz -o bad.svm": (2, "would overwrite"),
+    "train-module m.py:model --data m.py:data --out m.py": (2, "--out m.py would overwrite m.py"),
+    "bench --json nowhere/rows": (1, "--json nowhere/rows: cannot write there"),
+    # programs of a user
+    "train-module none.py:model --data m.py:data": (1, "none.py: No such file"),
+    "train-module m.py:more --data m.py:data": (1, "m.py: no function more in it: it has model, data, breaks, leaves"),
+    "train-module m.py:NOTHING --data m.py:data": (1, "no function NOTHING in it"),
+    "train-module m.py --data m.py:data": (2, "the model m.py: expected FILE.py:NAME, a function in a file"),
+    "train-module syntax.py:model --data m.py:data": (1, "syntax.py, line 2: SyntaxError"),
+    "train-module imports.py:model --data m.py:data": (1, "imports.py, line 3: ModuleNotFoundError"),
+    "train-module m.py:breaks --data m.py:data": (1, "m.py, line 6: KeyError: 'what is missing'"),
+    "train-module m.py:model --data m.py:leaves": (1, "m.py, line 8: SystemExit: 3"),
+    "train-module m.py:model --data m.py:data --loss cross_entropy": (
+        2,
+        "or FILE.py:NAME, a function in a file",
+    ),
+    # comparisons
+    "compare d.svm --methods hogwyld": (2, "method 'hogwyld': expected some of serial"),
+    "compare d.svm --eps 2": (2, "--eps 2: expected numbers from 0 to 1"),
+    "compare d.svm --steps 0": (2, "above 0"),
+    "compare d.svm --gradient-delay 5": (2, "--gradient-delay 5: expected numbers"),
+    "compare d.svm --epochs 0": (2, "epochs=0"),
+    "compare d.svm --l2 auto": (2, "--l2 auto: a comparison is of one objective: give one number"),
+    "compare d.svm --problem fm": (2, "--problem fm: a comparison is of linear, completion, cuts, module"),
+    "compare d.svm --test d.svm --holdout 0.1": (2, "--test and --holdout both name the rows to test on"),
+    "compare d.svm --problem module": (2, "--problem module: give the module too: --model FILE.py:NAME"),
+    "compare --model m.py:model": (2, "a module is compared on data of its own"),
+    "compare m.py:data --model m.py": (2, "--model m.py: expected FILE.py:NAME"),
+    "compare m.py:data --model m.py:model --problem linear": (2, "is for --problem module, not for linear"),
+    "compare m.py:data --model m.py:model --format npz": (2, "--format does not go with --model"),
+    "compare m.py:data --model m.py:breaks --out new": (1, "m.py, line 6: KeyError"),
+    "compare d.svm --steps 1 --methods hogwild -w 1 --out other": (2, "--out other holds another comparison"),
+    "compare one.svm --out new": (1, "one.svm: all 8 rows have the label 1"),
+    "compare d.svm --steps 1 --out d.svm": (1, "--out d.svm"),
+}
+
+
+@pytest.mark.parametrize("words", MISTAKES)
+def test_mistakes_are_one_line(hogwild: Callable, folder: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.chdir(folder)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    result = hogwild(words)
+    status, message = MISTAKES[words]
+    assert re.fullmatch(r"(hogwild: warning: [^\n]+\n)*hogwild: error: [^\n]+\n", result.err), result.err
+    assert message in result.err
+    assert result.status == status
+    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    assert after == before

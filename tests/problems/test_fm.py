@@ -1,0 +1,293 @@
+"""Factorization machines: the kernel against NumPy, what a run keeps, and from a table to predictions."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hogwild
+from hogwild.config import TrainConfig
+from hogwild.data.order import Order
+from hogwild.data.rows.container import Rows
+from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.interchange import export_model
+from hogwild.metrics import evaluate
+from hogwild.problems.fm.objective import FMObjective
+from hogwild.problems.fm.problem import FMProblem
+from hogwild.training.workers import InlineWorker
+from tests import reference
+from tests.runs import toy
+
+FIXED: dict[str, Any] = {"problem": "fm", "workers": 1, "step": 0.25, "l2_factors": 1e-4, "epochs": 3}
+
+
+def clicks(n: int = 3000, seed: int = 0) -> Rows:
+    """Rows of a site, a device and a campaign, whose label is by the pair of site and campaign."""
+    random = np.random.default_rng(seed)
+    sizes = 30, 4, 20
+    parts = [random.integers(0, size, n) for size in sizes]
+    planted = np.random.default_rng(9)
+    likes, wants = (planted.normal(size=(size, 2)) for size in (30, 20))
+    margins = 3 * (likes[parts[0]] * wants[parts[2]]).sum(axis=1)
+    indices = np.column_stack(parts) + np.cumsum([0, *sizes[:2]])
+    targets = np.where(random.random(n) < 1 / (1 + np.exp(-margins)), 1.0, -1.0)
+    return Rows(np.arange(n + 1) * 3, indices.ravel(), np.ones(3 * n), targets, sum(sizes) + 2)
+
+
+# ---- against NumPy
+
+
+def dense(rows: Rows, normalize: str) -> np.ndarray:
+    """The rows scaled, (n, width) float64."""
+    X = rows.to_scipy()[0].toarray().astype(float)
+    return X if normalize == "none" else X * reference.row_scales(X, normalize)[:, None]
+
+
+def margin(w: np.ndarray, v: np.ndarray, b: float, x: np.ndarray) -> float:
+    """By the sum over pairs: ``v`` (width, rank), ``x`` (width,)."""
+    pairs = np.triu((v @ v.T) * np.outer(x, x), 1).sum()
+    return float(b + w @ x + pairs)
+
+
+def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np.ndarray, step: float) -> Any:
+    """The parameters after an epoch in file order, in float64."""
+    coef, (b, *_) = problem.solution(flat)
+    w, v, b = coef[0].astype(float), coef[1:].T.astype(float), float(b)
+    sums = [np.ones_like(w), np.ones_like(v), 1.0]  # AdaGrad's
+    rates = len(rows) / np.maximum(rows.degrees(), 1)
+    X = dense(rows, problem.normalize)
+    for i, x in enumerate(X):
+        g = reference.dloss(problem.loss, margin(w, v, b, x), float(arrays["targets"][i]), problem.loss_param)
+        g *= arrays["weights"][i] if arrays["weights"].size else 1.0
+        held = np.flatnonzero(x)
+        slope_w, slope_v = g * x, g * x[:, None] * (x @ v - x[:, None] * v)
+        moves = [slope_w, slope_v, g]
+        if problem.adagrad:
+            sums = [total + move**2 for total, move in zip(sums, moves)]
+            moves = [move / np.sqrt(total) for total, move in zip(sums, moves)]
+        w[held] = (w - step * moves[0])[held] / (1 + step * problem.l2 * rates[held])
+        v[held] = (v - step * moves[1])[held] / (1 + step * problem.l2_factors * rates[held])[:, None]
+        b -= problem.intercept * step * moves[2]
+    return np.vstack([w, v.T]), b
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"adagrad": True, "rank": 20},
+        {"normalize": "none", "l2": 0.0, "l2_factors": 0.0, "rank": 3},
+        {"loss": "squared-error", "normalize": "max", "rank": 2},
+    ],
+    ids=str,
+)
+def test_an_epoch_is_numpys(options: dict[str, Any]) -> None:
+    rows = toy(300, 40, 6)
+    rows = rows.replace(weights=np.random.default_rng(1).random(300).astype(np.float32))
+    config = TrainConfig(**{"problem": "fm", "l2": 1e-3, "l2_factors": 1e-2} | options)
+    problem = FMProblem.of(config, rows, "serial")
+    arrays = problem.row_arrays(rows, None)
+    worker = InlineWorker(problem, Order.of(len(rows), shuffled=False), rows, arrays, 0)
+    problem.begin(worker.flat, np.flatnonzero(rows.degrees()), seed=3)
+    coef, b = twin(problem, rows, arrays, worker.flat, step=0.1)
+    worker.run(0, (0.1, 1.0, 0.0))
+    found = problem.solution(worker.flat)
+    np.testing.assert_allclose(found[0], coef, rtol=1e-4, atol=1e-5)
+    assert found[1][0] == pytest.approx(b, abs=1e-5)
+    lines = problem.per_feature(worker.flat)[0]
+    assert not np.delete(lines, problem.places, axis=1).any()  # padding
+
+
+def test_the_gradient_is_that_of_the_objective() -> None:
+    """One step on one row moves each number by the objective's derivative, taken by differences."""
+    row = Rows([0, 3, 3], [0, 2, 3], [0.5, -1.0, 2.0], [1.0, -1.0], 5).block(0, 1)
+    both = Rows([0, 3, 3], [0, 2, 3], [0.5, -1.0, 2.0], [1.0, -1.0], 5)
+    problem = FMProblem.of(TrainConfig(problem="fm", rank=2, l2_factors=0.0), both, "serial")
+    worker = InlineWorker(problem, Order.of(1), row, problem.row_arrays(row, None), 0)
+    problem.begin(worker.flat, np.arange(5), seed=0)
+    coef, b = problem.solution(worker.flat)
+    objective = FMObjective(row, "log", labels=problem.labels, normalize="l2")
+    derivative = np.zeros(coef.shape)
+    for place in np.ndindex(coef.shape):
+        ends = [coef.astype(float), coef.astype(float)]
+        for end, way in zip(ends, (-1e-4, 1e-4)):
+            end[place] += way
+        low, high = (float(objective.evaluate(end, b)["objective"] or 0) for end in ends)
+        derivative[place] = (high - low) / 2e-4
+    worker.run(0, (1.0, 1.0, 0.0))
+    np.testing.assert_allclose(coef - problem.solution(worker.flat)[0], derivative, atol=1e-5)
+
+
+def test_the_objective_is_that_of_all_pairs() -> None:
+    rows, random = toy(200, 30, 5), np.random.default_rng(0)
+    coef, b = random.normal(size=(5, 30)).astype(np.float32), np.array([0.3], np.float32)
+    found = FMObjective(rows, "log", labels=(-1.0, 1.0), l2=0.1, l2_factors=0.01, normalize="l2").evaluate(coef, b)
+    X = dense(rows, "l2")
+    margins = np.array([margin(coef[0].astype(float), coef[1:].T.astype(float), 0.3, x) for x in X])
+    loss = np.logaddexp(0, -rows.targets * margins).mean()
+    penalty = 0.05 * np.sum(coef[0] ** 2.0) + 0.005 * np.sum(coef[1:] ** 2.0)
+    assert found["loss"] == pytest.approx(loss, rel=1e-6)
+    assert found["objective"] == pytest.approx(loss + penalty, rel=1e-6)
+
+
+# ---- runs
+
+
+def test_what_lies_beside_the_rows_changes_no_bit() -> None:
+    """Disciplines, with one worker, and the numbering."""
+    rows = toy(400, 60, 6)
+    usual = hogwild.train(rows, **FIXED).finish()
+    for change in ({"discipline": "hogwild"}, {"discipline": "aig"}, {"discipline": "locked"}, {"renumber": "always"}):
+        model = hogwild.train(rows, **FIXED | change).finish()
+        np.testing.assert_array_equal(model.factors_, usual.factors_)
+        np.testing.assert_array_equal(model.coef_, usual.coef_)
+        assert model.intercept_ == usual.intercept_
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"host": "processes"},
+        {"discipline": "aig"},
+        {"discipline": "locked"},
+        {"exchange": "averaging:period=100"},
+        {"exchange": "gossip"},
+    ],
+    ids=str,
+)
+def test_two_workers_learn_what_is_planted(options: dict[str, Any]) -> None:
+    rows = clicks()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HogwildWarning)
+        run = hogwild.train(rows, **FIXED | {"workers": 2, "step": 1.0, "epochs": 8} | options)
+        objectives = [row["objective"] for row in run]
+    assert min(objectives) < 0.9 * objectives[0]
+
+
+@pytest.mark.parametrize("change", [{}, {"adagrad": True}, {"step": None, "l2_factors": None}], ids=str)
+def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) -> None:
+    rows = clicks(600)
+    options = FIXED | {"epochs": 4, "renumber": "always", "patience": 0} | change
+    whole = hogwild.train(rows, **options)
+    whole.finish()
+    hogwild.train(rows, checkpoint=tmp_path, **options | {"epochs": 2}).finish()
+    again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **options)
+    again.finish()
+    np.testing.assert_array_equal(whole._job.flat, again._job.flat)
+    assert whole.config == again.config
+    assert [row["objective"] for row in whole.history] == [row["objective"] for row in again.history]
+
+
+def test_defaults_find_planted_pairs_and_hold_a_tenth_out() -> None:
+    train, test = clicks(4000).split(0.25)
+    run = hogwild.train(train.compact(), test, problem="fm", workers=1)
+    rows = list(run)
+    assert rows[0]["l2_held_out"] == 300
+    assert rows[-1]["kept_epoch"] == min(rows[1:], key=lambda row: row["held_out_loss"])["epoch"]
+    linear = hogwild.train(train, test, workers=1).finish()
+    assert evaluate(run.model, test)["log_loss"] < 0.9 * evaluate(linear, test)["log_loss"]
+    pairs = run.model.strongest_pairs(20)
+    assert all(abs(pairs[0][2]) >= abs(value) for *_, value in pairs)
+    assert any(i < 30 and 34 <= j < 54 for i, j, _ in pairs)  # a site and a campaign
+
+
+def test_nothing_is_held_out_for_the_last_epoch() -> None:
+    run = hogwild.train(clicks(300), keep="last", **FIXED)
+    last = [*run][-1]
+    assert (last["kept_epoch"], last["updates"], "test_loss" in last) == (3, 300, False)
+
+
+def test_features_that_no_training_row_holds_count_nothing() -> None:
+    rows = clicks(500)
+    model = hogwild.train(rows, **FIXED).finish()
+    assert not model.factors_[-2:].any()
+    assert model.factors_[:54].any()
+    known = Rows([0, 2], [0, 40], [1, 1], [1.0], 54)
+    new = Rows([0, 3], [0, 40, 55], [1, 1, 0.0], [1.0], 56)
+    assert model.decision_function(known) == pytest.approx(model.decision_function(new))
+
+
+def test_counts_and_numbers_are_learned_too() -> None:
+    rows = clicks(1000)
+    for loss in ("poisson", "squared-error"):
+        counts = rows.replace(targets=(rows.targets > 0).astype(np.float32))
+        objectives = [row["objective"] for row in hogwild.train(counts, loss=loss, **FIXED)]
+        assert objectives[-1] < objectives[0]
+
+
+# ---- models
+
+
+def test_a_model_file_holds_it(tmp_path: Path) -> None:
+    rows = clicks(400)
+    model = hogwild.train(rows, **FIXED).finish()
+    model.save(tmp_path / "m")
+    loaded = hogwild.load(tmp_path / "m")
+    assert isinstance(loaded, hogwild.FMModel)
+    assert "rank 8" in repr(loaded)
+    np.testing.assert_array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
+    for call in (model.to_sklearn, lambda: export_model(model, tmp_path / "o", "onnx")):
+        with pytest.raises(UsageError, match="npz"):
+            call()
+    arrays, header = model.to_file()
+    with pytest.raises(InputError, match="factors of shape"):
+        hogwild.FMModel.from_file(arrays | {"factors": model.factors_[1:]}, header, "m")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"discipline": "atomic"}, "disciplines serial, hogwild, aig, locked; got 'atomic'"),
+        ({"device": "cuda"}, "no kernels for device='cuda'"),
+        ({"host": "simulator"}, "plays the linear problem"),
+        ({"machines": 2}, "trained on one machine"),
+        ({"adagrad": True, "exchange": "gossip"}, "leave adagrad out"),
+        ({"renumber": "always", "discipline": "aig", "workers": 2}, "leave renumber out"),
+        ({"loss": "softmax"}, "loss='softmax': expected one of log"),
+        ({"rank": 0}, "rank=0: expected a whole number from 1"),
+    ],
+)
+def test_what_it_cannot_do_is_one_line(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        TrainConfig(problem="fm", **options)
+
+
+def test_three_labels_and_few_rows() -> None:
+    with pytest.raises(InputError, match="problem 'fm' needs two labels; got 3: choose problem 'linear'"):
+        hogwild.train(toy(100, classes=3), **FIXED)
+    model = hogwild.train(clicks(12), problem="fm", workers=1, epochs=2).finish()
+    assert np.isfinite(model.decision_function(clicks(5))).all()
+
+
+# ---- the command line
+
+
+def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from hogwild.__main__ import main
+
+    rows = clicks(600)
+    names = rows.indices.reshape(-1, 3)
+    lines = [f"{int(y > 0)},s{a},d{b - 30},c{c - 34}" for y, (a, b, c) in zip(rows.targets, names)]
+    table, model = tmp_path / "clicks.csv", tmp_path / "clicks.hw"
+    table.write_text("\n".join(["click,site,device,campaign", *lines]) + "\n")
+
+    def said(*words: object) -> str:
+        assert main([str(word) for word in words]) == 0
+        return capfd.readouterr().out
+
+    out = said("train", table, "--label", "click", "--problem", "fm", "--rank", 4, "--out", model, "--workers", 1)
+    for words in ("l2_factors", "rank 4, log loss", "60 rows held out choose the epoch"):
+        assert words in out
+    assert set(said("predict", model, table).split()) == {"0", "1"}
+    assert json.loads(said("evaluate", model, table, "--json"))["accuracy"] > 0.6
+    facts = json.loads(said("inspect", model, "--names", table, "--json"))
+    assert facts["rank"] == 4
+    assert all(first.split("=")[0] != second.split("=")[0] for first, second, _ in facts["pairs"])
+    assert "strongest pairs" in said("inspect", model)
+    assert main(["compare", str(table), "--problem", "fm"]) == 2
+    assert capfd.readouterr().err.count("\n") == 1
