@@ -11,7 +11,7 @@ import scipy.sparse
 from hogwild import train
 from hogwild.cli.models import named
 from hogwild.data.ratings.container import Ids, Ratings
-from hogwild.errors import InputError, TrainingError, UsageError
+from hogwild.errors import InputError, UsageError
 
 USERS, ITEMS = np.repeat(np.arange(6), 4), np.tile(np.arange(4), 6)
 VALUES = np.cos(np.arange(24.0))
@@ -58,25 +58,8 @@ def test_test_arrays_may_show_fewer_users():
     model = run.finish()
     errors = model.predict(USERS[:8], ITEMS[:8]) - VALUES[:8].astype(np.float32)
     assert run.history[-1]["test_rmse"] == pytest.approx(np.sqrt(np.mean(errors**2)))
-    with pytest.raises(UsageError, match="test ratings of"):
-        complete((USERS[:8], ITEMS[:8], VALUES[:8]), (USERS, ITEMS, VALUES))
     matrix = scipy.sparse.csr_array((VALUES, (USERS, ITEMS)))
     assert complete(matrix, matrix).finish().history[-1]["test_rmse"] > 0
-
-
-def test_remedies_are_those_of_the_problem():
-    with pytest.raises(TrainingError, match="try a step below 1e.30. The model") as error:
-        complete((USERS, ITEMS, VALUES), step=1e30).finish()
-    assert "normalize" not in str(error.value)
-    assert "adagrad" not in str(error.value)
-
-
-@pytest.mark.parametrize("name", ["--7", "²", "", "9" * 19, "\udcff"])
-def test_names_that_are_no_numbers(name):
-    for ids in (None, Ids([7, 10])):
-        with pytest.raises(UsageError, match="the model's names are whole numbers"):
-            named([name], ids, 2)
-    assert named(["7", "-3", str(2**63 - 1)], None, 2).tolist() == [7, -3, 2**63 - 1]
 
 
 def test_names_from_a_pipe(monkeypatch):

@@ -23,8 +23,6 @@ PREFIX = "synthetic:"
 BITS = 52  # resolution of a cumulative popularity table
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
-MIX_1 = 0xBF58476D1CE4E5B9
-MIX_2 = 0x94D049BB133111EB
 ROOT3 = math.sqrt(3.0)
 LN2 = 0.6931471805599453
 
@@ -132,10 +130,7 @@ def _value(name: str, dial: str, text: str, kind: type) -> Any:
 
 def mix_bits(x: int) -> int:
     """Return the output of splitmix64 at state ``x``."""
-    x = (x + GOLDEN) & MASK
-    x = ((x ^ (x >> 30)) * MIX_1) & MASK
-    x = ((x ^ (x >> 27)) * MIX_2) & MASK
-    return x ^ (x >> 31)
+    return int(random_bits(x & MASK, 1, 2)[0])
 
 
 def stream_keys(seed: int, numbers: Mapping[str, int]) -> dict[str, int]:
@@ -147,8 +142,8 @@ def random_bits(key: int, first: int, last: int) -> np.ndarray:
     """Return a stream's random number for each ``first <= i < last``, uint64."""
     with np.errstate(over="ignore"):
         x = np.arange(first, last, dtype=np.uint64) * np.uint64(GOLDEN) + np.uint64(key)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(MIX_1)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(MIX_2)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 

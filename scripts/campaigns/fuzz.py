@@ -7,7 +7,6 @@ amiss by ``fuzz_made.py``. A case is known by the seed, the kind of file and its
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import gzip
 import io
@@ -17,15 +16,12 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_made import MADE, make_stores
+from common import Campaign
 
 COUNT, BATCH = 1200, 100  # cases, and how many of them in one process
 LIMIT = 60.0  # seconds for a batch until it counts as one that does not end
@@ -221,6 +217,8 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
     """Read cases and print how each ended; the number is printed before, so that a crash is known by it."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    from fuzz_made import MADE, make_stores
+
     if kind in MADE:
         make_stores(folder)
         for number in range(first, first + count):
@@ -241,11 +239,12 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
 # -- the campaign -----------------------------------------------------------------------------------------------------
 
 TABLES = ("csv", "parquet", "arrow")
-KINDS = ("svmlight", "npz", "ratings", "graph", "model", "checkpoint", "archive", *TABLES, *MADE)
+KINDS = ("svmlight", "npz", "ratings", "graph", "model", "checkpoint", "archive", *TABLES, "store", "download")
 
 
-def batch(kind: str, seed: int, first: int, count: int, tried: Counter[str], found: Callable[[str], None]) -> int:
+def batch(kind: str, campaign: Campaign, first: int, count: int) -> int:
     """Have cases read in a child; the number to go on with."""
+    seed = campaign.asked.seed
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "child", kind, str(seed), str(first), str(count), folder]
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -259,39 +258,24 @@ def batch(kind: str, seed: int, first: int, count: int, tried: Counter[str], fou
     for line in out.splitlines():
         number, _, how = line.partition(" ")
         last = int(number)
-        tried[f"{kind} {how}" if how in ("read", "refused") else f"{kind} wrong"] += bool(how)
+        campaign.tried[f"{kind} {how}" if how in ("read", "refused") else f"{kind} wrong"] += bool(how)
         if how not in ("read", "refused", ""):
-            found(f"{kind} seed {seed} number {number}: {how}")
+            campaign.problem(f"{kind} seed {seed} number {number}: {how}")
     if process.returncode:
         last = max(last, first)
-        found(f"{kind} seed {seed} number {last}: status {process.returncode}: {err.strip()[-200:]}")
+        campaign.problem(f"{kind} seed {seed} number {last}: status {process.returncode}: {err.strip()[-200:]}")
     return last + 1
 
 
 def main(arguments: list[str]) -> int:
     """Run the campaign; 1 if anything was found."""
-    parser = argparse.ArgumentParser(prog="scripts/campaign fuzz")
-    parser.add_argument("--minutes", type=float, help="go on for so long, whatever the count")
-    parser.add_argument("--count", type=int, default=COUNT, help=f"how many files (default {COUNT})")
-    parser.add_argument("--seed", type=int, default=0, help="how they are damaged hangs on it (default 0)")
-    asked, began, tried, wrong = parser.parse_args(arguments), time.monotonic(), Counter[str](), []
-
-    def found(line: str) -> None:
-        wrong.append(line)
-        print(f"FOUND {line}", flush=True)
-
-    at, size = dict.fromkeys(KINDS, 0), max(1, min(BATCH, -(-asked.count // len(KINDS))))
-    if asked.minutes is not None:
-        size = 20 * BATCH
-    while True:
+    campaign = Campaign("fuzz", arguments, COUNT)
+    size = max(1, min(BATCH, -(-campaign.asked.count // len(KINDS))))
+    at = dict.fromkeys(KINDS, 0)
+    for _ in campaign.rounds():
         for kind in KINDS:
-            at[kind] = batch(kind, asked.seed, at[kind], size, tried, found)
-        seconds, total = time.monotonic() - began, sum(at.values())
-        if (total >= asked.count) if asked.minutes is None else (seconds >= 60 * asked.minutes):
-            break
-    print("ended: " + ", ".join(f"{name} {count}" for name, count in sorted(tried.items())))
-    print(f"fuzz: {total} in {seconds:.0f} s with seed {asked.seed}, {len(wrong)} found")
-    return bool(wrong)
+            at[kind] = batch(kind, campaign, at[kind], size)
+    return campaign.close()
 
 
 if __name__ == "__main__":

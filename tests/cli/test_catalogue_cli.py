@@ -93,7 +93,7 @@ def test_the_problem_is_told_from_the_card(hogwild: Callable, web: Site) -> None
 def test_what_is_not_fetched_is_one_line(hogwild: Callable, web: Site, tmp_path: Path, command: str) -> None:
     result = hogwild(command, "tiny", *(["out"] if command == "convert" else []))
     assert result.status == 1
-    said = f"the data set of that name has not been fetched into {tmp_path / 'data'}: hogwild data fetch tiny"
+    said = f"that data set is not fetched into {tmp_path / 'data'}: hogwild data fetch tiny"
     assert result.err == f"hogwild: error: tiny: no such file, and {said}\n"
     assert hogwild(command, "tinyy", *(["out"] if command == "convert" else [])).err == (
         "hogwild: error: tinyy: No such file or directory: did you mean tiny?\n"

@@ -134,7 +134,7 @@ def test_a_name_is_where_its_data_lie(own: Path) -> None:
     with pytest.raises(InputError) as caught:
         located("tiny:test")
     where = own / "data"
-    said = f"the data set of that name has not been fetched into {where}: hogwild data fetch tiny:test"
+    said = f"that data set is not fetched into {where}: hogwild data fetch tiny:test"
     assert str(caught.value) == f"tiny:test: no such file, and {said}"
 
 

@@ -84,8 +84,7 @@ def test_equal_to_dense(small_chunks, kind, classes):
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize("kind", ["none", "l2", "max"])
-@pytest.mark.parametrize("width", [0, 4])
+@pytest.mark.parametrize(("kind", "width"), [("none", 4), ("l2", 0), ("max", 4)])
 def test_features_beyond_the_width_are_not_there(small_chunks, kind, width):
     rows, dense = awkward()
     w = np.arange(1.0, width + 1)

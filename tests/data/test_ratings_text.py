@@ -232,9 +232,6 @@ def test_matrices(tmp_path):
     ratings = open_ratings(tmp_path / "x.npz")
     assert ratings.shape == (4, 2)
     assert named(ratings) == [(2, 0, 4.0, None), (0, 1, 2.0, None), (1, 1, 0.5, None)]
-    (tmp_path / "bad.npz").write_bytes(b"x")
-    with pytest.raises(InputError, match="bad.npz: cannot be read"):
-        open_ratings(tmp_path / "bad.npz")
 
 
 def test_the_last_of_repeated_ratings_counts(tmp_path):
@@ -251,12 +248,12 @@ def test_names_of_a_model(tmp_path):
     train = open_ratings(tmp_path / "train.txt")
     known = {"users": train.user_ids, "items": train.item_ids}
     path = tmp_path / "test.txt"
-    path.write_text("2 a 1\n3 a 2\n1 c 3\n")
+    path.write_text("2 a 1\n0 a 2\n1 c 3\n")
     kept = open_ratings(path, **known, unknown="keep")
     assert (kept.users.tolist(), kept.items.tolist(), kept.shape) == ([1, -1, 0], [0, 0, -1], (2, 2))
     with pytest.warns(HogwildWarning, match="2 ratings of users or items that are not known were left out"):
         assert named(open_ratings(path, **known, unknown="drop")) == [(2, "a", 1.0, None)]
-    with pytest.raises(InputError, match=r"test.txt: user 3 is none of the 2 known ones \(1 such ratings\)"):
+    with pytest.raises(InputError, match=r"test.txt: user 0 is none of the 2 known ones \(1 such ratings\)"):
         open_ratings(path, **known)
     with pytest.raises(InputError, match=r"test.txt: item c is none of the 2 known ones"):
         open_ratings(path, items=train.item_ids)
@@ -265,16 +262,9 @@ def test_names_of_a_model(tmp_path):
         open_ratings(path, **known, unknown="drop")
 
 
-def test_options_and_names_that_are_wrong(tmp_path):
+def test_options_that_are_wrong():
     for option in ("unknown", "values", "repeats", "format"):
         with pytest.raises(UsageError, match=f"{option}='x': expected one of"):
             open_ratings("synthetic:ratings", **{option: "x"})
     with pytest.raises(UsageError, match="got int"):
         open_ratings(3)
-    with pytest.raises(InputError, match="no such file"):
-        open_ratings(tmp_path / "none")
-    with pytest.raises(InputError, match="a directory, but no store"):
-        open_ratings(tmp_path)
-    (tmp_path / "x").write_text("1 2 3\n")
-    with pytest.raises(InputError, match="a store is a directory"):
-        open_ratings(tmp_path / "x", format="store")

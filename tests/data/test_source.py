@@ -55,8 +55,7 @@ def test_matrices(tmp_path, cache, targets):
     assert not cache.entries()
 
 
-@pytest.mark.parametrize("kind", ["csr", "csc", "bsr"])
-@pytest.mark.parametrize("array", ["indices", "indptr"])
+@pytest.mark.parametrize(("kind", "array"), [("csr", "indices"), ("csc", "indptr"), ("bsr", "indices")])
 def test_a_matrix_that_points_outside_itself(tmp_path, kind, array):
     """Each was once a crash of scipy's compiled code."""
     path = save_matrix(tmp_path / "x.npz", "x.npy")

@@ -107,17 +107,10 @@ def test_the_default_is_shaped_like_rcv1():
 def test_through_the_cache(tmp_path):
     cache, seen = Cache(tmp_path), []
     first = generate(SMALL, cache, lambda done, total: seen.append((done, total)))
-    assert first.store.name.startswith("synthetic-rcv1-400-")
     assert seen[-1] == (400, 400)
-    seen.clear()
-    again = generate(SMALL + "&seed=0", cache, lambda done, total: seen.append((done, total)))
-    assert seen == []
-    assert again.store == first.store
-    for a, b in zip(arrays(generate(SMALL)), arrays(first)):
-        assert np.array_equal(a, b)
-    generate(SMALL + "&seed=2", cache)
-    assert len(cache.entries()) == 2
-    assert cache.entries()[0].source == SMALL + "&seed=2"
+    assert generate(SMALL + "&seed=0", cache).store == first.store
+    assert generate(SMALL + "&seed=2", cache).store != first.store
+    assert sorted(entry.source for entry in cache.entries()) == [SMALL, SMALL + "&seed=2"]
 
 
 def test_names():
@@ -137,22 +130,16 @@ def test_names():
     ("name", "said"),
     [
         ("rcv2", "no such synthetic set; there are synthetic:rcv1, synthetic:uniform"),
-        ("", "no such synthetic set"),
         ("rcv1?row=5", "expected dial=value with one of rows, features, nnz"),
-        ("rcv1?family=ctr", "expected dial=value"),
         ("rcv1?rows", "expected dial=value"),
-        ("rcv1?rows=", "rows=: expected a whole number"),
         ("rcv1?rows=2.5", "expected a whole number"),
         ("rcv1?rows=inf", "expected a whole number"),
         ("rcv1?rows=5&rows=6", "rows is given twice"),
         ("rcv1?rows=0", "rows=0 is outside 1 to"),
         ("rcv1?nnz=50&features=49", "nnz=50 is outside 1 to 49"),
         ("rcv1?zipf=nan", "zipf=nan: expected a number"),
-        ("rcv1?zipf=x", "expected a number"),
         ("rcv1?noise=0.6", "noise=0.6 is outside 0 to 0.5"),
         ("rcv1?values=idf", "expected one of tfidf, binary, counts, real"),
-        ("rcv1?task=cluster", "expected one of classify, regress, counts"),
-        ("rcv1?seed=-1", "seed=-1 is outside"),
     ],
 )
 def test_bad_names(name, said):

@@ -71,9 +71,7 @@ COLUMNS = {
         "column x holds lists or values of another odd type, which are not taken",
     ),
     "bytes": (pa.array([b"a", b"b"]), "column x holds bytes, which are not taken"),
-    "dates": (pa.array([datetime.date(2020, 1, 1)] * 2), "column x holds dates, which are not taken"),
     "times": (pa.array([datetime.datetime(2020, 1, 1)] * 2), "column x holds dates, which are not taken"),
-    "spans": (pa.array([datetime.timedelta(1)] * 2), "column x holds dates, which are not taken"),
     "infinities": (pa.array([1.0, -np.inf]), "row 2: column x: expected a finite number"),
 }
 

@@ -16,8 +16,11 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.store import open_store
-from hogwild.data.tables.source import stream_table
-from hogwild.errors import InputError
+from hogwild.data.tables.columns import known_names
+from hogwild.data.tables.plan import TablePlan
+from hogwild.data.tables.rows import SHARED
+from hogwild.data.tables.source import feature_names, stream_table
+from hogwild.errors import HogwildWarning, InputError
 from tests.data.table_twin import features, hashed
 
 ROLES = {"site": "categorical", "price": "numeric", "id": "categorical", "title": "text", "old": "categorical"}
@@ -171,8 +174,6 @@ def test_the_plan_goes_with_parts_stores_and_caches(table: pa.Table, tmp_path: P
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.dictionary(pa.int8(), pa.float32())])
 def test_a_number_in_few_bits_is_the_category_it_is_in_text(kind: pa.DataType, tmp_path: Path) -> None:
-    from hogwild.data.tables.source import feature_names
-
     numbers = ["0.1", "16777216", "1e-07", "-2.7", "", "3.4e+38"]
     (tmp_path / "t.csv").write_text("y,x\n" + "".join(f"{k % 2},{number}\n" for k, number in enumerate(numbers)))
     typed = pa.array([float(number) if number else None for number in numbers], kind)
@@ -184,7 +185,43 @@ def test_a_number_in_few_bits_is_the_category_it_is_in_text(kind: pa.DataType, t
     assert ["x=0.1"] in feature_names(frame, rows.table, rows.indices.tolist()).values()
 
 
+def test_categories_as_many_as_their_codes_can_count() -> None:
+    codes = pa.array([*range(128), None] * 2, pa.int8())
+    sites = pa.DictionaryArray.from_arrays(codes, [f"s{k}" for k in range(128)])
+    plain = pa.table({"y": [0, 1] * 129, "x": sites.cast(pa.string())})
+    coded = pa.table({"y": [0, 1] * 129, "x": sites})
+    assert entries(hogwild.open_table(coded, "y", hash_bits=BITS)) == entries(
+        hogwild.open_table(plain, "y", hash_bits=BITS)
+    )
+
+
 def test_bits_are_chosen_by_how_many_features_there_are() -> None:
     frame = pa.table({"y": [0, 1] * 50_000, "a": [f"{k}" for k in range(100_000)]})
     assert hogwild.open_table(frame.slice(0, 1000), "y").hash_bits == 18
     assert hogwild.open_table(frame, "y").hash_bits == 19
+
+
+@pytest.mark.parametrize("kind", ["pyarrow", "csv"])
+def test_features_get_their_names_back(kind: str, table: pa.Table, tmp_path: Path) -> None:
+    rows = hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS)
+    assert rows.table is not None
+    names = ["site=site3", "site=", "price", "price=", "id=-140000000000007", "title=red shoes", "old=true"]
+    names += ["title=größe", "title=zwei zeilen"]
+    buckets = [next(iter(hashed({name: 1.0}, BITS))) for name in names]
+    read = table if kind == "pyarrow" else write(table, tmp_path / "a.csv")
+    found = feature_names(read, rows.table, [*buckets, 5])
+    assert {bucket: sorted(names) for bucket, names in found.items()} == {
+        bucket: [name] for bucket, name in zip(buckets, names)
+    }
+
+
+def test_names_that_share_a_bucket_come_in_the_order_of_the_table() -> None:
+    values = [f"v{k}" for k in range(40)]
+    frame = pa.table({"y": [0, 1] * 20, "x": values})
+    with pytest.warns(HogwildWarning, match="share one of"):
+        rows = hogwild.open_table(frame, "y", categorical="x", hash_bits=2)
+    assert rows.table is not None
+    told = known_names(TablePlan.from_json(rows.table))
+    for bucket, names in feature_names(frame, rows.table, np.arange(4).tolist()).items():
+        there = [f"x={value}" for value in values if next(iter(hashed({f"x={value}": 1.0}, 2))) == bucket]
+        assert names == [*told.get(bucket, []), *there][:SHARED]

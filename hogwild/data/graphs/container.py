@@ -154,8 +154,8 @@ class Graph:
         if self.n_labels > 2 and not self.undirected:
             e = int(np.argmax(self.forward != self.backward))
             raise InputError(
-                f"edge {e}: weighs {self.forward[e]:g} one way and {self.backward[e]:g} the other: directions mean "
-                f"something for two labels only, and there are {self.n_labels}"
+                f"edge {e}: weighs {self.forward[e]:g} one way and {self.backward[e]:g} the other: directions need two "
+                f"labels; there are {self.n_labels}"
             )
 
     def _check_picture(self) -> None:

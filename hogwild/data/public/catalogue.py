@@ -241,7 +241,7 @@ def located(name: str) -> str:
     path = place(*card_and_role)
     if not is_fetched(path):
         raise InputError(
-            f"{name}: no such file, and the data set of that name has not been fetched into {path.parent.parent}: "
+            f"{name}: no such file, and that data set is not fetched into {path.parent.parent}: "
             f"hogwild data fetch {name}"
         )
     return str(path)

@@ -17,7 +17,6 @@ from hogwild.data.tables.plan import TableColumn, TablePlan
 from hogwild.errors import InputError
 
 BEYOND = 3.4028235677973366e38  # rounds to infinity in float32
-MEMORY = 64  # dictionaries whose buckets are cached
 WORD = re.compile(r"[A-Za-z0-9_\u00c0-\u1fff\u2070-\u2fff\u3040-\U0010ffff]+")  # as text_kernel.py finds them
 
 
@@ -67,7 +66,6 @@ class Categories:
         self.column, self.bits = column, bits
         self.state = np.uint64(name_state(f"{column.name}="))
         self.missing = bucket_of(f"{column.name}=", bits)
-        self._known: dict[tuple[Any, ...], tuple[Any, np.ndarray]] = {}
 
     def of(self, values: Any) -> np.ndarray:
         """Return the buckets, (n,) int32, of a pyarrow array of any type.
@@ -78,37 +76,19 @@ class Categories:
             For values that pyarrow cannot write as text, such as times in an unknown zone.
         """
         from pyarrow import ArrowException
-
-        try:
-            return self._of(values)
-        except ArrowException as error:
-            reason = " ".join(str(error).split())
-            raise CellError(0, f"column {self.column.name}: cannot be categorical: {reason}") from None
-
-    def _of(self, values: Any) -> np.ndarray:
         from pyarrow import types as t
 
         kind = values.type
-        if not (t.is_string(kind) or t.is_large_string(kind) or t.is_dictionary(kind)):  # each value is written once
-            values = values.dictionary_encode()
-        return self._of_dictionary(values) if t.is_dictionary(values.type) else self._of_text(values)
-
-    def _of_dictionary(self, values: Any) -> np.ndarray:
-        dictionary, indices = values.dictionary, values.indices
-        key = tuple(buffer.address for buffer in dictionary.buffers() if buffer is not None)
-        key += (dictionary.offset, len(dictionary))
-        cached = self._known.get(key)
-        if cached is None:
-            cached = dictionary, np.append(self._of_text(dictionary), np.int32(self.missing))
-            if len(self._known) >= MEMORY:
-                self._known.clear()
-            self._known[key] = cached  # keep the dictionary, so that its address is not reused
-        if indices.null_count:
-            indices = indices.fill_null(0)
-            buckets = cached[1][np.asarray(indices)]
-            buckets[np.asarray(values.indices.is_null())] = self.missing
-            return buckets
-        return cached[1][np.asarray(indices)]
+        try:
+            if t.is_string(kind) or t.is_large_string(kind):
+                return self._of_text(values)
+            coded = values if t.is_dictionary(kind) else values.dictionary_encode()  # each value is written once
+            buckets = np.append(self._of_text(coded.dictionary), np.int32(self.missing))
+            places = coded.indices.cast("int64").fill_null(len(coded.dictionary))  # which int8 may not hold
+            return buckets[np.asarray(places)]
+        except ArrowException as error:
+            reason = " ".join(str(error).split())
+            raise CellError(0, f"column {self.column.name}: cannot be categorical: {reason}") from None
 
     def texts(self, values: Any) -> Any:
         """Return each value's text as it is hashed, a pyarrow array; missing values give empty text."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -137,15 +138,8 @@ class TablePlan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan in JSON types, as rows, stores and models hold it."""
-        return {
-            "columns": [dataclasses.asdict(column) for column in self.columns],
-            "label": self.label,
-            "label_kind": self.label_kind,
-            "label_names": list(self.label_names),
-            "weight": self.weight,
-            "ignored": list(self.ignored),
-            "hash_bits": self.hash_bits,
-        } | ({} if self.separator is None else {"separator": self.separator})
+        facts: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))  # tuples become lists
+        return {name: fact for name, fact in facts.items() if name != "separator" or fact is not None}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> TablePlan:

@@ -11,14 +11,12 @@ import dataclasses
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
 from hogwild.data.parallel import Result, in_order
-from hogwild.data.rows.container import Rows
 from hogwild.data.tables.columns import (
     BEYOND,
     Categories,
@@ -127,15 +125,8 @@ def _warn_of_words(source: TableSource, name: str, values: Any) -> None:
         )
 
 
-@dataclass
-class TableBlock:
-    """Rows made from a piece."""
-
-    lengths: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray | None
+#: Lengths (n,) int64, indices and values (entries,), targets (n,) and weights (n,) of rows: what a sink appends.
+Block = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
 
 
 class Reader:
@@ -193,7 +184,7 @@ class Reader:
             self.source.close()  # a text is read again for the line
             raise InputError(f"{self.source.place(error.row)}: {error}") from None
 
-    def block(self, batch: Any) -> TableBlock:
+    def block(self, batch: Any) -> Block:
         n, bits = batch.num_rows, self.plan.hash_bits
         targets = self.targets(batch)
         lengths, indices, values = self._entries(batch)
@@ -202,7 +193,7 @@ class Reader:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
         weights = None if self.weight is None else self._weights(batch.column(self.weight))
         targets = np.zeros(n, np.float32) if targets is None else targets
-        return TableBlock(lengths, indices, values, targets, weights)
+        return lengths, indices, values, targets, weights
 
     def _entries(self, batch: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return row lengths and the entries, still unsorted."""
@@ -372,7 +363,7 @@ def read_blocks(
     labels: bool = True,
     weighted: bool = True,
     workers: int | None = None,
-) -> Iterator[TableBlock]:
+) -> Iterator[Block]:
     """Yield the table's rows by its plan, in blocks.
 
     Raises
@@ -416,10 +407,3 @@ def names_in(source: TableSource, plan: TablePlan, buckets: Iterable[int]) -> di
             if text not in texts and len(texts) < SHARED:
                 texts.append(text)
     return names
-
-
-def as_rows(block: TableBlock, plan: TablePlan, facts: dict[str, Any]) -> Rows:
-    """Return a block as ``Rows`` in memory; ``facts`` is the plan in JSON types."""
-    indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(block.lengths)))
-    flat = block.indices, block.values, block.targets, 2**plan.hash_bits, block.weights
-    return Rows(indptr, *flat, check=False, hash_bits=plan.hash_bits, table=facts)

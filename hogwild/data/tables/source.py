@@ -13,13 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
+import numpy as np
+
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
-from hogwild.data.tables.rows import as_rows, names_in, plan_table, read_blocks
+from hogwild.data.tables.rows import names_in, plan_table, read_blocks
 from hogwild.data.text.hashing import HashedSink, warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -137,7 +139,7 @@ def table_recipe(
             hashed = HashedSink(sink, made.hash_bits, raw=False)
             weighted = plan is None or made.weight in source.names
             for block in read_blocks(source, made, labels, weighted, workers):
-                hashed.append(block.lengths, block.indices, block.values, block.targets, block.weights)
+                hashed.append(*block)
         if before is not None:
             check_unchanged(name, before)
         return hashed.facts() | {"table": made.to_json()}
@@ -159,8 +161,10 @@ def stream_table(
     plan = TablePlan.from_json(facts)
     with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
-        for block in read_blocks(source, plan, labels, weighted=False):
-            yield as_rows(block, plan, facts)
+        for lengths, indices, values, targets, _ in read_blocks(source, plan, labels, weighted=False):
+            indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+            flat, bits = (indices, values, targets), plan.hash_bits
+            yield Rows(indptr, *flat, 2**bits, check=False, hash_bits=bits, table=facts)
 
 
 def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -> dict[int, list[str]]:

@@ -27,7 +27,7 @@ import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
 from hogwild.data.rows.container import PIECE, Rows, chunks, readonly
-from hogwild.data.rows.store import MemoryWriter, Sink, read_meta
+from hogwild.data.rows.store import MemoryWriter, Sink, pour, read_meta
 from hogwild.errors import HogwildWarning, InputError
 
 if TYPE_CHECKING:
@@ -110,8 +110,7 @@ def hash_and_count(rows: Rows, bits: int) -> tuple[Rows, dict[str, Any]]:
     memory = MemoryWriter()
     sink = HashedSink(memory, bits, raw=True)
     check_not_hashed(rows.hash_bits)
-    for part in _pieces(rows):
-        sink.append(part.end - part.begin, part.indices, part.values, part.targets, part.weights)
+    pour(rows, sink)
     return memory.close(2**sink.bits, hash_bits=sink.bits), sink.facts()
 
 
