@@ -134,9 +134,9 @@ class LinearConfig(TrainConfig):
             self._set("l2", None)
         if self.l2_path is not None:
             self._set("l2_path", path_of(self.l2_path))
+        super().__post_init__()
         if self.normalize == "auto" and self.l2_path != L2_PATH:
             self._set("normalize", "none")
-        super().__post_init__()
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
