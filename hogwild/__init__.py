@@ -90,39 +90,40 @@ __all__ = [
     "train_module",
 ]
 
+#: Modules that names are imported from, and their names there if these differ.
 _PLACES = {
-    "CompletionModel": ("hogwild.problems.completion.model", "CompletionModel"),
-    "FMModel": ("hogwild.problems.fm.model", "FMModel"),
-    "Graph": ("hogwild.data.graphs.container", "Graph"),
-    "HogwildClassifier": ("hogwild.estimators", "HogwildClassifier"),
-    "HogwildClassifierCV": ("hogwild.estimators", "HogwildClassifierCV"),
-    "HogwildFactorizer": ("hogwild.estimators", "HogwildFactorizer"),
-    "HogwildRegressor": ("hogwild.estimators", "HogwildRegressor"),
-    "HogwildRegressorCV": ("hogwild.estimators", "HogwildRegressorCV"),
-    "LinearModel": ("hogwild.problems.linear.model", "LinearModel"),
-    "ModuleModel": ("hogwild.problems.module.model", "ModuleModel"),
-    "Ratings": ("hogwild.data.ratings.container", "Ratings"),
-    "Rows": ("hogwild.data.rows.container", "Rows"),
-    "Run": ("hogwild.training.run", "Run"),
-    "Segmentation": ("hogwild.problems.cuts.model", "Segmentation"),
-    "TrainConfig": ("hogwild.config", "TrainConfig"),
-    "gather": ("hogwild.machines.cluster", "gather"),
-    "load": ("hogwild.model_file", "load_model"),
-    "open_data": ("hogwild.data.rows.source", "open_data"),
-    "open_graph": ("hogwild.data.graphs.source", "open_graph"),
-    "open_ratings": ("hogwild.data.ratings.source", "open_ratings"),
-    "open_table": ("hogwild.data.tables.source", "open_table"),
-    "serve": ("hogwild.exchanges.deepdist", "serve"),
-    "train": ("hogwild.training.run", "train"),
-    "train_module": ("hogwild.problems.module.training", "train_module"),
+    "CompletionModel": "hogwild.problems.completion.model",
+    "FMModel": "hogwild.problems.fm.model",
+    "Graph": "hogwild.data.graphs.container",
+    "HogwildClassifier": "hogwild.estimators",
+    "HogwildClassifierCV": "hogwild.estimators",
+    "HogwildFactorizer": "hogwild.estimators",
+    "HogwildRegressor": "hogwild.estimators",
+    "HogwildRegressorCV": "hogwild.estimators",
+    "LinearModel": "hogwild.problems.linear.model",
+    "ModuleModel": "hogwild.problems.module.model",
+    "Ratings": "hogwild.data.ratings.container",
+    "Rows": "hogwild.data.rows.container",
+    "Run": "hogwild.training.run",
+    "Segmentation": "hogwild.problems.cuts.model",
+    "TrainConfig": "hogwild.config",
+    "gather": "hogwild.machines.cluster",
+    "load": "hogwild.model_file:load_model",
+    "open_data": "hogwild.data.rows.source",
+    "open_graph": "hogwild.data.graphs.source",
+    "open_ratings": "hogwild.data.ratings.source",
+    "open_table": "hogwild.data.tables.source",
+    "serve": "hogwild.exchanges.deepdist",
+    "train": "hogwild.training.run",
+    "train_module": "hogwild.problems.module.training",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module 'hogwild' has no attribute {name!r}")
-    module, attribute = _PLACES[name]
-    value = getattr(importlib.import_module(module), attribute)
+    module, _, attribute = _PLACES[name].partition(":")
+    value = getattr(importlib.import_module(module), attribute or name)
     globals()[name] = value  # cached for later look-ups
     return value
 

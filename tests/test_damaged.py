@@ -121,7 +121,6 @@ def test_damaged_models(tmp_path: Path, problem: str) -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        {"coef": {"dtype": "F8_E4M3", "shape": [4], "data_offsets": [0, 4]}},
         {"coef": {"dtype": "F32", "shape": [2**63, 2], "data_offsets": [0, 4]}},
         {"__metadata__": {"hogwild": "[" * 100_000}},
     ],

@@ -68,13 +68,6 @@ def test_decision_of_every_kind_of_x(dense, classes):
     assert np.array_equal(model.decision_function(dense, threads=1), model.decision_function(dense, threads=3))
 
 
-def test_duplicates_and_order_of_indices_do_not_matter():
-    model = build()
-    X = scipy.sparse.csr_matrix(([1.0, 2.0, 3.0], [5, 1, 5], [0, 3]), shape=(1, WIDTH))
-    assert model.decision_function(X) == pytest.approx(exact(model, X.toarray()))
-    assert X.indices.tolist() == [5, 1, 5]  # the caller's matrix stays as it is
-
-
 def test_predicts_the_users_labels(dense):
     model = build()
     assert model.predict(dense).tolist() == np.where(exact(model, dense) > 0, -2.0, 7.0).tolist()

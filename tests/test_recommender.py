@@ -98,15 +98,6 @@ def test_nothing_is_left_to_recommend():
     assert set(items[1]) <= set("abcdef")
 
 
-def test_what_was_seen_is_matched_by_name():
-    model = make()
-    everywhere, _ = model.recommend(["user 5"], ITEMS)
-    best = int(everywhere[0, 0])
-    other = Ratings([0, 1], [0, 1], [1, 1], (2, 3), user_ids=Ids(["user 5", "x"]), item_ids=Ids([best, 77, 78]))
-    items, _ = model.recommend("user 5", ITEMS, other)
-    assert items[0].tolist() == [*everywhere[0, 1:].tolist(), -1]
-
-
 def test_a_stranger_gets_what_is_liked():
     model = make()
     with pytest.warns(HogwildWarning, match="1 of 2 users are not known to the model"):

@@ -13,7 +13,7 @@ import hogwild
 from hogwild import HogwildClassifier
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
-from hogwild.problems.linear.coordinates import ODD, Scaling
+from hogwild.problems.linear.coordinates import ODD, Coordinates, Numbering, Scaling
 from hogwild.problems.linear.objective import Objective
 from tests.runs import toy
 
@@ -58,26 +58,16 @@ def fit(rows: Rows, **options: Any) -> hogwild.Run:
     return run
 
 
-@pytest.mark.parametrize("options", [{}, {"adagrad": True}, {"intercept": False}, {"loss": "squared-hinge"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"adagrad": True, "intercept": False}], ids=str)
 def test_a_column_times_a_power_of_two_changes_no_bit_of_the_predictions(options: dict[str, Any]) -> None:
     x, y = made()
     x[:, 1] += 20.0
     first = fit(rows_of(x, y), l2=0.0, epochs=3, **options).model
-    for powers in ([1, 0, 0, 0, 0, 0], [0, -7, 12, 0, 0, 0], [30, 0, -30, 0, 5, 1]):
-        times = 2.0 ** np.array(powers)
-        other = fit(rows_of(x * times, y), l2=0.0, epochs=3, **options).model
-        np.testing.assert_array_equal(
-            other.decision_function(x.astype(np.float32) * times), first.decision_function(x.astype(np.float32))
-        )
-
-
-@pytest.mark.parametrize("l2", [0.0, 1e-3])
-def test_scales_and_shifts_leave_a_fit_near_the_optimum(l2: float) -> None:
-    x, y = made()
-    x = (x + SHIFTS) * FACTORS
-    run = fit(rows_of(x, y), l2=l2, epochs=40, schedule="round")
-    best = optimum(x, y, l2)
-    assert best - 1e-6 <= run.history[-1]["objective"] <= best + 1e-4
+    times = 2.0 ** np.array([30, -7, -30, 0, 5, 1])
+    other = fit(rows_of(x * times, y), l2=0.0, epochs=3, **options).model
+    np.testing.assert_array_equal(
+        other.decision_function(x.astype(np.float32) * times), first.decision_function(x.astype(np.float32))
+    )
 
 
 def test_the_defaults_end_within_a_thousandth() -> None:
@@ -90,14 +80,12 @@ def test_the_defaults_end_within_a_thousandth() -> None:
     assert worse > 1.05 * optimum(x, y, 1e-5)  # so the assertion above can fail
 
 
-@pytest.mark.parametrize("penalty", [{"l1": 1e-2}, {"l1": 1e-2, "l2": 1e-2}, {"l2": 1e-2}], ids=str)
-@pytest.mark.parametrize("adagrad", [False, True])
-def test_penalties_are_those_of_the_users_columns(penalty: dict[str, float], adagrad: bool) -> None:
+@pytest.mark.parametrize(("l1", "l2", "adagrad"), [(1e-2, 0.0, True), (1e-2, 1e-2, False), (0.0, 1e-2, False)])
+def test_penalties_are_those_of_the_users_columns(l1: float, l2: float, adagrad: bool) -> None:
     """A long fit without scaling, where scales are harmless, is no better: another penalty would have cost more."""
     x, y = made()
     x *= np.array([1.0, 2.0, 0.5, 4.0, 0.25, 1.0])
-    l2 = {"l2": 0.0} | penalty
-    given = {"schedule": "round", "epochs": 200, "adagrad": adagrad, **l2}
+    given = {"schedule": "round", "epochs": 100, "adagrad": adagrad, "l1": l1, "l2": l2}
     mine, plain = fit(rows_of(x, y), **given), fit(rows_of(x, y), scale_columns=False, **given)
     assert (mine.history[-1]["columns_scaled"], plain.history[-1]["columns_scaled"]) == (4, 0)
     assert mine.history[-1]["objective"] <= plain.history[-1]["objective"] + 1e-4
@@ -111,19 +99,10 @@ def test_the_objective_in_the_rows_is_that_of_the_model_in_the_users_columns() -
     assert run.history[-1]["objective"] == judge.evaluate(run.model.coef_[0], run.model.intercept_)["objective"]
 
 
-@pytest.mark.parametrize("classes", [3, 0])
-def test_classes_and_real_targets(classes: int) -> None:
-    x, y = made(classes=classes)
-    loss = {"loss": "softmax"} if classes else {"loss": "squared-error"}
-    plain, other = (fit(rows_of(part, y), l2=0.0, **loss) for part in (x, (x + SHIFTS) * FACTORS))
-    assert other.history[-1]["objective"] == pytest.approx(plain.history[-1]["objective"], rel=2e-3)
-
-
-@pytest.mark.parametrize("discipline", ["tiered", "locked"])
-def test_several_workers(discipline: str) -> None:
+def test_several_workers() -> None:
     x, y = made()
     x = (x + SHIFTS) * FACTORS
-    run = fit(rows_of(x, y), workers=2, discipline=discipline, l1=1e-7)
+    run = fit(rows_of(x, y), workers=2, discipline="tiered", l1=1e-7)
     assert run.history[-1]["objective"] <= 1.05 * optimum(x, y, 1e-5)
 
 
@@ -195,6 +174,10 @@ def test_the_copy_and_the_maps_against_numpy() -> None:
         again = columns.inward(mine, moved)
         np.testing.assert_array_equal(again[0], coef)
         np.testing.assert_allclose(again[1], intercept, atol=1e-5)
+    both = Coordinates(columns, Numbering(np.array([3, 1]), 5))  # numbered after they are scaled
+    zero, own, all_ = np.zeros(1, np.float32), np.float32([1, 2]), np.float32([0, 2, 0, 1, 0])
+    np.testing.assert_array_equal(both.outward(own, zero)[0], columns.outward(all_, zero)[0])
+    np.testing.assert_array_equal(both.inward(*both.outward(own, zero))[0], own)
 
 
 def test_which_columns_are_scaled_and_centred() -> None:
@@ -227,15 +210,6 @@ def test_text_binary_and_normalised_rows_are_left_as_they_are() -> None:
         run = fit(rows, epochs=1, **options)
         assert run._case._rows is rows
         assert not run.note
-
-
-def test_estimators() -> None:
-    x, y = made()
-    other = (x + SHIFTS) * np.array([1, 2, 4, 1, 100, 1000])
-    made_with = {"alpha": 1e-7, "random_state": 0, "tol": 0.002}  # which leaves exact steps out
-    scores = [HogwildClassifier(**made_with).fit(part, y).score(part, y) for part in (x, other)]
-    assert scores[1] >= scores[0] - 0.01
-    assert HogwildClassifier(**made_with, scale_columns=False).fit(other, y).score(other, y) < scores[1]
 
 
 def test_a_warm_start_goes_on_from_the_users_weights() -> None:

@@ -25,7 +25,7 @@ TIERED: dict[str, Any] = {"discipline": "tiered", "step": 0.1, "epochs": 6}
 
 @pytest.fixture(scope="module")
 def pools() -> Iterator[Callable[[str, int], Pool]]:
-    made = {(host, workers): start_pool(host, workers) for host in ("threads", "processes") for workers in (1, 2)}
+    made = {key: start_pool(*key) for key in (("threads", 1), ("threads", 2), ("processes", 2))}
     yield lambda host, workers: made[host, workers]
     for pool in made.values():
         pool.close()
@@ -44,17 +44,14 @@ def popular(n: int = 3000, width: int = 120, seed: int = 0, weighted: bool = Fal
 
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "log": ({}, {}),
     "softmax": ({"classes": 3}, {"loss": "softmax"}),
     "squared error": ({"classes": 0}, {"loss": "squared-error", "step": 0.02}),
-    "adagrad": ({}, {"adagrad": True, "step": 0.3}),
     "elastic adagrad": ({"weighted": True}, {"adagrad": True, "step": 0.3, "l1": 1e-3}),
 }
 
 
 @pytest.mark.parametrize(
-    ("case", "host"),
-    [("log", "processes"), ("softmax", "threads"), ("squared error", "threads"), ("elastic adagrad", "processes")],
+    ("case", "host"), [("softmax", "threads"), ("squared error", "threads"), ("elastic adagrad", "processes")]
 )
 def test_two_workers_are_as_good_as_one(pools: Callable, case: str, host: str) -> None:
     data, options = CASES[case]
@@ -84,10 +81,9 @@ def test_l1_leaves_zeros(pools: Callable) -> None:
 # ---- what is kept is in the user's numbering
 
 
-@pytest.mark.parametrize(("adagrad", "classes"), [(True, 2), (False, 3)])
-def test_export_and_restore(pools: Callable, adagrad: bool, classes: int) -> None:
-    rows = popular(classes=classes)
-    run = hogwild.train(rows, pool=pools("threads", 2), adagrad=adagrad, **TIERED)
+def test_export_and_restore(pools: Callable) -> None:
+    rows = popular(classes=3)
+    run = hogwild.train(rows, pool=pools("threads", 2), adagrad=True, **TIERED)
     job = run._job
     assert not np.array_equal(job.tiers.features, np.arange(rows.width))  # or nothing is tested
     p, flat = run.problem, np.zeros(run.problem.size, np.float32)
@@ -101,41 +97,20 @@ def test_export_and_restore(pools: Callable, adagrad: bool, classes: int) -> Non
     run.close()
 
 
-@pytest.mark.parametrize(("case", "host"), [("softmax", "threads"), ("adagrad", "processes")])
-def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Callable, case: str, host: str) -> None:
-    data, options = CASES[case]
-    rows, options = popular(**data), TIERED | options
-    first = hogwild.train(rows, pool=pools(host, 2), checkpoint=tmp_path, **options | {"epochs": 2})
+def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Callable) -> None:
+    rows, options = popular(), TIERED | {"adagrad": True, "step": 0.3}
+    first = hogwild.train(rows, pool=pools("processes", 2), checkpoint=tmp_path, **options | {"epochs": 2})
     model = first.finish()
     arrays, _ = load_checkpoint(tmp_path)
     coef, intercept = first.problem.solution(arrays["flat"])
     np.testing.assert_array_equal(np.atleast_2d(coef), model.coef_)
     np.testing.assert_array_equal(intercept, model.intercept_)
-    state = (tmp_path / "checkpoint.safetensors").read_bytes()
-    models = []
-    for other in ("threads", "processes"):
-        (tmp_path / "checkpoint.safetensors").write_bytes(state)
-        again = hogwild.train(rows, pool=pools(other, 1), checkpoint=tmp_path, resume=True, **options | {"epochs": 3})
-        np.testing.assert_array_equal(again._job.export(), arrays["flat"])
-        row = next(again)
-        assert (row["epoch"], row["workers"], row["status"]) == (3, 1, "ok")
-        assert row["objective"] < 1.1 * first.history[-1]["objective"]
-        models.append(again.model)
-        again.close()
-    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
-
-
-def test_auto_resumed_with_other_workers(tmp_path: Path) -> None:
-    """Two workers may be tiered or hogwild, one is serial; the checkpoint serves them all."""
-    rows = popular()
-    options: dict[str, Any] = {"step": 0.1, "checkpoint": tmp_path, "resume": True}
-    for epoch, workers in enumerate((2, 1, 2), start=1):
-        run = hogwild.train(rows, workers=workers, epochs=epoch, **options)
-        if epoch > 1:
-            np.testing.assert_array_equal(run._job.export(), load_checkpoint(tmp_path)[0]["flat"])
-        assert list(run)[-1]["epoch"] == epoch
-    assert [row["discipline"] for row in run.history][2] == "serial"
-    assert run.history[-1]["objective"] < run.history[1]["objective"]
+    again = hogwild.train(rows, pool=pools("threads", 1), checkpoint=tmp_path, resume=True, **options | {"epochs": 3})
+    np.testing.assert_array_equal(again._job.export(), arrays["flat"])
+    row = next(again)
+    assert (row["epoch"], row["workers"], row["status"]) == (3, 1, "ok")
+    assert row["objective"] < 1.1 * first.history[-1]["objective"]
+    again.close()
 
 
 def test_auto_resumed_keeps_its_discipline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,15 +127,14 @@ def test_auto_resumed_keeps_its_discipline(tmp_path: Path, monkeypatch: pytest.M
         hogwild.train(rows, epochs=3, resume=True, **options)
 
 
-@pytest.mark.parametrize("host", ["threads", "processes"])
-def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable, host: str) -> None:
+def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable) -> None:
     rows = popular()
     rows = rows.select(np.tile(np.arange(len(rows)), 100))
     options = TIERED | {"checkpoint": tmp_path, "epochs": 2, "step": 0.02}
-    run = stopped_inside(lambda: hogwild.train(rows, pool=pools(host, 2), **options), 1, 5000)
+    run = stopped_inside(lambda: hogwild.train(rows, pool=pools("threads", 2), **options), 1, 5000)
     assert 0 < run.history[-1]["updates"] < len(rows)
     np.testing.assert_array_equal(load_checkpoint(tmp_path)[0]["flat"], run._job.export())
-    again = hogwild.train(rows, pool=pools(host, 2), resume=True, **options)
+    again = hogwild.train(rows, pool=pools("threads", 2), resume=True, **options)
     np.testing.assert_array_equal(again._job.export(), run._job.export())
     last = next(again)
     assert (last["epoch"], last["updates"], last["status"]) == (2, len(rows), "ok")
@@ -172,12 +146,9 @@ def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable, ho
 
 def test_more_workers_than_rows_of_a_chunk(pools: Callable) -> None:
     """One of the two finds nothing to do; it does not bring back what it fetched before the other's merges."""
-    rows = popular(60)
-    for host in ("threads", "processes"):
-        run = hogwild.train(rows, pool=pools(host, 2), **TIERED)
-        rowed = list(run)
-        assert [row["updates"] for row in rowed[1:]] == [60] * 6
-        assert rowed[-1]["objective"] < 0.7
+    rows = list(hogwild.train(popular(60), pool=pools("threads", 2), **TIERED))
+    assert [row["updates"] for row in rows[1:]] == [60] * 6
+    assert rows[-1]["objective"] < 0.7
 
 
 def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:
@@ -195,14 +166,3 @@ def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:
     last = next(run)
     assert (last["status"], last["updates"], last["workers_lost"]) == ("ok", len(run._case._train), 1)
     assert last["objective"] < 1.1 * whole.history[2]["objective"]
-
-
-def test_dense_rows_of_one_sign_in_lockstep() -> None:
-    """Where every row moves every other row's margin, sums diverge; so did 1.4 times the average."""
-    rng = np.random.default_rng(0)
-    X = rng.random((6000, 18)).astype(np.float32)
-    y = X @ rng.normal(size=18)
-    options = {"loss": "squared-error", "step": 1 / 32, "epochs": 3, "discipline": "tiered"}
-    run = hogwild.train((X, y), workers=8, host="simulator", **options)
-    first, *_, last = (row["objective"] for row in run)
-    assert last < 0.05 * first

@@ -294,7 +294,6 @@ def pools() -> Iterator[dict[str, Pool]]:
         ("atomic", "threads"),
         ("aig", "processes"),
         ("locked", "threads"),
-        ("round-robin", "processes"),
         ("tiered", "processes"),
     ],
 )
@@ -340,7 +339,7 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
 
 @pytest.mark.parametrize(
     ("discipline", "host"),
-    [("hogwild", "processes"), ("tiered", "threads"), ("locked", "threads"), ("round-robin", "threads")],
+    [("hogwild", "processes"), ("tiered", "threads"), ("locked", "threads")],
 )
 def test_stop_from_another_thread(tmp_path: Path, discipline: str, host: str) -> None:
     rows = long_epochs(tmp_path)
@@ -694,7 +693,7 @@ def test_part_of_a_store_is_the_same_in_every_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}, {"device": "cuda"}, {"schedule": "constant"}],
+    [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}, {"schedule": "constant"}],
 )
 def test_options_settle_the_schedule_of_a_long_epoch(options: dict[str, Any]) -> None:
     assert resolve(TrainConfig(), 10**6).schedule == "rows"

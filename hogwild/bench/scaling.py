@@ -19,7 +19,7 @@ from typing import Any
 from hogwild import machine
 from hogwild.bench.rounds import BenchPlan, Row, Timing, interleaved, ratio
 from hogwild.compare.reference.outside import OUTSIDE, Outside, timed
-from hogwild.config import TrainConfig
+from hogwild.config import TrainConfig, options_of
 from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.methods import DISCIPLINES
 from hogwild.problems.protocol import case_of
@@ -102,7 +102,8 @@ def _group(
     plan: BenchPlan, data: Any, test: Any, workers: int, options: dict[str, Any], config: TrainConfig
 ) -> Iterator[Row]:
     """Measure all methods with ``workers`` workers; one serial worker always takes turns."""
-    ways = {name: {"discipline": name, "workers": workers} for name in DISCIPLINES}
+    offered = options_of(config.problem)["discipline"].metadata["option"].choices
+    ways = {name: {"discipline": name, "workers": workers} for name in DISCIPLINES if name in offered}
     ways["serial"] = {"discipline": "serial", "workers": 1}
     if config.problem == "completion":
         ways["blocks"] = {"discipline": "hogwild", "order": "blocks", "workers": workers}

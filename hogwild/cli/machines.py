@@ -72,11 +72,9 @@ def gathered(
     with contextlib.ExitStack() as stack:
         options: dict[str, Any] = {"seconds": LOCAL_SECONDS} if _started_here else {}
         if meeting.local:
-            config = dataclasses.replace(config, workers=_local_workers(config))
-            options = {
-                "seconds": LOCAL_SECONDS,
-                "failure": stack.enter_context(_local_machines(meeting, config.workers or 1)),
-            }
+            workers = config.workers or max(machine.physical_cores() // config.machines, 1)
+            config = dataclasses.replace(config, workers=workers)
+            options = {"seconds": LOCAL_SECONDS, "failure": stack.enter_context(_local_machines(meeting, workers))}
         say(f"{meeting.machines} machines meet at {meeting.address}")
         yield stack.enter_context(Cluster.of(meeting, config.common(), say, **options)), config
 
@@ -136,11 +134,6 @@ def end_with_parent() -> None:
 
 
 _started_here = False
-
-
-def _local_workers(config: TrainConfig) -> int:
-    """Return how many workers each of several machines on this one has."""
-    return config.workers or max(machine.physical_cores() // config.machines, 1)
 
 
 def _free_port() -> int:

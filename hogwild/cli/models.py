@@ -20,7 +20,7 @@ import typer
 
 from hogwild.cli.display import Display, fact_lines, show
 from hogwild.cli.options import CACHE, DELIMITED, Json, Quiet, takes
-from hogwild.cli.sources import Sources, check_outputs, check_readable
+from hogwild.cli.sources import Sources, check_outputs, check_readable, naming
 from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError, UsageError
 from hogwild.methods import LOSSES
@@ -76,8 +76,6 @@ def open_model(path: str, kind: str = "", command: str = "", inputs: Iterable[st
     model = load_model(path)
     if kind and type(model).__name__ != kind:
         raise InputError(f"{path}: expected {SHOWN[kind]} (train {command}), got {SHOWN[type(model).__name__]}")
-    for name in data_names:
-        check_readable(name, "linear" if is_linear(model) else "completion")
     return model
 
 
@@ -171,12 +169,8 @@ def evaluate(
         raise UsageError(f"--seen {seen}: is for models of ratings, and {model} is linear")
     from hogwild.metrics import evaluate as measure  # only linear models need it
 
-    try:
+    with naming(data, "<stdin>"):
         facts = measure(trained, features_of(trained, sources, data))
-    except InputError as error:
-        if str(error).startswith((data, "<stdin>")):
-            raise
-        raise InputError(f"{data}: {error}") from error
     show(facts, json, measurements)
 
 

@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +30,11 @@ from hogwild.cli.sources import (
     check_writable,
     described,
     hold_out,
+    naming,
     remarks,
 )
 from hogwild.config import TrainConfig
-from hogwild.errors import InputError, OutputError, TrainingError, UsageError, expected_one_of
+from hogwild.errors import OutputError, TrainingError, UsageError, expected_one_of
 from hogwild.hosts import fork_server
 from hogwild.kernels import announce
 from hogwild.methods import parse_exchange
@@ -91,15 +93,9 @@ class TrainRequest:
         """Return what the run prints on: standard output, unless its rows go there."""
         return Display(sys.stderr if self.json == "-" else Screen(sys.stdout), self.quiet)
 
-    @contextlib.contextmanager
-    def naming(self) -> Iterator[None]:
+    def naming(self) -> AbstractContextManager[None]:
         """Prefix the data's name to errors that the library finds in the rows (one class only, ...)."""
-        try:
-            yield
-        except InputError as error:
-            if self.checkpoint is not None and str(error).startswith(self.checkpoint):
-                raise
-            raise InputError(f"{self.data}: {error}") from error
+        return naming(self.data, self.checkpoint)
 
 
 def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:

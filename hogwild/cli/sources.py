@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
@@ -320,6 +321,17 @@ def implied_problem(name: str, format: str | None = None) -> str:
 
 
 # ---- paths
+
+
+@contextlib.contextmanager
+def naming(name: str, *others: str | None) -> Iterator[None]:
+    """Prefix the data's name to errors that the library finds in them, unless they name it or one of ``others``."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(tuple(each for each in (name, *others) if each)):
+            raise
+        raise InputError(f"{name}: {error}") from error
 
 
 def check_readable(name: str, problem: str = "linear", model: bool = False) -> None:

@@ -14,8 +14,8 @@ see other programs' writes.
 ``ATOMIC``: the change is added, so nothing is lost. With a penalty it is the change that the proximal step makes to the
 value that was read, so where many visit a feature at once l1 may take it past zero, until the next visit. Otherwise
 the weight is read again and stored, and of several concurrent stores the last one stays. The intercept is in every row
-and always added to; since all programs contend for it, each adds up its changes over ``HELD`` rows, and itself works
-with those at once.
+and always added to; since all programs contend for it, each adds up its changes over ``PENDING_ROWS`` rows, and itself
+works with those at once.
 """
 
 # mypy: allow-untyped-defs, allow-untyped-calls, disable-error-code="misc"
@@ -46,7 +46,7 @@ from hogwild.problems.linear.rows import SHARE_NONZEROS, SHARE_ROWS
 
 TINY = tl.constexpr(float(on_cpu.TINY))
 AHEAD = tl.constexpr(32)  # rows that a program looks up together: one a thread
-HELD = 4  # rows over which a program adds up changes of the intercept; divides AHEAD
+PENDING_ROWS = 4  # rows over which a program adds up changes of the intercept; divides AHEAD
 SHORTEST, LONGEST = 32, 128  # nonzeros taken at a time: one to four a thread
 TILE, MOST = 512, 1024  # weights taken at a time with several classes, 16 a thread; most classes
 INT32 = 2**31
@@ -195,8 +195,8 @@ def visit_rows(
     p = tl.program_id(0)
     turn = tl.num_programs(0)
     real, stored = columns < CLASSES, (columns < STRIDE)[None, :]  # padded classes are written, and stay zero
-    held = tl.zeros((COLUMNS,), tl.float32)  # changes of the intercept, and their squares
-    held_squares = tl.zeros((COLUMNS,), tl.float32)
+    pending = tl.zeros((COLUMNS,), tl.float32)  # changes of the intercept, and their squares
+    pending_squares = tl.zeros((COLUMNS,), tl.float32)
     while p < count:
         at = p + turn * tl.arange(0, AHEAD)
         there = at < count
@@ -234,7 +234,7 @@ def visit_rows(
                 _, old = weights_of(coef, v, rest & stored, columns, STRIDE, WIDE)
                 products += old * z
                 more += BLOCK
-            margins = bias + held + norm * tl.sum(products, 0)
+            margins = bias + pending + norm * tl.sum(products, 0)
             if LOSS == "softmax":
                 margins = tl.where(real, margins, float("-inf"))
                 parts = tl.exp(margins - tl.max(margins, 0))
@@ -247,15 +247,15 @@ def visit_rows(
             if INTERCEPT:
                 move = share * step
                 if ADAGRAD:
-                    held_squares += g * g
+                    pending_squares += g * g
                     before = tl.load(intercept_squares + columns, mask=real, other=0.0, cache_modifier=".cg")
-                    move = move * tl.rsqrt(before + held_squares + TINY)
-                held -= move * g
+                    move = move * tl.rsqrt(before + pending_squares + TINY)
+                pending -= move * g
                 if (i % INTERCEPT == INTERCEPT - 1) | (p + turn >= count):
-                    tl.atomic_add(intercept + columns, held, mask=real, sem="relaxed")
+                    tl.atomic_add(intercept + columns, pending, mask=real, sem="relaxed")
                     if ADAGRAD:
-                        tl.atomic_add(intercept_squares + columns, held_squares, mask=real, sem="relaxed")
-                    held, held_squares = held * 0.0, held_squares * 0.0
+                        tl.atomic_add(intercept_squares + columns, pending_squares, mask=real, sem="relaxed")
+                    pending, pending_squares = pending * 0.0, pending_squares * 0.0
             if (PENALTY != "none") | (tl.sum((g != 0.0).to(tl.int32), 0) > 0):
                 slope = norm * g[None, :]
                 write(
@@ -358,7 +358,7 @@ class LinearLauncher(Launcher):
             "PENALTY": "elastic" if problem.l1 > 0 else "l2" if problem.l2 > 0 else "none",
             "ADAGRAD": problem.adagrad,
             "ATOMIC": problem.discipline == "atomic",
-            "INTERCEPT": HELD if problem.intercept > 0 else 0,
+            "INTERCEPT": PENDING_ROWS if problem.intercept > 0 else 0,
             "UNIT": problem.unit,
             "WEIGHTED": "weights" in self.data,
             "SCALED": "scales" in self.data,

@@ -150,7 +150,11 @@ class DeviceReplica:
             loss = self._loss(self._model(*inputs), target)
             grads = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         land(self._layout.rule, self._trained, grads, self._step, self._betas)
-        for module, name, buffer in self._held:  # a module may put a tensor in its place, instead of writing into it
+        for (
+            module,
+            name,
+            buffer,
+        ) in self._replaceable:  # a module may put a tensor in its place, instead of writing into it
             now = module._buffers[name]
             if now is not buffer and now is not None:
                 buffer.copy_(now.detach())
@@ -168,7 +172,9 @@ class DeviceReplica:
         self._slot = self._layout.slot(self._flat, self._worker)
         self._numbers = self._layout.slot_buffers(self._slot)
         modules = self._model.modules()
-        self._held = [(module, *pair) for module in modules for pair in module._buffers.items() if pair[1] is not None]
+        self._replaceable = [
+            (module, *pair) for module in modules for pair in module._buffers.items() if pair[1] is not None
+        ]
         self._step = torch.zeros((), device=self._flat.device)
 
     def prepare(self) -> None:

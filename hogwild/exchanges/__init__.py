@@ -6,7 +6,7 @@ import math
 
 from hogwild.exchanges.trade import Exchange
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.methods import EXCHANGES, Choice, Number, located, parse_exchange
+from hogwild.methods import EXCHANGES, Number, located, parse_exchange
 
 
 def make_exchange(text: str, rows: float = 1.0, sums: bool = True, shrinks: bool = False) -> Exchange | None:
@@ -24,13 +24,11 @@ def make_exchange(text: str, rows: float = 1.0, sums: bool = True, shrinks: bool
     row = EXCHANGES[name]
     if not row.place:
         return None
-    whole = {key: _whole(number, rows) for key, number in numbers.items() if _is_whole(row.numbers[key])}
-    exchange: Exchange = located(row.place)(**(numbers | whole), **row.fixed, **({"shrinks": True} if shrinks else {}))
+    for key, allowed in row.numbers.items():
+        if isinstance(allowed, Number) and allowed.whole:
+            numbers[key] = _whole(numbers[key], rows)
+    exchange: Exchange = located(row.place)(**numbers, **row.fixed, **({"shrinks": True} if shrinks else {}))
     return exchange
-
-
-def _is_whole(allowed: Number | Choice) -> bool:
-    return isinstance(allowed, Number) and allowed.whole
 
 
 def _whole(number: float, rows: float) -> int:

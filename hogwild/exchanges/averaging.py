@@ -37,7 +37,7 @@ mean is zero only where all replicas are, so ``l1`` leaves fewer exact zeros tha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,6 +50,7 @@ from hogwild.exchanges.trade import (
     HEADER,
     LINE_FLOATS,
     Arrays,
+    Exchange,
     Link,
     Message,
     Spec,
@@ -71,7 +72,7 @@ PIECE = 1 << 15  # weights averaged at a time, to stay in the cache
 
 
 @dataclass(frozen=True)
-class Averaging:
+class Averaging(Exchange):
     """Average replicas after each ``period`` rows, if that is less than an epoch, and after an epoch."""
 
     period: int = NO_LIMIT
@@ -332,40 +333,23 @@ def summed(part: Part, by: str, ended: bool) -> Generator[None, None, tuple[Mean
     return [(slice(None), part.step(mean, slice(None)))], float(total[-1])
 
 
-def mean_of(kind: str, out: np.ndarray, parts: list[np.ndarray], weights: list[int]) -> None:
-    """Set ``out`` (n,) float32 to a mean of ``parts`` (n,); it holds the value of what did not move."""
-    if kind == "moved":
-        partial_mean(out, parts, weights)
-    elif parts:
-        weighted_mean(out, parts, np.array(weights))
+def mean_of(kind: str, out: np.ndarray, parts: list[np.ndarray], weights: Sequence[int]) -> None:
+    """Set ``out`` (n,) float32 to the mean of ``parts`` (n,), with positive ``weights``, summed in float64.
 
-
-def weighted_mean(out: np.ndarray, parts: list[np.ndarray], weights: np.ndarray) -> None:
-    """Set ``out`` (size,) float32 to the mean of ``parts`` (size,), with positive ``weights``, summed in float64."""
-    total = weights.sum()
-    with np.errstate(all="ignore"):  # the evaluation detects divergence
-        for first in range(0, len(out), PIECE):
-            piece = out[first : first + PIECE]
-            shares = ((part[first : first + len(piece)], weight / total) for part, weight in zip(parts, weights))
-            mean = np.multiply(*next(shares), dtype=np.float64)
-            for part, share in shares:
-                mean += np.multiply(part, share, dtype=np.float64)
-            piece[:] = mean
-
-
-def partial_mean(out: np.ndarray, parts: list[np.ndarray], weights: list[int]) -> None:
-    """Set each coordinate of ``out`` (n,) float32 to its mean over those of ``parts`` (n,) that differ from it there.
-
-    Sums are float64. A coordinate in which no part differs stays as it is.
+    ``moved``: the mean of each coordinate is over the parts that differ from ``out`` there. One in which no part
+    differs stays as it is.
     """
-    with np.errstate(all="ignore"):
-        for first in range(0, len(out), PIECE):
+    moved = kind == "moved"
+    shares = np.array(weights) / (1 if moved else np.sum(weights))
+    with np.errstate(all="ignore"):  # the evaluation detects divergence
+        for first in range(0, len(out) if parts else 0, PIECE):
             piece = out[first : first + PIECE]
-            mean, total = np.zeros((2, len(piece)))
-            for part, weight in zip(parts, weights):
+            mean, total = np.full(len(piece), -0.0), np.float64(0)  # a sum of minus zeros is one
+            for part, share in zip(parts, shares):
                 here = part[first : first + len(piece)]
-                share = weight * (here != piece)
+                share = share * (here != piece) if moved else share
                 mean += np.multiply(here, share, dtype=np.float64)
-                total += share
-            np.divide(mean, total, out=mean, where=total != 0)
+                total = total + share
+            if moved:
+                np.divide(mean, total, out=mean, where=total != 0)
             np.copyto(piece, mean, where=total != 0, casting="same_kind")

@@ -25,13 +25,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hogwild.exchanges.averaging import Part, direct, next_round, weighted_mean
-from hogwild.exchanges.trade import HEADER, LINE_FLOATS, Arrays, Link, Spec, Step, left_out, replicas_spec
+from hogwild.exchanges.averaging import Part, direct, mean_of, next_round
+from hogwild.exchanges.trade import HEADER, LINE_FLOATS, Arrays, Exchange, Link, Spec, Step, left_out, replicas_spec
 from hogwild.kernels.control import NO_LIMIT
 
 
 @dataclass(frozen=True)
-class Consensus:
+class Consensus(Exchange):
     """One iteration after each ``period`` rows and at the end of an epoch."""
 
     period: int = NO_LIMIT
@@ -48,9 +48,6 @@ class Consensus:
         if self.period == NO_LIMIT or count == 1:
             return 0
         return 2 * (2 * count * (8 * HEADER + 4 * LINE_FLOATS) + 2 * 4 * size)  # two rounds
-
-    def kept(self) -> tuple[str, ...]:
-        return ()
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
         for name in ("rows", "begun", "clock"):
@@ -100,6 +97,6 @@ class Consensus:
         with np.errstate(all="ignore"):
             for replica in those:
                 prices[replica] += w[replica]
-            weighted_mean(flat, [prices[replica] for replica in those], np.ones(len(those)))
+            mean_of("rows", flat, [prices[replica] for replica in those], [1] * len(those))
             for replica in those:
                 prices[replica] -= flat

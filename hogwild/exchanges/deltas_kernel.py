@@ -1,4 +1,4 @@
-"""One-pass kernels over what a replica owes the others, ``mine - base``, and the code in which entries travel.
+"""One-pass kernels over what a replica owes the others, ``w - base``, and the code in which entries travel.
 
 Only a small part of the weights is sent in a trade, so the scans compare a block of weights in vector instructions and
 look closer only where one of them exceeds the threshold. A weight that is not finite is never sent.
@@ -49,23 +49,23 @@ def _zeros_below(typingctx, x):
 
 
 @inlined
-def any_above(mine, base, first, last, threshold):
+def any_above(w, base, first, last, threshold):
     """Whether a weight of this block owes more than ``threshold``."""
     count = 0
     for i in range(first, last):
-        count += abs(mine[np.uint64(i)] - base[np.uint64(i)]) > threshold
+        count += abs(w[np.uint64(i)] - base[np.uint64(i)]) > threshold
     return count > 0
 
 
 @njit(**JIT)
-def changed(mine, base, threshold, entries):
+def changed(w, base, threshold, entries):
     """Write the entries (n,) uint32 of the weights that owe more than ``threshold``; return how many."""
-    count, size = 0, len(mine)
+    count, size = 0, len(w)
     for first in range(0, size, BLOCK):
         last = min(first + BLOCK, size)
-        if any_above(mine, base, first, last, threshold):
+        if any_above(w, base, first, last, threshold):
             for i in range(first, last):
-                owed = mine[i] - base[i]
+                owed = w[i] - base[i]
                 if threshold < abs(owed) <= LARGEST:
                     entries[count] = np.uint32(i) | (SIGN if owed < 0 else np.uint32(0))
                     count += 1
@@ -73,11 +73,11 @@ def changed(mine, base, threshold, entries):
 
 
 @njit(**JIT)
-def quantised(mine, base, moved, start, tau, entries):
+def quantised(w, base, moved, start, tau, entries):
     """Add ``tau``, with its sign, to ``base`` and ``moved`` of each weight that owes more than that, and write the
     entries (n,) uint32; return how many.
     """
-    count = changed(mine, base, tau, entries)
+    count = changed(w, base, tau, entries)
     for n in range(count):
         ahead = entries[min(n + AHEAD, count - 1)] & INDEX
         prefetch(moved, ahead)
@@ -89,28 +89,28 @@ def quantised(mine, base, moved, start, tau, entries):
 
 
 @njit(**JIT)
-def absorb_signs(mine, base, moved, start, entries, count, tau):
+def absorb_signs(w, base, moved, start, entries, count, tau):
     """Add others' entries of plus or minus ``tau`` to the replica and its base."""
     for n in range(count):
-        prefetch_all(mine, base, moved, start, entries[min(n + AHEAD, count - 1)] & INDEX)
+        prefetch_all(w, base, moved, start, entries[min(n + AHEAD, count - 1)] & INDEX)
         i = entries[n] & INDEX
         delta = -tau if entries[n] & SIGN else tau
-        mine[i] += delta
+        w[i] += delta
         moved[i] += delta
         base[i] = start[i] + moved[i]
 
 
 @inlined
-def prefetch_all(mine, base, moved, start, i):
+def prefetch_all(w, base, moved, start, i):
     """Prefetch a weight of every array: those that move lie far apart."""
-    prefetch(mine, i)
+    prefetch(w, i)
     prefetch(base, i)
     prefetch(moved, i)
     prefetch(start, i)
 
 
 @njit(**JIT)
-def magnitude(mine, base, stride, share, bins):
+def magnitude(w, base, stride, share, bins):
     """Return how much the largest ``share`` of the weights owes at least, or the larger half of those that owe
     anything, if these are fewer; 0 if none does. It is a power of two times 4, 5, 6 or 7, found in every ``stride``-th
     weight; ``bins`` (BINS,) int64 is overwritten.
@@ -118,8 +118,8 @@ def magnitude(mine, base, stride, share, bins):
     for b in range(BINS):
         bins[b] = 0
     seen = 0
-    for i in range(0, len(mine), stride):
-        owed = np.float32(mine[i] - base[i])
+    for i in range(0, len(w), stride):
+        owed = np.float32(w[i] - base[i])
         bins[(owed.view(np.int32) & np.int32(0x7FFFFFFF)) >> SHIFT] += 1
         seen += 1
     b, above = (255 << 2) - 1, 0  # above it are infinity and NaN
@@ -204,33 +204,33 @@ def window_at(words, place):
 
 
 @njit(**JIT)
-def bring_together(mine, ours, anchor, guards, locks, control, l1):
-    """Give ``mine``, on which workers race, what ``ours`` has gained since both were equal to ``anchor``, and ``ours``
-    and ``anchor`` what they have; where only one of them has moved, all three get its value, to the bit.
+def bring_together(racing, copy, anchor, guards, locks, control, l1):
+    """Give ``racing``, on which workers race, what ``copy`` has gained since both were equal to ``anchor``, and the
+    other two what they have; where only one of them has moved, all three get its value, to the bit.
 
     Nothing that a worker adds atomically meanwhile is lost, nor, if ``guards`` (n,) int32 says which of the ``locks``
     protects a number (none if it is empty, or -1), what it writes under that lock. A worker that dies here leaves at
-    most one number added twice. What ``ours`` holds instead of an ``anchor`` that is not finite replaces ``mine``.
+    most one number added twice. What ``copy`` holds instead of an ``anchor`` that is not finite replaces ``racing``.
     """
-    held = -1
-    for i in range(len(mine)):
-        traded, was = ours[i], anchor[i]
+    lock = -1
+    for i in range(len(racing)):
+        traded, was = copy[i], anchor[i]
         if traded == was:
-            ours[i] = anchor[i] = load(mine, i)
+            copy[i] = anchor[i] = load(racing, i)
             continue
         guard = guards[i] if len(guards) else -1
-        if held >= 0 and (guard != held or i % TOGETHER == 0):
-            release(locks, held)
-            held = -1
-        if guard >= 0 and held < 0:
+        if lock >= 0 and (guard != lock or i % TOGETHER == 0):
+            release(locks, lock)
+            lock = -1
+        if guard >= 0 and lock < 0:
             if not acquire(locks, guard, control, ABORT):
                 return
-            held = guard
+            lock = guard
         while True:
-            now = load(mine, i)
+            now = load(racing, i)
             new = merged(now, was, traded, np.float32(1), l1) if np.isfinite(was) else traded
-            if compare_exchange(mine, i, now, new):
+            if compare_exchange(racing, i, now, new):
                 break
-        ours[i] = anchor[i] = new
-    if held >= 0:
-        release(locks, held)
+        copy[i] = anchor[i] = new
+    if lock >= 0:
+        release(locks, lock)

@@ -33,10 +33,10 @@ from hogwild.exchanges.trade import (
     ALL,
     HEADER,
     Arrays,
+    Exchange,
     Link,
     Message,
     Spec,
-    Step,
     keep_sign,
     left_out,
     replicas_spec,
@@ -53,7 +53,7 @@ FEWEST = 64  # entries: their code is as long as the header of a message
 
 
 @dataclass(frozen=True)
-class Gossip:
+class Gossip(Exchange):
     """Send what exceeds ``tau`` to all others after each ``period`` rows."""
 
     period: int = 250
@@ -122,9 +122,6 @@ class Gossip:
         owed |= {sender: unpack_delta(queue[0].values, len(w)) for sender, queue in enumerate(link.inbox) if queue}
         _bring_home(w, state.base, [owed[replica] for replica in sorted(owed)])  # the same order in all replicas
         arrays["ended"][me] = len(owed)  # how many of them it has heard
-
-    def meeting(self, size: int, arrays: Arrays) -> list[Step]:
-        return []  # all have the model already
 
     def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
         all_of, ended = arrays["replicas"][:, : len(flat)], arrays.get("ended")

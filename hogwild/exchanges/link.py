@@ -11,12 +11,25 @@ number. Nobody waits inside a call; the lock of a worker that died is freed by t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 
-from hogwild.exchanges.trade import ALL, BYE, HEADER, PULL, PUSH, Arrays, Counts, Exchange, Message, Served, Spec, Step
+from hogwild.exchanges.trade import (
+    ALL,
+    BYE,
+    HEADER,
+    PULL,
+    PUSH,
+    Arrays,
+    Counts,
+    Exchange,
+    Link,
+    Message,
+    Served,
+    Spec,
+    Step,
+)
 from hogwild.kernels.locks import release, try_acquire
 
 TO, KIND, CLOCK, ROWS, STEP, ENTRIES, LENGTH, CODED = range(HEADER)  # cells of a header; CODED: values are bytes
@@ -25,16 +38,14 @@ MESSAGES, BYTES, WAITED = range(3)  # columns of counts
 Serve = Callable[[int, int, Message], Message | None]  # of a shard, a sender and its request
 
 
-class DirectLink:
-    """A replica's link (see :class:`hogwild.exchanges.trade.Link`)."""
+class DirectLink(Link):
+    """A replica's link."""
 
     def __init__(self, arrays: Arrays, replica: int, serve: Serve | None = None) -> None:
-        self._serve, self._open = serve, dict[int, tuple[Message, Message | None]]()  # tickets to requests and answers
-        self.requests, self._tickets = dict[int, int](), 0
+        super().__init__(replica, len(arrays["here"]))
+        self._serve = serve
+        self._open = dict[int, Message]()  # requests that are not answered, by ticket
         self._arrays = arrays
-        self.replica = replica
-        self.replicas = len(arrays["here"])
-        self.inbox: list[deque[Message]] = [deque() for _ in range(self.replicas)]
         self._log, self._counts = arrays["log"][replica], arrays["counts"][replica]
         self.replaced = bool(arrays["links"][replica])
         arrays["links"][replica] += 1
@@ -66,9 +77,9 @@ class DirectLink:
     @staticmethod
     def free(arrays: Arrays, replica: int) -> None:
         """Free the locks that a dead worker held. What it was adding to such a shard may be there in part."""
-        held = arrays["locks"] == replica + 1
-        arrays["torn"][held] += 1
-        arrays["locks"][held] = 0
+        locked = arrays["locks"] == replica + 1
+        arrays["torn"][locked] += 1
+        arrays["locks"][locked] = 0
 
     @staticmethod
     def count(arrays: Arrays, step: Step) -> None:
@@ -113,34 +124,31 @@ class DirectLink:
         self._counts[BYTES] += receivers * message.size
         return True
 
-    def ask(self, shard: int, request: Message) -> int:
-        self._tickets += 1
-        self.requests[self._tickets], self._open[self._tickets] = shard, (request, None)
+    def _request(self, ticket: int, shard: int, request: Message) -> None:
+        self._open[ticket] = request
         self._sent(shard, request)
-        self._try(self._tickets)
-        return self._tickets
+        self._try(ticket)
 
     def answer(self, ticket: int) -> Message | None:
-        if self._open[ticket][1] is None:
+        if ticket in self._open:
             self._try(ticket)
-        reply = self._open[ticket][1]
-        if reply is not None:
-            del self.requests[ticket], self._open[ticket]
-        return reply
+        return super().answer(ticket)
 
     def _try(self, ticket: int) -> None:
         """Serve a request, unless another worker is serving one for the same shard."""
         assert self._serve is not None
-        shard, request = self.requests[ticket], self._open[ticket][0]
+        shard, request = self.requests[ticket], self._open[ticket]
         if not try_acquire(self._arrays["locks"], shard, self.replica + 1):
             return
         reply = self._serve(shard, self.replica, request)
         release(self._arrays["locks"], shard)
         if reply is None:
-            request = request._replace(kind=PULL)
-        elif request.kind not in (PUSH, BYE):
+            self._open[ticket] = request._replace(kind=PULL)
+            return
+        if request.kind not in (PUSH, BYE):
             self._sent(shard, reply)
-        self._open[ticket] = request, reply
+        del self._open[ticket]
+        self._answers[ticket] = reply
 
     def _sent(self, shard: int, message: Message) -> None:
         if shard % self.replicas != self.replica:  # otherwise the server is on the replica's own machine

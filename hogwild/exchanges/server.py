@@ -49,6 +49,7 @@ from hogwild.exchanges.trade import (
     PUSH,
     REPLY,
     Arrays,
+    Exchange,
     Link,
     Message,
     Spec,
@@ -110,7 +111,6 @@ class Plain:
         """End a task."""
 
 
-@dataclass(frozen=True)
 class ByReplicas(Plain):
     """Divide by the number of replicas that meet the weight."""
 
@@ -124,7 +124,6 @@ class ByReplicas(Plain):
         arrays["centre"][push.where] += push.change / np.maximum(share * replicas, np.float32(1))
 
 
-@dataclass(frozen=True)
 class Scaled(Plain):
     """Divide by the staleness, if it is at least 1."""
 
@@ -132,7 +131,6 @@ class Scaled(Plain):
         arrays["centre"][push.where] += push.change / np.float32(max(push.staleness, 1))
 
 
-@dataclass(frozen=True)
 class Soft(Plain):
     """Collect pushes and apply the mean of ``soft`` of them at a time."""
 
@@ -159,7 +157,6 @@ class Soft(Plain):
         total[:] = 0
 
 
-@dataclass(frozen=True)
 class AdaGrad(Plain):
     """Divide a gradient by the root of the sum of all gradients' squares."""
 
@@ -176,7 +173,6 @@ class AdaGrad(Plain):
         arrays["centre"][where] += RATE * push.change / np.sqrt(squares + TINY)
 
 
-@dataclass(frozen=True)
 class Revision(AdaGrad):
     """AdaptiveRevision: algorithm 4 of the paper, with ``RATE`` times the step for alpha."""
 
@@ -230,7 +226,7 @@ RULES = {"met": ByReplicas, "sum": Plain, "scaled": Scaled, "soft": Soft, "adagr
 
 
 @dataclass(frozen=True)
-class Server:
+class Server(Exchange):
     """A parameter server, hosted by the replicas."""
 
     push: int = 1000  # rows of a replica between two pushes
@@ -273,9 +269,6 @@ class Server:
                 "staleness": ((STALEST + 1,), np.int64),  # pushes by their staleness
             }
         )
-
-    def room(self, size: int, count: int) -> int:
-        return 0
 
     def kept(self) -> tuple[str, ...]:
         return self._rule.kept() + (("warmed",) if self.warm else ())
@@ -383,10 +376,10 @@ class Server:
                 before = version > request.clock
             if request.rows or len(request.values):
                 others = self.shrinks and len(arrays["rows"]) > 1 and version > request.clock
-                held = arrays["centre"][cut].copy() if self.shrinks else None
+                unchanged = arrays["centre"][cut].copy() if self.shrinks else None
                 apply(self._rule, arrays, shard, cut, sender, request)
-                if held is not None:  # where others have moved it too, none of them may have meant to pass zero
-                    arrays["centre"][cut][(arrays["centre"][cut] * held < 0) & others] = 0
+                if unchanged is not None:  # where others have moved it too, none of them may have meant to pass zero
+                    arrays["centre"][cut][(arrays["centre"][cut] * unchanged < 0) & others] = 0
         if request.kind in (PUSH, BYE):
             return NOTHING
         pushes, resting = arrays["pushes"][:, shard], arrays["resting"] != 0

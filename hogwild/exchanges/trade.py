@@ -66,36 +66,66 @@ class Counts(NamedTuple):
         return Counts(*map(operator.add, self, other))
 
 
-class Link(Protocol):
+NOTHING = Message(REPLY, 0, 0)  # the answer to a request that has none
+
+
+class Link:
     """The connection of one replica to the others. No call waits.
 
     Messages of one sender arrive in the order in which they were sent.
+
+    Attributes
+    ----------
+    inbox : list of deque
+        By sender: messages that have arrived and are not used yet.
+    requests : dict
+        Requests to servers that are not finished: tickets to shards.
+    replaced : bool
+        Whether an earlier worker of the replica has died in this task.
     """
 
-    replica: int
-    replicas: int
-    replaced: bool  # an earlier worker of the replica has died in this task
-    inbox: list[deque[Message]]  # by sender: messages that have arrived and are not used yet
-    requests: dict[int, int]  # requests to servers that are not finished: tickets to shards
+    replaced = False
+
+    def __init__(self, replica: int, replicas: int) -> None:
+        self.replica = replica
+        self.replicas = replicas
+        self.inbox: list[deque[Message]] = [deque() for _ in range(replicas)]
+        self.requests: dict[int, int] = {}
+        self._tickets = 0
+        self._answers: dict[int, Message] = {}  # by ticket
 
     def post(self, to: int, message: Message) -> bool:
         """Send to a replica, or to ``ALL``; return False if there is no room: receive what has arrived, and retry."""
+        raise NotImplementedError
 
     def ask(self, shard: int, request: Message) -> int:
         """Send a request to the server of a shard; return a ticket for :meth:`answer`."""
+        self._tickets += 1
+        self.requests[self._tickets] = shard
+        self._request(self._tickets, shard, request)
+        return self._tickets
+
+    def _request(self, ticket: int, shard: int, request: Message) -> None:
+        raise NotImplementedError
 
     def answer(self, ticket: int) -> Message | None:
         """Return the answer, or an empty message for a request that has none, or None if it is not there yet."""
+        self.receive()
+        if ticket in self._answers:
+            del self.requests[ticket]
+        return self._answers.pop(ticket, None)
 
     def receive(self) -> None:
         """Put messages that have arrived into the inbox."""
+        raise NotImplementedError
 
     def here(self) -> np.ndarray:
         """Which replicas still train, (replicas,) bool; nobody waits for the others."""
+        raise NotImplementedError
 
 
 class Exchange(Protocol):
-    """A scheme, with frozen options."""
+    """A scheme, with frozen options. The defaults are those of one that keeps nothing and sends nothing itself."""
 
     @property
     def period(self) -> int:
@@ -110,9 +140,11 @@ class Exchange(Protocol):
 
     def room(self, size: int, replicas: int) -> int:
         """Most bytes of messages that a replica may have in transit."""
+        return 0
 
     def kept(self) -> tuple[str, ...]:
         """Names of the arrays that a checkpoint must hold."""
+        return ()
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
         """Start a task; the parent calls it while the workers stand still."""
@@ -129,6 +161,7 @@ class Exchange(Protocol):
         """Messages that replicas must send before all can :meth:`meet`. On one machine the parent reads the replicas
         instead, but the messages are still counted.
         """
+        return []
 
     def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
         """End a task in which the replicas did ``rows`` (replicas,) int64 and set ``flat`` to the model. The parent
@@ -158,9 +191,6 @@ class Served(Protocol):
 
     def lost(self, arrays: Arrays, replica: int) -> None:
         """Note that the worker of a replica has died; its replacement may ask again."""
-
-
-NOTHING = Message(REPLY, 0, 0)  # the answer to a request that has none
 
 
 def send(link: Link, to: int, message: Message) -> Iterator[None]:

@@ -36,13 +36,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Message, Served, Step, take
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Link, Message, Served, Step, take
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import (
@@ -576,19 +576,12 @@ class Network:
         self.now = [end] * len(self.now)
 
 
-class TimedLink:
-    """A replica's link (see :class:`hogwild.exchanges.trade.Link`)."""
-
-    replaced = False  # nobody dies here
+class TimedLink(Link):
+    """A replica's link."""
 
     def __init__(self, network: Network, replica: int) -> None:
+        super().__init__(replica, len(network.now))
         self._network = network
-        self.replica = replica
-        self.replicas = len(network.now)
-        self.inbox: list[deque[Message]] = [deque() for _ in range(self.replicas)]
-        self.requests: dict[int, int] = {}
-        self._answers: dict[int, Message] = {}
-        self._tickets = 0
 
     def post(self, to: int, message: Message) -> bool:
         network = self._network
@@ -600,19 +593,10 @@ class TimedLink:
                 network.send(self.replica, int(receiver), message)
         return True
 
-    def ask(self, shard: int, request: Message) -> int:
-        self._tickets += 1
-        self._network.ask(Request(shard, self.replica, self._tickets, request))
-        self.requests[self._tickets] = shard
+    def _request(self, ticket: int, shard: int, request: Message) -> None:
+        self._network.ask(Request(shard, self.replica, ticket, request))
         if request.kind in (PUSH, BYE):
-            self._answers[self._tickets] = NOTHING
-        return self._tickets
-
-    def answer(self, ticket: int) -> Message | None:
-        self.receive()
-        if ticket in self._answers:
-            del self.requests[ticket]
-        return self._answers.pop(ticket, None)
+            self._answers[ticket] = NOTHING
 
     def receive(self) -> None:
         while (arrival := self._network.arrived(self.replica)) is not None:

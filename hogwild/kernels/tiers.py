@@ -283,11 +283,6 @@ def no_tiers() -> Tiers:
     return as_tiers([], [0], [], [], [], [], [])
 
 
-def one_tier(width: int, in_place: bool = False) -> Tiers:
-    """A tier that is merged after every row."""
-    return as_tiers([] if in_place else range(width), [0, width], [1], [1], [1.0], np.ones(width), np.ones(2))
-
-
 def as_tiers(*parts: Any) -> Tiers:
     """The arrays as kernels want them: of one type each, read-only."""
     types = np.int32, np.int64, np.int64, np.int64, np.float64, np.float32, np.float32

@@ -2,7 +2,8 @@
 
 A loop over the classes of a nonzero keeps its sums in memory, where each waits for the store of the one before; with
 these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple of each length:
-its contents are never read, but its length is part of its type. Each lane is computed exactly as a scalar would be, to
+its contents are never read, but its length is part of its type. A vector of one number is that number, so what is
+written for vectors serves models with one margin too. Each lane is computed exactly as a scalar would be, to
 the last bit. The plain Python meaning, which also runs with the JIT off, works on arrays.
 
 Rows of factors are ``LANE * len(lanes)`` numbers of a flat array, a cache line for each element of the tuple ``lanes``;
@@ -27,7 +28,7 @@ from numba.extending import models, register_model
 from hogwild.kernels.options import inlined, instructions
 
 LANE = 16  # float32 in a cache line, and in the widest register
-LANES = {size: (0,) * size for size in (4, 8, LANE)}
+LANES = {size: (0,) * size for size in (1, 4, 8, LANE)}
 LINE = LANES[LANE]
 ZERO, ONE = np.float32(0), np.float32(1)
 NUMBER = ir.FloatType()
@@ -41,6 +42,11 @@ class Lanes(types.Type):
         super().__init__(name=f"Lanes({size})")
 
 
+def _kind(lanes):
+    """The type of a vector of as many numbers as the tuple type ``lanes`` has: of one, a number."""
+    return Lanes(lanes.count) if lanes.count > 1 else types.float32
+
+
 @register_model(Lanes)
 class _Model(models.PrimitiveModel):
     def __init__(self, manager, kind):
@@ -49,17 +55,22 @@ class _Model(models.PrimitiveModel):
 
 def nothing(lanes):
     """Return a vector of zeros."""
+    return filled(lanes, ZERO)
+
+
+def own(lanes):
+    """Return an array (n,) of the calling function alone, whose numbers stay in registers if n is 1."""
     return np.zeros(len(lanes), np.float32)
 
 
 def load(lanes, array, first):
     """Return ``array[first : first + n]``."""
-    return array[int(first) : int(first) + len(lanes)].copy()
+    return array[int(first) : int(first) + len(lanes)].copy() if len(lanes) > 1 else array[int(first)]
 
 
 def store(vector, array, first):
     """Set ``array[first : first + n] = vector``."""
-    array[int(first) : int(first) + len(vector)] = vector
+    array[int(first) : int(first) + np.size(vector)] = vector
 
 
 def fma(x, y, z):
@@ -68,8 +79,8 @@ def fma(x, y, z):
 
 
 def filled(lanes, x):
-    """Return a vector of which every number is ``x``."""
-    return np.full(len(lanes), x, np.float32)
+    """Return a vector of which every number is ``x``, or ``x`` if it is a vector."""
+    return np.full(len(lanes), x, np.float32) if len(lanes) > 1 else np.float32(x)
 
 
 def times(x, vector):
@@ -247,17 +258,33 @@ def _load(typingctx, lanes, array, first):
         vector, kinds = context.get_value_type(signature.return_type), signature.args
         return builder.load(_pointer(context, builder, args[1], kinds[1], args[2], kinds[2], vector), align=4)
 
-    return Lanes(lanes.count)(lanes, array, first), codegen
+    return _kind(lanes)(lanes, array, first), codegen
 
 
 @instructions(store)
 def _store(typingctx, vector, array, first):
     def codegen(context, builder, signature, args):
-        kinds = signature.args
-        builder.store(args[0], _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], args[0].type), align=4)
+        kinds, value = signature.args, args[0]
+        value = value if isinstance(vector, Lanes) else context.cast(builder, value, kinds[0], types.float32)
+        builder.store(value, _pointer(context, builder, args[1], kinds[1], args[2], kinds[2], value.type), align=4)
         return context.get_dummy_value()
 
     return types.void(vector, array, first), codegen
+
+
+@instructions(own)
+def _own(typingctx, lanes):
+    array = types.Array(types.float32, 1, "C")
+
+    def codegen(context, builder, signature, args):
+        memory = cgutils.alloca_once(builder, ir.ArrayType(NUMBER, lanes.count))
+        made = context.make_array(array)(context, builder)
+        data = builder.bitcast(memory, NUMBER.as_pointer())
+        length, size = (context.get_constant(types.intp, n) for n in (lanes.count, 4))
+        context.populate_array(made, data=data, shape=[length], strides=[size], itemsize=size, meminfo=None)
+        return made._getvalue()
+
+    return array(lanes), codegen
 
 
 @instructions(total)
@@ -282,7 +309,7 @@ def _arithmetic(function, emit):
 
     @instructions(function)
     def define(typingctx, *kinds):
-        tuples = [Lanes(kind.count) for kind in kinds if isinstance(kind, types.BaseTuple)]
+        tuples = [_kind(kind) for kind in kinds if isinstance(kind, types.BaseTuple)]
         result = next((kind for kind in (*kinds, *tuples) if isinstance(kind, Lanes)), types.float32)
 
         def codegen(context, builder, signature, args):
@@ -304,8 +331,12 @@ def _call(name):
     return emit
 
 
+def _zeros(vector):
+    return ir.Constant(vector, [0.0] * vector.count if isinstance(vector, ir.VectorType) else 0.0)
+
+
 def _nearer_zero(builder, vector, value, by):
-    zero = ir.Constant(vector, [0.0] * vector.count)
+    zero = _zeros(vector)
     nearer = value
     for above, sign in ((">", builder.fsub), ("<", builder.fadd)):
         moved = sign(value, by)
@@ -315,11 +346,10 @@ def _nearer_zero(builder, vector, value, by):
 
 
 def _at_least_zero(builder, vector, value):
-    zero = ir.Constant(vector, [0.0] * vector.count)
-    return builder.select(builder.fcmp_ordered("<", value, zero), zero, value)
+    return builder.select(builder.fcmp_ordered("<", value, _zeros(vector)), _zeros(vector), value)
 
 
-_arithmetic(nothing, lambda builder, vector: ir.Constant(vector, [0.0] * vector.count))
+_arithmetic(nothing, lambda builder, vector: _zeros(vector))
 _arithmetic(filled, lambda builder, vector, x: x)
 _arithmetic(fma, _call("fma"))
 _arithmetic(root, _call("sqrt"))

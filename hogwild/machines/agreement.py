@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import Cluster, Door
+from hogwild.machines.cluster import Cluster, Readmission
 from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
 from hogwild.machines.pool import Machines, Replicas
@@ -33,24 +34,25 @@ def facts_of(case: Case, config: TrainConfig) -> dict[str, Any]:
     }
 
 
-def among(
+def spanning(
+    pool: Pool,
     cluster: Cluster,
     config: TrainConfig,
     examples: int,
     agree: Callable[[], None] = lambda: None,
     totals: Totals | None = None,
-) -> Callable[[Pool], Machines]:
-    """Return a function that turns this machine's pool of workers into one that spans all machines.
+) -> Machines:
+    """Turn this machine's pool of workers into one that spans all machines.
 
     ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
     of its own.
     """
     exchange = make_exchange(config.exchange, examples / cluster.machines, shrinks=config.l1 > 0)
     if exchange is None:
-        return lambda pool: Ring(pool, cluster, agree)
+        return Ring(pool, cluster, agree)
     if isinstance(exchange, Averaging):
         exchange = dataclasses.replace(exchange, period=min(exchange.period, NO_LIMIT - 1))  # it keeps a base
-    return lambda pool: Replicas(pool, cluster, exchange, agree, totals)
+    return Replicas(pool, cluster, exchange, agree, totals)
 
 
 class Leader:
@@ -80,17 +82,13 @@ class Leader:
                 cluster.tell({"kind": "refused", "why": reason})
                 raise InputError(reason)
         cluster.tell({"kind": "go"})
-        Door(cluster, plan)
+        Readmission(cluster, plan)
 
-    def around(self, case: Case, asked: TrainConfig) -> Callable[[Pool], Pool]:
-        """Return a function that turns this machine's pool of workers into one that spans all machines."""
-        make = among(self.cluster, case.config, case.n, lambda: self.agree(case, asked), self.totals)
-
-        def around(pool: Pool) -> Pool:
-            self._pool = make(pool)
-            return self._pool
-
-        return around
+    def around(self, case: Case, asked: TrainConfig, pool: Pool) -> Pool:
+        """Turn this machine's pool of workers into one that spans all machines."""
+        agree = functools.partial(self.agree, case, asked)
+        self._pool = spanning(pool, self.cluster, case.config, case.n, agree, self.totals)
+        return self._pool
 
     def evaluate(self, case: Any, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """Evaluate the solution of the parameters as they are, on the rows of all machines."""

@@ -6,10 +6,10 @@ others go on.
 A thread looks each second who has said nothing for ten, and gives it up. If it finds that it has slept itself (this
 machine was suspended, or paged), everybody gets ten more seconds.
 
-A machine that is gone comes back into its run (:class:`Door`): it asks at the address where all met, and machine 0 lets
-it in. Groups of gloo are never used again: with each that comes back a number goes up, which stands in the names of its
-new groups. It takes part from the next task on, which begins with machine 0's model. The run's own number stands in all
-keys, so a machine 0 that was started again, whose run is another one, never hears of the old run's machines.
+A machine that is gone comes back into its run (:class:`Readmission`): it asks at the address where all met, and machine
+0 lets it in. Groups of gloo are never used again: with each that comes back a number goes up, which stands in the names
+of its new groups. It takes part from the next task on, which begins with machine 0's model. The run's own number stands
+in all keys, so a machine 0 that was started again, whose run is another one, never hears of the old run's machines.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import json
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
@@ -30,15 +29,14 @@ import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo
 
 from hogwild.errors import HogwildError, InputError, TrainingError, reason_of
-from hogwild.exchanges.trade import EMPTY, NO_INDICES, Message
-from hogwild.machines.meeting import DEADLINE, Meeting, Met, Seat, difference, is_hello, meet
+from hogwild.exchanges.trade import NOTHING, Message
+from hogwild.machines.meeting import DEADLINE, Meeting, Met, difference, is_hello, meet
 
-BEAT, TEXT, TRADE, MODEL, ARRAY, BYE = range(6)  # kinds of frames
+BEAT, NOTE, TRADE, BYE = range(4)  # kinds of frames
 CELLS = 10  # of a frame's header
-NOTHING = Message(0, 0, 0)
 PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
 BEAT_SECONDS = 1.0
-LEAVING_SECONDS = 3.0
+LEAVING_SECONDS = 10.0  # a thread that still waits when the interpreter ends would abort the process
 DAY = datetime.timedelta(days=1)  # a wait without an end: who is silent is given up by the cluster
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
@@ -47,7 +45,7 @@ COMING = 10.0  # seconds in which a machine that may come back has to connect
 LONGEST_REASON = 1000  # characters
 OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
 ROTATION = "a run by rotation ends when a machine is gone: start all of them again, with --resume"
-Note = tuple[int, dict[str, Any]]  # sender and content
+Note = dict[str, Any]  # its "kind", its "sender", what else it says, and as "array" the bytes that came with it
 
 
 class Cluster:
@@ -75,8 +73,8 @@ class Cluster:
 
     def __init__(self, met: Met, say: Callable[[str], None], seconds: float = DEADLINE) -> None:
         self.number = met.number
-        self.machines = len(met.seats)
-        self.seats = [*met.seats]
+        self.machines = len(met.hellos)
+        self.hellos = [*met.hellos]
         self.say = say
         self.ending = False
         self.alive = np.ones(self.machines, bool)
@@ -86,8 +84,7 @@ class Cluster:
         self.progress = np.zeros((self.machines, 2), np.int64)  # rows and nonzeros of the task, as last heard
         self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.changed = threading.Condition()
-        self.heard: deque[Note] = deque()
-        self._arrays: dict[tuple[int, int, int], deque[np.ndarray]] = {}  # by kind, sender and number
+        self._heard: list[Note] = []
         self._trades: dict[int, list[tuple[int, Frame]]] = {}  # by task
         self._pairs: dict[int, Pair] = {}
         self._closed, self._beside = threading.Event(), list[threading.Thread]()
@@ -135,7 +132,7 @@ class Cluster:
         store = PrefixStore(f"{came}/{low}-{high}", self.notes.raw())
         options = ProcessGroupGloo._Options()
         options._timeout = datetime.timedelta(seconds=seconds)
-        address = self.seats[self.number].address
+        address = self.hellos[self.number]["address"]
         options._devices = [ProcessGroupGloo.create_device(hostname=address, lazy_init=False)]
         try:
             return ProcessGroupGloo(store, int(self.number == high), 2, options)
@@ -166,11 +163,11 @@ class Cluster:
         """
         self.give_up(machine, "it has come back")  # if this machine has not noticed that it was gone
         with self.changed:
-            self.seats[machine] = Seat(machine, about["address"], about)
+            self.hellos[machine] = about
             self.came[machine] = came
             self.progress[machine] = 0
             self._ready[machine] = False
-            self.heard = deque(note for note in self.heard if note[0] != machine)
+            self._heard = [note for note in self._heard if note["sender"] != machine]
         self._add(machine, self._connect(machine, came, COMING))
         self.tell({"kind": "met"}, machine)
 
@@ -194,7 +191,7 @@ class Cluster:
 
     def name(self, machine: int) -> str:
         """Return how a machine is called in messages."""
-        return f"machine {machine} ({self.seats[machine].hello['host']})"
+        return f"machine {machine} ({self.hellos[machine]['host']})"
 
     def require(self, machine: int) -> None:
         """Raise TrainingError with the reason if a machine is gone."""
@@ -206,11 +203,11 @@ class Cluster:
         if self.alive[to]:
             self._pairs[to].send(frame)
 
-    def tell(self, content: dict[str, Any], to: int | None = None) -> None:
-        """Send a dict to a machine, or to all others."""
-        text = np.frombuffer(json.dumps(content).encode(), np.uint8)
+    def tell(self, content: Note, to: int | None = None, *arrays: np.ndarray) -> None:
+        """Send a note, and arrays with it, to a machine, or to all others."""
+        frame = Frame.note(content, *arrays)
         for other in [*self._pairs] if to is None else (to,):
-            self.send(other, Frame(TEXT, message=Message(0, 0, 0, text.copy())))
+            self.send(other, frame)
 
     def give_up(self, machine: int, why: str) -> None:
         """End the connection to a machine, if it is still there."""
@@ -221,9 +218,7 @@ class Cluster:
         """Return the bytes that are queued for a machine."""
         return self._pairs[to].waiting_bytes
 
-    def next_note(
-        self, sender: int, kinds: Collection[str], stopped: Callable[[], bool] = lambda: False
-    ) -> dict[str, Any]:
+    def next_note(self, sender: int, kinds: Collection[str], stopped: Callable[[], bool] = lambda: False) -> Note:
         """Wait for a machine's next note of some kinds, and return it; one of kind "stopped" as soon as ``stopped()``.
 
         Raises
@@ -231,12 +226,11 @@ class Cluster:
         TrainingError
             If the machine is gone.
         """
-        while True:
-            with self.changed:
-                for note in self.heard:
-                    if note[0] == sender and note[1].get("kind") in kinds:
-                        self.heard.remove(note)
-                        return note[1]
+        with self.changed:
+            while True:
+                for k, note in enumerate(self._heard):
+                    if note["sender"] == sender and note.get("kind") in kinds:
+                        return self._heard.pop(k)
                 self.require(sender)
                 if stopped():
                     return {"kind": "stopped"}
@@ -258,54 +252,29 @@ class Cluster:
         """Return the machines that are there, or only those that can take part in a task."""
         return [int(machine) for machine in np.flatnonzero(self.alive & (self._ready | (not ready)))]
 
-    def take_model(self, task: int, size: int) -> np.ndarray | None:
-        """Return, once, the model (size,) that machine 0 has sent for a task, or None if it has not arrived.
+    def take_notes(self, kind: str, task: int) -> list[Note]:
+        """Return, once, the notes of a kind about a task; those about earlier tasks go."""
+        with self.changed:
+            notes, rest = list[Note](), list[Note]()
+            for note in self._heard:
+                (notes if note.get("kind") == kind and note.get("task", 0) <= task else rest).append(note)
+            self._heard = rest
+        return [note for note in notes if note.get("task") == task]
+
+    def arrays_of(self, note: Note, *expected: tuple[Any, int]) -> list[np.ndarray]:
+        """Return the arrays that came with a note, given the type and the number of elements of each.
 
         Raises
         ------
         TrainingError
-            If it is of another size.
+            If these are others.
         """
-        with self.changed:
-            models = self._arrays.pop((MODEL, 0, task), None)
-        if models is None:
-            return None
-        if len(models[-1]) != size:
-            raise TrainingError(f"{self.name(0)} sent a model of {len(models[-1])} numbers, expected {size}")
-        return models[-1]
-
-    def send_array(self, to: int, number: int, array: np.ndarray) -> None:
-        """Send an array, which must not be written to afterwards; those of one number arrive in order."""
-        values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        self.send(to, Frame(ARRAY, number, message=Message(0, 0, 0, values)))
-
-    def next_array(self, sender: int, number: int, kind: Any, size: int) -> np.ndarray:
-        """Wait for a machine's next array of a number, of ``size`` elements; those of earlier numbers go.
-
-        Raises
-        ------
-        TrainingError
-            If the machine is gone, or has sent another array.
-        """
-        with self.changed:
-            for key in [key for key in self._arrays if key[:2] == (ARRAY, sender) and key[2] < number]:
-                del self._arrays[key]
-            while not (arrays := self._arrays.get((ARRAY, sender, number))):
-                self.require(sender)
-                self.changed.wait(LOOK)
-            array = arrays.popleft()
-        wanted = size * np.dtype(kind).itemsize
-        if array.nbytes != wanted:
-            raise TrainingError(f"{self.name(sender)} sent an array of {array.nbytes:,} bytes, expected {wanted:,}")
-        return array.view(kind)
-
-    def take_notes(self, kind: str, task: int) -> list[int]:
-        """Return, once, who has sent a note of a kind about a task; those about earlier tasks go."""
-        with self.changed:
-            notes = [note for note in self.heard if note[1].get("kind") == kind and note[1].get("task", 0) <= task]
-            for note in notes:
-                self.heard.remove(note)
-        return [sender for sender, content in notes if content.get("task") == task]
+        ends = np.cumsum([size * np.dtype(kind).itemsize for kind, size in expected], dtype=np.int64)
+        count, wanted = len(note["array"]), int(ends[-1]) if len(ends) else 0
+        if count != wanted:
+            raise TrainingError(f"{self.name(note['sender'])} sent arrays of {count:,} bytes, expected {wanted:,}")
+        parts = np.split(note["array"], ends[:-1])
+        return [part.copy().view(kind) for part, (kind, _) in zip(parts, expected)]
 
     def trades(self, task: int) -> list[tuple[int, Frame]]:
         """Return, once, the messages of a task that have arrived, with their senders; those of earlier tasks go."""
@@ -333,24 +302,21 @@ class Cluster:
         self.leave(*[str(error)[:LONGEST_REASON]] if isinstance(error, HogwildError) else [])
 
     def _deliver(self, sender: int, frame: Frame) -> None:
-        if frame.kind == TEXT:
-            content = json.loads(frame.message.values.tobytes())
-            if content.get("kind") == "comes" and sender == 0:
-                self.beside(lambda: self._meet_again(content))
-                return
+        if frame.kind == BEAT:
+            self.progress[sender] = frame.message.rows, frame.message.step
+            return
         with self.changed:
-            if frame.kind == BEAT:
-                self.progress[sender] = frame.message.rows, frame.message.step
-                return
-            if frame.kind == TEXT:
-                self.heard.append((sender, content))
-            elif frame.kind in (MODEL, ARRAY):
-                self._arrays.setdefault((frame.kind, sender, frame.task), deque()).append(frame.message.values)
-            elif frame.kind == TRADE:
+            if frame.kind == TRADE:
                 self._trades.setdefault(frame.task, []).append((sender, frame))
+            else:
+                note = frame.text() | {"sender": sender, "array": frame.message.values}
+                if note.get("kind") == "comes" and sender == 0:
+                    self.beside(lambda: self._meet_again(note))
+                else:
+                    self._heard.append(note)
             self.tell_threads()
 
-    def _meet_again(self, note: dict[str, Any]) -> None:
+    def _meet_again(self, note: Note) -> None:
         with contextlib.suppress(TrainingError):  # machine 0 gives it up
             self.admit(note["machine"], note["came"], note["about"])
 
@@ -377,7 +343,7 @@ class Cluster:
             looked = now
 
 
-class Door:
+class Readmission:
     """Lets machines in that come back, on machine 0, until the cluster is left."""
 
     def __init__(self, cluster: Cluster, plan: dict[str, Any]) -> None:
@@ -410,25 +376,25 @@ class Door:
         if not is_hello(hello):  # withdrawn, or of another program
             return True
         facts = self._plan["facts"]
-        if why := OWN_ROWS if facts["own_rows"] else ROTATION if facts["exchange"] == "rotation" else "":
-            self._notes.put(f"{request}/answer", {"why": why})
-            return True
-        free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
-        number = hello.get("number")
-        if number is None and free:
-            number = free[0]
-        if number not in free:
-            return False
-        if unlike := difference(self._notes.get("hello/0"), hello):
-            why = f"machine {number} ({hello['host']}) differs from {cluster.name(0)}: {unlike}"
+        why = OWN_ROWS if facts["own_rows"] else ROTATION if facts["exchange"] == "rotation" else ""
+        if not why:
+            free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
+            number = hello.get("number")
+            if number is None and free:
+                number = free[0]
+            if number not in free:
+                return False
+            if unlike := difference(cluster.hellos[0], hello):
+                why = f"machine {number} ({hello['host']}) differs from {cluster.name(0)}: {unlike}"
+        if why:
             self._notes.put(f"{request}/answer", {"why": why})
             return True
         self._came += 1
         here = cluster.members(ready=False)
         for other in here[1:]:
             cluster.tell({"kind": "comes", "machine": number, "came": self._came, "about": hello}, other)
-        seats = [hello if seat.number == number else seat.hello for seat in cluster.seats]
-        answer = {"number": number, "came": self._came, "here": here, "seats": seats}
+        hellos = [hello if k == number else other for k, other in enumerate(cluster.hellos)]
+        answer = {"number": number, "came": self._came, "here": here, "hellos": hellos}
         self._notes.put(f"{request}/answer", answer)
         try:
             cluster.admit(number, self._came, hello)
@@ -456,30 +422,39 @@ class Door:
 
 
 class Frame(NamedTuple):
-    """A message of an exchange, a model, a text, or an array, and the task that it belongs to.
+    """A message of an exchange, and the task that it belongs to; or a note.
 
-    It is sent as a header of ten int64, and then as many bytes as that says: numbers, or JSON. Nothing is unpickled.
+    It is sent as a header of ten int64, and then as many bytes as that says. Nothing is unpickled.
     """
 
-    kind: int  # BEAT, TEXT, TRADE, MODEL, ARRAY, BYE
-    task: int = 0  # counted by machine 0 from 1; of an array: its number
+    kind: int  # BEAT, NOTE, TRADE, BYE
+    task: int = 0  # counted by machine 0 from 1
     ended: int = 0  # whether the sender's workers have done their share of the task
-    message: Message = NOTHING  # of a beat: rows done, and nonzeros as ``step``
+    message: Message = NOTHING  # of a beat: rows done, and nonzeros as ``step``; of a note: arrays, and JSON as indices
+
+    @classmethod
+    def note(cls, content: Any, *arrays: np.ndarray) -> Frame:
+        """The frame of something that is sent as JSON, and of arrays."""
+        values = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+        text = np.frombuffer(json.dumps(content).encode(), np.uint8).copy()
+        return cls(NOTE, message=Message(0, 0, 0, np.concatenate([text[:0], *values]), text))
+
+    def text(self) -> Any:
+        """What a note says."""
+        return json.loads(self.message.indices.tobytes())
 
     def header(self) -> np.ndarray:
         """The header (CELLS,) int64; the values and then the indices of the message follow."""
         m = self.message
-        sizes = m.indices.nbytes, m.values.nbytes, m.values.dtype == np.uint8
+        sizes = m.values.dtype == np.uint8, m.values.nbytes, m.indices.nbytes
         return np.array([self.kind, self.task, self.ended, m.kind, m.clock, m.rows, m.step, *sizes], np.int64)
 
     @classmethod
-    def of(cls, header: np.ndarray, payload: np.ndarray) -> Frame:
+    def of(cls, header: np.ndarray, values: np.ndarray, indices: np.ndarray) -> Frame:
         """The frame of a header and the bytes (n,) uint8 that follow it."""
-        kind, task, ended, message_kind, clock, rows, step, _, size, coded = (int(cell) for cell in header)
-        values = payload[:size] if coded else payload[:size].view(np.float32)
-        indices = payload[size:].view(np.int32)
-        values = values if size else EMPTY
-        indices = indices if len(indices) else NO_INDICES
+        kind, task, ended, message_kind, clock, rows, step, coded, *_ = map(int, header)
+        values = values if coded else values.view(np.float32)
+        indices = indices.view(np.int32) if kind == TRADE else indices
         return cls(kind, task, ended, Message(message_kind, clock, rows, values, indices, step))
 
 
@@ -558,9 +533,7 @@ class Pair:
         with self._lock:
             first, self._said = not self._said, True
         if first:
-            self.send(
-                Frame(BYE, message=Message(0, 0, 0, np.frombuffer(why.encode()[:LONGEST_REASON], np.uint8).copy()))
-            )
+            self.send(Frame.note(why[:LONGEST_REASON])._replace(kind=BYE))
             self._frames.put(None)
 
     def _abandon(self) -> None:
@@ -598,22 +571,18 @@ class Pair:
                     continue
             if frame is None:
                 return
-            message, size = frame.message, frame.message.size
-            self._put(frame.header())
-            parts = [np.ascontiguousarray(part).view(np.uint8) for part in (message.values, message.indices)]
-            self._put(np.concatenate(parts) if all(map(len, parts)) else max(parts, key=len))  # as it is received
+            message = frame.message
+            for part in (frame.header(), message.values, message.indices):
+                self._put(np.ascontiguousarray(part).view(np.uint8))
             with self._lock:
-                self.waiting_bytes -= size if frame.kind != BEAT else 0
+                self.waiting_bytes -= message.size if frame.kind != BEAT else 0
 
     def _receive(self) -> None:
-        header = np.empty(CELLS, np.int64)
         while True:
-            self._get(header)
-            payload = np.empty(int(header[7:9].sum()), np.uint8)
-            self._get(payload)
-            frame = Frame.of(header, payload)
+            header = self._get(8 * CELLS).view(np.int64)
+            frame = Frame.of(header, self._get(int(header[-2])), self._get(int(header[-1])))
             if frame.kind == BYE:
-                self._end(frame.message.values.tobytes().decode(errors="replace"))
+                self._end(str(frame.text()))
                 return
             self._deliver(frame)
 
@@ -622,10 +591,12 @@ class Pair:
             piece = torch.from_numpy(array[first : first + PIECE])
             self._group.send([piece], 1 - self._rank, 0).wait(DAY)
 
-    def _get(self, array: np.ndarray) -> None:
-        for first in range(0, len(array), PIECE):
+    def _get(self, size: int) -> np.ndarray:
+        array = np.empty(size, np.uint8)
+        for first in range(0, size, PIECE):
             self._group.recv([torch.from_numpy(array[first : first + PIECE])], 1 - self._rank, 0).wait(DAY)
             self.heard = time.monotonic()
+        return array
 
 
 def gather(address: str, machines: int, machine: int | None = None, seconds: float = DEADLINE) -> Cluster:

@@ -27,14 +27,6 @@ DEADLINE = 50.0  # seconds until everybody must have come
 PAUSE = 0.05
 
 
-class Seat(NamedTuple):
-    """A machine that takes part."""
-
-    number: int
-    address: str  # where the others reach it
-    hello: dict[str, Any]  # what all must have in common, and ``host``
-
-
 @dataclass(frozen=True)
 class Meeting:
     """Where and as whom this machine meets the others.
@@ -82,7 +74,7 @@ class Met(NamedTuple):
     """The result of a meeting."""
 
     notes: Notes  # where the machines still leave notes for each other
-    seats: list[Seat]
+    hellos: list[dict[str, Any]]  # what each machine says of itself: its address and host, and what all have in common
     number: int  # this machine's
     came: int = 0  # with which number it has come (back)
     here: list[int] | None = None  # who is there, if some are gone
@@ -136,9 +128,7 @@ def meet(
         late = f"machine 0 has not gathered all {meeting.machines} machines"
         if verdict := notes.wait("verdict", late, seconds):
             raise InputError(verdict)
-    hellos = [notes.get(f"hello/{k}") for k in range(meeting.machines)]
-    seats = [Seat(k, hello["address"], hello) for k, hello in enumerate(hellos)]
-    return Met(notes, seats, number)
+    return Met(notes, [notes.get(f"hello/{k}") for k in range(meeting.machines)], number)
 
 
 def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any]) -> Met:
@@ -160,8 +150,7 @@ def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any]) -> Met:
         raise
     if "why" in answer:
         raise InputError(answer["why"])
-    seats = [Seat(k, hello["address"], hello) for k, hello in enumerate(answer["seats"])]
-    return Met(notes, seats, answer["number"], answer["came"], answer["here"])
+    return Met(notes, **answer)
 
 
 def _own_facts(meeting: Meeting) -> dict[str, Any]:

@@ -9,6 +9,7 @@ of float64. For the area under the ROC curve, which is no sum, it is sent the sc
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -23,7 +24,6 @@ from hogwild.problems.protocol import Summable, Sums, case_of
 from hogwild.training.checkpoint import fingerprint
 
 CODINGS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))  # of two classes, which data must not mix
-START = 0  # number of the arrays that are sent before the first evaluation
 
 
 def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig) -> tuple[Rows, Rows | None]:
@@ -40,22 +40,19 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     facts, degrees = case.own_facts(config, rows)
     facts["tested"] = test is not None
     if not cluster.leads:
-        cluster.tell({"kind": "facts"} | facts, 0)
-        cluster.send_array(0, START, degrees.astype(np.int64))
+        cluster.tell({"kind": "facts"} | facts, 0, degrees.astype(np.int64))
         note = _from_leader(cluster, "totals")
-        total = cluster.next_array(0, START, np.int64, note["width"])
+        (total,) = cluster.arrays_of(note, (np.int64, note["width"]))
         return Totals.from_json(note, total).given_to(rows), test
     every, total = [facts], degrees.astype(np.int64)
     for other in range(1, cluster.machines):
         every.append(cluster.next_note(other, ("facts",)))
-        shorter, longer = sorted((cluster.next_array(other, START, np.int64, every[-1]["width"]), total), key=len)
-        total = longer.copy()
+        (received,) = cluster.arrays_of(every[-1], (np.int64, every[-1]["width"]))
+        shorter, total = sorted((received, total), key=len)
         total[: len(shorter)] += shorter
     _refuse(cluster, _unlike([cluster.name(k) for k in range(cluster.machines)], every, config))
     totals = Totals.of(every, total)
-    cluster.tell({"kind": "totals", "width": len(total)} | totals.to_json())
-    for other in range(1, cluster.machines):
-        cluster.send_array(other, START, total)
+    cluster.tell({"kind": "totals", "width": len(total)} | totals.to_json(), None, total)
     return totals.given_to(rows), test
 
 
@@ -153,17 +150,14 @@ class Evaluation:
     def __init__(self, cluster: Cluster, totals: Totals) -> None:
         self._cluster = cluster
         self._each = totals.each
-        self._number = START
+        self._number = 0
         self._gone: set[int] = set()
 
     def __call__(self, case: Summable, solution: tuple[np.ndarray, ...], known: bool) -> dict[str, float | None]:
         """Evaluate; ``known`` says whether the solution is that of the array that all machines have."""
         cluster, number = self._cluster, self._number + 1
         self._number = number
-        cluster.tell({"kind": "evaluate", "number": number, "known": known})
-        for other in range(1, cluster.machines):
-            for array in () if known else solution:
-                cluster.send_array(other, number, array)
+        cluster.tell({"kind": "evaluate", "number": number, "known": known}, None, *(() if known else solution))
         parts = [case.sums(solution)]
         for other in range(1, cluster.machines):
             try:
@@ -185,25 +179,21 @@ def _received(cluster: Cluster, other: int, number: int) -> list[Sums]:
     note: dict[str, Any] = {}
     while note.get("number") != number:
         note = cluster.next_note(other, ("sums",))
-    parts = []
-    for part in note["parts"]:
-        arrays = [
-            cluster.next_array(other, number, kind, part["rows"]) for kind in (np.float32, np.bool_) if part["scored"]
-        ]
-        parts.append(Sums(np.array(part["totals"]), part["rows"], *arrays))
-    return parts
+    scored = [part["rows"] for part in note["parts"] if part["scored"]]
+    arrays = iter(cluster.arrays_of(note, *((kind, rows) for rows in scored for kind in (np.float32, np.bool_))))
+    return [
+        Sums(np.array(part["totals"]), part["rows"], *(itertools.islice(arrays, 2) if part["scored"] else ()))
+        for part in note["parts"]
+    ]
 
 
 def answer(cluster: Cluster, case: Summable, note: dict[str, Any], own: tuple[np.ndarray, ...]) -> None:
     """Do a machine's part of an evaluation; ``own`` is the solution that this machine has."""
-    number, solution = note["number"], own
+    solution = own
     if not note["known"]:
-        sent = [cluster.next_array(0, number, array.dtype, array.size) for array in own]
+        sent = cluster.arrays_of(note, *((array.dtype, array.size) for array in own))
         solution = tuple(array.reshape(like.shape) for array, like in zip(sent, own))
     sums = case.sums(solution)
     parts = [{"totals": p.totals.tolist(), "rows": p.rows, "scored": p.scores is not None} for p in sums]
-    cluster.tell({"kind": "sums", "number": number, "parts": parts}, 0)
-    for part in sums:
-        for array in (part.scores, part.positive):
-            if array is not None:
-                cluster.send_array(0, number, array)
+    scores = [array for part in sums for array in (part.scores, part.positive) if array is not None]
+    cluster.tell({"kind": "sums", "number": note["number"], "parts": parts}, 0, *scores)

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.degrees import Totals
-from hogwild.exchanges.trade import Counts, Exchange, Message
+from hogwild.exchanges.trade import Counts, Exchange
 from hogwild.exchanges.trader import compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import STOP
-from hogwild.machines.cluster import MODEL, Cluster, Frame
-from hogwild.machines.trading import WAIT, Trading, parameters, trading_of
+from hogwild.machines.cluster import Cluster, Note
+from hogwild.machines.trading import Trading, parameters, trading_of
 from hogwild.training.schedule import slower
 
 
@@ -42,6 +42,7 @@ class Machines(Pool):
         self._members: list[int] = []
         self._came: list[int] = []  # when each of them has
         self._in_step = False  # whether all machines have what they need for the next task
+        self._note: Note = {}  # machine 0's about the task
         self._gone = cluster.losses
         self._ended = False
 
@@ -67,7 +68,7 @@ class Machines(Pool):
         if self.cluster.leads and self.inner.job is not None:
             self._settle(self.cluster.members())
             self._number += 1
-            self._tell(task, self.inner.job)
+            self._tell(task)
         return self._members.index(self.cluster.number), len(self._members)
 
     @property
@@ -101,25 +102,22 @@ class Machines(Pool):
         if self.cluster.leads and not self._ended:
             self._ended = True
             self.cluster.ending = True
-            if not self.in_step and self.inner.job is not None:
-                self._send_model(self.inner.job, self._number + 1)
-            self.cluster.tell({"kind": "end"})
+            self.cluster.tell({"kind": "end"}, None, *self._model(self.in_step))
 
-    def finish(self) -> None:
+    def finish(self, note: Note) -> None:
         """Take over the model of machine 0, if it has sent one when it ended the run (on other machines)."""
-        job = self.inner.job
-        if job is not None and (model := self.cluster.take_model(self._number + 1, len(parameters(job)))) is not None:
-            parameters(job)[:] = model
+        if self.inner.job is not None and len(note.get("array", ())):
+            self._take(note, self.inner.job)
 
     # ---- a task
 
-    def follow(self, note: dict[str, Any]) -> Task:
+    def follow(self, note: Note) -> Task:
         """Return the task that a note of machine 0 describes, and remember who takes part (on other machines)."""
         self._settle(note["members"])
-        self._number, self._in_step = note["task"], note["in_step"]
+        self._number, self._in_step, self._note = note["task"], note["in_step"], note
         return Task(note["epoch"], note["start"], tuple(note["step"]))
 
-    def _tell(self, task: Task, job: Job) -> None:
+    def _tell(self, task: Task) -> None:
         """Tell the others what is next, and the model if it may differ from theirs."""
         note = {
             "kind": "task",
@@ -131,29 +129,24 @@ class Machines(Pool):
             "in_step": self._in_step,
         }
         for member in self._members[1:]:
-            self.cluster.tell(note | {"start": self._start_of(member, task)}, member)
-        if not self._in_step:
-            self._send_model(job, self._number)
+            self.cluster.tell(note | {"start": self._start_of(member, task)}, member, *self._model(self._in_step))
 
     def _start_of(self, member: int, task: Task) -> int:
         """The first chunk of a machine."""
         return task.start
 
-    def _send_model(self, job: Job, number: int) -> None:
-        model = Frame(MODEL, number, message=Message(0, 0, 0, parameters(job).copy()))
-        for member in self._members[1:]:
-            self.cluster.send(member, model)
+    def _model(self, in_step: bool) -> list[np.ndarray]:
+        """What is sent to machines that may have another model."""
+        return [] if self.inner.job is None or in_step else [parameters(self.inner.job)]
+
+    def _take(self, note: Note, job: Job) -> None:
+        flat = parameters(job)
+        (flat[:],) = self.cluster.arrays_of(note, (np.float32, len(flat)))
 
     def _join(self, job: Job) -> None:
-        """Take over machine 0's model, if it sends one (on other machines)."""
-        cluster = self.cluster
-        if not self._in_step and not cluster.leads:
-            seen = cluster.news
-            while (model := cluster.take_model(self._number, len(parameters(job)))) is None:
-                cluster.require(0)
-                cluster.wait_for_news(seen, WAIT)
-                seen = cluster.news
-            parameters(job)[:] = model
+        """Take over machine 0's model, if it has sent one (on other machines)."""
+        if not self._in_step and not self.cluster.leads:
+            self._take(self._note, job)
         self._in_step = True
 
 

@@ -116,7 +116,7 @@ class Ring(Machines):
         assert job is not None
         return job
 
-    def _held(self) -> int:
+    def _items(self) -> int:
         """The part of the items that this machine has in this turn."""
         return int(part_of(self._link.replica, self._turn, self._task.epoch, self._problem.parts))
 
@@ -136,10 +136,10 @@ class Ring(Machines):
             return
         self._working = False
         if self._turn + 1 < link.replicas:
-            items = self._problem.copy_out(job.flat, ITEMS, self._rows[ITEMS][self._held()])
+            items = self._problem.copy_out(job.flat, ITEMS, self._rows[ITEMS][self._items()])
             link.send(Frame(TRADE, self._number, message=Message(PASSED, self._turn, 0, items)), self._beside(-1))
         elif not self.cluster.leads:
-            sides = (USERS, self._rows[USERS][link.replica]), (ITEMS, self._rows[ITEMS][self._held()])
+            sides = (USERS, self._rows[USERS][link.replica]), (ITEMS, self._rows[ITEMS][self._items()])
             both = np.concatenate([self._problem.copy_out(job.flat, *side) for side in sides])
             rows, nonzeros = job.done()
             link.send(Frame(TRADE, self._number, message=Message(HOME, self._turn, rows, both, step=nonzeros)), 0)
@@ -160,7 +160,7 @@ class Ring(Machines):
         if not (inbox := link.inbox[self._beside(1)]):
             return False
         self._turn += 1
-        self._put(self._beside(1), inbox.popleft().values, [(ITEMS, self._rows[ITEMS][self._held()])])
+        self._put(self._beside(1), inbox.popleft().values, [(ITEMS, self._rows[ITEMS][self._items()])])
         job.control[NEXT] = job.order.n_chunks // self._problem.parts * self._turn + link.replica
         self._go()
         return True
@@ -172,8 +172,8 @@ class Ring(Machines):
             return False
         for sender, inbox in enumerate(link.inbox[1:], 1):
             message = inbox.popleft()
-            held = int(part_of(sender, self._turn, self._task.epoch, self._problem.parts))
-            self._put(sender, message.values, [(USERS, self._rows[USERS][sender]), (ITEMS, self._rows[ITEMS][held])])
+            items = int(part_of(sender, self._turn, self._task.epoch, self._problem.parts))
+            self._put(sender, message.values, [(USERS, self._rows[USERS][sender]), (ITEMS, self._rows[ITEMS][items])])
             member = self._members[sender]
             self._elsewhere[member] = message.rows, message.step
             self._sent = self._sent.plus(Counts(*self.cluster.next_note(member, ("done",))["sent"]))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,11 @@ import numpy as np
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.link import Serve
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exchange, Message, Served
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exchange, Link, Message, Served
 from hogwild.exchanges.trader import Raced
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import MODEL, TRADE, Cluster, Frame
+from hogwild.machines.cluster import TRADE, Cluster, Frame, Note
 from hogwild.problems.protocol import guards_of, trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
@@ -44,8 +44,8 @@ def parameters(job: Job) -> np.ndarray:
     return job.flat[: trained(job.problem)]
 
 
-class MachineLink:
-    """The link of a replica that is a machine, for one task (see :class:`hogwild.exchanges.trade.Link`).
+class MachineLink(Link):
+    """The link of a replica that is a machine, for one task; a machine that has died is not replaced within it.
 
     The exchange numbers the task's members from 0, whoever has died before. A frame says whether its sender's workers
     had done their share when it was sent; since frames of one sender arrive in order, everybody sees the same. A
@@ -66,20 +66,15 @@ class MachineLink:
         What the server does with a request, for a scheme that has one; machine 0 calls it.
     """
 
-    replaced = False  # a machine that has died is not replaced within a task
-
     def __init__(self, cluster: Cluster, members: list[int], task: int, room: int, serve: Serve | None = None) -> None:
+        super().__init__(members.index(cluster.number), len(members))
         self._cluster = cluster
         self._members = members
         self._task = task
         self._room = room
         self._serve = serve
         self._came = cluster.came[members]  # a copy
-        self.replica, self.replicas = members.index(cluster.number), len(members)
-        self.inbox: list[deque[Message]] = [deque() for _ in members]
-        self.requests: dict[int, int] = {}
-        self._tickets, self._unanswered = 0, deque[int]()
-        self._answers: dict[int, Message] = {}
+        self._unanswered = deque[int]()  # tickets
         self.ended = False  # whether this machine's workers have done their share
         self._ended_by = np.full(len(members), np.iinfo(np.int64).max)  # the first round of each after its share
         self._messages = self._bytes = 0
@@ -145,28 +140,24 @@ class MachineLink:
             assert reply is not None  # rules that have answers wait are refused between machines
             self.send(Frame(TRADE, self._task, message=reply), sender)
 
-    def ask(self, shard: int, request: Message) -> int:
+    def _request(self, ticket: int, shard: int, request: Message) -> None:
         assert self._serve is not None
-        self._tickets += 1
-        self.requests[self._tickets] = shard
         if self.serves:
             reply = self._serve(shard, self.replica, request)
             assert reply is not None
-            self._answers[self._tickets] = reply
+            self._answers[ticket] = reply
+            return
+        self.send(Frame(TRADE, self._task, message=request._replace(step=shard)), 0)
+        if request.kind in (PUSH, BYE):
+            self._answers[ticket] = NOTHING
         else:
-            self.send(Frame(TRADE, self._task, message=request._replace(step=shard)), 0)
-            if request.kind in (PUSH, BYE):
-                self._answers[self._tickets] = NOTHING
-            else:
-                self._unanswered.append(self._tickets)
-        return self._tickets
+            self._unanswered.append(ticket)
 
     def answer(self, ticket: int) -> Message | None:
-        self.receive()
-        if ticket not in self._answers or (not self.serves and self._cluster.waiting(self._members[0]) > self._room):
+        if not self.serves and self._cluster.waiting(self._members[0]) > self._room:
+            self.receive()
             return None
-        del self.requests[ticket]
-        return self._answers.pop(ticket)
+        return super().answer(ticket)
 
 
 class Trading:
@@ -197,6 +188,7 @@ class Trading:
         self.link = MachineLink(cluster, members, task, max(self.room, exchange.room(len(self.flat), 2)), self._serve())
         self.error: BaseException | None = None
         self.reports: dict[int, dict[str, Any]] = {}
+        self._ended: set[int] = set()  # the machines that have said that their workers have done their share
         self.over, self._traded = False, 0
         self._worked = threading.Event()
         self.raced = self._raced()
@@ -274,7 +266,7 @@ class Trading:
             seen = self.cluster.news
             self._check()
             self.cluster.require(0)
-            if 0 in self.cluster.take_notes("stop", self.task):
+            if self.cluster.take_notes("stop", self.task):
                 self.job.stop()
             self.link.receive()
             if self._due(self.job.done()[0] - self._traded):
@@ -294,6 +286,13 @@ class Trading:
             self._drive(self.exchange.trade(self.flat, self.arrays, self.link, rows))
         else:
             self._drive(raced.traded(lambda: self.exchange.trade(raced.copy, self.arrays, self.link, rows)))
+
+    def _wait_until(self, condition: Callable[[], Any]) -> None:
+        def waiting() -> Iterator[None]:
+            while not condition():
+                yield
+
+        self._drive(waiting())
 
     def _drive(self, trade: Iterator[None]) -> None:
         """Run a trade to its end, waiting for messages where it waits."""
@@ -322,40 +321,34 @@ class Trading:
             note = {"kind": "done", "task": self.task, "rows": rows, "nonzeros": nonzeros, "missing": missing}
             cluster.tell(note | {"sent": [*self._own_counts()], "chunk": self.job.position()}, 0)
             return
-        for replica, member in enumerate(self.members[1:], 1):
-            told = self._told(replica, member)
-            if told is not None:
-                self.reports[member] = told
-                for machine in told["missing"]:  # all must see the same
-                    cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
+        self._wait_until(self._all_reported)
+        for member, report in self.reports.items():
+            for machine in report["missing"]:  # all must see the same
+                cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
         parts = [(rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
         left_out = [counts.deltas_left_out > 0 for done, counts in parts if done]
         if left_out and all(left_out):  # as on one machine: the run has diverged
             self.flat[:] = np.nan
 
-    def _told(self, replica: int, member: int) -> dict[str, Any] | None:
-        """A machine's report, or None if it is gone; its rows are lost."""
-        while True:
-            try:
-                told = self.cluster.next_note(member, ("done",), lambda: self.over or not self.link.here()[replica])
-            except TrainingError:
-                return None
-            self._check()
-            if told["kind"] == "stopped":
-                return None
-            if told["task"] == self.task:
-                return told
+    def _all_reported(self) -> bool:
+        """Whether all other machines that are there have; the rows of those that are gone are lost."""
+        self.reports |= {note["sender"]: note for note in self.cluster.take_notes("done", self.task)}
+        return self._are_all_in(self.reports)
 
     def _tell_ended(self) -> None:
         """Say that this machine's workers have done their share, and what it has sent so far is all."""
         self.link.ended = True
         self.cluster.tell({"kind": "ended", "task": self.task})
-        self._ended = {self.cluster.number}
 
     def _all_ended(self) -> bool:
         """Whether all other machines that are there have said so."""
-        self._ended.update(self.cluster.take_notes("ended", self.task))
-        return all(member in self._ended for member, here in zip(self.members, self.link.here()) if here)
+        self.link.receive()
+        self._ended.update(note["sender"] for note in self.cluster.take_notes("ended", self.task))
+        return self._are_all_in(self._ended)
+
+    def _are_all_in(self, machines: Container[int]) -> bool:
+        others = zip(self.members, self.link.here())
+        return all(member in machines for member, here in others if here and member != self.cluster.number)
 
 
 class Rounds(Trading):
@@ -382,16 +375,11 @@ class Rounds(Trading):
         link, over = self.link, self.link.replicas == 1
         self._tell_ended()
         while not over:
-            self._drive(self._until_due())
+            self._wait_until(lambda: self._round_begun() or self._all_ended())
             self._trade()
             over = link.all_ended(int(self.arrays["clock"][link.replica]))
         if link.replicas > 1:
             self.flat[:] = self.arrays["base"][link.replica, : len(self.flat)]  # the same numbers everywhere
-
-    def _until_due(self) -> Iterator[None]:
-        """Wait until another machine begins a round, or all have done their share."""
-        while not self._round_begun() and not self._all_ended():
-            yield
 
     def _round_begun(self) -> bool:
         """Whether others have begun a round that this machine has not."""
@@ -413,22 +401,21 @@ class Serving(Trading):
     def _bring_home(self) -> None:
         super()._bring_home()  # push what is owed
         self._tell_ended()
-        self._drive(self._model())
-
-    def _model(self) -> Iterator[None]:
-        """Wait until all have pushed what they owed, and send them the model; on other machines, wait for it."""
         cluster, flat = self.cluster, self.flat
         if not cluster.leads:
-            while (model := cluster.take_model(self.task, len(flat))) is None:
-                yield
-            flat[:] = model
+            models: list[Note] = []
+
+            def arrived() -> bool:
+                models.extend(cluster.take_notes("model", self.task))
+                return bool(models)
+
+            self._wait_until(arrived)
+            (flat[:],) = cluster.arrays_of(models[0], (np.float32, len(flat)))
             return
-        while not self._all_ended():
-            self.link.receive()
-            yield
+        self._wait_until(self._all_ended)
         self.link.receive()  # what was pushed before that was said
         self.exchange.meet(flat, self.arrays, np.zeros(self.link.replicas, np.int64))
-        self.link.send(Frame(MODEL, self.task, message=Message(0, 0, 0, flat.copy())))
+        self.link.send(Frame.note({"kind": "model", "task": self.task}, flat))
 
 
 def trading_of(exchange: Exchange) -> type[Trading]:

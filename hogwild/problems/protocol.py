@@ -275,11 +275,8 @@ class FlatNumbering(Protocol):
     def size(self, problem: Any) -> int:
         """Number of parameters in the user's numbering."""
 
-    def flat_inward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
-        """All parameters in this numbering, of those in the user's."""
-
-    def flat_outward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
-        """The inverse."""
+    def flat(self, problem: Any, flat: np.ndarray, users: bool) -> np.ndarray:
+        """All parameters in this numbering, of those in the user's; with ``users``, the inverse."""
 
 
 class Case(Protocol):
@@ -392,6 +389,5 @@ def in_numbering(case: Case, arrays: dict[str, Any], users: bool = False) -> dic
     """Arrays of a checkpoint, with flat parameters in the problem's numbering; with ``users``, back in the user's."""
     if case.numbering is None:
         return arrays
-    renumber = case.numbering.flat_outward if users else case.numbering.flat_inward
-    flat = {name: renumber(case.problem, arrays[name]) for name in ("flat", "mean") if name in arrays}
-    return arrays | flat
+    flat = [name for name in ("flat", "mean") if name in arrays]
+    return arrays | {name: case.numbering.flat(case.problem, arrays[name], users) for name in flat}

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from hogwild.config import TrainConfig
 from hogwild.errors import TrainingError
 from hogwild.hosts.pool import Pool
-from hogwild.machines.agreement import among, confirm, discipline_for
+from hogwild.machines.agreement import confirm, discipline_for, spanning
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import answer
 from hogwild.machines.pool import Machines
@@ -50,8 +50,8 @@ class Member(Generic[M]):
         self._case = case
         self.config = case.config
         confirm(cluster, case, config, plan)
-        spanning = among(cluster, self.config, case.n, totals=totals)
-        everywhere = spanning(pool or start_pool(self.config.host, workers))
+        inner = pool or start_pool(self.config.host, workers)
+        everywhere = spanning(inner, cluster, self.config, case.n, totals=totals)
         self._engine = Engine(case.lay_out, everywhere, pool is None, self.stopwatch, examples=case.n)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -99,7 +99,7 @@ class Member(Generic[M]):
                 with self.stopwatch("waiting"):
                     note = self.cluster.next_note(0, ("task", "evaluate", "end"), lambda: engine.stopping)
                 if note["kind"] in ("end", "stopped"):
-                    pool.finish()
+                    pool.finish(note)
                     return
                 if note["kind"] == "evaluate":
                     with self.stopwatch("evaluation"):

@@ -161,7 +161,7 @@ class Run(Generic[M]):
             own = pool is None
             pool = pool or start_pool(c.host, c.workers or 1, c.delay)
             if leader is not None:
-                pool = leader.around(case, config)(pool)
+                pool = leader.around(case, config, pool)
             n = case.n if c.own_rows else None
             self.engine = Engine(case.lay_out, pool, own, self.stopwatch, parse_link(c.link), n)
             self._closing.callback(self.engine.close)

@@ -74,38 +74,17 @@ class Machines:
     """The machines of one round."""
 
     def __init__(self, store: Path, folder: Path, count: int, exchange: str) -> None:
-        ratings = [word for name, value in ON_RATINGS.items() for word in (f"--{name}", f"{value}")]
         self.port, self.rows_file, self.checkpoint = free_port(), folder / "rows", folder / "checkpoint"
         self.processes: list[subprocess.Popen[str]] = []
         self.dead: set[int] = set()
         self.victim = 0
         self.commands: list[list[str]] = []
         for number in range(count):
-            command = [
-                sys.executable,
-                "-m",
-                "hogwild",
-                "train",
-                str(store),
-                "--workers",
-                "1",
-                "--host",
-                "threads",
-                "--step",
-                "0.2",
-                "--epochs",
-                f"{ENDLESS}",
-                "--exchange",
-                exchange,
-                "--machines",
-                f"{count}",
-                "--meet",
-                f"127.0.0.1:{self.port}",
-                "--machine",
-                f"{number}",
-                "--quiet",
-                *(ratings if exchange == "rotation" else []),
-            ]
+            options = f"""--workers 1 --host threads --step 0.2 --epochs {ENDLESS} --exchange {exchange} --quiet
+                --machines {count} --meet 127.0.0.1:{self.port} --machine {number}"""
+            command = [sys.executable, "-m", "hogwild", "train", str(store), *options.split()]
+            if exchange == "rotation":
+                command += [word for name, value in ON_RATINGS.items() for word in (f"--{name}", f"{value}")]
             if number == 0:
                 command += ["--json", str(self.rows_file), "--checkpoint", str(self.checkpoint)]
             self.commands.append(command)

@@ -132,6 +132,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train rcv2": (1, "rcv2: No such file or directory: did you mean rcv1?"),
     "bench none.svm": (1, "none.svm: No such file or directory"),
     "info synthetic:x": (1, "synthetic:x"),
+    "predict linear synthetic:x": (1, "synthetic:x"),
     "train linear": (1, "linear: a model, expected data; hogwild inspect MODEL shows what is in it"),
     "evaluate linear linear": (1, "a model, expected data; hogwild inspect MODEL"),
     "inspect d.svm": (1, "d.svm: not a hogwild model"),

@@ -29,7 +29,7 @@ from hogwild.problems.linear.problem import LinearProblem
 from tests.cuda import order_twin
 from tests.cuda.completion_twin import Twin
 from tests.cuda.standin import StandIn
-from tests.cuda.test_order import look
+from tests.cuda.test_order import looked
 
 INTERPRETED = "TRITON_INTERPRET" in os.environ
 STEP, SHARED = 2.0**-20, 33  # features that all rows have
@@ -123,10 +123,7 @@ def test_distinct_ratings_are_exact(device, discipline, rank, group):
 
 def test_the_order_is_that_of_the_twin(device):
     backend, n = device
-    size = min(128, n - 3)
-    visits = Visits(3, size, n, 77, 0.1, 2.0, 0.5, together=4)
-    rows = torch.zeros(128, dtype=torch.int32, device=backend.device)
-    steps = torch.zeros(128, device=backend.device)
-    look[(1,)](rows, steps, *visits.arguments, **visits.constants, SIZE=128)
-    np.testing.assert_array_equal(rows.cpu().numpy()[:size], order_twin.rows(visits))
-    np.testing.assert_allclose(steps.cpu().numpy()[:size], order_twin.steps(visits), rtol=1e-5)
+    visits = Visits(3, min(128, n - 3), n, 77, 0.1, 2.0, 0.5, together=4)
+    rows, steps = looked(visits, backend.device)
+    np.testing.assert_array_equal(rows, order_twin.rows(visits))
+    np.testing.assert_allclose(steps, order_twin.steps(visits), rtol=1e-5)

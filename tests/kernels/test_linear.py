@@ -1,24 +1,20 @@
-"""The serial loop with one margin against its slow twin, to the last bit, and what the separable penalty adds up to."""
+"""The serial loop against its slow twin, to the last bit, and what the separable penalty adds up to."""
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.kernels.losses import LOSSES
+from hogwild.problems.linear.kernel import L2
 from tests.kernels.harness import CONSTANT, FALLING, PENALTIES, against_twin, awkward_rows, bits, make_job, run_epoch
 
-SCALAR = [name for name in LOSSES if name != "softmax"]
 
-
-def every_combination():
-    """Each loss without a penalty, one with all: each pair is a kernel to compile, and penalties see a slope only."""
-    return [(loss, penalty) for loss in SCALAR for penalty in PENALTIES if loss == "log" or penalty == "none"]
-
-
-@pytest.mark.parametrize(("loss", "penalty"), every_combination())
+@pytest.mark.parametrize(  # each pair is a kernel to compile; losses are tested by themselves
+    ("loss", "penalty"), [("epsilon-insensitive", "none"), *(("log", penalty) for penalty in PENALTIES)]
+)
 def test_every_loss_and_penalty(loss, penalty):
     against_twin(awkward_rows(loss), FALLING, loss=loss, **PENALTIES[penalty])
     against_twin(awkward_rows(loss, weights=True, seed=3), CONSTANT, loss=loss, normalize="l2", **PENALTIES[penalty])
@@ -38,22 +34,19 @@ def test_every_loss_and_penalty(loss, penalty):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("weights", [False, True])
-def test_options(options, weights):
-    against_twin(awkward_rows(weights=weights), FALLING, loss="log", **{"l1": 0.01, "l2": 0.02} | options)
+def test_options(options):
+    against_twin(awkward_rows(weights=True), FALLING, loss="log", **{"l1": 0.01, "l2": 0.02} | options)
 
 
-@pytest.mark.parametrize("n", [1, 2, 16, 17, 63, 64, 65, 129])
+@pytest.mark.parametrize("n", [1, 17, 64, 129])
 def test_number_of_rows(n):
     rows = awkward_rows("epsilon-insensitive", n=200).block(200 - n, 200)
     against_twin(rows, FALLING, loss="epsilon-insensitive")
 
 
-@pytest.mark.parametrize(("loss", "penalty"), [("log", "l2"), ("log", "elastic")])
-@pytest.mark.parametrize("intercept", [False, True])
-def test_adagrad(loss, penalty, intercept):
-    rows = awkward_rows(loss, weights=True)
-    against_twin(rows, adagrad=True, loss=loss, intercept=intercept, **PENALTIES[penalty])
+@pytest.mark.parametrize(("penalty", "intercept"), [("l2", False), ("elastic", True)])
+def test_adagrad(penalty, intercept):
+    against_twin(awkward_rows(weights=True), adagrad=True, loss="log", intercept=intercept, **PENALTIES[penalty])
 
 
 def test_weights_prefetched_or_not():
@@ -101,21 +94,54 @@ def test_a_diverging_run_shows():
     assert not np.all(np.isfinite(job.flat))
 
 
+# --- one margin a class ---
+
+
+@pytest.mark.parametrize(
+    ("loss", "penalty", "adagrad", "classes"),
+    [
+        ("log", "elastic", False, 5),
+        ("hinge", "none", False, 3),
+        ("softmax", "l2", True, 3),
+        ("softmax", "l2", False, 3),
+    ],
+)
+def test_several_classes(loss, penalty, adagrad, classes):
+    rows = awkward_rows(loss, classes, weights=classes == 5)
+    options = {"loss": loss, "adagrad": adagrad, "schedule": "constant"} | PENALTIES[penalty]
+    job = against_twin(rows, FALLING, **options)
+    assert job.problem.classes == classes
+    against_twin(rows, CONSTANT, normalize="l2", intercept=False, **options)
+
+
+def test_softmax_of_two_classes():
+    job = against_twin(awkward_rows("softmax", 2), loss="softmax", adagrad=True, **PENALTIES["l2"])
+    assert (job.problem.classes, job.problem.stride) == (2, 4)
+
+
+def test_many_classes_and_padding():
+    """Eleven classes lie sixteen apart; what lies between stays zero."""
+    rows = awkward_rows("log", 2, n=90)
+    rows.targets.flags.writeable = True
+    rows.targets[:] = np.arange(90) % 11
+    job = against_twin(rows, FALLING, loss="log", **PENALTIES["elastic"])
+    assert (job.problem.classes, job.problem.stride) == (11, 16)
+    coef = job.problem.parameters(job.flat).coef.reshape(-1, 16)
+    assert np.all(coef[:, 11:] == 0)
+
+
+def test_softmax_survives_large_margins():
+    rows = awkward_rows("softmax", 3)
+    job = make_job(rows, loss="softmax", adagrad=True, **PENALTIES["l2"])
+    job.flat[: 37 * job.problem.stride] *= 1e20
+    run_epoch(job)
+    assert np.all(np.isfinite(job.flat))
+
+
 # --- the separable form of the penalty (Recht et al. 2011, section 2.3) ---
 
 
-def test_terms_of_an_epoch_sum_to_the_penalty():
-    rows, l1, l2 = awkward_rows(), 0.3, 0.7
-    job = make_job(rows, l1=l1, l2=l2)
-    w = np.random.default_rng(0).normal(size=rows.width)
-    w[rows.degrees() == 0] = 0
-    rates = job.local["rates"].astype(np.float64)
-    u = rows.indices[: rows.nnz]
-    terms = rates[u] * (l2 / 2 * w[u] ** 2 + l1 * np.abs(w[u]))
-    assert terms.sum() / len(rows) == pytest.approx(l2 / 2 * w @ w + l1 * np.abs(w).sum(), rel=1e-6)
-
-
-@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.5), (0.5, 0.0), (0.5, 0.5)])
+@pytest.mark.parametrize(("l1", "l2"), [(0.0, 0.5), (0.5, 0.5)])
 def test_an_epoch_without_loss_descends_the_penalty(l1, l2):
     """Every weight moves by N steps of the whole penalty's gradient, however rare its feature, up to second order."""
     rows, step = awkward_rows(), 1e-5
@@ -134,10 +160,11 @@ def test_an_epoch_without_loss_descends_the_penalty(l1, l2):
         np.testing.assert_allclose(after, exact, rtol=1e-5)
 
 
-def test_l1_stops_at_zero():
-    rows = awkward_rows()
-    job = make_job(rows, loss="log", l1=50.0)
-    run_epoch(job)
-    coef = job.problem.parameters(job.flat).coef
-    assert np.all(coef[rows.degrees() > 0] == 0)
-    assert np.all(coef[rows.degrees() == 0] != 0)
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
+def test_what_is_compiled_ahead_is_what_runs(monkeypatch):
+    """A model too wide for a table of l2 factors; a kernel compiled later would count as training."""
+    monkeypatch.setattr("hogwild.problems.linear.problem.TABLE_WIDTH", 30)
+    problem = make_job(awkward_rows(), loss="log", l2=0.02).problem
+    problem.compile()
+    assert problem.penalty(False) == L2
+    assert problem._kernel(L2).signatures

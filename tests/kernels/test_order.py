@@ -37,7 +37,7 @@ def test_blocks_per_chunk_is_one_number():
 
 @pytest.mark.parametrize("shuffled", [True, False])
 @pytest.mark.parametrize("block", [1, 3, 16])
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 63, 64, 65, 191, 192, 193, 1000, 1024, 1025, 2500])
+@pytest.mark.parametrize("n", [1, 15, 64, 193, 1024, 2500])
 def test_equal_to_the_twin_and_every_row_once(n, block, shuffled):
     order = Order(n, block, shuffled)
     for seed, epoch in ((0, 0), (0, 1), (2**63 - 1, 10**6)):
@@ -106,10 +106,9 @@ def compare(rows, order, step):
 
 
 @needs_jit
-@pytest.mark.parametrize("block", [4, 16])
-def test_equal_to_a_full_shuffle_on_sorted_rows(block):
+def test_equal_to_a_full_shuffle_on_sorted_rows():
     rows = sorted_by_label()
-    ours, in_file_order = compare(rows, Order(len(rows), block, True), 0.05)
+    ours, in_file_order = compare(rows, Order(len(rows), 16, True), 0.05)
     assert in_file_order > 0.2  # or there would be nothing to see
     assert ours < 0.02
 

@@ -1,13 +1,9 @@
-"""The parser's numbers against Python's ``float``, which is exact, and the kernels as plain Python."""
+"""The parser's numbers against Python's ``float``, which is exact."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from decimal import Decimal, localcontext
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -113,35 +109,3 @@ def test_counts() -> None:
     text = bytearray(b"1 2:3 4:5\n\n# :\n")
     assert parse.count_marks(text, len(text)) == (3, 3)
     assert parse.count_marks(text, 0) == (0, 0)
-
-
-SCRIPT = """
-import numpy as np
-from hogwild.data.text import parse_kernel as parse
-text = bytearray(b"+1 1:0.5 3:2e-1 # c\\n\\n-1 qid:4 2:16777217.00000000000000000001 9:1\\n")
-out = np.zeros(3, np.int64), np.zeros(6, np.int32), np.zeros(6, np.float32), np.zeros(3, np.float32)
-late = np.zeros((4, 2), np.int64)
-assert parse.count_marks(text, len(text)) == (5, 3)
-print(*parse.parse_rows(text, len(text), 1, 16, True, 0, *out, late))
-print(*(list(map(float, array)) for array in out), late[0])
-try:
-    print(len(parse.parse_rows.signatures))
-except AttributeError:
-    print("plain")
-"""
-
-
-@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="it is compared with what is compiled")
-def test_same_without_the_jit() -> None:
-    """The kernels are plain Python too, which is how their lines are covered and debugged."""
-    results = []
-    for disable in "01":
-        environ = os.environ | {"NUMBA_DISABLE_JIT": disable}
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SCRIPT], env=environ, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        results.append(done.stdout.splitlines())
-    assert results[0][:2] == results[1][:2]
-    assert results[0][0].split()[2:] == ["2", "4", "9", "0", "1", "1"]
-    assert (results[0][2], results[1][2]) == ("1", "plain")

@@ -24,7 +24,7 @@ from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.kernel import Plan
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.tiers import choose, merge_seconds, plan_tiers
+from hogwild.problems.linear.tiers import choose, plan_tiers
 from tests import reference
 from tests.kernels.harness import (
     FALLING,
@@ -40,15 +40,9 @@ LINE_FLOATS, KAPPA, NEVER = 16, 1.0, 1 << 60
 MERGE = from_python(merge_due)
 FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
 WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
-WIDTHS = (1, 16, 17, 100)
+WIDTHS = (1, 17, 100)
 needs_overlay = pytest.mark.skipif(not can_overlay(), reason="this system does not map memory twice")
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many rows: only when compiled")
-
-
-@pytest.fixture(autouse=True)
-def price(monkeypatch):
-    """The same tiers on every machine."""
-    monkeypatch.setattr(module, "merge_seconds", lambda problem: module.USUAL_PRICE)
 
 
 @pytest.fixture
@@ -90,7 +84,7 @@ def planned(rows, workers=4, **options):
     return plan_tiers(problem, rows, problem.row_arrays(rows, config.class_weight), workers)
 
 
-@pytest.mark.parametrize(("workers", "l2"), [(1, 0.1), (2, 0.0), (16, 0.1)])
+@pytest.mark.parametrize(("workers", "l2"), [(1, 0.1), (16, 0.0)])
 @pytest.mark.parametrize("width", [*WIDTHS, 3000])
 def test_tiers_hold_every_feature_once(width, workers, l2):
     rows = zipf_rows(2000, width)
@@ -115,7 +109,7 @@ def test_tiers_hold_every_feature_once(width, workers, l2):
         assert not array.flags.writeable
 
 
-@pytest.mark.parametrize("options", [{}, {"normalize": "l2"}, {"intercept": False}, {"class_weight": "balanced"}])
+@pytest.mark.parametrize("options", [{"normalize": "l2"}, {"intercept": False, "class_weight": "balanced"}])
 def test_rates_against_the_twin(options):
     rng = np.random.default_rng(0)
     weights = np.where(rng.random(400) < 0.3, 0.0, rng.random(400))
@@ -197,14 +191,9 @@ def test_which_features_are_private(monkeypatch):
     assert head(8192) == rows.width
     monkeypatch.setattr(module, "CACHED", 16)
     assert head() == 256
-    monkeypatch.setattr(module, "RARE", 10**6)
-    assert head() == 256
-    softmax = dataclasses.replace(problem, labels=(0.0, 1.0, 2.0), loss="softmax", page=256)
-    assert module.private_features(softmax, rows, frequency) == 64
-    assert softmax.private(64)[0] == (0, 256)
-    many = dataclasses.replace(softmax, labels=tuple(map(float, range(40))))  # 48 weights a feature
-    head = module.private_features(many, rows, frequency)
-    assert many.private(head)[0] == (0, head * many.stride)
+    many = dataclasses.replace(problem, labels=tuple(map(float, range(40))), page=256)  # 48 weights a feature
+    features = module.private_features(many, rows, frequency)
+    assert many.private(features)[0] == (0, features * many.stride)
 
 
 def test_tiers_in_place_are_the_first_of_all():
@@ -220,13 +209,6 @@ def test_tiers_in_place_are_the_first_of_all():
     assert whole.bounds[1] == first
     np.testing.assert_array_equal(whole.features[:first], np.arange(first))
     np.testing.assert_array_equal(some.rates[:first], whole.rates[:first])
-
-
-@needs_jit
-def test_price_of_a_merge_is_measured():
-    tier, feature = merge_seconds(make_job(awkward_rows(), "tiered").problem)
-    assert 0 < tier < 1
-    assert 0 < feature < 1
 
 
 def even_rows(n, width, nnz):
@@ -251,6 +233,12 @@ def test_auto_weighs_contention_against_merging():
     tiers, why = chosen(20_000, 200, 50)
     assert tiers is not None
     assert "costs less" in why
+
+
+def test_a_merge_of_what_no_cache_holds_costs_more():
+    problem = make_job(awkward_rows(), "tiered").problem
+    near, far = (module.merge_seconds(problem, np.full(2, size))[0] - module.TIER_SECONDS for size in (1000, 1 << 20))
+    assert far == pytest.approx((1 << 20) / 1000 * module.MISSES * near)
 
 
 # --- merges ---
@@ -299,8 +287,7 @@ def by_user(job, flat):
     return found
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.3, 20.0])
-@pytest.mark.parametrize("workers", [1, 2, 16])
+@pytest.mark.parametrize(("workers", "strength"), [(1, 20.0), (2, 0.0), (3, 0.3), (16, 20.0)])
 @pytest.mark.parametrize(
     ("classes", "options"),
     [
@@ -365,36 +352,10 @@ def test_a_merge_that_is_not_due_changes_nothing():
         assert bits(job) == before
 
 
-def test_a_zero_that_l1_made_is_not_passed():
-    """Three workers shrink the same weight to zero; the sum of what they did is minus twice the weight."""
-    job = make_job(awkward_rows(n=200), "tiered", 3, l1=0.01)
-    scratches = [job.scratch() for _ in range(3)]
-    for scratch in scratches:
-        scratch.base[:] = job.flat
-    weights = job.problem.parameters(job.flat).coef
-    start = weights.copy()
-    signs = []
-    for k, scratch in enumerate(scratches):
-        merge_all(job, k, scratch, 0.0)
-        signs.append(weights * np.sign(start))
-        np.testing.assert_array_equal(weights, 0)
-    assert np.min(signs) == 0
-
-
-def test_a_zero_that_no_penalty_made_is_a_number_like_others():
-    """With a constant step and slopes of one, as hinge's, weights come back to exactly zero often."""
-    job = make_job(awkward_rows(n=200), "tiered", 2, start=False)
-    scratch = job.scratch()
-    job.flat[0], scratch.base[0] = 0.5, 1.0  # another worker's -0.5 and, own being zero, this one's -1
-    merge_all(job, 0, scratch, 0.0)
-    assert job.flat[0] == -0.5
-
-
 # --- epochs of several workers: nothing is lost ---
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3, 8])
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("workers", "width"), [(1, 17), (2, 1), (8, 100)])
 @needs_jit
 @pytest.mark.usefixtures("often")
 def test_no_delta_is_lost(width, workers):
@@ -416,20 +377,18 @@ def ranked_rows(**options):
     return Numbering.by_popularity(rows).rows(rows)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
 @needs_jit
 @needs_overlay
 @pytest.mark.usefixtures("often")
-def test_no_delta_is_lost_where_rare_weights_are_shared(workers, monkeypatch):
+def test_no_delta_is_lost_where_rare_weights_are_shared(monkeypatch):
     monkeypatch.setattr(module, "CACHED", 1)
     rows = ranked_rows(n=500)
-    job = make_job(rows, "tiered", workers, start=False, page=PAGE, **WHOLE)
+    job = make_job(rows, "tiered", 3, start=False, page=PAGE, **WHOLE)
     assert (job.tiers.bounds[-1], job.numbering.size) == (PAGE, 0)
     for epoch in range(2):
         interleave(job, epoch, (1.0, 1.0, 0.0), seed=epoch)
         assert coef(job).tolist() == ((epoch + 1) * sums(rows)).tolist()
-    merges = job.control[WORKERS:].reshape(-1, LINE)[:, MERGED].sum()
-    assert merges == PAGE if workers == 1 else merges > workers * PAGE
+    assert job.control[WORKERS:].reshape(-1, LINE)[:, MERGED].sum() > 3 * PAGE
 
 
 @needs_jit
@@ -474,8 +433,7 @@ def test_a_worker_that_dies_takes_what_it_had_not_merged():
         assert done - longest <= coef(job)[0] <= done
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("width", [0, 4])
+@pytest.mark.parametrize(("workers", "width"), [(1, 4), (2, 0)])
 def test_rows_without_any_feature_train_the_intercept(width, workers):
     rows = Rows(np.zeros(201, np.int64), [], [], np.arange(200) % 4 > 0, width)
     serial, job = (make_job(rows, name, w, start=False) for name, w in (("serial", 1), ("tiered", workers)))
@@ -488,34 +446,25 @@ def test_rows_without_any_feature_train_the_intercept(width, workers):
 # --- one worker ---
 
 
-def serial_and_tiered(rows, step=FALLING, epochs=2, **options):
-    results = []
-    for name in ("serial", "tiered"):
-        job = make_job(rows, name, **options)
-        for epoch in range(epochs):
-            run_epoch(job, epoch, step)
-        results.append(bits(job))
-    return results
-
-
-@pytest.mark.parametrize("size", [1e15, 1e20])
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # of the rates
-def test_one_worker_is_serial_with_large_values(size):
+def test_one_worker_is_serial_with_large_values():
     rng = np.random.default_rng(0)
-    X = (rng.random((400, 12)) < 0.5) * rng.normal(size=(400, 12)) * size
+    X = (rng.random((400, 12)) < 0.5) * rng.normal(size=(400, 12)) * 1e20
     rows = Rows.from_scipy(X.astype(np.float32), np.sign(X[:, 0] + X[:, 1]) + 1)
     rows = rows.select(np.flatnonzero(rows.targets != 1))
-    serial, tiered = serial_and_tiered(rows, (1e-3, 1.0, 0.0), start=False)
-    assert np.isfinite(np.array(serial, np.int32).view(np.float32)).all()
-    assert serial == tiered
+    jobs = [make_job(rows, name, start=False) for name in ("serial", "tiered")]
+    for job in jobs:
+        for epoch in range(2):
+            run_epoch(job, epoch, (1e-3, 1.0, 0.0))
+    assert np.isfinite(jobs[0].flat).all()
+    assert bits(jobs[0]) == bits(jobs[1])
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_spreads(bad):
+def test_what_is_not_finite_spreads():
     """Of one worker's weight to all that share it."""
     job = make_job(awkward_rows(n=200), "tiered", 2)
     start = job.export()
-    start[0] = bad  # of the feature in nearly every row
+    start[0] = np.inf  # of the feature in nearly every row
     job.restore(start)
     interleave(job, 0)
     assert not np.isfinite(coef(job)[0])
@@ -584,20 +533,10 @@ def test_stable_where_plain_sums_blow_up(monkeypatch):
     assert trained(rows, 16, step, seeds=1) > 3 * serial
 
 
-@pytest.mark.parametrize(("step", "workers"), [(0.25, 16), (1.0, 4)])
-@needs_jit
-@pytest.mark.usefixtures("seldom")
-def test_one_feature_in_every_row(step, workers):
-    n = 4000
-    rows = Rows(np.arange(n + 1), np.zeros(n, int), np.ones(n), 5 + np.random.default_rng(0).normal(size=n), 1)
-    options = {"loss": "squared-error", "intercept": False}
-    assert trained(rows, workers, step, **options) < 1.5 * trained(rows, 1, step, **options)
-
-
 @needs_jit
 @pytest.mark.usefixtures("seldom")
 def test_two_common_classes_among_many_rare_ones():
-    rng, n, classes = np.random.default_rng(0), 16_000, 32
+    rng, n, classes = np.random.default_rng(0), 8_000, 32
     X = (rng.random((n, 12)) < 0.5).astype(np.float32)
     X[:, 0] = 1
     targets = (X @ np.linspace(-1, 1, 12) > 0) ^ (rng.random(n) < 0.2)

@@ -95,22 +95,18 @@ def test_a_run_goes_on_with_another_number_of_machines(tmp_path: Any) -> None:
 
 
 def test_arrays_arrive_whole_and_in_order() -> None:
-    arrays = [np.arange(700_001.0), np.empty(0, np.int32), np.arange(5, dtype=np.float32), np.array([True, False])]
+    arrays = [np.arange(700_001.0), np.empty(0, np.int32), np.array([True, False, True]), np.arange(5.0)]
 
     def work(cluster: Cluster) -> Any:
         if not cluster.leads:
-            for number in (1, 2):
-                for array in arrays:
-                    cluster.send_array(0, number, array)
-            cluster.send_array(0, 2, arrays[2])
-            return cluster.next_note(0, ("end",))
-        found = [
-            cluster.next_array(1, 2, array.dtype, array.size) for array in arrays
-        ]  # those of 1 are never asked for
-        with pytest.raises(TrainingError, match="machine 1 .* sent an array of 20 bytes, expected 4"):
-            cluster.next_array(1, 2, np.float32, 1)
-        cluster.tell({"kind": "end"})
-        return found
+            cluster.tell({"kind": "some"}, 0, *arrays)
+            cluster.tell({"kind": "none"}, 0)
+            return None
+        note = cluster.next_note(1, ("some",))
+        with pytest.raises(TrainingError, match="machine 1 .* sent arrays of 5,600,051 bytes, expected 4"):
+            cluster.arrays_of(note, (np.float32, 1))
+        assert cluster.arrays_of(cluster.next_note(1, ("none",))) == []
+        return cluster.arrays_of(note, *((array.dtype, array.size) for array in arrays))
 
     found, _ = together(2, work)
     for array, expected in zip(found, arrays, strict=True):

@@ -112,15 +112,14 @@ def targets(sources: Sequence[ComparisonResult]) -> list[float]:
 
 def explorable(sources: Sequence[ComparisonResult]) -> list[str]:
     """Return the figures as HTML: the curves and, where methods ran on several numbers of workers, their speeds."""
-    figures = [figure for figure in (_curves(sources), _speeds(sources)) if figure]
-    return [_embedded(figure, f"figure{place}", place == 0) for place, figure in enumerate(figures)]
-
-
-def _embedded(figure: dict[str, Any], name: str, first: bool) -> str:
     from plotly.io import to_html
 
-    options: dict[str, Any] = {"full_html": False, "include_plotlyjs": first, "include_mathjax": False}
-    return to_html(figure, CONFIG, validate=False, div_id=name, default_height="100%", **options)
+    options: dict[str, Any] = {"full_html": False, "include_mathjax": False, "default_height": "100%"}
+    figures = [figure for figure in (_curves(sources), _speeds(sources)) if figure]
+    return [
+        to_html(figure, CONFIG, validate=False, div_id=f"figure{place}", include_plotlyjs=place == 0, **options)
+        for place, figure in enumerate(figures)
+    ]
 
 
 def _text(words: str) -> str:

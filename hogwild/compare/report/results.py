@@ -513,7 +513,8 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
         start = rows[0]["start_objective"] if rows[0].get("optimum_seen") else math.inf
         seen = lowest((row for row in rows if row["phase"] != "delay"), math.inf)  # the others have fewer rows
         optima[_problem(rows[0])] = min(start, seen, optima.get(_problem(rows[0]), math.inf))
-    labels = _labels(paths)
+    names = [path.parent.resolve().name for path in paths]
+    labels = [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
     return [
         _comparison(label, path, rows, optima[_problem(rows[0])])
         for label, path, rows in zip(labels, paths, comparisons)
@@ -552,12 +553,6 @@ def _problem(head: Row) -> tuple[Any, ...]:
     seeded = head.get("problem") in ("completion", "module")  # the start of a run depends on the seed
     start = () if seeded else (str(head.get("start_objective")),)
     return (head.get("problem") or "linear", *start, *(str(head.get(name)) for name in PROBLEM))
-
-
-def _labels(paths: list[Path]) -> list[str]:
-    """Return the names of the directories, with their place where two are alike."""
-    names = [path.parent.resolve().name for path in paths]
-    return [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
 
 
 def _comparison(label: str, path: Path, rows: list[Row], best: float) -> ComparisonResult:

@@ -454,50 +454,51 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                         shrink_i,
                     ):
                         return
-                    for t in range(plan.negatives if loss != SQUARES else 0):
-                        drawn = draw(data, plan, salt, k, t, u)
-                        if drawn < 0:
-                            continue
-                        if loss == LOG and not visit(
-                            lanes,
-                            loss,
-                            discipline,
-                            nonnegative,
-                            biased,
-                            delayed,
-                            parameters,
-                            locks,
-                            control,
-                            plan,
-                            u,
-                            np.uint32(drawn),
-                            -ONE,
-                            step,
-                            shrink,
-                            shrink,
-                        ):
-                            return
-                        if loss == BPR and not visit_three(
-                            lanes,
-                            discipline,
-                            nonnegative,
-                            biased,
-                            delayed,
-                            parameters,
-                            locks,
-                            control,
-                            plan,
-                            u,
-                            i,
-                            np.uint32(drawn),
-                            step,
-                            shrink_u,
-                            shrink_i,
-                            shrink,
-                        ):
-                            return
-                        if per_row:
-                            shrink_u = shrink_i = ONE
+                    if loss != SQUARES:
+                        for t in range(plan.negatives):
+                            drawn = draw(data, plan, salt, k, t, u)
+                            if drawn < 0:
+                                continue
+                            if loss == LOG and not visit(
+                                lanes,
+                                loss,
+                                discipline,
+                                nonnegative,
+                                biased,
+                                delayed,
+                                parameters,
+                                locks,
+                                control,
+                                plan,
+                                u,
+                                np.uint32(drawn),
+                                -ONE,
+                                step,
+                                shrink,
+                                shrink,
+                            ):
+                                return
+                            if loss == BPR and not visit_three(
+                                lanes,
+                                discipline,
+                                nonnegative,
+                                biased,
+                                delayed,
+                                parameters,
+                                locks,
+                                control,
+                                plan,
+                                u,
+                                i,
+                                np.uint32(drawn),
+                                step,
+                                shrink_u,
+                                shrink_i,
+                                shrink,
+                            ):
+                                return
+                            if per_row:
+                                shrink_u = shrink_i = ONE
                     if discipline == LOCKED:
                         release(locks, 0)
                 at = stop

@@ -44,12 +44,13 @@ from hogwild.problems.linear.kernel import (
     DONE,
     LENGTH,
     LOCKED,
+    NO_PENALTY,
     SERIAL,
     VISITED,
     claim,
     intercept_move,
     lock_row,
-    prefetch_vectors,
+    prefetch_weights,
     row_factor,
     unlock_row,
 )
@@ -138,7 +139,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0):
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i)
                 if far:
-                    prefetch_vectors(adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
+                    prefetch_weights(far, NO_PENALTY, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):

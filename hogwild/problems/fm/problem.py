@@ -23,7 +23,7 @@ from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import PACK, Tiers
 from hogwild.problems.fm import kernel as fm
-from hogwild.problems.linear.kernel import DISCIPLINES, Data
+from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data
 from hogwild.problems.linear.problem import MOST_LANES, OUTGROWN, LinearProblem, Scratch, stride_of
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
@@ -91,9 +91,9 @@ class FMProblem(LinearProblem):
     def _shrinks(self) -> bool:
         return self.l2 > 0 or self.l2_factors > 0
 
-    @property
-    def _tabulates(self) -> bool:
-        return False
+    def penalty(self, falls: bool) -> int:
+        """None that the linear kernel knows."""
+        return NO_PENALTY
 
     def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
         """A worker's own memory."""

@@ -33,7 +33,7 @@ from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
-from hogwild.problems.linear.tiers import USUAL_PRICE, choose, plan_tiers
+from hogwild.problems.linear.tiers import choose
 from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
@@ -48,7 +48,6 @@ class LinearCase:
     convex = True
     kind: type[LinearProblem] = LinearProblem
     evaluator: Callable[..., Evaluator] = Evaluator
-    numbering: Numbering | None
     _evaluator: Evaluator
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
@@ -77,10 +76,13 @@ class LinearCase:
             check_plan(test.table, train.table, "the test rows")
         check_same(hashed, train.hash_bits, "the test rows", "training's")
 
+    @property
+    def numbering(self) -> Numbering | None:
+        return self._coordinates.numbering
+
     def _check_classes(self) -> None:
         labels = self.problem.labels
-        rows = self._train
-        totals = self._train.totals
+        rows, totals = self._train, self._train.totals
         if labels and (totals is not None or not (rows.weights is None or rows.weights.all())):
             held = facts_of(rows, np.array(labels), 0.0, "")["weights"] if totals is None else totals.weights
             names = [] if rows.table is None else rows.table["label_names"]
@@ -112,9 +114,8 @@ class LinearCase:
         c = self.config
         discipline = self.config.discipline
         self.problem = self.kind.of(c, rows, "tiered" if discipline == "auto" else discipline, machine.l2_bytes())
-        self.numbering = None
         if renumbers(c, self.problem, rows):
-            numbering = self.numbering = Numbering.by_popularity(rows)
+            numbering = Numbering.by_popularity(rows)
             rows, popular = numbering.rows(rows), numbering.popular if rows.inverse is None else 0
             page = PAGE if can_overlay() else FLOATS
             self.problem = self.problem.narrowed(len(numbering.features), popular, page)
@@ -122,12 +123,8 @@ class LinearCase:
         self._arrays = self.problem.row_arrays(rows, c.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
-        posed = self.problem, rows, self._arrays, c.workers or 1
-        price = USUAL_PRICE if c.host == "simulator" else None  # elsewhere it is measured, and different in every run
-        if price and discipline == "tiered":
-            self._tiers = plan_tiers(*posed, price)
         if discipline == "auto":
-            self._tiers, self.reason = choose(*posed, price)
+            self._tiers, self.reason = choose(self.problem, rows, self._arrays, c.workers or 1)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = c.settled(discipline=discipline)
@@ -145,10 +142,7 @@ class LinearCase:
         if like is not None:
             self._evaluator = like._evaluator
             return
-        c = self.config
-        p = self.problem
-        train = self._train
-        test = self._test
+        c, train, test = self.config, self._train, self._test
         if test is not None and (unknown := count_unknown(test, train.width)):
             message = f"{unknown:,} values of features beyond the model's {train.width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
@@ -156,12 +150,12 @@ class LinearCase:
             train,
             test,
             c.loss,
-            p.loss_param,
+            self.problem.loss_param,
             l1=c.l1,
             l2=c.l2,
             weights=self._weights,
             normalize=c.normalize,
-            labels=p.labels,
+            labels=self.problem.labels,
             held=self._held,
             numbering=self.numbering,
         )

@@ -219,24 +219,19 @@ class Numbering:
         """Number of parameters of all the user's features."""
         return int(problem.widened(self.width).size)
 
-    def flat_inward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
-        """All parameters of these features, of those of the user's."""
-        wide, inner = problem.widened(self.width), np.zeros(problem.size, dtype=flat.dtype)
-        for part, outer in zip(problem.per_feature(inner), wide.per_feature(flat)):
-            part[:] = outer[self.features]
-        for part, outer in zip(problem.beside(inner), wide.beside(flat)):
-            part[:] = outer
-        return inner
-
-    def flat_outward(self, problem: Any, flat: np.ndarray) -> np.ndarray:
-        """All parameters of the user's features, of those of these."""
+    def flat(self, problem: Any, flat: np.ndarray, users: bool) -> np.ndarray:
+        """All parameters of these features, of those of the user's; with ``users``, the other way round."""
         wide = problem.widened(self.width)
-        outer = np.zeros(wide.size, dtype=flat.dtype)
-        for part, ours in zip(wide.per_feature(outer), problem.per_feature(flat)):
-            part[self.features] = ours
-        for part, ours in zip(wide.beside(outer), problem.beside(flat)):
-            part[:] = ours
-        return outer
+        before, after = (problem, wide) if users else (wide, problem)
+        result = np.zeros(after.size, dtype=flat.dtype)
+        for part, old in zip(after.per_feature(result), before.per_feature(flat)):
+            if users:
+                part[self.features] = old
+            else:
+                part[:] = old[self.features]
+        for part, old in zip(after.beside(result), before.beside(flat)):
+            part[:] = old
+        return result
 
 
 def _renumbered(indices: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -275,25 +270,27 @@ class Coordinates:
     scaling: Scaling | None = None
     numbering: Numbering | None = None
 
+    @property
+    def _parts(self) -> list[Scaling | Numbering]:
+        return [part for part in (self.scaling, self.numbering) if part is not None]
+
     def rows(self, rows: Rows) -> Rows:
         """The user's rows in these coordinates."""
-        for part in (self.scaling, self.numbering):
-            rows = rows if part is None else part.rows(rows)
+        for part in self._parts:
+            rows = part.rows(rows)
         return rows
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The user's weights in these coordinates."""
-        solution = coef, intercept
-        for part in (self.scaling, self.numbering):
-            solution = solution if part is None else part.inward(*solution)
-        return solution
+        for part in self._parts:
+            coef, intercept = part.inward(coef, intercept)
+        return coef, intercept
 
     def outward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The user's weights, of those in these coordinates."""
-        solution = coef, intercept
-        for part in (self.numbering, self.scaling):
-            solution = solution if part is None else part.outward(*solution)
-        return solution
+        for part in reversed(self._parts):
+            coef, intercept = part.outward(coef, intercept)
+        return coef, intercept
 
     @property
     def smallest_scale(self) -> float:

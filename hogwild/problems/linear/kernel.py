@@ -10,9 +10,10 @@ branches and the disk cache keeps each combination. For row ``i`` with features 
 which is the separable form of Recht, Re, Wright, Niu (2011), section 2.3, applied proximally: ``N / d_u`` spreads the
 penalty over the ``d_u`` rows that hold feature ``u``, and a division cannot overshoot even if that is above 1.
 
-With one margin per class (``size`` above 0) there are vectors in place of numbers: one-versus-rest in a single pass
-over the data, or softmax. The weights of a feature lie together, (width, stride), so that a nonzero touches one or a
-few whole cache lines and the loop over classes becomes vector instructions; the columns beyond ``classes`` stay zero.
+With one margin per class (``size`` above 0) there are vectors in place of numbers (``kernels/vectors.py``):
+one-versus-rest in a single pass over the data, or softmax. The weights of a feature lie together, (width, stride), so
+that a nonzero touches one or a few whole cache lines and the loop over classes becomes vector instructions; the columns
+beyond ``classes`` stay zero.
 
     one-versus-rest:  g_k = s * loss'(m_k, +1 if y = k else -1)        softmax:  g_k = s * (softmax(m)_k - [y = k])
 
@@ -81,6 +82,7 @@ LENGTH, DONE, VISITED, BEGUN, SEEN = range(5)
 STATE = 5
 HANDED, TAKEN, ROW, SOME = range(4)  # of round robin: the current chunk plus one, turns, the last row, does it move any
 VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer; coordinates gathered in a turn follow
+MARGIN = (0,) * VECTORS  # their length with one margin
 
 
 class Parameters(NamedTuple):
@@ -145,38 +147,7 @@ def value(values, k, unit):
 
 
 @inlined
-def dot(coef, indices, values, begin, end, unit=0, gathered=0):
-    """Return ``sum(coef[indices] * values)`` over a row: four accumulators, so that no addition waits for the last.
-
-    With ``gathered``, ``coef`` holds copies of the row's weights only.
-    """
-    s0 = ZERO
-    s1 = ZERO
-    s2 = ZERO
-    s3 = ZERO
-    j = begin
-    while j + 4 <= end:
-        s0 = add_product(s0, coef, indices, values, begin, j, unit, gathered)
-        s1 = add_product(s1, coef, indices, values, begin, j + 1, unit, gathered)
-        s2 = add_product(s2, coef, indices, values, begin, j + 2, unit, gathered)
-        s3 = add_product(s3, coef, indices, values, begin, j + 3, unit, gathered)
-        j += 4
-    while j < end:
-        s0 = add_product(s0, coef, indices, values, begin, j, unit, gathered)
-        j += 1
-    return (s0 + s1) + (s2 + s3)
-
-
-@inlined
-def add_product(total, coef, indices, values, begin, j, unit, gathered):
-    """Add to ``total`` the weight of entry ``j`` times its value."""
-    k = np.uint64(j)  # unsigned, like the index below: saves the test for a negative index that would wrap around
-    place = np.uint64(j - begin) if gathered else np.uint64(np.uint32(indices[k]))
-    return fma(coef[place], value(values, k, unit), total)
-
-
-@inlined
-def dots(lanes, gathered, margins, coef, data, stride, begin, end):
+def dots(lanes, gathered, margins, coef, data, stride, begin, end, unit=0):
     """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
 
     With ``gathered``, ``coef`` holds copies of the row's weights only, one feature after the other. There are four
@@ -189,23 +160,24 @@ def dots(lanes, gathered, margins, coef, data, stride, begin, end):
         s3 = vectors.nothing(lanes)
         j = begin
         while j + 4 <= end:
-            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k)
-            s1 = add_products(lanes, gathered, s1, coef, data, stride, begin, j + 1, k)
-            s2 = add_products(lanes, gathered, s2, coef, data, stride, begin, j + 2, k)
-            s3 = add_products(lanes, gathered, s3, coef, data, stride, begin, j + 3, k)
+            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k, unit)
+            s1 = add_products(lanes, gathered, s1, coef, data, stride, begin, j + 1, k, unit)
+            s2 = add_products(lanes, gathered, s2, coef, data, stride, begin, j + 2, k, unit)
+            s3 = add_products(lanes, gathered, s3, coef, data, stride, begin, j + 3, k, unit)
             j += 4
         while j < end:
-            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k)
+            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k, unit)
             j += 1
         vectors.store(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3)), margins, k)
 
 
 @inlined
-def add_products(lanes, gathered, total, coef, data, stride, begin, j, k):
+def add_products(lanes, gathered, total, coef, data, stride, begin, j, k, unit):
     """Add to ``total`` the weights of entry ``j``, classes from ``k`` on, times its value."""
-    i = np.uint64(j)
+    i = np.uint64(j)  # unsigned, like the index below: saves the test for a negative index that would wrap around
     place = np.uint64(j - begin) if gathered else np.uint64(np.uint32(data.indices[i]))
-    return vectors.fma(data.values[i], vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k)), total)
+    weights = vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k))
+    return fma(weights, value(data.values, i, unit), total)
 
 
 @njit(**JIT)
@@ -216,121 +188,112 @@ def shrink_table(table, rates, step, l2):
 
 
 @inlined
-def shrunk(penalty, w, threshold, divisor):
-    """The proximal step of ``l1 |w| + l2/2 w^2``: towards zero by ``threshold``, then divided by ``divisor``."""
+def moved(penalty, w, a, b, step, rate, l1, l2):
+    """Weights ``w`` after a step along ``a * b`` and the penalty's proximal step; all are numbers or vectors."""
+    w = fma(a, b, w)
     if penalty == L2_TABLE:
-        return w * divisor
+        return vectors.times(rate, w)
+    pull = vectors.times(step, rate)
     if penalty == ELASTIC or penalty == APART:  # truncated gradient (Langford, Li, Zhang 2009) at every visit
-        w = max(w - threshold, ZERO) if w > ZERO else min(w + threshold, ZERO) if w < ZERO else w
-    if penalty == L2 or penalty == ELASTIC or penalty == APART:
-        w = w / divisor
+        w = vectors.nearer_zero(w, vectors.times(pull, l1))
+    if visits(penalty):
+        w = vectors.over(w, fma(pull, l2, ONE))
     return w
 
 
 @inlined
-def write(discipline, penalty, adagrad, parameters, u, a, b, step, rate, l1, l2):
-    """Update coordinate ``u`` as the discipline requires.
+def own_step(step, total):
+    """AdaGrad's step of a coordinate, by the sum of its squares with this gradient's (algorithm 4.4)."""
+    return vectors.over(step, vectors.root(vectors.plus(total, TINY)))
 
-    Its gradient is ``a * b`` with AdaGrad, else ``a * b / step``: the caller has already multiplied by the step.
+
+@inlined
+def write(lanes, penalty, adagrad, parameters, first, a, b, step, rate, l1, l2):
+    """Update coordinates from ``first`` on with plain stores.
+
+    With AdaGrad ``a * b`` is minus their gradient, else minus their gradient times the step.
     """
     coef, squares = parameters.coef, parameters.coef_squares
-    if adagrad:  # the step is taken from a local copy of the sum that includes this gradient (algorithm 4.4)
-        gradient = a * b
-        square = gradient * gradient
-        if discipline == ATOMIC:
-            total = fetch_add(squares, u, square) + square
-        else:
-            total = squares[u] + square
-            squares[u] = total
-        step = step / np.sqrt(total + TINY)
-        a, b = step, gradient
-    pull = step * rate
-    threshold, divisor = pull * l1, rate if penalty == L2_TABLE else fma(pull, l2, ONE)
-    if discipline == ATOMIC:
-        while True:
-            old = load(coef, u)
-            if compare_exchange(coef, u, old, shrunk(penalty, fma(-a, b, old), threshold, divisor)):
-                break
-    else:
-        coef[u] = shrunk(penalty, fma(-a, b, coef[u]), threshold, divisor)
+    a, b, step = vectors.filled(lanes, a), vectors.filled(lanes, b), vectors.filled(lanes, step)
+    if adagrad:
+        b = vectors.times(a, b)
+        total = vectors.plus(vectors.load(lanes, squares, first), vectors.times(b, b))
+        vectors.store(total, squares, first)
+        step = own_step(step, total)
+        a = step
+    vectors.store(moved(penalty, vectors.load(lanes, coef, first), a, b, step, rate, l1, l2), coef, first)
 
 
 @inlined
-def apart(penalty, rates, u):
-    """The l2 penalty's rate of feature ``u`` over that of l1."""
-    return rates[np.uint64(u) + np.uint64(len(rates) // 2)] if penalty == APART else ONE
+def write_atomic(penalty, adagrad, parameters, u, a, b, step, rate, l1, l2):
+    """Do ``write`` for one coordinate with compare-and-exchange."""
+    if adagrad:
+        b = a * b
+        step = own_step(step, fetch_add(parameters.coef_squares, u, b * b) + b * b)
+        a = step
+    while True:
+        old = load(parameters.coef, u)
+        if compare_exchange(parameters.coef, u, old, moved(penalty, old, a, b, step, rate, l1, l2)):
+            break
 
 
 @inlined
-def write_row(discipline, penalty, adagrad, parameters, data, begin, end, g, step, l1, l2, unit=0, popular=0):
-    """Update every coordinate of a row whose gradient is ``g * values``."""
-    a = g if adagrad else step * g
-    for j in range(begin, end):
-        k = np.uint64(j)
-        u = np.uint32(data.indices[k])
-        rate = data.rates[place_of_rate(u, popular)] if visits(penalty) else ZERO
-        pull = l2 * apart(penalty, data.rates, u)
-        write(discipline, penalty, adagrad, parameters, u, a, value(data.values, k, unit), step, rate, l1, pull)
+def write_row(
+    lanes,
+    atomic,
+    several,
+    penalty,
+    adagrad,
+    parameters,
+    data,
+    stride,
+    begin,
+    end,
+    g,
+    factor,
+    step,
+    l1,
+    l2,
+    unit,
+    popular,
+):
+    """Update the weights of a row's features, whose gradient is ``g[k] * factor * values``.
 
-
-@inlined
-def write_rows(lanes, rule, penalty, adagrad, parameters, data, stride, begin, end, g, factor, step, l1, l2, popular=0):
-    """Update the weights of every class for every feature of a row whose gradient is ``g[k] * factor * values``."""
-    if not adagrad and rule != ATOMIC and penalty != ELASTIC and penalty != APART:
-        move(lanes, penalty, parameters.coef, data, stride, begin, end, g, factor, step, l2, popular)
-        return
-    for j in range(begin, end):
-        u = np.uint32(data.indices[np.uint64(j)])
-        first = np.uint64(u) * np.uint64(stride)
-        x = data.values[np.uint64(j)] * factor
-        a = x if adagrad else step * x
-        rate = data.rates[place_of_rate(u, popular)] if visits(penalty) else ZERO
-        pull = l2 * apart(penalty, data.rates, u)
-        for k in range(stride):
-            write(rule, penalty, adagrad, parameters, first + np.uint64(k), a, g[k], step, rate, l1, pull)
-
-
-@inlined
-def move(lanes, penalty, coef, data, stride, begin, end, g, factor, step, l2, popular):
-    """Do ``write_rows`` with plain stores of whole vectors, without an l1 penalty and sums of squares."""
-    width = np.uint64(stride)
+    ``several`` is None with one margin, and ``atomic`` unless updates are: numba then leaves out what does not fit.
+    """
+    back = -ONE if adagrad else -step
     for k in range(0, stride, len(lanes)):
         slope = vectors.load(lanes, g, k)
         for j in range(begin, end):
             i = np.uint64(j)
             u = np.uint32(data.indices[i])
-            first = np.uint64(u) * width + np.uint64(k)
-            moved = vectors.fma(-step * (data.values[i] * factor), slope, vectors.load(lanes, coef, first))
-            if visits(penalty):
-                rate = data.rates[place_of_rate(u, popular)]
-                if penalty == L2_TABLE:
-                    moved = vectors.times(rate, moved)
-                else:
-                    moved = vectors.over(moved, fma(step * rate, l2, ONE))
-            vectors.store(moved, coef, first)
+            first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
+            rate = data.rates[place_of_rate(u, popular)] if visits(penalty) else ZERO
+            pull = l2 * (data.rates[np.uint64(u) + np.uint64(len(data.rates) // 2)] if penalty == APART else ONE)
+            x = value(data.values, i, unit)
+            if several is None:
+                a, b = vectors.times(back, vectors.times(factor, slope)), vectors.filled(lanes, x)
+            else:
+                a, b = vectors.filled(lanes, back * (factor * x)), slope
+            if atomic is None:
+                write(lanes, penalty, adagrad, parameters, first, a, b, step, rate, l1, pull)
+            else:
+                write_atomic(penalty, adagrad, parameters, first, a, b, step, rate, l1, pull)
 
 
 @inlined
-def prefetch_weights(far, penalty, adagrad, parameters, data, row):
+def prefetch_weights(far, penalty, adagrad, parameters, data, stride, row):
     """Prefetch the weights of a row and what goes with them; sums of squares only where rates need no prefetch."""
     for j in range(data.begin[row], data.end[row]):
         u = np.uint32(data.indices[np.uint64(j)])
-        prefetch(parameters.coef, u)
-        if visits(penalty) and far != PACKED:
+        rated = visits(penalty) and far != PACKED and stride == 1
+        if rated:
             prefetch(data.rates, u)
-        elif adagrad:
-            prefetch(parameters.coef_squares, u)
-
-
-@inlined
-def prefetch_vectors(adagrad, parameters, data, stride, row):
-    """Prefetch the weights of a row and their sums of squares."""
-    for j in range(data.begin[row], data.end[row]):
-        first = np.uint64(np.uint32(data.indices[np.uint64(j)])) * np.uint64(stride)
         for k in range(0, stride, 16):
-            prefetch(parameters.coef, first + np.uint64(k))
-            if adagrad:
-                prefetch(parameters.coef_squares, first + np.uint64(k))
+            first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
+            prefetch(parameters.coef, first)
+            if adagrad and not rated:
+                prefetch(parameters.coef_squares, first)
 
 
 @inlined
@@ -340,20 +303,41 @@ def row_factor(array, row):
 
 
 @inlined
-def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO):
-    """Replace the margins by the loss's gradient in them, and the padding by zero; return whether any is nonzero.
+def slope_of(loss, margin, target, param, passive, step, squares, weight, part):
+    """The derivative of a row's loss in its margin, times the row's weight; the last arguments are for ``ease``."""
+    slope = dloss(loss, margin, target, param)
+    if passive:
+        slope *= ease(passive, loss, margin, target, slope, param, step, squares, weight, part)
+    return np.float32(slope) * weight
 
-    The last three arguments are those of ``losses.ease``.
-    """
+
+@inlined
+def exponentials(margins, classes):
+    """The largest margin, and the sum over the classes of ``exp(margin - largest)``."""
+    top = margins[0]
+    for k in range(1, classes):
+        top = max(top, margins[k])
+    total = 0.0
+    for k in range(classes):
+        total += math.exp(np.float64(margins[k] - top))
+    return top, total
+
+
+@inlined
+def sign_of(several, target, k):
+    """The target of margin ``k``: the row's if it has one margin, else whether the row is of class ``k``."""
+    if several is None:  # so that numba leaves out the other line, whose type is another
+        return target
+    return 1.0 if np.int64(target) == k else -1.0
+
+
+@inlined
+def slopes(loss, several, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO):
+    """Replace the margins by the loss's gradient in them, and the padding by zero; return whether any is nonzero."""
     some = False
-    label = np.int64(target)
     if loss == SOFTMAX:
-        top = margins[0]
-        for k in range(1, classes):
-            top = max(top, margins[k])
-        total = 0.0
-        for k in range(classes):
-            total += math.exp(np.float64(margins[k] - top))
+        label = np.int64(target)
+        top, total = exponentials(margins, classes)
         if passive:  # as for loss log, of the label against the class with the largest margin, which moves as well
             gap = np.float64(margins[label] - top)
             share = math.exp(gap) / total
@@ -365,11 +349,8 @@ def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, s
         some = True
     else:
         for k in range(classes):
-            y = 1.0 if k == label else -1.0
-            slope = dloss(loss, margins[k], y, param)
-            if passive:
-                slope *= ease(passive, loss, margins[k], y, slope, param, step, squares, weight, part)
-            margins[k] = np.float32(slope) * weight
+            y = sign_of(several, target, k)
+            margins[k] = slope_of(loss, margins[k], y, param, passive, step, squares, weight, part)
             some = some or margins[k] != ZERO
     for k in range(classes, len(margins)):
         margins[k] = ZERO
@@ -377,29 +358,23 @@ def slopes(loss, margins, target, weight, classes, param, passive=0, step=ONE, s
 
 
 @inlined
-def add_bends(bent, loss, margins, target, factor, classes, param):
-    """Add to ``bent`` (stride,) ``factor`` times ``losses.bend`` of each class; return the largest sum.
+def add_bends(bent, loss, several, margins, target, step, weight, classes, param):
+    """Add to ``bent`` (stride,) step, weight and ``losses.bend`` of each margin, multiplied; return the largest sum.
 
     For softmax, this is the diagonal of its second derivative. Each class has its own sum: few classes may bend where
     most do not.
     """
-    label = np.int64(target)
-    top = margins[0]
-    total = 0.0
-    largest = ZERO
+    top, total, largest = ZERO, 1.0, ZERO
     if loss == SOFTMAX:
-        for k in range(1, classes):
-            top = max(top, margins[k])
-        for k in range(classes):
-            total += math.exp(np.float64(margins[k] - top))
+        top, total = exponentials(margins, classes)
     for k in range(classes):
         if loss == SOFTMAX:
             share = math.exp(np.float64(margins[k] - top)) / total
             curvature = share * (1.0 - share)
         else:
-            y = 1.0 if k == label else -1.0
+            y = sign_of(several, target, k)
             curvature = bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
-        bent[k] += factor * np.float32(curvature)
+        bent[k] += step * weight * np.float32(curvature)
         largest = max(largest, bent[k])
     return largest
 
@@ -417,14 +392,6 @@ def lock_row(locks, data, begin, end, control):
 def unlock_row(locks, data, begin, end):
     for j in range(begin, end):
         release(locks, np.uint32(data.indices[np.uint64(j)]))
-
-
-@inlined
-def intercept_move(adagrad, squares, gained, g, step):
-    """``(step * g, g * g)`` for the intercept; with AdaGrad the step is divided by the root of its sum of squares."""
-    if adagrad:
-        step = step / np.sqrt(squares + gained + g * g + TINY)
-    return step * g, g * g
 
 
 @inlined
@@ -464,11 +431,19 @@ def settle(alone, adagrad, parameters, bias, owed, gained, squares):
 
 
 @inlined
+def intercept_move(adagrad, squares, gained, g, step):
+    """``(step * g, g * g)`` for the intercept; with AdaGrad the step is divided by the root of its sum of squares."""
+    if adagrad:
+        step = own_step(step, squares + gained + g * g)
+    return step * g, g * g
+
+
+@inlined
 def owe(adagrad, g, step, owed, gained, squares):
     """Add a row's update of the intercept to what is owed."""
     for k in range(len(g)):
-        move, square = intercept_move(adagrad, squares[k], gained[k], g[k], step)
-        owed[k] += move
+        distance, square = intercept_move(adagrad, squares[k], gained[k], g[k], step)
+        owed[k] += distance
         gained[k] += square
 
 
@@ -517,18 +492,18 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
     ``passive``: see ``losses.ease``. All are constants because even a branch not taken would halve the speed, and
     because a name may then be a number with one margin and an array with several.
     """
-    rule = SERIAL if discipline in PLAIN else discipline
     alone = int(discipline in (SERIAL, LOCKED, TIERED))
-    lanes = LANES[size or 4]
+    several = 1 if size else None
+    atomic = 1 if discipline == ATOMIC else None
+    lanes, written = LANES[size or 1], LANES[1 if atomic else size or 1]
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
         l1 = np.float32(plan.l1)
         l2 = np.float32(plan.l2)
         part = np.float32(plan.intercept)
-        coef = parameters.coef
-        intercept = parameters.intercept
-        intercept_squares = parameters.intercept_squares
+        stride = plan.stride if size else 1
+        classes = plan.classes if size else 1
         step = ZERO
         scale = ONE
         shrink = ONE
@@ -541,16 +516,10 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
         due = 0
         ripe = 0.0
         popular = np.uint32(plan.own_rates if far == PACKED else 0)
-        if size:
-            g, bias, owed, gained, squares, bent = parts(buffer, plan.stride)
-            owed[:] = ZERO
-            gained[:] = ZERO
-            bent[:] = ZERO
-        else:
-            bias = ZERO
-            owed = ZERO
-            gained = ZERO
-            squares = ZERO
+        memory = buffer if size else vectors.own(MARGIN)
+        g, bias, owed, gained, squares, bent = parts(memory, stride)
+        for k in range(stride):
+            owed[k], gained[k], bent[k] = ZERO, ZERO, ZERO
         if discipline == TIERED:
             done, grown = come_in(adagrad, tiers, replica, parameters, plan, state)
         while remaining > 0:
@@ -568,10 +537,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                 target = data.targets[row]
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i, unit)
-                if far and size:
-                    prefetch_vectors(adagrad, parameters, data, plan.stride, rows[i + WEIGHTS_AHEAD])
-                elif far:
-                    prefetch_weights(far, penalty, adagrad, parameters, data, rows[i + WEIGHTS_AHEAD])
+                if far:
+                    prefetch_weights(far, penalty, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
                     if penalty == L2_SCALED:
@@ -580,79 +547,49 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                     return
                 if i == first or discipline == LOCKED or (discipline == TIERED and merged):
-                    if size:
-                        refresh(bias, squares, parameters, adagrad)
-                    else:
-                        bias = load(intercept, 0)
-                        squares = load(intercept_squares, 0) if adagrad else ZERO
+                    refresh(bias, squares, parameters, adagrad)
                     merged = False
                 length = squared_length(data.values, begin, end, factor) if passive else 0.0
-                if size:
-                    dots(lanes, False, g, coef, data, plan.stride, begin, end)
-                    for k in range(plan.stride):
-                        g[k] = fma(factor * scale, g[k], bias[k] - owed[k])
-                    if discipline == TIERED:
-                        most = add_bends(bent, loss, g, target, step * weight, plan.classes, param)
-                    some = slopes(loss, g, target, weight, plan.classes, param, passive, step, length, part)
-                else:
-                    margin = fma(factor * scale, dot(coef, data.indices, data.values, begin, end, unit), bias - owed)
-                    slope = dloss(loss, margin, target, param)
-                    if passive:
-                        slope *= ease(passive, loss, margin, target, slope, param, step, length, weight, part)
-                    if discipline == TIERED:
-                        grown += step * np.float32(bend(loss, margin, target, slope, param)) * weight
-                    g = np.float32(slope) * weight
-                    some = g != ZERO
+                take_margins(lanes, False, g, bias, owed, parameters.coef, data, stride, row, factor * scale, unit)
+                if discipline == TIERED:
+                    most = add_bends(bent, loss, several, g, target, step, weight, classes, param)
+                    if not size:  # the sum of all rows, in float64
+                        grown += most
+                        bent[0], most = ZERO, ZERO
+                some = slopes(loss, several, g, target, weight, classes, param, passive, step, length, part)
                 if delayed:
                     spin(control, plan.delay)
                 scale = scale * shrink
                 if some or visits(penalty):
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
-                    reach = step / scale
-                    if size:
-                        of_row = data, plan.stride, begin, end
-                        write_rows(
-                            lanes, rule, penalty, adagrad, parameters, *of_row, g, factor, reach, l1, l2, popular
-                        )
-                    else:
-                        write_row(
-                            rule,
-                            penalty,
-                            adagrad,
-                            parameters,
-                            data,
-                            begin,
-                            end,
-                            g * factor,
-                            reach,
-                            l1,
-                            l2,
-                            unit,
-                            popular,
-                        )
+                    write_row(
+                        written,
+                        atomic,
+                        several,
+                        penalty,
+                        adagrad,
+                        parameters,
+                        data,
+                        stride,
+                        begin,
+                        end,
+                        g,
+                        factor,
+                        step / scale,
+                        l1,
+                        l2,
+                        unit,
+                        popular,
+                    )
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
                     unpaid += 1
-                    pays = unpaid >= plan.flush or i == last - 1
-                    unpaid = 0 if pays else unpaid
-                    if size:
-                        owe(adagrad, g, part * step, owed, gained, squares)
-                        if pays:
-                            settle(alone, adagrad, parameters, bias, owed, gained, squares)
-                    else:
-                        move, square = intercept_move(adagrad, squares, gained, g, part * step)
-                        owed, gained = owed + move, gained + square
-                        if pays:
-                            if alone:
-                                bias = bias - owed
-                                intercept[0] = bias
-                            else:
-                                bias = fetch_add(intercept, 0, -owed) - owed
-                            if adagrad:
-                                squares = fetch_add(intercept_squares, 0, gained) + gained
-                            owed, gained = ZERO, ZERO
+                    owe(adagrad, g, part * step, owed, gained, squares)
+                    if unpaid >= plan.flush or i == last - 1:
+                        settle(alone, adagrad, parameters, bias, owed, gained, squares)
+                        unpaid = 0
                 if discipline == LOCKED:
                     release(locks, 0)
                 if discipline == TIERED:
@@ -661,8 +598,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                         grown = grown + most
                         most = ZERO
                         merged = True
-                        if size:
-                            bent[:] = ZERO
+                        for k in range(stride):
+                            bent[k] = ZERO
                         due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
                 nonzeros += end - begin
             count(control, plan.worker, last - first, nonzeros)
@@ -677,36 +614,27 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
 
 
 @inlined
-def take_gradient(loss, size, lanes, gathered, g, bias, owed, coef, data, plan, row):
-    """Set ``g`` (stride,) to the loss's gradient in a row's margins, for workers that hold it for a while.
-
-    ``coef`` may be ``gathered``, as in ``dot``; the intercept is ``bias - owed``. Return whether any of it is nonzero.
-    """
-    begin = data.begin[row]
-    end = data.end[row]
-    target = data.targets[row]
-    factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
-    if size:
-        dots(lanes, gathered, g, coef, data, len(g), begin, end)
-        for k in range(len(g)):
-            g[k] = fma(factor, g[k], bias[k] - owed[k])
-        return slopes(loss, g, target, weight, plan.classes, plan.loss_param)
-    margin = fma(factor, dot(coef, data.indices, data.values, begin, end, 0, gathered), bias[0] - owed[0])
-    g[0] = np.float32(dloss(loss, margin, target, plan.loss_param)) * weight
-    return g[0] != ZERO
+def take_margins(lanes, gathered, g, bias, owed, coef, data, stride, row, factor, unit=0):
+    """Set ``g`` (stride,) to a row's margins, ``factor * w . x + bias - owed``; ``coef`` is as in ``dots``."""
+    dots(lanes, gathered, g, coef, data, stride, data.begin[row], data.end[row], unit)
+    for k in range(len(g)):
+        g[k] = fma(factor, g[k], bias[k] - owed[k])
 
 
 @inlined
-def write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, g, step):
+def take_gradient(loss, several, lanes, gathered, g, bias, owed, coef, data, plan, row):
+    """Set ``g`` (stride,) to the loss's gradient in a row's margins, for workers that hold it for a while."""
+    take_margins(lanes, gathered, g, bias, owed, coef, data, len(g), row, row_factor(data.scales, row))
+    weight = row_factor(data.weights, row)
+    return slopes(loss, several, g, data.targets[row], weight, plan.classes, plan.loss_param)
+
+
+@inlined
+def write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, g, step):
     """Update the weights of a row by what ``take_gradient`` has found, with plain stores."""
     l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
-    begin = data.begin[row]
-    end = data.end[row]
-    factor = row_factor(data.scales, row)
-    if size:
-        write_rows(lanes, SERIAL, penalty, adagrad, parameters, data, len(g), begin, end, g, factor, step, l1, l2)
-    else:
-        write_row(SERIAL, penalty, adagrad, parameters, data, begin, end, g[0] * factor, step, l1, l2)
+    at = data.begin[row], data.end[row], g, row_factor(data.scales, row)
+    write_row(lanes, None, several, penalty, adagrad, parameters, data, len(g), *at, step, l1, l2, 0, np.uint32(0))
 
 
 @inlined
@@ -734,7 +662,8 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
 
     ``delayed`` is as in ``epoch``; the delay runs during the others' turns.
     """
-    lanes = LANES[size or 4]
+    several = 1 if size else None
+    lanes = LANES[size or 1]
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
@@ -759,7 +688,7 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
                 return
             pending = state[TAKEN] > 0
             if pending and (some or penalty != NO_PENALTY):
-                write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, g, step)
+                write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, g, step)
             if pending and part != ZERO:
                 refresh(bias, squares, parameters, adagrad)
                 owe(adagrad, g, part * step, owed, gained, squares)
@@ -777,7 +706,7 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
             refresh(bias, squares, parameters, adagrad)
             store(control, TURN, position + 1)
             step = step_of_turn(plan, position, chunk_size)
-            some = take_gradient(loss, size, lanes, True, g, bias, owed, gathered, data, plan, row)
+            some = take_gradient(loss, several, lanes, True, g, bias, owed, gathered, data, plan, row)
             if delayed:
                 spin(control, plan.delay)
             count(control, plan.worker, 1, end - begin)

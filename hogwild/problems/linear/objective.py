@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.parallel import map_cuts, pieces
-from hogwild.data.rows.container import EMPTY, Rows, chunks, readonly, shortest
+from hogwild.data.parallel import pieces
+from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly, shortest
 from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import InputError, UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
@@ -141,7 +141,6 @@ class Objective:
         self.scales = row_scales(rows, normalize, self.width, threads)
         self.labels = list(labels)
         self.targets = readonly(class_numbers(rows.targets, self.labels)) if self.labels else rows.targets
-        self._cuts: dict[int, list[tuple[int, int]]] = {}  # by the number of margins of a row
 
     def evaluate(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return the objective and the task's metrics.
@@ -167,16 +166,12 @@ class Objective:
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
         scores = self.scores(margins)
-        if margins.columns not in self._cuts:
-            self._cuts[margins.columns] = list(chunks(self.rows, columns=margins.columns))
 
         def part(first: int, last: int) -> np.ndarray:
             return self.tally(margins.between(self.rows, first, last, self.scales), first, last, scores)
 
-        sums = np.zeros(4)
         with np.errstate(all="ignore"):
-            for found in map_cuts(self._cuts[margins.columns], part, self.threads):
-                sums += found
+            sums = sum(map_chunks(self.rows, part, self.threads, margins.columns), np.zeros(4))
         return self.summed(sums, scores)
 
     def scores(self, margins: Margins) -> np.ndarray | None:
@@ -327,14 +322,11 @@ class _Both:
         self.scales: np.ndarray | None = None
         if train.scales is not None and test.scales is not None:
             self.scales = np.insert(train.scales, ids - np.arange(len(ids)), test.scales)
-        self._cuts: dict[int, list[tuple[int, int]]] = {}
 
     def sums(self, coef: Any, intercept: Any) -> list[Sums]:
         """The sums of both objectives, with each chunk's margins computed once."""
         margins = self.train.margins(coef, intercept, self.train.normalize)
         scores = self.test.scores(margins)
-        if margins.columns not in self._cuts:
-            self._cuts[margins.columns] = list(chunks(self.rows, columns=margins.columns))
 
         def part(first: int, last: int) -> np.ndarray:
             p = margins.between(self.rows, first, last, self.scales)
@@ -343,10 +335,8 @@ class _Both:
             tested = self.test.tally(p[held], a, b, scores)
             return np.stack((self.train.tally(np.delete(p, held, axis=0), first - a, last - b, None), tested))
 
-        sums = np.zeros((2, 4))
         with np.errstate(all="ignore"):
-            for found in map_cuts(self._cuts[margins.columns], part, self.train.threads):
-                sums += found
+            sums = sum(map_chunks(self.rows, part, self.train.threads, margins.columns), np.zeros((2, 4)))
         return [self.train.summed(sums[0], None), self.test.summed(sums[1], scores)]
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -31,7 +30,7 @@ from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
-from hogwild.kernels.tiers import FLOATS, KAPPA, PACK, PIECE, Replica, Tiers, no_tiers, one_tier
+from hogwild.kernels.tiers import FLOATS, KAPPA, PACK, PIECE, Replica, Tiers, as_tiers, no_tiers
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
@@ -283,7 +282,7 @@ class LinearProblem(InChunks):
             private = overlaid(flat, self.private(int(tiers.bounds[-1])))
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
-            table=np.empty(self.width if self._tabulates else 0, dtype=np.float32),
+            table=np.empty(self.width if self.penalty(False) == linear.L2_TABLE else 0, dtype=np.float32),
             buffer=np.zeros(linear.VECTORS * self.stride + gathered, dtype=np.float32),
             state=np.zeros(linear.STATE, dtype=np.int64),
             private=private,
@@ -334,23 +333,20 @@ class LinearProblem(InChunks):
             parameters, memory = self.parameters(scratch.private), (*memory, shared.tiers, replica)
         elif self.discipline != "round-robin":
             memory = (*memory, None, None)
-        tabulates, usual = self._tabulates, self._penalty
-        kernel = self._kernel(usual)
+        penalties = [self.penalty(falls) for falls in (False, True)]  # they may be the same
+        kernels = [self._kernel(penalty) for penalty in penalties]
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
-            table = tabulates and step[2] == 0.0
-            penalty, inputs = (
-                (linear.L2_TABLE, data._replace(rates=readonly(scratch.table))) if table else (usual, data)
-            )
-            if table:
+            falls = step[2] != 0.0
+            inputs, plan = data, self._plan(part, step)
+            if penalties[falls] == linear.L2_TABLE:
+                inputs = data._replace(rates=readonly(scratch.table))
                 linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
-            plan = self._plan(part, step)
             scratch.state[:] = 0
             if part.crew is not None:
-                events = simulated.events(LOSSES[self.loss].code, self.lanes, penalty, int(self.adagrad))
+                events = simulated.events(LOSSES[self.loss].code, self.lanes, penalties[falls], int(self.adagrad))
                 return partial(events, shared.parameters, inputs, shared.control, plan, scratch.rows, part.crew)
-            loop = self._kernel(penalty) if table else kernel
-            return partial(loop, parameters, inputs, shared.control, shared.locks, plan, *memory)
+            return partial(kernels[falls], parameters, inputs, shared.control, shared.locks, plan, *memory)
 
         return call
 
@@ -381,19 +377,19 @@ class LinearProblem(InChunks):
             own_rates=self.own_rates,
         )
 
-    @property
-    def _penalty(self) -> int:
+    def penalty(self, falls: bool) -> int:
+        """Code of the penalty; ``falls``: the step falls within the epoch, so l2 factors cannot be tabulated.
+
+        Nor are they for models as large as the data.
+        """
         if self.l1 > 0:
             return linear.APART if self.apart else linear.ELASTIC
-        if self.l2 > 0:
-            return linear.L2_SCALED if self.scaled and not self.adagrad else linear.L2
-        return linear.NO_PENALTY
-
-    @property
-    def _tabulates(self) -> bool:
-        """Whether workers keep a table of the l2 factors if the step allows it; not for models as large as the data."""
-        few = self.width <= TABLE_WIDTH and self.tabulate
-        return self._penalty == linear.L2 and not self.adagrad and few
+        if not self.l2 > 0:
+            return linear.NO_PENALTY
+        if self.scaled and not self.adagrad:
+            return linear.L2_SCALED
+        tabulated = self.tabulate and self.width <= TABLE_WIDTH and not (falls or self.adagrad)
+        return linear.L2_TABLE if tabulated else linear.L2
 
     def _kernel(self, penalty: int) -> Any:
         """The compiled loop for this loss and discipline."""
@@ -414,24 +410,20 @@ class LinearProblem(InChunks):
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
-        self.rehearse(1, 1)
-
-    def rehearse(self, n_rows: int, width: int) -> float:
-        """Seconds one worker takes for rows without features; if tiered, with a merge of ``width`` of them each."""
-        order, small = Order(n_rows, 1, False), dataclasses.replace(self, width=width, delay=min(self.delay, 1))
-        tiers = one_tier(width, self.page > FLOATS) if self.discipline == "tiered" else no_tiers()
-        flat = aligned(small.size)
-        shared = Shared(small.parameters(flat), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers)
-        blocks = np.arange(n_rows, dtype=np.int32)
-        part = OrderSlice(order, blocks, 0, 0, 0, 0, 1)
-        scratch = small.scratch(order, tiers)._replace(table=np.empty(0, np.float32))  # no l2 factors
-        seconds = 0.0
-        for step in (0.0, *([0.0] if n_rows > 1 else [])):  # the first run may compile
-            small.begin_epoch(shared.control, order, 0)
-            start = time.perf_counter()
-            small.prepare(shared, scratch, _empty_data(n_rows), part, (step, 1.0, 1.0 if self.falling else 0.0))()
-            seconds = time.perf_counter() - start
-        return seconds
+        order, tabulate = Order(1, 1, False), self.tabulate and self.width <= TABLE_WIDTH
+        small = dataclasses.replace(self, width=1, delay=min(self.delay, 1), tabulate=tabulate)
+        tiers = no_tiers()
+        if self.discipline == "tiered":
+            tiers = as_tiers([] if self.page > FLOATS else [0], [0, 1], [1], [1], [1.0], [1.0], [1.0, 1.0])
+        shared = Shared(
+            small.parameters(aligned(small.size)), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers
+        )
+        scratch = small.scratch(order, tiers)
+        part = OrderSlice(order, np.zeros(1, np.int32), 0, 0, 0, 0, 1)
+        types = (np.int64, np.int64, np.int32, *[np.float32] * 5)
+        data = Data(*(readonly(np.zeros(1, dtype)) for dtype in types))  # a row without features
+        small.begin_epoch(shared.control, order, 0)
+        small.prepare(shared, scratch, data, part, (0.0, 1.0, 1.0 if self.falling else 0.0))()
 
 
 def slope(loss: str, param: float, prediction: float) -> float:
@@ -453,8 +445,3 @@ def _vector(loss: str, labels: int) -> bool:
 def stride_of(classes: int) -> int:
     unit = 4 if classes <= 8 else MOST_LANES
     return -(-classes // unit) * unit
-
-
-def _empty_data(n_rows: int) -> Data:
-    """Rows without features, with the types of real data."""
-    return Data(*(readonly(np.zeros(n_rows, dtype)) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)))

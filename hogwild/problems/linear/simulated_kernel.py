@@ -52,13 +52,13 @@ class Crew(NamedTuple):
 
 
 @inlined
-def read(loss, size, lanes, adagrad, parameters, data, plan, crew, worker):
+def read(loss, several, lanes, adagrad, parameters, data, plan, crew, worker):
     """Compute the gradient of the worker's row; it knows the intercept as of its last payment, and its own debt."""
     numbers, vectors = crew.numbers[worker], crew.vectors[worker]
     if numbers[UNPAID] == 0:
         refresh(vectors[BIAS], vectors[SQUARES], parameters, adagrad)
     numbers[SOME] = take_gradient(
-        loss, size, lanes, False, vectors[G], vectors[BIAS], vectors[OWED], parameters.coef, data, plan, numbers[ROW]
+        loss, several, lanes, False, vectors[G], vectors[BIAS], vectors[OWED], parameters.coef, data, plan, numbers[ROW]
     )
 
 
@@ -101,7 +101,7 @@ def pay(adagrad, parameters, crew, worker):
 
 
 @inlined
-def store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
+def store_row(several, lanes, penalty, adagrad, parameters, data, plan, crew, worker):
     """Write the update of the worker's row; return the number of its entries."""
     numbers, vectors = crew.numbers[worker], crew.vectors[worker]
     row, step = numbers[ROW], crew.steps[worker]
@@ -109,7 +109,7 @@ def store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worke
     if numbers[SOME] != 0 or penalty != NO_PENALTY:
         if crew.loaded.size:
             put_back(adagrad, parameters, data, plan.stride, crew, worker)
-        write_gradient(size, lanes, penalty, adagrad, parameters, data, plan, row, vectors[G], step)
+        write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, vectors[G], step)
     if part != ZERO:
         owe(adagrad, vectors[G], part * step, vectors[OWED], vectors[GAINED], vectors[SQUARES])
         numbers[UNPAID] += 1
@@ -121,7 +121,8 @@ def store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worke
 @lru_cache(None)
 def events(loss, size, penalty, adagrad):
     """The loop over the events of a chunk; the arguments are those of ``kernel.epoch``."""
-    lanes = LANES[size or 4]
+    several = 1 if size else None
+    lanes = LANES[size or 1]
 
     @njit(**JIT)
     def run(parameters, data, control, plan, rows, crew):
@@ -137,11 +138,11 @@ def events(loss, size, penalty, adagrad):
                 crew.numbers[worker, ROW] = rows[position]
                 crew.steps[worker] = step_at(plan.step, visited + position - position % STEP_EVERY)
                 position += 1
-                read(loss, size, lanes, adagrad, parameters, data, plan, crew, worker)
+                read(loss, several, lanes, adagrad, parameters, data, plan, crew, worker)
             elif kind == LOAD:
                 load_row(adagrad, parameters, data, plan.stride, crew, worker)
             elif kind == STORE:
-                nonzeros = store_row(size, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
+                nonzeros = store_row(several, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
                 count(control, worker, 1, nonzeros)
             elif crew.numbers[worker, UNPAID] > 0:
                 pay(adagrad, parameters, crew, worker)

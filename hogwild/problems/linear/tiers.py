@@ -3,7 +3,8 @@
 *A coordinate is synchronised after a worker has updated it about m times, however popular it is*: features are ranked
 by document frequency f and cut into tiers, in each of which f falls by half; a tier is merged every ``m / f`` rows. A
 feature in fewer than ``RARE`` rows waits for the end of the epoch. m is chosen so that merges cost ``BUDGET`` of the
-time of the rows between; the cost of a merge on this machine is measured when first needed. Of a wide model, numbered
+time of the rows between, at prices that were measured once (a timing in each run differed by less than it disturbed:
+results then depended on how busy the machine was). Of a wide model, numbered
 by popularity, features in fewer rows are shared in place instead (``private_features``).
 
 **Why this is not enough: the cap.** Let a worker do rows i = 1..C between two merges of tier t. To first order its
@@ -43,10 +44,9 @@ needed cost a few per cent, and races for the same lines cost most of the speed 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -70,7 +70,6 @@ FEWEST, MOST = 16, 512  # updates between two merges, whatever their cost
 HARDEST = 4.0  # times the rows' time: most that merges of a tier may take to avoid the cap
 SAMPLED = 1 << 17  # nonzeros from which rates are estimated
 OFTEN = 4  # occurrences in that sample from which a feature is judged by itself
-MERGES = 128  # that are timed at once
 NONZERO_SECONDS = 1.6e-9  # what one nonzero costs a worker
 MISSES = 4  # times the price of a merge of weights that no cache holds
 CACHED = 1 << 15  # lines
@@ -80,9 +79,8 @@ COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
 USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 
-Price = tuple[float, float]  # seconds a tier and seconds a feature of a merge
-USUAL_PRICE: Price = 2.7e-7, 1.3e-9  # used where timing would make results differ from run to run
-CHEAPEST: Price = 1e-7, 5e-10  # less than on any machine: if even this costs too much, nothing is timed
+TIER_SECONDS = 2.7e-7  # of a merge, for each tier
+FEATURE_SECONDS = 1.3e-9  # and for each feature
 
 
 def plan_tiers(
@@ -90,9 +88,9 @@ def plan_tiers(
     rows: Rows,
     arrays: dict[str, np.ndarray],
     workers: int,
-    price: Price | None = None,
+    frequency: np.ndarray | None = None,
 ) -> Tiers:
-    """Rank and cut the features of the training rows.
+    """Rank the features of the training rows, cut them into tiers, and find how often each is merged.
 
     Parameters
     ----------
@@ -102,21 +100,32 @@ def plan_tiers(
     arrays : dict
         Result of ``problem.row_arrays(rows)``.
     workers : int
-    price : (float, float), optional
-        Cost of a merge; measured by :func:`merge_seconds` if not given.
+    frequency : array of float64, optional
+        Result of :func:`shares`, if it is known.
     """
-    frequency = shares(problem, rows, arrays)
-    ranking = rank(problem, rows, arrays, frequency, private_features(problem, rows, frequency))
-    return timed(problem, rows, workers, price, ranking)
+    if frequency is None:
+        frequency = shares(problem, rows, arrays)
+    head = private_features(problem, rows, frequency)
+    features = by_popularity(rows) if head is None else EMPTY
+    frequency = frequency[features] if head is None else frequency[:head]  # by rank
+    falling = np.maximum.accumulate(frequency[::-1])[::-1]  # among popular features there may be rare ones
+    bounds = _cut(falling)
+    rates, intercept = _rates(problem, rows, arrays, features, frequency, bounds)
+    rates = np.minimum(rates, LARGEST)
+    tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.full(2, intercept)
+    tops[0] = max(tops[0], intercept)
+    highest = falling[bounds[:-1]] if len(falling) else np.ones(1)
+    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers)
+    return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
-def choose(
-    problem: LinearProblem,
-    rows: Rows,
-    arrays: dict[str, np.ndarray],
-    workers: int,
-    price: Price | None = None,
-) -> tuple[Tiers | None, str]:
+def merge_seconds(problem: LinearProblem, sizes: np.ndarray) -> np.ndarray:
+    """What a merge of each tier costs, of so many features."""
+    outgrown = sizes.sum() * problem.stride > CACHED * FLOATS
+    return TIER_SECONDS + FEATURE_SECONDS * (MISSES if outgrown else 1) * sizes
+
+
+def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> tuple[Tiers | None, str]:
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
     The wait of a row under ``hogwild`` is compared with its share of the merges. ``step * curvature`` is assumed to be
@@ -130,21 +139,12 @@ def choose(
     why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
     if foreign < FEW:
         return None, f"only {why}"
-    ranking = rank(problem, rows, arrays, frequency, head)
     waiting = foreign * max(problem.stride / FLOATS, 1) * workers * TRANSFER_SECONDS
-
-    def compared(price: Price) -> tuple[Tiers, bool]:
-        tiers = timed(problem, rows, workers, price, ranking)
-        ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * _strength(rows, arrays), 1e-12)
-        between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)  # rows between two merges of each tier
-        merging = float((price[0] + price[1] * np.diff(tiers.bounds)) @ (1 / between))
-        passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
-        return tiers, passes + merging < waiting
-
-    tiers, pays = compared(price or CHEAPEST)
-    if pays and price is None:
-        tiers, pays = compared(price_of(problem, len(common)))
-    if not pays:
+    passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
+    tiers = plan_tiers(problem, rows, arrays, workers, frequency)
+    ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * _strength(rows, arrays), 1e-12)
+    between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)  # rows between two merges of each tier
+    if passes + float(merge_seconds(problem, np.diff(tiers.bounds)) @ (1 / between)) >= waiting:
         return None, f"{why}, but merging private copies would cost more"
     return tiers, f"{why}; merging private copies costs less"
 
@@ -181,42 +181,6 @@ def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) 
     return min(max(-(-popular // whole), 1) * whole, rows.width)
 
 
-class Ranking(NamedTuple):
-    """What the tiers are without regard to the price of a merge; arrays by rank, float64."""
-
-    features: np.ndarray  # (width,) int32, or empty
-    frequency: np.ndarray
-    bounds: np.ndarray
-    rates: np.ndarray
-    tops: np.ndarray
-
-
-def rank(
-    problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], frequency: np.ndarray, head: int | None
-) -> Ranking:
-    """Rank the features by their ``shares`` of the rows, cut them into tiers, and find their rates.
-
-    With a ``head``, the problem numbers them by popularity, and workers copy so many.
-    """
-    features = by_popularity(rows) if head is None else EMPTY
-    by_rank = frequency[features] if head is None else frequency[:head]
-    frequency = _falling(by_rank)
-    bounds = _cut(frequency)
-    rates, intercept = _rates(problem, rows, arrays, features, by_rank, bounds)
-    rates = np.minimum(rates, LARGEST)
-    tops = np.append(np.maximum.reduceat(rates, bounds[:-1]), intercept) if len(rates) else np.full(2, intercept)
-    tops[0] = max(tops[0], intercept)
-    return Ranking(features, frequency, bounds, rates, tops)
-
-
-def timed(problem: LinearProblem, rows: Rows, workers: int, price: Price | None, ranking: Ranking) -> Tiers:
-    """Return the tiers with the rows between two merges of each."""
-    features, frequency, bounds, rates, tops = ranking
-    highest = frequency[bounds[:-1]] if len(frequency) else np.ones(1)
-    intervals, floors, patience = _intervals(problem, highest, np.diff(bounds), rows, workers, price)
-    return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
-
-
 def shares(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
     """Share of the rows that hold each feature that workers may copy, float64, at least one row."""
     ranked = problem.page > FLOATS
@@ -225,11 +189,6 @@ def shares(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray]) ->
         return 1.0 / arrays["rates"][:most].astype(np.float64)
     n, degree = frequencies(rows, most=most)
     return degree / n
-
-
-def _falling(frequency: np.ndarray) -> np.ndarray:
-    """The largest from each place on: among popular features there may be rare ones, see ``data/rows/degrees.py``."""
-    return np.maximum.accumulate(frequency[::-1])[::-1]
 
 
 def _cut(frequency: np.ndarray) -> np.ndarray:
@@ -248,13 +207,11 @@ def _intervals(
     sizes: np.ndarray,
     rows: Rows,
     workers: int,
-    price: Price | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
     if workers == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
-    tier, feature = price or price_of(problem, int(sizes.sum()))
-    cost = tier + feature * sizes
+    cost = merge_seconds(problem, sizes)
     working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)  # per row
     updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
     longest = max(len(rows) / workers / PER_EPOCH, QUANTUM)
@@ -318,22 +275,3 @@ def _smoothed(means: np.ndarray, seen: np.ndarray, frequency: np.ndarray, bounds
         usual = means[part].sum() / max(held[part].sum(), 1e-30) * frequency[part]
         means[part] = np.where(seen[part] >= OFTEN, means[part], np.maximum(means[part], usual))
     return means
-
-
-def price_of(problem: LinearProblem, copied: int) -> Price:
-    """The price of merges where workers copy so many features."""
-    return merge_seconds(dataclasses.replace(problem, width=copied))
-
-
-def merge_seconds(problem: LinearProblem) -> tuple[float, float]:
-    """Measure a merge on this machine: ``(seconds a tier, seconds a feature)``.
-
-    The worker's own kernel is timed in this thread over rows without features, with a merge of a small or of a large
-    tier after each; this takes about a millisecond. It leaves out cache lines that another core has just written, which
-    take about as much again, so the cost of a feature is doubled, and for a model that outgrows the cache it is
-    ``MISSES`` times that.
-    """
-    small, large = (min(problem.rehearse(MERGES, size) for _ in range(3)) / MERGES for size in (FLOATS, 32 * FLOATS))
-    feature = max((large - small) / (31 * FLOATS), 1e-10)
-    outgrown = problem.width * problem.stride > CACHED * FLOATS
-    return max(small - FLOATS * feature, 1e-8), 2 * feature * (MISSES if outgrown else 1)

@@ -214,6 +214,9 @@ class ModuleCase(Case):
             metrics["test_rmse"] = float(np.sqrt(summed / max(seen, 1)))
         return metrics
 
+    def speed(self, updates: int, nonzeros: int, seconds: float) -> dict[str, float | None]:
+        return {"samples_per_second": updates / seconds if seconds else None}
+
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
     ) -> ModuleModel:

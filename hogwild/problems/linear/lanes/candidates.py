@@ -22,10 +22,9 @@ from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import LOSSES, PASSIVE
 from hogwild.kernels.order import PADDING, shuffle_blocks
-from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear.kernel import Data, Parameters
 from hogwild.problems.linear.lanes import kernel
-from hogwild.problems.linear.problem import OUTGROWN, TABLE_WIDTH, LinearProblem, aligned
+from hogwild.problems.linear.problem import OUTGROWN, LinearProblem, aligned
 from hogwild.training.schedule import Schedule
 
 SIZES = (4, 8, 16)  # lanes of a vector
@@ -186,7 +185,7 @@ class _Group:
         for epoch in range(of.epoch, of.epoch + epochs):
             shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), of.seed, epoch)
             steps[:, : len(self.lanes)] = np.array([lane.schedule.plan(epoch) for lane in self.lanes]).T
-            loop = kernel.epoch(LOSSES[p.loss].code, penalty_of(p, bool(steps[2].any())), *map(int, known), *rest)
+            loop = kernel.epoch(LOSSES[p.loss].code, p.penalty(bool(steps[2].any())), *map(int, known), *rest)
             plan = kernel.LanePlan(
                 blocks,
                 order.n_rows,
@@ -232,13 +231,3 @@ def steps_between(search: Callable[[float], float], penalties: Sequence[float]) 
     powers = [math.log2(search(penalties[place])) for place in places]
     sizes = np.log(np.maximum(penalties, SMALLEST * (penalties[-1] or 1.0)))
     return [float(2.0**power) for power in np.interp(sizes, sizes[places], powers)]
-
-
-def penalty_of(problem: LinearProblem, falls: bool) -> int:
-    """Code of the penalty, as of a run with the lanes' largest ones; ``falls``: a step falls within the epoch."""
-    if problem.l1 > 0:
-        return linear.APART if problem.apart else linear.ELASTIC
-    if problem.l2 > 0:
-        tabulated = not (falls or problem.adagrad) and problem.width <= TABLE_WIDTH
-        return linear.L2_TABLE if tabulated else linear.L2
-    return linear.NO_PENALTY

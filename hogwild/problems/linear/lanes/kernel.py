@@ -18,21 +18,22 @@ from numba import njit
 
 from hogwild.kernels import vectors
 from hogwild.kernels.atomics import prefetch
-from hogwild.kernels.loss_kernel import dloss, ease
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
 from hogwild.kernels.vectors import LANES, fma
 from hogwild.problems.linear.kernel import (
     APART,
-    ELASTIC,
     L2_TABLE,
     ONE,
     TINY,
     ZERO,
     dots,
     row_factor,
+    sign_of,
+    slope_of,
     visits,
+    write,
 )
 
 VECTORS = 3  # of a number a lane in the buffer: slopes, steps, and steps of the lanes that learn from a row
@@ -73,18 +74,11 @@ def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row,
     Lanes that leave out the row get the slope and step zero.
     """
     some = False
-    target = data.targets[row]
     weight = row_factor(data.weights, row)
     for k in range(len(g)):
-        margin = fma(factor, g[k], bias[k])
-        y = target
-        if several:
-            y = ONE if np.int64(target) == plan.classes[k] else -ONE
-        slope = dloss(loss, margin, y, plan.loss_param)
-        heavy = weight * plan.share[k]
-        if passive:
-            slope *= ease(passive, loss, margin, y, slope, plan.loss_param, steps[k], length, heavy, plan.part[k])
-        g[k], now[k] = np.float32(slope) * heavy, steps[k]
+        margin, y = fma(factor, g[k], bias[k]), sign_of(several, data.targets[row], plan.classes[k])
+        known = steps[k], length, weight * plan.share[k], plan.part[k]
+        g[k], now[k] = slope_of(loss, margin, y, plan.loss_param, passive, *known), steps[k]
         if folded and plan.fold_of[row] == plan.folds[k]:
             g[k], now[k] = ZERO, ZERO
         some = some or g[k] != ZERO
@@ -92,47 +86,23 @@ def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row,
 
 
 @inlined
-def shrunk(lanes, penalty, w, pull, l1, l2, ratio):
-    """Do ``kernel.shrunk`` for each lane; ``ratio`` is the l2 penalty's rate over that of l1."""
-    ones = vectors.filled(lanes, ONE)
-    if penalty == L2_TABLE:
-        return vectors.times(w, vectors.over(ones, vectors.fma(pull, l2, ones)))
-    if penalty == ELASTIC or penalty == APART:
-        w = vectors.nearer_zero(w, vectors.times(pull, l1))
-    return vectors.over(w, vectors.fma(pull, vectors.times(ratio, l2), ones))
-
-
-@inlined
-def rate_of(lanes, folded, rates, u, first):
-    """The rate of feature ``u``, one for each lane if they leave out rows."""
-    return vectors.load(lanes, rates, first) if folded else vectors.filled(lanes, rates[u])
-
-
-@inlined
 def move(lanes, penalty, adagrad, folded, parameters, data, width, begin, end, g, step, l1, l2):
     """Update the weights of a row's features, whose gradients are ``g * values``; all but the arrays are vectors."""
-    coef, squares = parameters.coef, parameters.coef_squares
-    back = vectors.times(-ONE, vectors.times(step, g))
+    back = vectors.times(-ONE, g if adagrad else vectors.times(step, g))
     for j in range(begin, end):
         i = np.uint64(j)
         u = np.uint32(data.indices[i])
         first = np.uint64(u) * np.uint64(len(lanes))
-        x = data.values[i]
-        reach = step
-        w = vectors.load(lanes, coef, first)
-        if adagrad:
-            gradient = vectors.times(x, g)
-            total = vectors.plus(vectors.load(lanes, squares, first), vectors.times(gradient, gradient))
-            vectors.store(total, squares, first)
-            reach = vectors.over(step, vectors.root(vectors.plus(total, vectors.filled(lanes, TINY))))
-            w = vectors.fma(vectors.times(-ONE, reach), gradient, w)
-        else:
-            w = vectors.fma(x, back, w)
-        if visits(penalty):
-            pull = vectors.times(reach, rate_of(lanes, folded, data.rates, u, first))
-            ratio = data.rates[np.uint64(len(data.rates) - width) + np.uint64(u)] if penalty == APART else ONE
-            w = shrunk(lanes, penalty, w, pull, l1, l2, ratio)
-        vectors.store(w, coef, first)
+        rate, pull = vectors.filled(lanes, ZERO), l2
+        if visits(penalty) and folded:  # the lanes have rates of their own
+            rate = vectors.load(lanes, data.rates, first)
+        elif visits(penalty):
+            rate = vectors.filled(lanes, data.rates[u])
+        if penalty == APART:
+            pull = vectors.times(data.rates[np.uint64(len(data.rates) - width) + np.uint64(u)], l2)
+        if penalty == L2_TABLE:  # rounded as in a table
+            rate = vectors.over(vectors.filled(lanes, ONE), fma(vectors.times(step, rate), l2, ONE))
+        write(lanes, penalty, adagrad, parameters, first, back, data.values[i], step, rate, l1, pull)
 
 
 @inlined
@@ -154,6 +124,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
     (width, lanes), followed for penalty "apart" by (width,).
     """
     lanes = LANES[size]
+    labelled = several or None
 
     @njit(**JIT)
     def run(parameters, data, plan, rows, buffer):
@@ -180,7 +151,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
                 factor = row_factor(data.scales, row)
                 dots(lanes, False, g, coef, data, size, begin, end)
                 squared = squared_length(data.values, begin, end, factor) if passive else 0.0
-                some = slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row, factor, squared)
+                some = slopes(loss, labelled, folded, passive, plan, g, steps, now, bias, data, row, factor, squared)
                 if some or visits(penalty):
                     slope = vectors.times(factor, vectors.load(lanes, g, 0))
                     step = vectors.load(lanes, now, 0)
