@@ -45,7 +45,7 @@ COMING = 10.0  # seconds in which a machine that may come back has to connect
 LONGEST_REASON = 1000  # characters
 OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
 ROTATION = "a run by rotation ends when a machine is gone: start all of them again, with --resume"
-Note = dict[str, Any]  # its "kind", its "sender", what else it says, and as "array" the bytes that came with it
+Note = dict[str, Any]  # its "kind", its "sender", what else it says, and as "array" the bytes sent with it
 
 
 class Cluster:
@@ -59,8 +59,8 @@ class Cluster:
         Who is still there, (machines,).
     reasons : dict
         Why those who are not are gone.
-    came : ndarray of int
-        With which number each has come, (machines,): 0 at first, and greater whenever one has come back.
+    arrivals : ndarray of int
+        Number of each machine's latest arrival, (machines,): 0 at first; those that come back are counted from 1.
     losses : int
         How many have gone in all.
     news : int
@@ -79,7 +79,7 @@ class Cluster:
         self.ending = False
         self.alive = np.ones(self.machines, bool)
         self.reasons: dict[int, str] = {}
-        self.came = np.zeros(self.machines, np.int64)
+        self.arrivals = np.zeros(self.machines, np.int64)
         self.losses = self.news = 0
         self.progress = np.zeros((self.machines, 2), np.int64)  # rows and nonzeros of the task, as last heard
         self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
@@ -93,12 +93,12 @@ class Cluster:
         if met.here is not None:
             self.alive[:] = False
             self.alive[[*met.here, self.number]] = True
-            self.came[self.number] = met.came
+            self.arrivals[self.number] = met.arrival
         threading.Thread(target=self._watch, name="hogwild-cluster", daemon=True).start()
         try:
             for other in self.members():  # all in one order, so that nobody waits in a circle
                 if other != self.number:
-                    self._add(other, self._connect(other, met.came, seconds))
+                    self._add(other, self._connect(other, met.arrival, seconds))
             for other in met.here or ():
                 self.next_note(other, ("met",))
         except BaseException:
@@ -126,10 +126,10 @@ class Cluster:
                 if met.here is None or time.monotonic() > until:
                     raise  # else machine 0 may have given up this one, which was slow to connect: ask again
 
-    def _connect(self, other: int, came: int, seconds: float) -> Any:
+    def _connect(self, other: int, arrival: int, seconds: float) -> Any:
         """Return a group of this machine and another one, one of which has come with that number."""
         low, high = sorted((self.number, other))
-        store = PrefixStore(f"{came}/{low}-{high}", self.notes.raw())
+        store = PrefixStore(f"{arrival}/{low}-{high}", self.notes.raw())
         options = ProcessGroupGloo._Options()
         options._timeout = datetime.timedelta(seconds=seconds)
         address = self.hellos[self.number]["address"]
@@ -141,19 +141,19 @@ class Cluster:
             raise TrainingError(f"machine {self.number} cannot connect to {self.name(other)}: {reason}") from None
 
     def _add(self, other: int, group: Any) -> None:
-        came = int(self.came[other])
+        arrival = int(self.arrivals[other])
         with self.changed:  # what arrives waits
             self.alive[other] = True
             self._pairs[other] = Pair(
                 group,
                 int(self.number > other),
                 lambda frame: self._deliver(other, frame),
-                lambda why: self._lose(other, came, why),
+                lambda why: self._lose(other, arrival, why),
                 lambda: self.own_progress(),
             )
             self.tell_threads()
 
-    def admit(self, machine: int, came: int, about: dict[str, Any]) -> None:
+    def admit(self, machine: int, arrival: int, about: dict[str, Any]) -> None:
         """Connect to a machine that has come back; it takes part when it is :meth:`ready`.
 
         Raises
@@ -164,11 +164,11 @@ class Cluster:
         self.give_up(machine, "it has come back")  # if this machine has not noticed that it was gone
         with self.changed:
             self.hellos[machine] = about
-            self.came[machine] = came
+            self.arrivals[machine] = arrival
             self.progress[machine] = 0
             self._ready[machine] = False
             self._heard = [note for note in self._heard if note["sender"] != machine]
-        self._add(machine, self._connect(machine, came, COMING))
+        self._add(machine, self._connect(machine, arrival, COMING))
         self.tell({"kind": "met"}, machine)
 
     def ready(self, machine: int) -> None:
@@ -262,7 +262,7 @@ class Cluster:
         return [note for note in notes if note.get("task") == task]
 
     def arrays_of(self, note: Note, *expected: tuple[Any, int]) -> list[np.ndarray]:
-        """Return the arrays that came with a note, given the type and the number of elements of each.
+        """Return the arrays sent with a note, given the type and the number of elements of each.
 
         Raises
         ------
@@ -318,11 +318,11 @@ class Cluster:
 
     def _meet_again(self, note: Note) -> None:
         with contextlib.suppress(TrainingError):  # machine 0 gives it up
-            self.admit(note["machine"], note["came"], note["about"])
+            self.admit(note["machine"], note["arrival"], note["about"])
 
-    def _lose(self, machine: int, came: int, why: str) -> None:
+    def _lose(self, machine: int, arrival: int, why: str) -> None:
         with self.changed:
-            if self.came[machine] != came:  # it has come back since
+            if self.arrivals[machine] != arrival:  # it has come back since
                 return
             self.alive[machine] = False
             self.reasons[machine] = why
@@ -350,7 +350,7 @@ class Readmission:
         self._cluster = cluster
         self._notes = cluster.notes
         self._plan = plan
-        self._came = 0
+        self._arrivals = 0
         cluster.beside(self._watch)
 
     def _watch(self) -> None:
@@ -389,15 +389,15 @@ class Readmission:
         if why:
             self._notes.put(f"{request}/answer", {"why": why})
             return True
-        self._came += 1
+        self._arrivals += 1
         here = cluster.members(ready=False)
         for other in here[1:]:
-            cluster.tell({"kind": "comes", "machine": number, "came": self._came, "about": hello}, other)
+            cluster.tell({"kind": "comes", "machine": number, "arrival": self._arrivals, "about": hello}, other)
         hellos = [hello if k == number else other for k, other in enumerate(cluster.hellos)]
-        answer = {"number": number, "came": self._came, "here": here, "hellos": hellos}
+        answer = {"number": number, "arrival": self._arrivals, "here": here, "hellos": hellos}
         self._notes.put(f"{request}/answer", answer)
         try:
-            cluster.admit(number, self._came, hello)
+            cluster.admit(number, self._arrivals, hello)
         except TrainingError:  # it has gone again
             return True
         cluster.beside(lambda: self._agree(number))

@@ -76,7 +76,7 @@ class Met(NamedTuple):
     notes: Notes  # where the machines still leave notes for each other
     hellos: list[dict[str, Any]]  # what each machine says of itself: its address and host, and what all have in common
     number: int  # this machine's
-    came: int = 0  # with which number it has come (back)
+    arrival: int = 0  # its number, see Cluster
     here: list[int] | None = None  # who is there, if some are gone
 
 

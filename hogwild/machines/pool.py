@@ -40,7 +40,7 @@ class Machines(Pool):
         self.workers = inner.workers
         self._number = 0  # of the task
         self._members: list[int] = []
-        self._came: list[int] = []  # when each of them has
+        self._arrivals: list[int] = []  # of each of them
         self._in_step = False  # whether all machines have what they need for the next task
         self._note: Note = {}  # machine 0's about the task
         self._gone = cluster.losses
@@ -77,9 +77,9 @@ class Machines(Pool):
         return self._in_step
 
     def _settle(self, members: list[int]) -> None:
-        came = [int(self.cluster.came[member]) for member in members]
-        self._in_step = self._in_step and (members, came) == (self._members, self._came)
-        self._members, self._came = members, came
+        arrivals = [int(self.cluster.arrivals[member]) for member in members]
+        self._in_step = self._in_step and (members, arrivals) == (self._members, self._arrivals)
+        self._members, self._arrivals = members, arrivals
 
     def open(self, job: Job) -> None:
         if self._agree is not None:

@@ -73,7 +73,7 @@ class MachineLink(Link):
         self._task = task
         self._room = room
         self._serve = serve
-        self._came = cluster.came[members]  # a copy
+        self._arrivals = cluster.arrivals[members]  # a copy
         self._unanswered = deque[int]()  # tickets
         self.ended = False  # whether this machine's workers have done their share
         self._ended_by = np.full(len(members), np.iinfo(np.int64).max)  # the first round of each after its share
@@ -96,7 +96,9 @@ class MachineLink(Link):
         return bool((self._ended_by[self.here() & others] <= clock).all())
 
     def here(self) -> np.ndarray:
-        here: np.ndarray = self._cluster.alive[self._members] & (self._cluster.came[self._members] == self._came)
+        here: np.ndarray = self._cluster.alive[self._members] & (
+            self._cluster.arrivals[self._members] == self._arrivals
+        )
         return here
 
     def post(self, to: int, message: Message) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 import hogwild
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.store import save_store
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.kernels.control import NEXT
@@ -34,11 +34,6 @@ def parts_of(rows: Rows, *cuts: int) -> list[Rows]:
         part = rows.block(first, last).compact()
         found.append(part.replace(width=int(part.indices.max(initial=0)) + 1))
     return found
-
-
-def with_weights(rows: Rows, weights: np.ndarray | None) -> Rows:
-    flat = rows.indices, rows.values, rows.targets, rows.width, weights
-    return Rows((rows.begin, rows.end), *flat)
 
 
 def fit_parts(parts: list[Rows], tests: list[Rows | None] | None = None, **options: Any) -> Callable[[Cluster], Any]:
@@ -72,7 +67,7 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
     rows = toy(700, classes={"classes": 4, "real": 0}.get(case, 2))
     rng = np.random.default_rng(5)
     if case in ("weights", "balanced"):
-        rows = with_weights(rows, rng.random(len(rows)).astype(np.float32))
+        rows = rows.replace(weights=readonly(rng.random(len(rows)).astype(np.float32)))
     options: dict[str, Any] = {"l2": 1e-3, "l1": 1e-4}
     options |= {"loss": "squared-error"} if case == "real" else {}
     options |= {"class_weight": "balanced"} if case == "balanced" else {}
@@ -80,8 +75,10 @@ def test_every_machine_poses_the_problem_of_all_rows(case: str) -> None:
     config = TrainConfig(host="threads", workers=1, machines=3, own_rows=True, **options)
     parts = parts_of(rows, 100, 450)
     if case == "weights":  # a file without weights
-        parts[1] = with_weights(parts[1], None)
-        rows = with_weights(rows, np.concatenate([rows.weights[:100], np.ones(350, np.float32), rows.weights[450:]]))
+        parts[1] = parts[1].replace(weights=None)
+        weights = rows.weights.copy()
+        weights[100:450] = 1
+        rows = rows.replace(weights=readonly(weights))
     whole = LinearCase(TrainConfig(host="threads", workers=1, discipline="serial", **options), rows, None)
     settled = together(3, lambda cluster: settle(cluster, parts[cluster.number], None, config)[0])
     cases = [
@@ -229,11 +226,6 @@ def test_without_a_machine_the_objective_is_of_the_rows_that_remain() -> None:
     assert last["train_accuracy"] == pytest.approx(left["train_accuracy"], rel=1e-12)
 
 
-def shifted(rows: Rows, low: float, high: float) -> Rows:
-    targets = np.where(rows.targets > 0, high, low)
-    return Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
-
-
 def test_test_rows_of_a_machine_but_not_of_machine_0() -> None:
     rows, test = toy(200), toy(50, seed=3)
     found = together(2, fit_parts(parts_of(rows, 80), [None, test]))
@@ -246,19 +238,20 @@ def of_one_class(rows: Rows) -> Rows:
     return rows.select(np.flatnonzero(rows.targets > 0)).compact()
 
 
-def hashed(rows: Rows) -> Rows:
-    return rows.replace(hash_bits=8)
-
-
+OTHER = toy(100, seed=2)
 #: Rows of machines 0 and 1 (and 2), what they want besides, and why all of them refuse.
 REFUSED: dict[str, tuple[list[Rows], dict[str, Any], str]] = {
     "no rows": ([toy(200), Rows([0], [], [], [], 3)], {}, "the training data have no rows"),
     "real targets": ([toy(200), toy(100, classes=0)], {}, "whole numbers only: expected one kind"),
-    "other labels": ([toy(200), shifted(toy(100, seed=2), 0, 1)], {}, "the labels 0, 1, and machine 0 .* -1, 1: write"),
+    "other labels": (
+        [toy(200), OTHER.replace(targets=readonly(np.maximum(OTHER.targets, 0)))],
+        {},
+        "the labels 0, 1, and machine 0 .* -1, 1: write",
+    ),
     "one class": ([of_one_class(toy(200)), of_one_class(toy(90))], {}, "^all .* have the label 1: loss log needs two"),
-    "no step": ([of_one_class(toy(300)), toy(100, seed=2)], {"step": None}, "the label 1 only: give step"),
-    "same rows": ([toy(200), toy(100, seed=2), toy(200)], {}, "machine 2 .*has opened the same rows as machine 0"),
-    "hashed": ([toy(100, 256), hashed(toy(100, 256, seed=2))], {}, "give all of them one store"),
+    "no step": ([of_one_class(toy(300)), OTHER], {"step": None}, "the label 1 only: give step"),
+    "same rows": ([toy(200), OTHER, toy(200)], {}, "machine 2 .*has opened the same rows as machine 0"),
+    "hashed": ([toy(100), OTHER.replace(hash_bits=8)], {}, "give all of them one store"),
 }
 
 

@@ -167,7 +167,6 @@ class _Group:
             self._filled([lane.l1 for lane in lanes], np.float32),
             self._filled([lane.l2 for lane in lanes], np.float32),
             self._filled([of.problem.intercept] * len(lanes), np.float32),
-            self._filled([1.0] * len(lanes), np.float32),  # lanes that only fill the vector learn nothing
             self._filled([lane.label for lane in lanes], np.int32),
             self._filled([lane.fold for lane in lanes], np.int32),
         )

@@ -40,7 +40,7 @@ VECTORS = 3  # of a number a lane in the buffer: slopes, steps, and steps of the
 
 
 class LanePlan(NamedTuple):
-    """The work of one epoch; arrays have a number for each lane."""
+    """The work of one epoch; arrays have a number for each lane; lanes that only fill the vector have the step zero."""
 
     blocks: np.ndarray  # (n_blocks,) int32
     n_rows: int
@@ -53,7 +53,6 @@ class LanePlan(NamedTuple):
     l1: np.ndarray  # float32
     l2: np.ndarray  # float32
     part: np.ndarray  # float32: share of the step that the intercept takes
-    share: np.ndarray  # float32: factor on the weights of the rows
     classes: np.ndarray  # int32: the class that is told from the others, if there are several
     folds: np.ndarray  # int32: the fold whose rows are left out
     fold_of: np.ndarray  # (n,) int32: the fold of each row; read only if the kernel is made with ``folded``
@@ -77,8 +76,8 @@ def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row,
     weight = row_factor(data.weights, row)
     for k in range(len(g)):
         margin, y = fma(factor, g[k], bias[k]), sign_of(several, data.targets[row], plan.classes[k])
-        known = steps[k], length, weight * plan.share[k], plan.part[k]
-        g[k], now[k] = slope_of(loss, margin, y, plan.loss_param, passive, *known), steps[k]
+        slope = slope_of(loss, margin, y, plan.loss_param, passive, steps[k], length, weight, plan.part[k])
+        g[k], now[k] = slope, steps[k]
         if folded and plan.fold_of[row] == plan.folds[k]:
             g[k], now[k] = ZERO, ZERO
         some = some or g[k] != ZERO
