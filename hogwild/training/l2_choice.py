@@ -3,9 +3,9 @@
 One rule holds for any size: of the candidates whose held-out loss is within half a paired standard error of the
 lowest, the strongest wins. Half an error, because a whole one gives away .01 of log loss on a few hundred rows whose
 columns have other scales, and none at all takes penalties that only fit the rows held out. With the losses of
-``BY_ERROR`` only candidates whose share of errors is within one paired standard error of the fewest are asked. A
+``BY_ERROR`` only candidates whose share of errors is within two paired standard errors of the fewest are asked. A
 constant model can have the lowest hinge loss, on any number of rows; and on a few hundred, errors alone choose by
-chance: over 16 kinds of data they led to .009 more errors than the best penalty has, and both together to .006.
+chance: over 18 kinds of data they led to .009 more errors than the best penalty has, and both together to .006.
 
 Candidates come in two forms. Of few rows and a smooth loss they are optima without each of five folds
 (``problems/linear/optimum/folds``), from strong to weak penalties until the loss rises: lanes of weak penalties are far
@@ -59,11 +59,12 @@ FEW_ROWS = 20_000  # where a fifth of the rows would be few
 VISITS = 100_000  # visits of rows by a candidate, where each row is held out once,
 MOST_EPOCHS = 100  # in at most so many epochs
 EPOCHS = 10  # at most, of more rows
+TOLD = 1.0  # paired standard errors by which rows of one length must be better
 SCALED_PATH = L2_PATH[4::3]  # penalties that tell whether rows are better of length one,
 SCALED_ENTRIES = 100_000  # and the entries, times classes, of a sample that suffices for it
 LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half of candidates with several lanes goes on
 NEAR = 0.5  # paired standard errors above the lowest held-out loss within which the strongest penalty wins
-AS_RIGHT = 1.0  # paired standard errors above the lowest share of errors within which the loss decides
+AS_RIGHT = 2.0  # paired standard errors above the lowest share of errors within which the loss decides
 EQUAL = 1e-4  # share of the lowest metric by which candidates may differ and are equal
 BY_ERROR = ("hinge", "perceptron")  # losses whose candidates are judged by the share of errors first
 NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
@@ -287,7 +288,7 @@ def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
         tried.append(_ranked(judge, _optima(one, sample, divisions, judge))[0])
     if tried[1].loss is None or not judge.weighty:
         return "none"
-    near = tried[0].loss is not None and near_lowest([each.losses for each in tried], judge.weights, AS_RIGHT)[0]
+    near = tried[0].loss is not None and near_lowest([each.losses for each in tried], judge.weights, TOLD)[0]
     return "none" if near else "l2"
 
 
