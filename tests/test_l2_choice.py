@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import hogwild
 from hogwild.config import TrainConfig
@@ -14,7 +15,7 @@ from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.training import l2_choice
-from hogwild.training.l2_choice import choose_l2, strongest_near
+from hogwild.training.l2_choice import choose_l2, near_lowest
 from tests.runs import QUIET, toy
 
 RATINGS = open_ratings("synthetic:ratings?users=20&items=20&ratings=100")
@@ -50,13 +51,17 @@ def test_the_strongest_within_half_a_paired_standard_error_is_chosen() -> None:
     best = np.ones(400)
     apart = np.tile([-1.0, 1.0], 200)  # from the best in each row: the standard error of its mean is 1 / 20
     weights = np.ones(400)
-    for above, place in ((0.02, 1), (0.03, 0), (-0.01, 1)):
-        assert strongest_near([1e-5, 1e-3], [best, best + apart + above], weights) == place
-    assert strongest_near([1e-5, 1e-3], [best, best + 0.05 + apart * np.repeat([1, 3], 200)], weights) == 1
+
+    def near(*others: Any, rows: Any = weights) -> list[bool]:
+        return near_lowest([best, *others], rows, 0.5).tolist()
+
+    assert near(best + apart + 0.02) == [True, True]
+    assert near(best + apart + 0.03) == [True, False]
+    assert near(best + apart - 0.01) == [True, True]
+    assert near(best + 0.05 + apart * np.repeat([1, 3], 200)) == [True, True]
     half = np.repeat([1.0, 0.0], 200)  # of fewer rows the error is larger
-    assert strongest_near([1e-5, 1e-3], [best, best + apart + 0.03], half) == 1
-    assert strongest_near([1e-5, 1e-3], [best, best + np.nan], weights) == 0
-    assert strongest_near([1e-5, 1e-3, 1e-1], [best, best + 5e-5, best + 2e-4], weights) == 1  # 1e-4 is equal
+    assert near(best + apart + 0.03, rows=half) == [True, True]
+    assert near(best + 5e-5, best + 2e-4) == [True, True, False]  # 1e-4 is equal
 
 
 def test_hinge_is_judged_by_errors() -> None:
@@ -66,6 +71,53 @@ def test_hinge_is_judged_by_errors() -> None:
     errors = {each["l2"]: each["held_out_error"] for each in found.path}
     losses = {each["l2"]: each["held_out_loss"] for each in found.path}
     assert errors[found.l2] < errors[min(losses, key=losses.__getitem__)]
+
+
+def test_of_few_rows_errors_that_chance_explains_are_left_to_hinge_loss() -> None:
+    random = np.random.default_rng(2)
+    X = random.normal(size=(300, 10))
+    y = np.where(X @ random.normal(size=10) + random.normal(size=300) > 0, 1.0, -1.0)
+    weights = np.exp(2 * random.normal(size=300))  # a few rows decide which penalty makes the fewest errors
+    rows = Rows.from_scipy(scipy.sparse.csr_matrix(X), y, weights=weights)
+    found = choose_l2(TrainConfig(loss="hinge", l2="auto"), rows)
+    losses = {each["l2"]: each["held_out_loss"] for each in found.path}
+    assert losses[found.l2] <= 1.05 * min(losses.values())
+    assert found.value(found.l2) > min(each["held_out_error"] for each in found.path)
+
+
+def test_a_fit_is_finished_whose_l2_was_chosen_in_few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(l2_choice, "FEW", 0)
+    run = hogwild.train(noisy(), loss="hinge", l2=PATH, workers=1)
+    run.finish()
+    best = hogwild.train(noisy(), loss="hinge", l2=run.config.l2, workers=1, epochs=400)
+    best.finish()
+    assert 0 < run.chosen.epochs < 30
+    assert run.history[-1]["exact_seconds"] > 0.0
+    assert run.history[-1]["objective"] <= 1.01 * best.history[-1]["objective"]
+
+
+@pytest.mark.parametrize("kind", ["none", "l2"])
+def test_normalize_belongs_to_the_choice(kind: str, tmp_path: Path) -> None:
+    """Documents of uneven length are normalised if what they are about decides, and not if their length does."""
+    random = np.random.default_rng(0)
+    lengths = np.exp(random.normal(3.5, 1.0, 600))
+    X = random.poisson(lengths[:, None] * random.dirichlet(np.full(200, 0.1), 600)).astype(float)
+    X[:, 0] += 1.0
+    shares = X / np.sqrt(np.square(X).sum(axis=1, keepdims=True))
+    z = X.sum(axis=1) if kind == "none" else shares @ random.normal(size=200)
+    data = scipy.sparse.csr_matrix(X), np.where(z > np.median(z), 1.0, -1.0)
+    run = hogwild.train(data, l2="auto", workers=1, checkpoint=tmp_path / "c")
+    run.finish()
+    assert run.config.normalize == run.chosen.normalize == kind
+    more = hogwild.train(data, l2="auto", workers=1, checkpoint=tmp_path / "c", resume=True, epochs=30)
+    assert more.config.normalize == kind
+    more.close()
+    given = {"none": "l2", "l2": "none"}[kind]
+    other = hogwild.train(data, l2="auto", normalize=given, workers=1)
+    assert other.config.normalize == given
+    rival = other.chosen
+    assert run.chosen.value(run.config.l2) < rival.value(rival.l2)
+    assert TrainConfig(l2=1e-5).normalize == TrainConfig(l2=PATH).normalize == "none"
 
 
 def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:
@@ -191,7 +243,7 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
     cases: list[tuple[Rows, dict[str, Any], str]] = [
         (rows, {"l2": 1e-3, "holdout": noisy(40)}, r"holdout: expected a fraction, or what rows.split\(fraction\)"),
-        (RATINGS, {"problem": "completion", "test": RATINGS, "holdout": 0.5}, "are for linear models"),
+        (RATINGS, {"problem": "completion", "test": RATINGS, "holdout": 0.5}, "are for rows, not for problem"),
         (rows, {"l2": "auto", "holdout": 1.5}, "between 0 and 1"),
         (rare, {"l2": PATH}, "a class has one row, which cannot be held out"),
         (

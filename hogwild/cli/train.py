@@ -133,7 +133,9 @@ def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
     """Run a command with its options by name, and return the exit status."""
     meeting = meeting_of(options)
     unasked = options["l2"] is None and options["problem"] == "linear" and meeting is None
-    config = TrainConfig(**config_options(options))
+    named = config_options(options)
+    config = TrainConfig(**named)
+    choosing = TrainConfig(**named | {"l2": L2_PATH}) if unasked and config.host != "simulator" else None
     sources = Sources.take(options)
     if data is None and options["holdout"] is options["test"] is None and config.problem != "cuts":
         options["holdout"] = DEFAULT_HOLDOUT
@@ -145,12 +147,12 @@ def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
     if config.keep == "best" and request.holdout is None:
         raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
     if meeting is None:
-        return lead_or_train(request, sources, config, unasked and config.host != "simulator")
+        return lead_or_train(request, sources, config, choosing)
     from hogwild.cli.machines import gathered
 
     with gathered(meeting, config, request.display().say) as (cluster, config):
         if cluster.leads:
-            return lead_or_train(request, sources, config, False, cluster)
+            return lead_or_train(request, sources, config, None, cluster)
         return take_part(request, sources, config, cluster)
 
 
@@ -158,12 +160,12 @@ def lead_or_train(
     request: TrainRequest,
     sources: Sources,
     config: TrainConfig,
-    may_choose: bool,
+    choosing: TrainConfig | None,
     cluster: Cluster | None = None,
 ) -> int:
     """Train on this machine, or lead the others of a cluster, and return the exit status.
 
-    ``may_choose``: nobody gave a penalty, so one is chosen where that takes seconds.
+    ``choosing``: nobody gave a penalty, so one is chosen where that takes seconds.
     """
 
     def start(display: Display, watch: Stopwatch, resuming: bool) -> Run:
@@ -184,15 +186,15 @@ def lead_or_train(
             with display.live(lambda: doing):
                 return train(rows, test, config=config, **options)
 
-        def begin_with_choice() -> Run:
+        def begin_with_choice(choosing: TrainConfig) -> Run:
             if reason := why_fixed(config, rows, held, resuming):
                 raise NoChoice(reason)
-            return begin(config.replace(l2=None, l2_path=L2_PATH))
+            return begin(choosing)
 
         with request.naming():
-            if may_choose:
+            if choosing is not None:
                 try:
-                    run = begin_with_choice()
+                    run = begin_with_choice(choosing)
                 except NoChoice as error:
                     display.say(f"l2 {USUAL:g}, not chosen by held-out rows: {error}")
                     run = begin(config)
@@ -200,7 +202,7 @@ def lead_or_train(
                 run = begin(config)
         run.stopwatch.add(before)
         if run.chosen is not None:
-            for line in lines_of_choice(run.chosen, not may_choose):
+            for line in lines_of_choice(run.chosen, choosing is None):
                 display.say(line)
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
@@ -275,6 +277,8 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
         held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
     usual = chosen.value(USUAL)
     against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
+    if chosen.normalize != "none":
+        yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     yield (
         f"{chosen.name} {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
         f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"

@@ -91,6 +91,7 @@ def settle_alpha(
         loss=loss,
         loss_param=options.loss_param if loss in DEFAULT_PARAM else None,
         l2_path=path,
+        normalize="none",
         intercept=options.intercept,
         scale_columns=options.scale_columns,
         order="shuffled" if options.shuffle else "file",

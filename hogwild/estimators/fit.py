@@ -29,7 +29,7 @@ from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log
-from hogwild.problems.linear.optimum.finder import FIT_WORK, LARGEST, WORK, FitProblem
+from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import choose
 from hogwild.training.engine import Engine, start_pool
@@ -295,11 +295,10 @@ def _finish(fit: FitResult, p: LinearProblem, rows: Rows, options: Options, scor
         return
     problem = FitProblem(rows, p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, options.intercept)
     usual = options.learning_rate == "auto" and not options.average  # the bound of stochastic gradient descent holds
-    many = rows.nnz * p.classes > LARGEST
-    if not p.l1 and (many or (usual and problem.has_settled(fit.epochs))):
+    if not p.l1 and usual and problem.has_settled(fit.epochs, fit.curve[-1]):
         return
     skip = None if p.l1 else UNSETTLED / 2
-    best = problem.lowered(fit.coef, fit.intercept, WORK if p.l1 else FIT_WORK, skip=skip)
+    best = problem.lowered(fit.coef, fit.intercept, problem.work(fit.epochs, p.classes), skip=skip)
     coef = best.coef.astype(np.float32)
     intercept = best.intercept.astype(np.float32)
     if best.steps and (score is None or score(coef, intercept) >= score(fit.coef, fit.intercept)):

@@ -341,9 +341,9 @@ class Case(Protocol):
         """A share by which the objective can be lowered at least; None if unknown."""
         return None
 
-    def improved(self, solution: tuple[Any, ...]) -> tuple[tuple[Any, ...], float | None]:
+    def improved(self, solution: tuple[Any, ...], epochs: int) -> tuple[tuple[Any, ...], float | None]:
         """A solution after exact steps on all rows, or the same one if its objective is as low; and the share of it
-        that it may be above the optimum, None if that is unknown.
+        that it may be above the optimum, None if that is unknown. Their work goes by the ``epochs`` of training.
         """
         return solution, None
 

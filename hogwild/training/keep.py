@@ -30,7 +30,6 @@ MOST_LASTING = 9.0  # times the last falls: what they add up to at most
 ROUNDING = 1e-13  # share of the first objective below which one is zero, but for weights that are float32
 NEGLIGIBLE = 1e-4  # share of the first objective that nobody misses
 SLIGHT = 0.1  # share of tol below which a fall an epoch is none
-EARLY = 30  # epochs, below which fits are not near their optimum
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LEAST = 1e-6  # share of the objective that exact steps gain at least, if l2 is for an optimum
 LAST = ("verdict", "exact_seconds", "kept_epoch")  # fields that only the last row has
@@ -122,13 +121,12 @@ class Keeper:
             if self.mean is not None and is_whole(row) and row["epoch"] > 1:
                 solution, measures = self._better(solution, measures, case.solution(self.mean.astype(np.float32)))
             if self.config.l1 > 0:
-                solution, measures = self._improved(solution, measures)
+                solution, measures = self._improved(solution, measures, row["epoch"])
         gain = case.judge(solution) if newest else None
         l2_epochs = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
-        early = l2_epochs is not None and 0 < l2_epochs < EARLY
-        if self.exact and not early and is_whole(row):
+        if self.exact and is_whole(row):
             if gain is None or gain >= (LEAST if l2_epochs == 0 else UNSETTLED / 2):
-                solution, measures = self._improved(solution, measures)
+                solution, measures = self._improved(solution, measures, row["epoch"])
                 gain = case.judge(solution)
         if newest and measures is not row:
             self.raw = {name: row[name] for name in (*measures, "train_seconds")}
@@ -138,10 +136,10 @@ class Keeper:
         row["verdict"] = verdict(self.config, history, gain, bound) if newest else "settled"
         return solution
 
-    def _improved(self, solution: Any, measures: Any) -> tuple[Any, Any]:
+    def _improved(self, solution: Any, measures: Any, epochs: int) -> tuple[Any, Any]:
         """The solution after exact steps, if it is better; they are on the clock."""
         began = time.perf_counter()
-        exact, self.optimality_gap = self.case.improved(solution)
+        exact, self.optimality_gap = self.case.improved(solution, epochs)
         self.exact_seconds = time.perf_counter() - began
         return self._better(solution, measures, exact, or_equal=True)
 

@@ -1,9 +1,11 @@
 """``l2="auto"``: the penalty that does best on rows held out, for ``hogwild.train`` and for estimators alike.
 
-One rule holds for any size: of the candidates whose held-out metric is within half a paired standard error of the
-lowest, the strongest wins. The metric is the loss, or for the losses of ``BY_ERROR`` the share of errors, since a
-constant model can have the lowest hinge loss. Half an error, because a whole one gives away .01 of log loss on a few
-hundred rows whose columns have other scales, and none at all takes penalties that only fit the rows held out.
+One rule holds for any size: of the candidates whose held-out loss is within half a paired standard error of the
+lowest, the strongest wins. Half an error, because a whole one gives away .01 of log loss on a few hundred rows whose
+columns have other scales, and none at all takes penalties that only fit the rows held out. With the losses of
+``BY_ERROR`` only candidates whose share of errors is within two paired standard errors of the fewest are asked. A
+constant model can have the lowest hinge loss, on any number of rows; and on a few hundred, errors alone choose by
+chance: over 18 kinds of data they led to .009 more errors than the best penalty has, and both together to .006.
 
 Candidates come in two forms. Of few rows and a smooth loss they are optima without each of five folds
 (``problems/linear/optimum/folds``), from strong to weak penalties until the loss rises: lanes of weak penalties are far
@@ -20,6 +22,7 @@ same however few it holds; several classes take a lane each, and there the bette
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -34,17 +37,18 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import margins
 from hogwild.errors import InputError, NoChoice
+from hogwild.kernels.losses import LOSSES
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective, loss_values
-from hogwild.problems.linear.optimum.folds import Folds, are_few
+from hogwild.problems.linear.optimum.folds import ENTRIES, Folds, are_few
 from hogwild.problems.linear.optimum.folds import divisions as divide
 from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import labels_of, row_weights
+from hogwild.problems.linear.rows import labels_of, like_counts, row_weights
 from hogwild.training.checkpoint import resumable
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
@@ -55,10 +59,14 @@ FEW_ROWS = 20_000  # where a fifth of the rows would be few
 VISITS = 100_000  # visits of rows by a candidate, where each row is held out once,
 MOST_EPOCHS = 100  # in at most so many epochs
 EPOCHS = 10  # at most, of more rows
+TOLD = 1.0  # paired standard errors by which rows of one length must be better
+SCALED_PATH = L2_PATH[4::3]  # penalties that tell whether rows are better of length one,
+SCALED_ENTRIES = 100_000  # and the entries, times classes, of a sample that suffices for it
 LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half of candidates with several lanes goes on
-ERRORS = 0.5  # paired standard errors above the lowest held-out metric within which the strongest penalty wins
+NEAR = 0.5  # paired standard errors above the lowest held-out loss within which the strongest penalty wins
+AS_RIGHT = 2.0  # paired standard errors above the lowest share of errors within which the loss decides
 EQUAL = 1e-4  # share of the lowest metric by which candidates may differ and are equal
-BY_ERROR = ("hinge", "perceptron")  # losses whose candidates are judged by the share of errors
+BY_ERROR = ("hinge", "perceptron")  # losses whose candidates are judged by the share of errors first
 NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
 
 Solution = tuple[np.ndarray, np.ndarray]  # weights and intercepts
@@ -91,6 +99,8 @@ class L2Choice:
     seconds : float
     scores : array of float64, shape (candidates, parts held out)
         What ``score`` said of each, else minus the mean loss.
+    normalize : str
+        The scale of rows, which belongs to the choice where it is "auto".
     name : str
         The option that was chosen.
     """
@@ -106,6 +116,7 @@ class L2Choice:
     rounds: int = 1
     step: float | None = None
     scores: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    normalize: str = "none"
     name: str = "l2"
 
     @property
@@ -123,11 +134,11 @@ class L2Choice:
 
     @property
     def metric(self) -> str:
-        """The field of the path that the choice goes by: ``held_out_loss``, or ``held_out_error``."""
+        """The field of the path that the choice goes by first: ``held_out_loss``, or ``held_out_error``."""
         return "held_out_error" if "held_out_error" in self.path[0] else "held_out_loss"
 
     def value(self, l2: float) -> float | None:
-        """What the choice goes by, of a penalty of the path; None if it is none, or diverged."""
+        """The metric of a penalty of the path; None if it is none, or diverged."""
         return next((each[self.metric] for each in self.path if each["l2"] == l2), None)
 
 
@@ -143,12 +154,16 @@ def settle_l2(
         _, header = load_checkpoint(resumed)
         with resumable(Path(resumed)):
             l2 = header["config"]["l2"]
+            normalize = header["config"]["normalize"]
         if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
         chosen = choose_l2(config, rows, held)
         l2 = chosen.l2
-    return config.settled(l2=l2, l2_path=None), chosen
+        normalize = chosen.normalize
+    return config.settled(
+        l2=l2, l2_path=None, normalize=normalize if config.normalize == "auto" else config.normalize
+    ), chosen
 
 
 def choose_l2(
@@ -198,6 +213,8 @@ def choose_l2(
     classes = len(labels) if len(labels) > 2 else 1
     if config.loss == "softmax" and classes == 1:
         config = config.settled(loss="log")
+    if config.normalize == "auto":
+        config = config.settled(normalize=_normalize(config, rows, labels))
     meant = config.epochs >= LinearConfig.epochs  # fewer are meant to end early
     if exact is None:
         exact = meant and config.keep != "last"
@@ -232,7 +249,7 @@ def choose_l2(
         lanes.train(epochs)
         path = lanes.path
     best = _ranked(judge, path)[0]
-    if not math.isfinite(best.metric):
+    if best.loss is None:
         advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
         raise NoChoice(f"every candidate for l2 diverged: {advice}")
     searches = trades or (config.loss == "softmax" and classes > 1)
@@ -248,7 +265,31 @@ def choose_l2(
         max(len(divisions), 1),
         None if searches else best.step,
         np.array([each.scores for each in path]),
+        config.normalize,
     )
+
+
+def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
+    """``l2`` if rows of counts are told by rows held out of a sample to be better of length one, else ``none``.
+
+    Candidates are optima, as lanes of rows of one length, whose columns are not scaled, need more epochs. Rows stay as
+    they are with a loss that has a kink: on film reviews hinge makes .004 more errors of normalised ones.
+    """
+    if rows.table is not None or not LOSSES[config.loss].smooth or not like_counts(rows):
+        return "none"
+    classes = len(labels) if len(labels) > 2 else 1
+    sample = rows.select(rows.spread(SCALED_ENTRIES // classes)).compact()
+    divisions = divide(sample.targets, len(labels), ENTRIES)
+    tried = []
+    for kind in ("none", "l2"):
+        unit = unit_of(sample) if kind == "none" else 1.0
+        one = config.settled(normalize=kind, l2_path=tuple(each * unit for each in SCALED_PATH))
+        judge = _Judge(one, labels, sample, divisions, None)
+        tried.append(_ranked(judge, _optima(one, sample, divisions, judge))[0])
+    if tried[1].loss is None or not judge.weighty:
+        return "none"
+    near = tried[0].loss is not None and near_lowest([each.losses for each in tried], judge.weights, TOLD)[0]
+    return "none" if near else "l2"
 
 
 @dataclass(eq=False)
@@ -259,14 +300,15 @@ class _Tried:
     step: float | None = None
     epochs: int = 0
     loss: float | None = None  # mean, None if it is not finite
-    metrics: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # of each row, lower is better
-    metric: float = math.inf  # their mean
+    error: float | None = None  # share of errors
+    losses: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # of each row
+    errors: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
     scores: list[float] = field(default_factory=list)  # of each part
 
     def fields(self, by_error: bool) -> dict[str, Any]:
         """What the path of an :class:`L2Choice` says."""
         fields = {"l2": self.l2, "step": self.step, "held_out_loss": self.loss, "epochs": self.epochs}
-        return fields | ({"held_out_error": None if self.loss is None else self.metric} if by_error else {})
+        return fields | ({"held_out_error": self.error} if by_error else {})
 
 
 class _Judge:
@@ -327,36 +369,35 @@ class _Judge:
                 tried.scores.append(self.score(coef, intercept, ids))
             else:
                 tried.scores.append(-float(np.average(values, weights=weights)) if weights.any() else math.nan)
+        tried.losses = (losses / self._times).astype(np.float32)
+        tried.errors = (errors / self._times).astype(np.float32)
         loss = float(np.average(losses / self._times, weights=self.weights))
-        metrics = (errors if self.by_error else losses) / self._times
         finite = math.isfinite(loss)
         tried.loss = loss if finite else None
-        tried.metrics = metrics.astype(np.float32)
-        tried.metric = float(np.average(metrics, weights=self.weights)) if finite else math.inf
+        tried.error = float(np.average(errors / self._times, weights=self.weights)) if finite else None
 
 
-def strongest_near(strengths: Sequence[float], metrics: Sequence[np.ndarray], weights: np.ndarray) -> int:
-    """The place of the strongest penalty that the rows held out do not tell from the best.
+def near_lowest(metrics: Sequence[np.ndarray], weights: np.ndarray, errors: float) -> np.ndarray:
+    """Whether each candidate is at most so many standard ``errors`` of their difference above the lowest, (k,) bool.
 
     Parameters
     ----------
-    strengths : sequence of float
-    metrics : sequence of arrays, shape (n,)
-        What each row held out says of each penalty, lower is better; not finite for one that diverged.
+    metrics : sequence of k arrays of float32, shape (n,)
+        What each row held out says of a candidate.
     weights : array of shape (n,)
+    errors : float
     """
     shares = weights / weights.sum()
-    means = [float(shares @ each) if np.isfinite(each).all() else math.inf for each in metrics]
-    lowest = min(range(len(means)), key=lambda k: (means[k], -strengths[k]))
+    means = [float(shares @ each) for each in metrics]
+    lowest = int(np.argmin(means))
 
     def is_near(k: int) -> bool:
         apart = metrics[k].astype(np.float64) - metrics[lowest]
-        mean = means[k] - means[lowest]
-        error = math.sqrt(float(np.square(shares) @ np.square(apart - mean)))
-        return mean <= max(ERRORS * error, EQUAL * abs(means[lowest]))
+        above = means[k] - means[lowest]
+        error = math.sqrt(float(np.square(shares) @ np.square(apart - above)))
+        return above <= max(errors * error, EQUAL * abs(means[lowest]))
 
-    finite = [k for k in range(len(means)) if math.isfinite(means[k])]
-    return max(filter(is_near, finite), key=lambda k: strengths[k], default=lowest)
+    return np.array([is_near(k) for k in range(len(means))])
 
 
 def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
@@ -365,9 +406,18 @@ def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
         means = mean_scores(np.array([each.scores for each in path]))
         places = sorted(range(len(path)), key=lambda k: (-means[k], -path[k].l2))
         return [path[k] for k in places]
-    strengths = [each.l2 for each in path]
-    best = path[strongest_near(strengths, [each.metrics for each in path], judge.weights)]
-    return sorted(path, key=lambda each: (each is not best, each.metric, -each.l2))
+    best = [each for each in path if each.loss is not None]
+    if not best:
+        return list(path)
+    if judge.by_error:
+        best = list(itertools.compress(best, near_lowest([each.errors for each in best], judge.weights, AS_RIGHT)))
+    best = list(itertools.compress(best, near_lowest([each.losses for each in best], judge.weights, NEAR)))
+
+    def rank(tried: _Tried) -> tuple[Any, ...]:
+        error = tried.error if judge.by_error else None
+        return tried is not best[-1], tried.loss is None, error, tried.loss, -tried.l2
+
+    return sorted(path, key=rank)
 
 
 def mean_scores(scores: np.ndarray) -> np.ndarray:

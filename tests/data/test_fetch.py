@@ -23,7 +23,6 @@ import pytest
 from hogwild.data.graphs.source import open_graph
 from hogwild.data.public import catalogue
 from hogwild.data.public import download as fetch_download
-from hogwild.data.public import fetch as fetch_module
 from hogwild.data.public.catalogue import File, cards, place
 from hogwild.data.public.download import Partial, download
 from hogwild.data.public.fetch import fetch, is_archive, unpack
@@ -441,20 +440,6 @@ def test_two_at_once(own: Path, web: Site) -> None:
 
     [done] = fetch(card, progress=second)
     assert done.counts["rows"] == ROWS
-
-
-def test_what_another_process_has_just_fetched_is_taken(own: Path, web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    web.put("tiny.bz2", bz2.compress(SVM.encode()))
-    card, real = rows_card(own, web), fetch_module._work_folder
-
-    def later(*given: Any) -> Any:
-        monkeypatch.setattr(fetch_module, "_work_folder", real)
-        assert [bool(done.counts) for done in fetch(card)] == [True]
-        return real(*given)
-
-    monkeypatch.setattr(fetch_module, "_work_folder", later)
-    assert [bool(done.counts) for done in fetch(card)] == [False]
-    assert len(web.asked) == 1
 
 
 def test_a_data_folder_that_cannot_be_made(own: Path, web: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
@@ -15,6 +16,7 @@ from hogwild import HogwildClassifier, HogwildRegressor
 from hogwild.estimators import fit as estimator_fit
 from hogwild.estimators.options import LOSSES
 from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.optimum.finder import FitProblem
 
 ALPHA = 1e-4
 
@@ -115,15 +117,33 @@ def test_many_features_are_finished_or_warned_of(loss: str, monkeypatch: pytest.
     random = np.random.default_rng(2)
     X = random.poisson(0.3, size=(150, 400)).astype(float)
     y = (X @ random.normal(size=400) + random.normal(size=150) > 0).astype(int)
-    monkeypatch.setattr(estimator_fit, "LARGEST", 0)
+    monkeypatch.setattr(estimator_fit, "_finish", lambda *_: None)
     before = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
     monkeypatch.undo()
     after = objective(HogwildClassifier(loss, random_state=0).fit(X, y), X, y, loss.removesuffix("_loss"))
     assert after < 0.9 * before
     if loss == "log_loss":
-        monkeypatch.setattr(estimator_fit, "FIT_WORK", 8 * np.count_nonzero(X))
+        monkeypatch.setattr(FitProblem, "work", lambda self, *_: 8 * self.rows.nnz)
         with pytest.warns(ConvergenceWarning, match="exact steps would take too long"):
             HogwildClassifier(loss, random_state=0).fit(X, y)
+
+
+def test_a_small_objective_is_finished_on_wide_rows() -> None:
+    """The bound of SGD is far above an objective of few positives, however small it is beside one."""
+    random = np.random.default_rng(0)
+    ids = random.integers(0, 60, (8000, 10)) + 60 * np.arange(10)
+    z = random.normal(size=600)[ids].sum(axis=1)
+    y = (z > np.quantile(z, 0.997)).astype(float)
+    X = csr_matrix((np.ones(ids.size, np.float32), ids.ravel(), 10 * np.arange(8001)), (8000, 600))
+    alpha = 2.5e-3
+    best = LogisticRegression(C=1 / (alpha * len(y)), tol=1e-8).fit(X, y)
+    ends = [
+        Objective(hogwild.Rows.from_scipy(X, y), "log", l2=alpha, labels=(0.0, 1.0)).evaluate(
+            np.float64(model.coef_[0]), np.float64(model.intercept_)
+        )["objective"]
+        for model in (HogwildClassifier("log_loss", alpha=alpha, random_state=0).fit(X, y), best)
+    ]
+    assert ends[0] <= 1.01 * ends[1]
 
 
 def test_without_tol_the_step_falls_to_zero_over_all_epochs() -> None:

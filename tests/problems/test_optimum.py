@@ -304,7 +304,7 @@ def test_wide_separable_rows_end_at_their_optimum(loss: str) -> None:
     run = hogwild.train(rows, loss=loss, l2=1e-5, workers=1)
     run.finish()
     case = run._case
-    best = case.improved((np.zeros(400, np.float32), np.zeros(1, np.float32)))[0]
+    best = case.improved((np.zeros(400, np.float32), np.zeros(1, np.float32)), 1)[0]
     assert run.history[-1]["objective"] <= 1.01 * case.evaluate(best)["objective"]
 
 

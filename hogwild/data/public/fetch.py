@@ -88,8 +88,7 @@ def fetch(
         path, counts = place(card, role), {}
         if force or not is_fetched(path):
             with _work_folder(card, path.parent) as work:
-                if force or not is_fetched(path):  # by another process, just before
-                    counts = _fetch_part(card, card.part(role), path, work, progress)
+                counts = _fetch_part(card, card.part(role), path, work, progress)
         yield Fetched(role, path, counts)
 
 

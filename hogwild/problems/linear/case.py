@@ -29,7 +29,8 @@ from hogwild.problems.linear.coordinates import Coordinates, Numbering, scaled_f
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Evaluator
-from hogwild.problems.linear.optimum.finder import FitProblem
+from hogwild.problems.linear.optimum.finder import WORK, FitProblem
+from hogwild.problems.linear.optimum.sums import FEW
 from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
@@ -218,9 +219,10 @@ class LinearCase:
         problem, occurring = self._exact
         return problem.promise(*occurring.inward(*solution))
 
-    def improved(self, solution: tuple[np.ndarray, ...]) -> tuple[tuple[np.ndarray, ...], float | None]:
+    def improved(self, solution: tuple[np.ndarray, ...], epochs: int) -> tuple[tuple[np.ndarray, ...], float | None]:
         problem, occurring = self._exact
-        optimum = problem.lowered(*occurring.inward(*solution), skip=None if self.config.l1 > 0.0 else 0.0)
+        work = WORK if problem.rows.nnz <= FEW else problem.work(epochs, self.problem.classes)
+        optimum = problem.lowered(*occurring.inward(*solution), work, skip=None if self.config.l1 > 0.0 else 0.0)
         coef, intercept = occurring.outward(optimum.coef.astype(np.float32), optimum.intercept.astype(np.float32))
         return (coef, intercept), optimum.share if math.isfinite(optimum.share) else None
 

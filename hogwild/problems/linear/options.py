@@ -79,11 +79,12 @@ class LinearConfig(TrainConfig):
         more="``auto`` is ``rows`` if an epoch has more than 100,000 rows, else ``epoch``.",
     )
     normalize: str = option(
-        "none",
+        "auto",
         "Scale each row",
         GOAL,
-        choices=NORMALIZE,
-        more="The scale is kept in the model and applied by predict.",
+        choices=("auto", *NORMALIZE),
+        more="The scale is kept in the model and applied by predict. ``auto`` is ``none``, but where ``l2`` is 'auto' "
+        "too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower then.",
     )
     class_weight: str | None = option(
         None,
@@ -134,6 +135,8 @@ class LinearConfig(TrainConfig):
         if self.l2_path is not None:
             self._set("l2_path", path_of(self.l2_path))
         super().__post_init__()
+        if self.normalize == "auto" and self.l2_path != L2_PATH:
+            self._set("normalize", "none")
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()

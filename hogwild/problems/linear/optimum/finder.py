@@ -23,7 +23,9 @@ from hogwild.problems.linear.optimum.newton import COLUMNS, Descent, Newton, dot
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
 from hogwild.problems.linear.rows import lengths_of
 
-WORK = 1 << 30  # entries that the steps of a run may visit
+WORK = 1 << 30  # entries that the steps of a run may visit on few rows
+FIT_WORK = 1 << 27  # and those of an estimator's fit, or of a run on more rows,
+AFTER = 3.0  # or times the entries that its epochs have visited, if that is more
 ENOUGH = 3e-5  # share of the objective that the last step gains at most,
 ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
 ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most,
@@ -32,9 +34,7 @@ AGAIN = 2.0  # times as much the first step must promise
 FLOOR = 2e-6  # share of the start's objective, times classes: steps take shares of a smaller objective of that
 NEGLIGIBLE = 1e-4  # share of the start's objective that nobody misses
 JUDGED = 1 << 26  # entries that are visited to judge a solution
-LARGEST = 1 << 22  # nonzeros times classes of an estimator's fit that is finished, and
-FIT_WORK = 1 << 27  # entries that its steps may visit
-COLD = 0.15  # share of the objective up to which the bound of stochastic steps tells that a fit has settled
+COLD = 0.5  # share of the objective up to which the bound of stochastic steps tells that a fit has settled
 
 
 @dataclass(frozen=True)
@@ -185,6 +185,10 @@ class FitProblem:
             max(fit.steps for fit, _ in parts),
         )
 
+    def work(self, epochs: int, classes: int) -> float:
+        """Entries that steps may visit after so many epochs: finishing takes a few times what training took."""
+        return max(FIT_WORK, AFTER * epochs * self.rows.nnz * classes)
+
     def slope(self, coef: np.ndarray, intercept: np.ndarray) -> float:
         """Euclidean norm of the objective's gradient; with an l1 penalty, of the shortest subgradient."""
         w, total = np.atleast_2d(coef).astype(np.float64), 0.0
@@ -205,13 +209,13 @@ class FitProblem:
             return None
         return self.lowered(coef, intercept, JUDGED, skip=math.inf).share
 
-    def has_settled(self, epochs: int) -> bool:
+    def has_settled(self, epochs: int, value: float) -> bool:
         """Whether the bound of stochastic gradient descent, ``E x.x / (2 l2 t)`` after ``t`` rows, says so.
 
-        A step's promise costs less where the whole Hessian is held.
+        ``value`` is the objective. A step's promise costs less where the whole Hessian is held.
         """
         squares = float(lengths_of(self.rows) @ self.shares)
-        return self.rows.width > COLUMNS and squares < COLD * 2 * self.l2 * epochs * len(self.rows)
+        return self.rows.width > COLUMNS and squares < COLD * value * 2 * self.l2 * epochs * len(self.rows)
 
 
 def objective_at_zero(sums: LossSums, shape: tuple[int, ...]) -> float:
