@@ -171,10 +171,17 @@ def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
 
 def test_what_lies_beside_the_rows_changes_no_bit() -> None:
     """Disciplines, with one worker, and the numbering."""
-    rows = toy(400, 60, 6)
-    usual = hogwild.train(rows, **FIXED).finish()
-    for change in ({"discipline": "hogwild"}, {"discipline": "aig"}, {"discipline": "locked"}, {"renumber": "always"}):
-        model = hogwild.train(rows, **FIXED | change).finish()
+    rows = clicks(400)
+    for problem, name, value in (
+        ("fm", "discipline", "hogwild"),
+        ("fm", "discipline", "aig"),
+        ("fm", "discipline", "locked"),
+        ("fm", "renumber", "always"),
+        ("ffm", "renumber", "always"),
+    ):
+        options = FIXED | {"problem": problem, "renumber": "never"}
+        usual = hogwild.train(rows, **options).finish()
+        model = hogwild.train(rows, **options | {name: value}).finish()
         np.testing.assert_array_equal(model.factors_, usual.factors_)
         np.testing.assert_array_equal(model.coef_, usual.coef_)
         assert model.intercept_ == usual.intercept_
