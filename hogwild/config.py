@@ -169,9 +169,11 @@ def flag(name: str, value: Any) -> None:
 def documented(cls: Config) -> Config:
     """Add a section to a config's docstring that explains its own fields."""
     entries = []
+    root: Any = cls.__mro__[-2]
+    common = {field.name: field for field in dataclasses.fields(root)}
     for field in dataclasses.fields(cls):
         described: Option = field.metadata["option"]
-        if field.name not in cls.__annotations__:  # inherited as it is
+        if common.get(field.name) is field and field.name not in cls.__annotations__:  # inherited as it is
             continue
         usual = described.usual or field.default
         kind = str(field.type).replace(" | ", " or ")

@@ -76,6 +76,11 @@ PROBLEMS: dict[str, Places] = {
         "hogwild.problems.fm.case:FMCase",
         "hogwild.problems.fm.model:FMModel",
     ),
+    "ffm": Places(
+        "hogwild.problems.fm.options:FFMConfig",
+        "hogwild.problems.fm.case:FMCase",
+        "hogwild.problems.fm.model:FMModel",
+    ),
     "completion": Places(
         "hogwild.problems.completion.options:CompletionConfig",
         "hogwild.problems.completion.case:CompletionCase",

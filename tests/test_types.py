@@ -45,6 +45,7 @@ reveal_type(Films().fit(X))  # Films
     [
         ("linear", LinearOptions),
         ("fm", FMOptions),
+        ("ffm", FMOptions),
         ("completion", CompletionOptions),
         ("cuts", CutsOptions),
         ("module", ModuleOptions),

@@ -24,6 +24,7 @@ from hogwild.cli.sources import KINDS
 BEYOND = (
     "hogwild.problems.linear.options.LinearConfig",
     "hogwild.problems.fm.options.FMConfig",
+    "hogwild.problems.fm.options.FFMConfig",
     "hogwild.problems.completion.options.CompletionConfig",
     "hogwild.problems.cuts.options.CutsConfig",
     "hogwild.problems.module.options.ModuleConfig",

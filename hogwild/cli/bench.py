@@ -45,6 +45,7 @@ COLUMNS = (
     ("target", "held_out_target", ".5f"),
     ("ours faster", "ours_faster", ".2f"),
 )
+MEASURED = ("linear", "completion")  # problems
 
 
 @takes("problem loss rank cache")
@@ -90,6 +91,8 @@ def bench(
     problem = options.pop("problem")
     sets = [(chosen_problem(problem, name), name) for name in data or GENERATED[quick]]
     for problem, name in sets:
+        if problem not in MEASURED:
+            raise UsageError(f"--problem {problem}: bench measures {' and '.join(MEASURED)}")
         check_readable(name, problem)
     display = Display(sys.stderr if json == "-" else Screen(sys.stdout) if json else sys.stdout, quiet)
     label = ["starting"]

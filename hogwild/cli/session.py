@@ -292,7 +292,7 @@ def describe_run(run: Run) -> str:
     goal = f"{config.loss} loss, l2 {config.l2:g}, l1 {config.l1:g}"
     if config.problem == "completion":
         goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g} {config.penalty}"
-    elif config.problem == "fm":
+    elif config.problem in ("fm", "ffm"):
         goal = f"rank {config.rank}, {config.loss} loss, l2 {config.l2:g}, of factors {config.l2_factors:g}"
     elif config.problem == "cuts":
         goal = "smallest cut, relaxed to the simplex"

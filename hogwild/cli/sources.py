@@ -51,6 +51,13 @@ KINDS = {
         "hogwild.data.rows.source:open_data",
         "hogwild.data.rows.synthetic:SyntheticSpec",
     ),
+    "ffm": Kind(
+        "rows",
+        "synthetic:ctr",
+        "generated clicks",
+        "hogwild.data.rows.source:open_data",
+        "hogwild.data.rows.synthetic:SyntheticSpec",
+    ),
     "completion": Kind(
         "ratings",
         "synthetic:ratings",
@@ -66,7 +73,7 @@ KINDS = {
         "hogwild.data.graphs.synthetic:GraphSpec",
     ),
 }
-OF_ROWS = ("linear", "fm")  # problems whose data are rows of features
+OF_ROWS = ("linear", "fm", "ffm")  # problems whose data are rows of features
 #: Formats of rows, of ratings and of graphs.
 FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges".split()
 ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges"), "cuts")

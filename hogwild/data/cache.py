@@ -182,7 +182,7 @@ def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
     memory = MemoryWriter()
     facts = recipe.fill(memory)
     rows = memory.close(**facts)
-    return rows, recipe.meta | {name: fact for name, fact in facts.items() if name != "width"}
+    return rows, recipe.meta | {name: fact for name, fact in facts.items() if name not in ("width", "fields")}
 
 
 def identity(path: str | Path) -> dict[str, Any]:

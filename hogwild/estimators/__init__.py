@@ -2,11 +2,14 @@
 
 from hogwild.estimators.classifier import HogwildClassifier, HogwildClassifierCV
 from hogwild.estimators.factorizer import HogwildFactorizer
+from hogwild.estimators.fm import HogwildFMClassifier, HogwildFMRegressor
 from hogwild.estimators.regressor import HogwildRegressor, HogwildRegressorCV
 
 __all__ = [
     "HogwildClassifier",
     "HogwildClassifierCV",
+    "HogwildFMClassifier",
+    "HogwildFMRegressor",
     "HogwildFactorizer",
     "HogwildRegressor",
     "HogwildRegressorCV",

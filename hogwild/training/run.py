@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hogwild.training.l2_choice import L2Choice
 
 M = TypeVar("M")  # what a run trains
-SPLIT = ("linear", "fm", "completion")  # problems of whose data a part can be held out
+SPLIT = ("linear", "fm", "ffm", "completion")  # problems of whose data a part can be held out
 FEWEST = 20  # examples, below which none are held out unasked
 PATIENCE = 2  # epochs of a long run without progress of what it watches; the step of schedule adaptive waits longer
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
@@ -468,7 +468,7 @@ class _LinearCall(_Call, LinearOptions, total=False):
 
 
 class _FMCall(_Call, FMOptions, total=False):
-    problem: Required[Literal["fm"]]
+    problem: Required[Literal["fm", "ffm"]]
     holdout: float | Rows | None
 
 

@@ -48,7 +48,7 @@ def shown(problem: str) -> dict[str, Any]:
     return {one.name: one for one in command.params if one.param_type_name == "option"}
 
 
-@pytest.mark.parametrize("problem", ["linear", "fm", "completion", "cuts"])
+@pytest.mark.parametrize("problem", ["linear", "fm", "ffm", "completion", "cuts"])
 def test_help_shows_the_options_of_one_problem(problem: str, capsys: pytest.CaptureFixture[str]) -> None:
     options, fields = shown(problem), options_of(problem)
     text = capsys.readouterr().out

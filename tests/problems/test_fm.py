@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import open_store, save_store
+from hogwild.data.tables.columns import bucket_of
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model
 from hogwild.metrics import evaluate
@@ -26,8 +31,12 @@ from tests.runs import toy
 FIXED: dict[str, Any] = {"problem": "fm", "workers": 1, "step": 0.25, "l2_factors": 1e-4, "epochs": 3}
 
 
+UNEQUAL = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+FIELDS = np.repeat(np.array([0, 1, 2, -1], np.int16), [30, 4, 20, 2])
+
+
 def clicks(n: int = 3000, seed: int = 0) -> Rows:
-    """Rows of a site, a device and a campaign, whose label is by the pair of site and campaign."""
+    """Rows of a site, a device and a campaign, the fields; the label is by the pair of site and campaign."""
     random = np.random.default_rng(seed)
     sizes = 30, 4, 20
     parts = [random.integers(0, size, n) for size in sizes]
@@ -36,7 +45,7 @@ def clicks(n: int = 3000, seed: int = 0) -> Rows:
     margins = 3 * (likes[parts[0]] * wants[parts[2]]).sum(axis=1)
     indices = np.column_stack(parts) + np.cumsum([0, *sizes[:2]])
     targets = np.where(random.random(n) < 1 / (1 + np.exp(-margins)), 1.0, -1.0)
-    return Rows(np.arange(n + 1) * 3, indices.ravel(), np.ones(3 * n), targets, sum(sizes) + 2)
+    return Rows(np.arange(n + 1) * 3, indices.ravel(), np.ones(3 * n), targets, sum(sizes) + 2, fields=FIELDS)
 
 
 # ---- against NumPy
@@ -48,32 +57,49 @@ def dense(rows: Rows, normalize: str) -> np.ndarray:
     return X if normalize == "none" else X * reference.row_scales(X, normalize)[:, None]
 
 
-def margin(w: np.ndarray, v: np.ndarray, b: float, x: np.ndarray) -> float:
-    """By the sum over pairs: ``v`` (width, rank), ``x`` (width,)."""
-    pairs = np.triu((v @ v.T) * np.outer(x, x), 1).sum()
-    return float(b + w @ x + pairs)
+def facing(v: np.ndarray, fields: np.ndarray | None) -> np.ndarray:
+    """For each pair of features the factor of the first that meets the second, (width, width, rank)."""
+    count = 1 if fields is None else fields.max() + 1
+    parts = v.reshape(len(v), count, -1)
+    return parts[:, np.zeros(len(v), int) if fields is None else fields]
+
+
+def margin(w: np.ndarray, v: np.ndarray, b: float, x: np.ndarray, fields: np.ndarray | None = None) -> float:
+    """By the sum over pairs: ``v`` (width, rank) or (width, fields * rank), ``x`` (width,)."""
+    both = facing(v, fields)
+    return float(b + w @ x + np.triu(np.einsum("ijk,jik->ij", both, both) * np.outer(x, x), 1).sum())
 
 
 def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np.ndarray, step: float) -> Any:
-    """The parameters after an epoch in file order, in float64."""
+    """The parameters after an epoch in file order, in float64; of fields pair after pair."""
     coef, (b, *_) = problem.solution(flat)
-    w, v, b = coef[0].astype(float), coef[1:].T.astype(float), float(b)
-    sums = [np.ones_like(w), np.ones_like(v), 1.0]  # AdaGrad's
+    w, v = coef[0].astype(float), coef[1:].T.astype(float).reshape(rows.width, -1, problem.rank)
+    sums = {name: np.ones_like(part) for name, part in (("w", w), ("v", v), ("b", np.zeros(1)))}  # AdaGrad's
     rates = len(rows) / np.maximum(rows.degrees(), 1)
-    X = dense(rows, problem.normalize)
-    for i, x in enumerate(X):
-        g = reference.dloss(problem.loss, margin(w, v, b, x), float(arrays["targets"][i]), problem.loss_param)
+    bias = np.array([float(b)])
+
+    def move(name: str, part: np.ndarray, place: Any, slope: Any, step: float) -> None:
+        sums[name][place] += np.square(slope)
+        part[place] -= step * slope / (np.sqrt(sums[name][place]) if problem.adagrad else 1)
+
+    for i, x in enumerate(dense(rows, problem.normalize)):
+        z = margin(w, v.reshape(rows.width, -1), bias[0], x, rows.fields)
+        g = reference.dloss(problem.loss, z, float(arrays["targets"][i]), problem.loss_param)
         g *= arrays["weights"][i] if arrays["weights"].size else 1.0
         held = np.flatnonzero(x)
-        slope_w, slope_v = g * x, g * x[:, None] * (x @ v - x[:, None] * v)
-        moves = [slope_w, slope_v, g]
-        if problem.adagrad:
-            sums = [total + move**2 for total, move in zip(sums, moves)]
-            moves = [move / np.sqrt(total) for total, move in zip(sums, moves)]
-        w[held] = (w - step * moves[0])[held] / (1 + step * problem.l2 * rates[held])
-        v[held] = (v - step * moves[1])[held] / (1 + step * problem.l2_factors * rates[held])[:, None]
-        b -= problem.intercept * step * moves[2]
-    return np.vstack([w, v.T]), b
+        if rows.fields is None:
+            move("v", v, (held, 0), g * x[held, None] * (x @ v[:, 0] - x[held, None] * v[held, 0]), step)
+        else:
+            for a, c in itertools.combinations(held, 2):
+                places = (a, rows.fields[c]), (c, rows.fields[a])
+                before = [v[place].copy() for place in places]
+                for place, other in zip(places, before[::-1]):
+                    move("v", v, place, g * x[a] * x[c] * other, step)
+        move("w", w, held, g * x[held], step)
+        move("b", bias, 0, g, problem.intercept * step)
+        w[held] /= 1 + step * problem.l2 * rates[held]
+        v[held] /= (1 + step * problem.l2_factors * rates[held])[:, None, None]
+    return np.vstack([w, v.reshape(rows.width, -1).T]), bias[0]
 
 
 @pytest.mark.parametrize(
@@ -83,12 +109,16 @@ def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np
         {"adagrad": True, "rank": 20},
         {"normalize": "none", "l2": 0.0, "l2_factors": 0.0, "rank": 3},
         {"loss": "squared-error", "normalize": "max", "rank": 2},
+        {"problem": "ffm", "rank": 3},
+        {"problem": "ffm", "rank": 20, "adagrad": True},
     ],
     ids=str,
 )
 def test_an_epoch_is_numpys(options: dict[str, Any]) -> None:
-    rows = toy(300, 40, 6)
-    rows = rows.replace(weights=np.random.default_rng(1).random(300).astype(np.float32))
+    rows = toy(100, 40, 6)
+    rows = rows.replace(weights=np.random.default_rng(1).random(100).astype(np.float32))
+    if options.get("problem") == "ffm":  # fields of ten features, so that some rows lack one, or hold two of it
+        rows = rows.replace(fields=np.repeat(np.arange(4, dtype=np.int16), 10))
     config = TrainConfig(**{"problem": "fm", "l2": 1e-3, "l2_factors": 1e-2} | options)
     problem = FMProblem.of(config, rows, "serial")
     arrays = problem.row_arrays(rows, None)
@@ -123,16 +153,17 @@ def test_the_gradient_is_that_of_the_objective() -> None:
     np.testing.assert_allclose(coef - problem.solution(worker.flat)[0], derivative, atol=1e-5)
 
 
-def test_the_objective_is_that_of_all_pairs() -> None:
+@pytest.mark.parametrize("fields", [None, np.arange(30, dtype=np.int16) % 3], ids=["fm", "ffm"])
+def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
     rows, random = toy(200, 30, 5), np.random.default_rng(0)
-    coef, b = random.normal(size=(5, 30)).astype(np.float32), np.array([0.3], np.float32)
-    found = FMObjective(rows, "log", labels=(-1.0, 1.0), l2=0.1, l2_factors=0.01, normalize="l2").evaluate(coef, b)
-    X = dense(rows, "l2")
-    margins = np.array([margin(coef[0].astype(float), coef[1:].T.astype(float), 0.3, x) for x in X])
+    coef, b = random.normal(size=(7, 30)).astype(np.float32), np.array([0.3], np.float32)
+    options: dict[str, Any] = {"l2": 0.1, "l2_factors": 0.01, "normalize": "l2", "fields": fields, "rank": 2}
+    found = FMObjective(rows, "log", labels=(-1.0, 1.0), **options).evaluate(coef, b)
+    w, v = coef[0].astype(float), coef[1:].T.astype(float)
+    margins = np.array([margin(w, v, 0.3, x, fields) for x in dense(rows, "l2")])
     loss = np.logaddexp(0, -rows.targets * margins).mean()
-    penalty = 0.05 * np.sum(coef[0] ** 2.0) + 0.005 * np.sum(coef[1:] ** 2.0)
     assert found["loss"] == pytest.approx(loss, rel=1e-6)
-    assert found["objective"] == pytest.approx(loss + penalty, rel=1e-6)
+    assert found["objective"] == pytest.approx(loss + 0.05 * np.sum(w**2) + 0.005 * np.sum(v**2), rel=1e-6)
 
 
 # ---- runs
@@ -169,7 +200,9 @@ def test_two_workers_learn_what_is_planted(options: dict[str, Any]) -> None:
     assert min(objectives) < 0.9 * objectives[0]
 
 
-@pytest.mark.parametrize("change", [{}, {"adagrad": True}, {"step": None, "l2_factors": None}], ids=str)
+@pytest.mark.parametrize(
+    "change", [{}, {"adagrad": True}, {"step": None, "l2_factors": None}, {"problem": "ffm"}], ids=str
+)
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) -> None:
     rows = clicks(600)
     options = FIXED | {"epochs": 4, "renumber": "always", "patience": 0} | change
@@ -183,9 +216,10 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) 
     assert [row["objective"] for row in whole.history] == [row["objective"] for row in again.history]
 
 
-def test_defaults_find_planted_pairs_and_hold_a_tenth_out() -> None:
+@pytest.mark.parametrize("problem", ["fm", "ffm"])
+def test_defaults_find_planted_pairs_and_hold_a_tenth_out(problem: Any) -> None:
     train, test = clicks(4000).split(0.25)
-    run = hogwild.train(train.compact(), test, problem="fm", workers=1)
+    run = hogwild.train(train.compact(), test, problem=problem, workers=1)
     rows = list(run)
     assert rows[0]["l2_held_out"] == 300
     assert rows[-1]["kept_epoch"] == min(rows[1:], key=lambda row: row["held_out_loss"])["epoch"]
@@ -223,9 +257,10 @@ def test_counts_and_numbers_are_learned_too() -> None:
 # ---- models
 
 
-def test_a_model_file_holds_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("problem", ["fm", "ffm"])
+def test_a_model_file_holds_it(tmp_path: Path, problem: str) -> None:
     rows = clicks(400)
-    model = hogwild.train(rows, **FIXED).finish()
+    model = hogwild.train(rows, **FIXED | {"problem": problem, "rank": 8}).finish()
     model.save(tmp_path / "m")
     loaded = hogwild.load(tmp_path / "m")
     assert isinstance(loaded, hogwild.FMModel)
@@ -257,7 +292,12 @@ def test_what_it_cannot_do_is_one_line(options: dict[str, Any], words: str) -> N
         TrainConfig(problem="fm", **options)
 
 
-def test_three_labels_and_few_rows() -> None:
+def test_three_labels_few_rows_and_no_fields() -> None:
+    with pytest.raises(InputError, match="problem 'ffm' needs fields of features: read a table"):
+        hogwild.train(toy(100), **FIXED | {"problem": "ffm"})
+    for fields in ([0, 1, 2], [0, 1, 2, 1 << 15], [0.5] * 4):
+        with pytest.raises(InputError, match="fields: expected"):
+            Rows([0, 1], [0], [1], [1], 4, fields=fields)
     with pytest.raises(InputError, match="problem 'fm' needs two labels; got 3: choose problem 'linear'"):
         hogwild.train(toy(100, classes=3), **FIXED)
     model = hogwild.train(clicks(12), problem="fm", workers=1, epochs=2).finish()
@@ -267,7 +307,8 @@ def test_three_labels_and_few_rows() -> None:
 # ---- the command line
 
 
-def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("problem", ["fm", "ffm"])
+def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixture[str], problem: str) -> None:
     from hogwild.__main__ import main
 
     rows = clicks(600)
@@ -280,7 +321,7 @@ def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixtur
         assert main([str(word) for word in words]) == 0
         return capfd.readouterr().out
 
-    out = said("train", table, "--label", "click", "--problem", "fm", "--rank", 4, "--out", model, "--workers", 1)
+    out = said("train", table, "--label", "click", "--problem", problem, "--rank", 4, "--out", model, "--workers", 1)
     for words in ("l2_factors", "rank 4, log loss", "60 rows held out choose the epoch"):
         assert words in out
     assert set(said("predict", model, table).split()) == {"0", "1"}
@@ -289,5 +330,72 @@ def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert facts["rank"] == 4
     assert all(first.split("=")[0] != second.split("=")[0] for first, second, _ in facts["pairs"])
     assert "strongest pairs" in said("inspect", model)
-    assert main(["compare", str(table), "--problem", "fm"]) == 2
-    assert capfd.readouterr().err.count("\n") == 1
+    for command in ("compare", "bench"):
+        assert main([command, str(table), "--problem", problem]) == 2
+        assert capfd.readouterr().err.count("\n") == 1
+
+
+# ---- fields of the data
+
+
+def test_columns_of_a_table_are_fields(tmp_path: Path) -> None:
+    """Also in a store, and of any way of reading it; a bucket of two columns is of the first."""
+    table = {"y": [0, 1] * 50, "a": [f"v{k}" for k in range(100)], "n": [*range(100)], "t": ["red car", "no"] * 50}
+    rows = hogwild.open_table(pa.table(table), label="y", text="t", numeric="n", hash_bits=18)
+    plan = [column["name"] for column in rows.table["columns"]]
+    assert plan == ["a", "n", "t"]
+    for name, field in (("a=v7", 0), ("n", 1), ("n=", 1), ("t=red", 2)):
+        assert rows.fields[bucket_of(name, 18)] == field
+    assert np.count_nonzero(rows.fields >= 0) < 120
+    with pytest.warns(HogwildWarning, match="share one of 2\\^2 buckets"):
+        few = hogwild.open_table(pa.table(table), label="y", text="t", numeric="n", hash_bits=2)
+    assert few.fields.tolist() == [0, 0, 0, 0]
+    again = open_store(save_store(rows, tmp_path / "store"))
+    np.testing.assert_array_equal(again.fields, rows.fields)
+
+
+def test_libffms_text(tmp_path: Path) -> None:
+    text = "1 0:1:1 2:5:0.5 # c\n0 2:6:1 0:2:1\n1\n0 1:1:2 1:3:1 1:7:1\n"
+    (tmp_path / "t.ffm").write_text(text)
+    with pytest.warns(HogwildWarning, match="1 rows with a feature in another field than before"):
+        rows = hogwild.open_data(tmp_path / "t.ffm")
+    assert rows.fields.tolist() == [0, 0, 1, -1, 2, 2, 1]
+    (tmp_path / "t.svm").write_text("1 1:1 5:0.5 # c\n0 6:1 2:1\n1\n0 1:2 3:1 7:1\n")
+    with pytest.warns(HogwildWarning, match="unsorted"):
+        plain = hogwild.open_data(tmp_path / "t.svm")
+    assert (rows.indices.tolist(), rows.values.tolist()) == (plain.indices.tolist(), plain.values.tolist())
+    for bad, words in (
+        ("3:1", "bad field in '3:1'"),
+        ("32768:1:1", "bad field"),
+        ("1:0:1", "index 0"),
+        ("1:1:x", "bad value"),
+    ):
+        (tmp_path / "t.ffm").write_text(f"1 0:1:1\n0 {bad}\n")
+        with pytest.raises(InputError, match=f"t.ffm:2: {words}"):
+            hogwild.open_data(tmp_path / "t.ffm")
+
+
+# ---- scikit-learn
+
+
+@pytest.mark.parametrize("field_aware", [False, True])
+def test_estimators_are_the_runs_on_codes(field_aware: bool) -> None:
+    rows = clicks(600)
+    X, y = rows.to_scipy()
+    options: dict[str, Any] = {"field_aware": field_aware, "fields": FIELDS, "random_state": 5, "step": 0.5}
+    fitted = hogwild.HogwildFMClassifier(4, **options).fit(X, np.where(y > 0, "yes", "no"))
+    seed = fitted.model_.config["seed"]
+    problem: Any = "ffm" if field_aware else "fm"
+    model = hogwild.train(rows, problem=problem, rank=4, seed=seed, workers=1, step=0.5).finish()
+    np.testing.assert_array_equal(fitted.decision_function(X), model.decision_function(X))
+    assert fitted.predict(X)[0] == ("yes" if model.predict(X)[0] > 0 else "no")
+    assert fitted.predict_proba(X).shape == (600, 2)
+    assert hogwild.HogwildFMRegressor(4, **options).fit(X, y).score(X, y) > 0.1
+
+
+@parametrize_with_checks(
+    [hogwild.HogwildFMClassifier(2, step=0.1, l2_factors=1e-3), hogwild.HogwildFMRegressor(2, field_aware=True)],
+    expected_failed_checks=lambda _: dict.fromkeys(UNEQUAL, "a row of weight two is one visit, and two rows are two"),
+)
+def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
+    check(estimator)

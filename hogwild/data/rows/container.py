@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import scipy.sparse
 
 INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
+MOST_FIELDS = 1 << 15  # their numbers are int16
 PIECE = 1 << 20  # entries processed at a time where temporaries are made
 OWN_BYTES = 64 << 20  # for all threads' counts of features together
 CHUNK_NONZEROS = 1 << 20
@@ -94,6 +95,22 @@ def shortest(number: float) -> str:
     return text if np.float32(float(text)) == value else repr(float(value))  # repr in theory only: rounded twice
 
 
+def fields_of_width(fields: np.ndarray | None, width: int) -> np.ndarray | None:
+    """The fields of as many features, -1 for new ones."""
+    if fields is None or len(fields) == width:
+        return fields
+    return readonly(np.append(fields[:width], np.full(max(width - len(fields), 0), -1, np.int16)))
+
+
+def _as_fields(fields: Any, width: int) -> np.ndarray:
+    """The fields as (width,) int16; raise InputError unless they are numbers of fields, or -1."""
+    given = np.asarray(fields)
+    check_whole("fields", given)
+    if given.shape != (width,) or not -1 <= given.min(initial=0) <= given.max(initial=0) < MOST_FIELDS:
+        raise InputError(f"fields: expected {width} numbers from 0 to {MOST_FIELDS - 1}, one for each feature")
+    return frozen_array(given, np.int16)
+
+
 EMPTY = readonly(np.empty(0, dtype=np.float32))  # used where there are no weights or scales
 
 
@@ -122,6 +139,8 @@ class Rows:
         The features are ``2**hash_bits`` buckets made by ``data/text/hashing.py``; None: they are not hashed.
     table : dict, optional
         The plan by which they were made from a table's columns (``data/tables/plan.py``), in JSON types.
+    fields : array of int16, shape (width,), optional
+        The field of each feature, from 0, for field-aware factorization machines.
 
     Raises
     ------
@@ -157,6 +176,7 @@ class Rows:
     known_degrees: np.ndarray | None  # (width,) int32, once they are counted
     totals: Any  # counts of all rows, if other machines have more: see `data/rows/degrees.py`
     renumbered: bool  # whether indices are not those of the store, see `problems/linear/coordinates.py`
+    fields: np.ndarray | None  # (width,) int16 field of each feature, -1 if no row holds it; None: they have none
     inverse: np.ndarray | None  # (width,) float64 factors on the columns, of scaled rows
     split_from: tuple[Rows, Rows, np.ndarray] | None  # (whole, held out, their ids) if a split left these rows
 
@@ -172,6 +192,7 @@ class Rows:
         check: bool = True,
         hash_bits: int | None = None,
         table: dict[str, Any] | None = None,
+        fields: Any = None,
     ) -> None:
         if isinstance(indptr, tuple):
             begin, end = (frozen_array(ends, np.int64) for ends in indptr)
@@ -196,6 +217,7 @@ class Rows:
             known_degrees=None,
             totals=None,
             renumbered=False,
+            fields=None if fields is None else _as_fields(fields, int(width)),
             inverse=None,
             split_from=None,
         )
@@ -281,7 +303,7 @@ class Rows:
         return f"row {rows[0]}, feature {self.indices[entry]} (from 0)" if len(rows) else f"entry {entry}"
 
     @classmethod
-    def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None) -> Rows:
+    def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None, fields: Any = None) -> Rows:
         """Make rows from any scipy sparse matrix or a dense array; CSR float32 with int32 indices is not copied.
 
         Unsorted indices are sorted and repeated ones summed, in a copy; the caller's matrix is not changed.
@@ -319,7 +341,7 @@ class Rows:
         if targets.ndim == 2 and targets.shape[1] == 1:
             targets = targets[:, 0]
         with np.errstate(over="ignore"):  # a value beyond float32 becomes inf and is reported by the check
-            return cls(matrix.indptr, matrix.indices, matrix.data, targets, width, weights)
+            return cls(matrix.indptr, matrix.indices, matrix.data, targets, width, weights, fields=fields)
 
     def to_scipy(self) -> tuple[scipy.sparse.csr_array, np.ndarray]:
         """Return ``(X, y)``: a CSR float32 array, (n, width), and the targets; contiguous rows share memory."""
@@ -503,7 +525,9 @@ def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
         message = f"{dropped:,} entries of features beyond the model's {width:,} were ignored in {name}"
         warnings.warn(message, HogwildWarning, stacklevel=3)
     end = readonly(end) if dropped else rows.end
-    return rows.replace(end=end, width=width, table=None, known_degrees=None)
+    return rows.replace(
+        end=end, width=width, table=None, known_degrees=None, fields=fields_of_width(rows.fields, width)
+    )
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------

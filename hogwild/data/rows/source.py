@@ -43,6 +43,7 @@ LABELS = ("required", "optional")
 REPAIRS = {
     "unsorted_rows": "with unsorted features (sorted)",
     "duplicate_rows": "with repeated features (summed)",
+    "moved_rows": "with a feature in another field than before (the first field counts)",
     "query_rows": "with a qid: (left out: rows are not ranked by query)",
 }
 
@@ -310,11 +311,11 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
         summary = parse_svmlight(source, hashed or sink, **options)
     except InputError as error:
         raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
-    queries = {"query_rows": int(summary.query_rows)} if summary.query_rows else {}
+    queries = {name: count for name in ("query_rows", "moved_rows") if (count := int(getattr(summary, name)))}
     if hashed is not None:
-        return hashed.facts() | ({"warnings": queries} if queries else {})
+        return hashed.facts() | {"fields": summary.fields} | ({"warnings": queries} if queries else {})
     repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows), **queries}
-    return {"width": int(summary.width), "warnings": repairs}
+    return {"width": int(summary.width), "fields": summary.fields, "warnings": repairs}
 
 
 def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
@@ -326,7 +327,7 @@ def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple
 def _copy(source: str, rows: Rows) -> Recipe:
     def fill(sink: Sink) -> dict[str, Any]:
         pour(rows, sink)
-        facts: dict[str, Any] = {"width": rows.width}
+        facts: dict[str, Any] = {"width": rows.width, "fields": rows.fields}
         if rows.hash_bits is not None:
             facts |= {"hash_bits": rows.hash_bits, "hashing": occupancy(rows)}
             facts |= {} if rows.table is None else {"table": rows.table}

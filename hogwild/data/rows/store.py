@@ -31,14 +31,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from hogwild.data.parallel import in_order, map_pieces
-from hogwild.data.rows.container import INDEX_LIMIT, Rows, chunks, frozen_array
+from hogwild.data.rows.container import INDEX_LIMIT, Rows, chunks, fields_of_width, frozen_array
 from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 
 FORMAT = "hogwild-store"
 VERSION = 2
 READABLE = (1, 2)  # versions
 #: Arrays of a store of rows: their types, and the fact in meta.json that is their length (indptr has one number more).
-#: Older stores lack ``degrees``, how many rows hold each feature.
+#: Older stores lack ``degrees``, how many rows hold each feature; ``fields`` are those of tables and libffm's text.
 ARRAYS: dict[str, tuple[str, str | None]] = {
     "indptr": ("<i8", "rows"),
     "indices": ("<i4", "nnz"),
@@ -46,9 +46,10 @@ ARRAYS: dict[str, tuple[str, str | None]] = {
     "targets": ("<f4", "rows"),
     "weights": ("<f4", "rows"),
     "degrees": ("<i4", "width"),
+    "fields": ("<i2", "width"),
 }
 FLAT = ("indptr", "indices", "values", "targets", "weights")  # what readers append, of indptr the lengths
-OPTIONAL = ("weights", "degrees", "times")  # arrays that a store may lack, besides those of no known length
+OPTIONAL = ("weights", "degrees", "fields", "times")  # arrays that a store may lack, besides those of no known length
 COUNTS = ("rows", "nnz", "width", "users", "items")  # facts that are lengths of arrays
 FEW = 1 << 16  # with at most this many features degrees are always stored; else only if not longer than the entries
 MOST_COUNTED = 1 << 27  # features; with more, degrees are not worth the memory
@@ -212,7 +213,7 @@ class StoreWriter:
                 self._degrees = _lengthened(self._degrees, max(self.width_seen, 2 * len(self._degrees)))
             np.add.at(self._degrees, indices, np.int32(1))  # with a Python 1 it takes twenty times as long
 
-    def close(self, width: int | None = None, **facts: Any) -> Path:
+    def close(self, width: int | None = None, fields: np.ndarray | None = None, **facts: Any) -> Path:
         """Flush everything to disk and name the store; ``facts`` are added to the meta data."""
         width = self.width_seen if width is None else int(width)
         if not self.width_seen <= width <= INDEX_LIMIT:
@@ -220,7 +221,8 @@ class StoreWriter:
         degrees = None
         if self._degrees is not None and width <= max(FEW, self.nnz):
             degrees = _lengthened(self._degrees, width)
-        self.put(indptr=[], indices=[], values=[], targets=[], degrees=degrees)
+        of_features = {"degrees": degrees, "fields": fields_of_width(fields, width)}
+        self.put(indptr=[], indices=[], values=[], targets=[], **of_features)
         return self.seal({**self.meta, **facts, "rows": self.rows, "width": width, "nnz": self.nnz})
 
     def seal(self, meta: dict[str, Any]) -> Path:
@@ -298,7 +300,9 @@ class MemoryWriter:
         indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
         width = int(indices.max(initial=-1)) + 1 if width is None else width
         flat = indices, values, targets, width, weights if len(weights) else None
-        return Rows(indptr, *flat, check=False, hash_bits=facts.get("hash_bits"), table=facts.get("table"))
+        fields = fields_of_width(facts.get("fields"), width)
+        kept = {name: facts.get(name) for name in ("hash_bits", "table")}
+        return Rows(indptr, *flat, check=False, fields=fields, **kept)
 
     def _join(self, name: str) -> np.ndarray:
         parts = self._parts.pop(name)  # so that only one array at a time is held twice
@@ -309,7 +313,7 @@ def save_store(rows: Rows, path: str | Path, meta: dict[str, Any] | None = None,
     """Write ``rows`` as a store, a block at a time; errors are those of ``StoreWriter``."""
     with StoreWriter(path, meta, overwrite) as writer:
         pour(rows, writer)
-        facts: dict[str, Any] = {"hash_bits": rows.hash_bits, "table": rows.table}
+        facts: dict[str, Any] = {"hash_bits": rows.hash_bits, "table": rows.table, "fields": rows.fields}
         return writer.close(rows.width, **{name: fact for name, fact in facts.items() if fact is not None})
 
 
@@ -412,7 +416,7 @@ def open_store(path: str | Path) -> Rows:
     check_range(path, "degrees", arrays.get("degrees", np.empty(0, np.int32)), meta["rows"] + 1)
     flat = arrays["indices"], arrays["values"], arrays["targets"], width, arrays.get("weights")
     rows = Rows(indptr, *flat, os.path.abspath(path), check=False, hash_bits=bits, table=meta.get("table"))
-    return rows.replace(known_degrees=arrays.get("degrees"))
+    return rows.replace(known_degrees=arrays.get("degrees"), fields=arrays.get("fields"))
 
 
 def open_arrays(

@@ -127,6 +127,8 @@ def _warn_of_words(source: TableSource, name: str, values: Any) -> None:
 
 #: Lengths (n,) int64, indices and values (entries,), targets (n,) and weights (n,) of rows: what a sink appends.
 Block = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
+#: Columns by number, and buckets of theirs that are not known to be theirs.
+Found = list[tuple[int, np.ndarray]]
 
 
 class Reader:
@@ -154,6 +156,9 @@ class Reader:
         self.labels = labels
         self.weight = plan.weight if labels and weighted else None
         bits = plan.hash_bits
+        self.numbers = {column.name: number for number, column in enumerate(plan.columns)}
+        #: The first column of each bucket's, (2^bits,) int16, or -1, as far as blocks are taken; empty: nobody asks.
+        self.fields = np.empty(0, np.int16)
         self.categories = [Categories(column, bits) for column in plan.of_role("categorical")]
         self.numeric, self.texts = plan.of_role("numeric"), plan.of_role("text")
         self.own = np.array([bucket_of(c.name, bits) for c in self.numeric], np.int32)
@@ -184,10 +189,10 @@ class Reader:
             self.source.close()  # a text is read again for the line
             raise InputError(f"{self.source.place(error.row)}: {error}") from None
 
-    def block(self, batch: Any) -> Block:
+    def block(self, batch: Any, found: Found | None = None) -> Block:
         n, bits = batch.num_rows, self.plan.hash_bits
         targets = self.targets(batch)
-        lengths, indices, values = self._entries(batch)
+        lengths, indices, values = self._entries(batch, found)
         indices, values, _, bad = sort_rows(lengths, indices, values, bits)
         if bad >= 0:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
@@ -195,21 +200,36 @@ class Reader:
         targets = np.zeros(n, np.float32) if targets is None else targets
         return lengths, indices, values, targets, weights
 
-    def _entries(self, batch: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return row lengths and the entries, still unsorted."""
-        from hogwild.data.tables.text_kernel import lay_rows
+    def take(self, found: Found) -> None:
+        """Take the columns of a block's buckets."""
+        for column, buckets in found:
+            known = self.fields[buckets]
+            self.fields[buckets] = np.where(known < 0, column, np.minimum(known, column))
+
+    def _entries(self, batch: Any, found: Found | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return row lengths and the entries, still unsorted; append to ``found`` what :meth:`take` takes."""
+        from hogwild.data.tables.text_kernel import lay_rows, others
+
+        def note(name: str, buckets: np.ndarray) -> None:
+            if found is not None:
+                column, out = self.numbers[name], np.empty_like(buckets)
+                found.append((column, out[: others(self.fields, buckets, column, out)].copy()))
 
         n = batch.num_rows
         codes = np.empty((len(self.categories), n), np.int32)
         for out, column in zip(codes, self.categories):
             out[:] = column.of(batch.column(column.column.name))
+            note(column.column.name, out)
         numbers = np.empty((len(self.numeric), n), np.float32)
         for out, number in zip(numbers, self.numeric):
             out[:] = scaled(batch.column(number.name), number)
+        for number, *both in zip(self.numeric, self.own, self.missing):
+            note(number.name, np.array(both, np.int32))
         starts, words = np.zeros((len(self.texts), n + 1), np.int64), [np.empty(0, np.int32)]
         for k, text in enumerate(self.texts):
             begins, codes_of_words = words_of(batch.column(text.name), text, self.plan.hash_bits)
             starts[k] = begins + sum(map(len, words))
+            note(text.name, codes_of_words)
             words.append(codes_of_words)
         flat = np.concatenate(words)
         room = n * (len(codes) + len(numbers)) + len(flat)

@@ -21,11 +21,11 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
-from hogwild.data.tables.rows import names_in, plan_table, read_blocks
+from hogwild.data.tables.rows import Block, Found, Reader, names_in, plan_table, read_blocks
 from hogwild.data.text.hashing import HashedSink, warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
-VERSION = 3  # version of the rows made from a table; part of a cache entry's key
+VERSION = 4  # version of the rows made from a table; part of a cache entry's key
 
 
 def open_table(
@@ -138,11 +138,19 @@ def table_recipe(
                 check_columns(source, made, labels)
             hashed = HashedSink(sink, made.hash_bits, raw=False)
             weighted = plan is None or made.weight in source.names
-            for block in read_blocks(source, made, labels, weighted, workers):
+            reader = Reader(made, source, labels, weighted)
+            reader.fields = np.full(2**made.hash_bits, -1, np.int16)
+
+            def make(batch: Any) -> tuple[Block, Found]:
+                found: Found = []
+                return reader.block(batch, found), found
+
+            for block, found in reader.each(make, workers):
                 hashed.append(*block)
+                reader.take(found)
         if before is not None:
             check_unchanged(name, before)
-        return hashed.facts() | {"table": made.to_json()}
+        return hashed.facts() | {"table": made.to_json(), "fields": reader.fields}
 
     uses = {word: list(names) for word, names in options.uses().items()}
     key = {"format": f"table {format}", "file": before, "asked": uses, "bits": hash_bits, "plan": plan}

@@ -143,3 +143,14 @@ def lay_rows(
                 at += 1
         lengths[i] = at - first
     return at
+
+
+@njit(**JIT)
+def others(fields, buckets, column, out):
+    """Put the ``buckets`` whose field is another than ``column`` in ``out``, as long as they are; return how many."""
+    count = 0
+    for each in buckets:
+        if fields[each] != column:
+            out[count] = each
+            count += 1
+    return count

@@ -27,6 +27,7 @@ BAD = 1
 UNRESOLVED = 2
 
 INDEX_END = 2**31 - 1  # zero-based indices are below it, so that the width is an int32 too
+MOST_FIELDS = 2**15  # as in rows/container.py
 HALF = 10**10  # splits an index of 19 or 20 digits in two; the halves of the largest, 2^64 - 1
 TOP, REST = divmod(2**64 - 1, HALF)
 FLOAT32_END = 3.4028235677973366e38  # 2^128 - 2^103: from here on float32 rounds to infinity
@@ -228,6 +229,7 @@ def parse_rows(
     indices,  # (colons,) int32, out
     values,  # (colons,) float32, out
     targets,  # (line ends,) float32, out
+    fields,  # (colons,) int16, out: of features that are written field:feature:value; empty for others
     unresolved,  # (room, 2) int64, out: (entry, or -1 - row for a label; where its token starts)
 ):
     """Return ``(code, position of the bad token, rows, entries, width, falls, queries, unresolved)``.
@@ -262,6 +264,11 @@ def parse_rows(
                 p = skip_blanks(text, end)
             while text[p] != 10 and text[p] != 35:
                 start = p
+                if len(fields) > 0:
+                    field, p = _index(text, p)
+                    if field < 0 or field >= MOST_FIELDS:
+                        return BAD_FEATURE, start, row, k, width, falls, queries, left
+                    fields[k] = field
                 if bits > 0:
                     index, p = _bucket(text, p, base, bits)
                 else:

@@ -1,5 +1,8 @@
 """Parses svmlight (LIBSVM) text, plain or compressed, into arrays: ``label [qid:n] index:value ... [# comment]``.
 
+libffm's ``label field:index:value ...`` is known by its first feature. A feature has one field, so the fields are an
+array by feature; a feature that comes in another field (of hashed data, by chance) stays in its first one.
+
 Chunks are parsed on several threads: about a megabyte of text for each worker, and at most six bytes of arrays for a
 byte of text.
 """
@@ -19,7 +22,7 @@ import numpy as np
 
 from hogwild.data.bits import check_hashing
 from hogwild.data.parallel import BytesRead
-from hogwild.data.rows.container import INDEX_LIMIT, Rows
+from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
@@ -28,6 +31,8 @@ from hogwild.errors import InputError, UsageError
 CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
 MOST_WORKERS = 8  # a single thread reads, and could not supply more
 TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
+FEATURES = re.compile(rb"^[^#\n]*:[^\n]*", re.MULTILINE)  # a row that has some
+FIELDED = re.compile(rb"\s*(?:[^\s:]+\s+)?\d+:\d+:")
 JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
 
 
@@ -41,6 +46,20 @@ class ParseSummary:
     unsorted_rows: int = 0  # rows sorted because their indices did not ascend; not counted if hashed
     duplicate_rows: int = 0  # rows with a repeated feature (or bucket), whose values were summed
     query_rows: int = 0  # rows with a qid:, which is ignored: no loss here is a ranking loss
+    moved_rows: int = 0  # rows with a feature in another field than before, which is ignored
+    fields: np.ndarray | None = None  # (features so far,) int16: where features are written field:feature:value
+
+    def note(self, lengths: np.ndarray, features: np.ndarray, fields: np.ndarray) -> None:
+        """Take the fields of the features of some rows, as they stand in the text: of each the first one counts."""
+        known = np.empty(0, np.int16) if self.fields is None else self.fields
+        top = int(features.max(initial=-1)) + 1
+        if top > len(known):
+            known = np.append(known, np.full(max(top, 2 * len(known)) - len(known), -1, np.int16))
+        new = known[features] < 0
+        known[features[new][::-1]] = fields[new][::-1]
+        moved = np.flatnonzero(known[features] != fields)
+        self.moved_rows += len(np.unique(np.searchsorted(np.cumsum(lengths), moved, side="right")))
+        self.fields = known
 
 
 @dataclass
@@ -67,6 +86,7 @@ class _Settings:
         if self.threads < 1:
             raise UsageError(f"workers {self.workers}: expected at least 1")
         self.chunk = max(self.chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (self.threads + 2)), 16)
+        self.fielded = False  # whether features are written field:feature:value, which the first one tells
         self.base = 0 if self.zero_based else 1
         self.limit = INDEX_LIMIT if self.width is None else self.width
 
@@ -81,6 +101,7 @@ class _Block:
     unsorted_rows: int = 0
     duplicate_rows: int = 0
     query_rows: int = 0
+    fields: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # arguments of ParseSummary.note
     error: tuple[int, str] | None = None
 
 
@@ -94,6 +115,7 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
     colons, lines = parse.count_marks(buffer, size)
     lengths, targets = np.empty(lines, np.int64), np.empty(lines, np.float32)
     indices, values = np.empty(colons, np.int32), np.empty(colons, np.float32)
+    fields = np.empty(colons if settings.fielded else 0, np.int16)
     room = 64
     while True:
         unresolved = np.empty((room, 2), np.int64)
@@ -109,6 +131,7 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
                 indices,
                 values,
                 targets,
+                fields,
                 unresolved,
             )
         if left <= room:
@@ -132,6 +155,8 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         nnz = int(lengths[:rows].sum())  # whole rows, in which an earlier fault may be found
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
     block = _Block(arrays, lines, width, query_rows=queries)
+    if settings.fielded:
+        block.fields = arrays[0].copy(), arrays[1].copy(), fields[:nnz]
     overflowing, what = -1, "the sum of a repeated feature's values is beyond float32"
     if settings.hash_bits:
         overflowing, what = _sort(block, settings.hash_bits), "the sum of one bucket's values is beyond float32"
@@ -170,6 +195,11 @@ def _describe(token: bytes, label: bool, settings: _Settings) -> str:
     """Return what is wrong with a token the kernel refused."""
     if JUNK.search(token):
         return f"binary data {quoted(token)}, expected svmlight text"
+    if settings.fielded and not label:
+        field, _, rest = token.partition(b":")
+        if not (field.isdigit() and int(field[-9:]) < MOST_FIELDS and b":" in rest):
+            return f"bad field in {quoted(token)}: expected field:feature:value with a field below {MOST_FIELDS}"
+        token = rest
     index, colon, value = token.partition(b":")
     if label and colon:
         return f"no label before {quoted(token)}, expected: label index:value ..."
@@ -218,6 +248,8 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
         summary.nnz += len(block.arrays[1])
         for name in ("unsorted_rows", "duplicate_rows", "query_rows"):
             setattr(summary, name, getattr(summary, name) + getattr(block, name))
+        if block.fields is not None:
+            summary.note(*block.fields)
         if settings.width is None:
             summary.width = max(summary.width, block.width)
         if settings.progress is not None:
@@ -228,6 +260,8 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
         with Source(path) as source:
             try:
                 for buffer, size in chunks(source, settings.chunk, free):
+                    if not jobs and not lines and (first := FEATURES.search(buffer, 0, size)):
+                        settings.fielded = FIELDED.match(first.group()) is not None
                     jobs.append((pool.submit(_parse, buffer, size, settings), buffer, size, source.done))
                     room = settings.chunk * (settings.threads + 1)
                     while jobs and (jobs[0][0].done() or sum(size for _, _, size, _ in jobs) > room):

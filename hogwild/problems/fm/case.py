@@ -15,7 +15,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
 from hogwild.problems.fm.objective import FMEvaluator
-from hogwild.problems.fm.problem import FMProblem
+from hogwild.problems.fm.problem import FMProblem, known_fields
 from hogwild.problems.fm.training import Trials, judges_of, occurring, settle
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.problem import aligned
@@ -30,8 +30,9 @@ class FMCase(LinearCase):
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
-        self.evaluator = partial(FMEvaluator, l2_factors=config.l2_factors)
         super().__init__(config.settled(discipline=discipline), train, test, held)
+        fields = known_fields(self._rows) if self.problem.fields else None
+        self.evaluator = partial(FMEvaluator, l2_factors=config.l2_factors, fields=fields, rank=self.problem.rank)
         if train.held_out is not None:
             note = f"{len(train.held_out):,} rows held out choose the epoch (--keep last: none)"
             self.note = f"{note}; {self.note}" if self.note else note
@@ -74,4 +75,5 @@ class FMCase(LinearCase):
             hash_bits=train.hash_bits,
             table=train.table,
             factors_=coef[1:].T,
+            fields_=known_fields(train) if p.fields else None,
         )

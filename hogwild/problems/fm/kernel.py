@@ -39,6 +39,7 @@ from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.kernels.vectors import LANES, fma
+from hogwild.problems.fm.pairs_kernel import line_of, margin_of_pairs, move_pairs, moved
 from hogwild.problems.linear.kernel import (
     AIG,
     DONE,
@@ -57,12 +58,6 @@ from hogwild.problems.linear.kernel import (
 
 HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
 TILT, MASK, UNIT, PULL = range(4)  # vectors of ``stride`` numbers in a worker's buffer; TILT is ``A``
-
-
-@inlined
-def line_of(data, stride, j):
-    """Where the line of entry ``j`` begins."""
-    return np.uint64(np.uint32(data.indices[np.uint64(j)])) * np.uint64(stride)
 
 
 @inlined
@@ -98,14 +93,8 @@ def move(lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, 
             first = line_of(data, stride, j) + np.uint64(k)
             x = data.values[np.uint64(j)] * factor
             line = vectors.load(lanes, coef, first)
-            slope = fma(vectors.times(-x, mask), line, tilt)
-            if adagrad:
-                slope = vectors.times(g * x, slope)
-                total = fma(slope, slope, vectors.load(lanes, sums, first))
-                vectors.store(total, sums, first)
-                line = fma(-step, vectors.over(slope, vectors.root(total)), line)
-            else:
-                line = fma(-step * g * x, slope, line)
+            slope = vectors.times(g * x, fma(vectors.times(-x, mask), line, tilt))
+            line = moved(lanes, adagrad, sums, first, line, slope, step)
             if shrinks:
                 rate = data.rates[place_of_rate(np.uint32(data.indices[np.uint64(j)]), popular)]
                 line = vectors.over(line, fma(step * rate, pull, ones))
@@ -113,9 +102,13 @@ def move(lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, 
 
 
 @lru_cache(None)
-def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0):
-    """One worker's loop over the chunks it claims; the arguments are codes, ``size`` lanes of a vector, and flags."""
+def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0, block=0):
+    """One worker's loop over the chunks it claims; the arguments are codes, ``size`` lanes of a vector, and flags.
+
+    ``block``: numbers of a factor in memory, if a feature has one for each field.
+    """
     lanes = LANES[size]
+    parts = LANES[min(block or 4, size)]
     alone = int(discipline in (SERIAL, LOCKED))
 
     @njit(**JIT)
@@ -147,16 +140,23 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0):
                 if i == first or discipline == LOCKED:
                     bias = load(intercept, 0)
                     squares = load(intercept_squares, 0) if adagrad else ZERO
-                margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer) + (bias - owed)
+                if block:
+                    margin = margin_of_pairs(parts, block, plan.classes, coef, data, stride, begin, end, factor)
+                else:
+                    margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer)
+                margin = margin + (bias - owed)
                 g = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
                 if delayed:
                     spin(control, plan.delay)
                 if g != ZERO or shrinks:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
-                    move(
-                        lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, g, step, buffer, popular
-                    )
+                    of_row = parameters, data, stride, begin, end, factor, g, step
+                    if block:
+                        pull = buffer[PULL * stride :]
+                        move_pairs(parts, lanes, block, plan.classes, adagrad, shrinks, *of_row, pull, popular)
+                    else:
+                        move(lanes, adagrad, shrinks, *of_row, buffer, popular)
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, frozen_array
 from hogwild.data.rows.margins import Margins
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
@@ -29,11 +29,22 @@ class FMModel(LinearModel):
     Attributes
     ----------
     coef_ : array of float32, shape (1, width)
-    factors_ : array of float32, shape (width, rank)
+    factors_ : array of float32, shape (width, rank), or (width, fields * rank)
         Those of features that no training row held are zero.
+    fields_ : array of int16, shape (width,), optional
+        The field of each feature, if it has a factor for each field.
+
+    Examples
+    --------
+    >>> import numpy as np, hogwild
+    >>> X = np.random.default_rng(0).choice([-1.0, 1.0], (400, 4))
+    >>> model = hogwild.train((X, X[:, 0] * X[:, 1] > 0), problem="fm", rank=2, workers=1).finish()
+    >>> model.factors_.shape, model.strongest_pairs(1)[0][:2]
+    ((4, 2), (0, 1))
     """
 
     factors_: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.float32))
+    fields_: np.ndarray | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,6 +53,13 @@ class FMModel(LinearModel):
             raise InputError(f"factors of shape {factors.shape} do not go with coef of shape {self.coef_.shape}")
         factors.flags.writeable = False
         object.__setattr__(self, "factors_", factors)
+        if self.fields_ is None:
+            return
+        fields = frozen_array(self.fields_, np.int16)
+        count = int(fields.max(initial=0)) + 1
+        if len(fields) != self.width or fields.min(initial=0) < 0 or factors.shape[1] % count:
+            raise InputError(f"{len(fields)} fields below {count} do not go with factors of shape {factors.shape}")
+        object.__setattr__(self, "fields_", fields)
 
     def __repr__(self) -> str:
         labels = f"{len(self.labels)} labels" if self.labels else "real targets"
@@ -52,7 +70,7 @@ class FMModel(LinearModel):
     @property
     def rank(self) -> int:
         """Numbers in a factor."""
-        return int(self.factors_.shape[1])
+        return int(self.factors_.shape[1]) // (1 if self.fields_ is None else int(self.fields_.max(initial=0)) + 1)
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that iterate over rows themselves."""
@@ -68,8 +86,15 @@ class FMModel(LinearModel):
         """
         lengths = np.einsum("ij,ij->i", self.factors_, self.factors_, dtype=np.float64)
         longest = np.sort(np.argsort(-lengths, kind="stable")[:AMONG])
-        products = self.factors_[longest].astype(np.float64)
-        products = np.triu(products @ products.T, 1)
+        factors = self.factors_[longest].astype(np.float64).reshape(len(longest), -1, self.rank)  # by field
+        if self.fields_ is None:
+            products = factors[:, 0] @ factors[:, 0].T
+        else:
+            own = self.fields_[longest]
+            facing = factors[:, own]  # (i, j, rank): the factor of i for the field of j
+            products = np.einsum("ijk,jik->ij", facing, facing)
+            products[own[:, None] == own] = 0.0
+        products = np.triu(products, 1)
         best = np.argsort(-np.abs(products), axis=None, kind="stable")[:count]
         pairs = np.column_stack(np.unravel_index(best, products.shape))
         found = [(int(longest[i]), int(longest[j]), float(products[i, j])) for i, j in pairs]
@@ -82,18 +107,19 @@ class FMModel(LinearModel):
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and JSON header of the model file."""
         arrays, header = super().to_file()
-        return arrays | {"factors": self.factors_}, header | {"problem": self.config.get("problem", "fm")}
+        arrays |= {"factors": self.factors_} | ({} if self.fields_ is None else {"fields": self.fields_})
+        return arrays, header | {"problem": "fm" if self.fields_ is None else "ffm"}
 
     @classmethod
     def from_file(cls, arrays: dict[str, np.ndarray], header: dict[str, Any], where: str | Path) -> FMModel:
         """Restore the model that :meth:`to_file` converted; raise InputError if anything does not fit."""
-        rest = {name: array for name, array in arrays.items() if name != "factors"}
+        rest = {name: array for name, array in arrays.items() if name not in ("factors", "fields")}
         linear = LinearModel.from_file(rest, header, where)
         with usable(where):
-            return cls(**vars(linear), factors_=arrays["factors"])
+            return cls(**vars(linear), factors_=arrays["factors"], fields_=arrays.get("fields"))
 
 
-AMONG = 1024  # features whose pairs are compared
+AMONG = 512  # features whose pairs are compared
 
 
 class _Margins(FactorMargins):
@@ -101,7 +127,7 @@ class _Margins(FactorMargins):
 
     def __init__(self, model: FMModel) -> None:
         lines = np.concatenate([model.coef_, model.factors_.T])
-        super().__init__(lines, model.intercept_, model.normalize)
+        super().__init__(lines, model.intercept_, model.normalize, model.fields_, model.rank)
         self.model = model
 
     def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:

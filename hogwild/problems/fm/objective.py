@@ -6,6 +6,7 @@ rows, sums and numberings is the linear problem's; only the margins and the pena
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,16 @@ from hogwild.problems.linear.objective import Evaluator, Objective
 
 
 class FactorMargins(Margins):
-    """Margins of a solution; see :class:`hogwild.data.rows.margins.Margins`."""
+    """Margins of a solution; see :class:`hogwild.data.rows.margins.Margins`.
+
+    ``fields`` (width,) is the field of each feature, if it has a factor for each, of ``rank`` numbers.
+    """
+
+    def __init__(
+        self, coef: Any, intercept: Any, normalize: str = "none", fields: np.ndarray | None = None, rank: int = 0
+    ) -> None:
+        super().__init__(coef, intercept, normalize)
+        self.fields, self.rank = fields, rank
 
     @property
     def columns(self) -> int:
@@ -25,7 +35,7 @@ class FactorMargins(Margins):
 
     def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
         """Margins of the rows ``first <= i < last``, (n,) float64."""
-        from hogwild.problems.fm.scores_kernel import margins
+        from hogwild.problems.fm.scores_kernel import margins, margins_of_fields
 
         out = np.empty(last - first)
         if scales is not None:
@@ -34,18 +44,23 @@ class FactorMargins(Margins):
             scales = row_scales(rows.block(first, last), self.normalize, self.width, threads=1)
         entries = rows.begin[first:last], rows.end[first:last], rows.indices, rows.values
         scales = EMPTY if scales is None else readonly(scales)
-        margins(*entries, self.coef, float(np.ravel(self.intercept)[0]), scales, np.empty((2, self.coef.shape[1])), out)
+        intercept = float(np.ravel(self.intercept)[0])
+        if self.fields is None:
+            margins(*entries, self.coef, intercept, scales, np.empty((2, self.coef.shape[1])), out)
+        else:
+            margins_of_fields(*entries, self.coef, self.fields, self.rank, intercept, scales, out)
         return out
 
 
 class FMObjective(Objective):
-    """The objective on given rows; ``l2_factors`` besides the keywords of :class:`Objective`."""
+    """The objective on given rows; ``l2_factors``, ``fields`` and ``rank`` besides what :class:`Objective` takes."""
 
-    margins = FactorMargins
-
-    def __init__(self, *given: Any, l2_factors: float = 0.0, **more: Any) -> None:
+    def __init__(
+        self, *given: Any, l2_factors: float = 0.0, fields: np.ndarray | None = None, rank: int = 0, **more: Any
+    ) -> None:
         super().__init__(*given, **more)
         self.l2_factors = float(l2_factors)
+        self.margins = partial(FactorMargins, fields=fields, rank=rank)
 
     def penalty(self, coef: Any) -> float:
         """The penalty in float64."""

@@ -34,6 +34,7 @@ def shared(name: str, **changes: Any) -> Any:
 class FMConfig(TrainConfig):
     """Options of factorization machines, besides those of :class:`hogwild.TrainConfig`."""
 
+    field_aware: ClassVar[bool] = False
     scale_columns: ClassVar[bool] = False
     class_weight: ClassVar[Any] = None
     usual_holdout: ClassVar[float] = 0.1
@@ -91,3 +92,13 @@ class FMConfig(TrainConfig):
             yield f"renumber='always': {reason}: leave renumber out"
         if self.adagrad and self.exchange != "none":
             yield f"exchange={self.exchange!r}: sums of squares cannot be averaged: leave adagrad out"
+
+
+@documented
+@dataclass(frozen=True)
+class FFMConfig(FMConfig):
+    """Options of field-aware factorization machines: those of :class:`FMConfig`."""
+
+    field_aware: ClassVar[bool] = True
+
+    rank: int = inherited("rank", 4, FMConfig)

@@ -8,7 +8,7 @@ Everything but the line (labels, weights of rows, rates of penalties, intercept,
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Self
@@ -17,18 +17,20 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.data.rows.container import EMPTY, Rows
+from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.degrees import frequencies
 from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import PACK, Tiers
 from hogwild.problems.fm import kernel as fm
+from hogwild.problems.fm.pairs_kernel import FieldData
 from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data
 from hogwild.problems.linear.problem import MOST_LANES, OUTGROWN, LinearProblem, Scratch, stride_of
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
 
-START = 0.66  # times uniform in [0, 1) over the root of the rank; normal ones of deviation .05 were worse on every set
+#: Without fields, times uniform in [0, 1) over the root of the rank; normal numbers were worse on every set.
+START = 0.66
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class FMProblem(LinearProblem):
 
     rank: int = 0
     l2_factors: float = 0.0
+    fields: int = 0  # a feature has a factor for each; 0: one for all
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> Self:
@@ -46,13 +49,27 @@ class FMProblem(LinearProblem):
             count = len(problem.labels)
             raise InputError(f"problem {config.problem!r} needs two labels; got {count}: choose problem 'linear'")
         own = {"rank": config.rank, "l2": float(config.l2 or 0.0), "l2_factors": float(config.l2_factors or 0.0)}
+        if config.field_aware:
+            if rows.fields is None:
+                raise InputError(f"problem {config.problem!r} needs fields of features: read a table or libffm's text")
+            own["fields"] = int(rows.fields.max(initial=0)) + 1
         problem = dataclasses.replace(problem, tabulate=False, **own)
         return dataclasses.replace(problem, far=4 * rows.width * problem.stride > OUTGROWN * cache_bytes)
 
     @cached_property
     def stride(self) -> int:
         """Numbers of a feature in memory: its factors, its weight, and zeros up to whole vectors."""
-        return stride_of(self.rank + 1)
+        return stride_of(self.weight_at + 1)
+
+    @property
+    def block(self) -> int:
+        """Numbers of a factor in memory, if a feature has several; else 0."""
+        return stride_of(self.rank) if self.fields else 0
+
+    @property
+    def weight_at(self) -> int:
+        """Place of the weight in a line: behind the factors."""
+        return self.fields * self.block or self.rank
 
     @property
     def lanes(self) -> int:
@@ -61,11 +78,12 @@ class FMProblem(LinearProblem):
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Where a feature's weight and its factors stand in its line, (1 + rank,)."""
-        return np.append(self.rank, np.arange(self.rank))
+        """Where a feature's weight and its factors stand in its line, (1 + rank,) or (1 + fields * rank,)."""
+        begins = self.block * np.arange(max(self.fields, 1))
+        return np.append(self.weight_at, (begins[:, None] + np.arange(self.rank)).ravel())
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(coef, intercept)`` as copies: (1 + rank, width), the weights and then the factors, and (1,)."""
+        """``(coef, intercept)`` as copies: the weights and then the factors, a column for each feature, and (1,)."""
         return self.per_feature(flat)[0][:, self.places].T, self.parameters(flat).intercept[:1].copy()
 
     def begin(self, flat: np.ndarray, features: np.ndarray, seed: int) -> None:
@@ -74,8 +92,9 @@ class FMProblem(LinearProblem):
         Those of other features stay zero, so that nothing untrained has a part in a prediction.
         """
         lines, *squares = self.per_feature(flat)
-        factors = np.random.default_rng(seed).random((len(features), self.rank), dtype=np.float32)
-        lines[features[:, None], self.places[1:]] = factors * np.float32(START / np.sqrt(self.rank))
+        factors = np.random.default_rng(seed).random((len(features), len(self.places) - 1), dtype=np.float32)
+        spread = (1.0 if self.fields else START) / np.sqrt(self.rank)
+        lines[features[:, None], self.places[1:]] = factors * np.float32(spread)
         for part in (*squares, self.beside(flat)[1]):
             part[:] = 1.0
 
@@ -104,16 +123,35 @@ class FMProblem(LinearProblem):
         vectors[fm.PULL] = self.l2_factors * vectors[fm.MASK] + self.l2 * vectors[fm.UNIT]
         return scratch
 
+    def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
+        """See ``LinearProblem.row_arrays``; the field of each feature besides."""
+        arrays = super().row_arrays(rows, class_weight)
+        return arrays | {"fields": known_fields(rows)} if self.fields else arrays
+
+    def data(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """The kernel's read-only inputs, made of arrays by name."""
+        return FieldData(**arrays) if self.fields else super().data(arrays)
+
+    def empty(self) -> Any:
+        """See ``LinearProblem.empty``."""
+        data = super().empty()
+        return FieldData(*data, readonly(np.zeros(1, np.int16))) if self.fields else data
+
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """See ``LinearProblem.bind``."""
         codes = LOSSES[self.loss].code, DISCIPLINES[self.discipline], int(self.adagrad), int(self._shrinks)
-        kernel = fm.epoch(*codes, int(self.far), self.lanes, int(self.delay > 0))
+        kernel = fm.epoch(*codes, int(self.far), self.lanes, int(self.delay > 0), self.block)
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             scratch.state[:] = 0
             memory = scratch.rows, scratch.buffer, scratch.state
-            return partial(
-                kernel, shared.parameters, data, shared.control, shared.locks, self._plan(part, step), *memory
-            )
+            plan = self._plan(part, step)._replace(classes=self.weight_at)  # this kernel has one margin
+            return partial(kernel, shared.parameters, data, shared.control, shared.locks, plan, *memory)
 
         return call
+
+
+def known_fields(rows: Rows) -> np.ndarray:
+    """The field of each feature, (width,) int16; of one that no row holds any will do, since its factors are zero."""
+    assert rows.fields is not None
+    return readonly(np.maximum(rows.fields, 0))

@@ -9,6 +9,26 @@ from hogwild.data.rows.margins_kernel import REASSOCIATE, known_end
 
 
 @njit(**REASSOCIATE)
+def margins_of_fields(begin, end, indices, values, lines, fields, rank, intercept, scales, out):
+    """Do :func:`margins` for features with a factor for each field, and the field of each, ``fields`` (width,)."""
+    for i in range(len(begin)):
+        last = known_end(begin[i], end[i], indices, len(lines))
+        scale = np.float64(scales[i]) if len(scales) else 1.0
+        total = 0.0
+        for j in range(begin[i], last):
+            x, u = np.float64(values[np.uint64(j)]) * scale, np.uint32(indices[np.uint64(j)])
+            total += x * np.float64(lines[u, 0])
+            own = 1 + np.int64(fields[u]) * rank
+            for n in range(j + 1, last):
+                v = np.uint32(indices[np.uint64(n)])
+                other, product = 1 + np.int64(fields[v]) * rank, 0.0
+                for k in range(rank):
+                    product += np.float64(lines[u, other + k]) * np.float64(lines[v, own + k])
+                total += x * np.float64(values[np.uint64(n)]) * scale * product
+        out[i] = intercept + total
+
+
+@njit(**REASSOCIATE)
 def margins(begin, end, indices, values, lines, intercept, scales, sums, out):
     """Set ``out`` (n,) float64 for ``lines`` (width, 1 + rank), the weight first; ``scales`` (n,) may be empty.
 

@@ -24,7 +24,7 @@ from hogwild.errors import NoChoice
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.options import PATH, SHARE
-from hogwild.problems.fm.problem import FMProblem
+from hogwild.problems.fm.problem import FMProblem, known_fields
 from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.problem import aligned
 from hogwild.training.checkpoint import resumable
@@ -37,6 +37,7 @@ from hogwild.training.workers import InlineWorker
 BUDGET = 2_000_000  # nonzeros of an epoch of a trial, times the rank over eight
 HELD_ROWS = 20_000  # at most, that judge it
 FIRST = 0.25  # step that is tried first
+SLACK = 10.0  # a trial must stay that far from what ends a run as diverged
 FEWEST = 20  # rows, below which none are held out
 
 
@@ -71,23 +72,33 @@ class Trials:
         self.stronger = len(rows) / count
         p = self.problem
         self.objective = FMObjective(
-            numbering.rows(held), p.loss, p.loss_param, normalize=p.normalize, labels=p.labels, width=p.width
+            numbering.rows(held),
+            p.loss,
+            p.loss_param,
+            normalize=p.normalize,
+            labels=p.labels,
+            width=p.width,
+            fields=known_fields(self.rows) if p.fields else None,
+            rank=p.rank,
         )
         self.start = aligned(p.size)
         self.problem.begin(self.start, occurring(self.rows, numbering), config.seed)
-        self.before = self.loss(p, self.start)
+        self.before, _ = self.judge(p, self.start)
         p.compile()
 
-    def loss(self, problem: FMProblem, flat: np.ndarray) -> float:
-        """The loss of parameters on the rows held out."""
-        return float(self.objective.evaluate(*problem.solution(flat))["loss"] or 0.0)
+    def judge(self, problem: FMProblem, flat: np.ndarray) -> tuple[float, float]:
+        """The loss of parameters on the rows held out, and with it the penalty, which shows if they diverge."""
+        facts = self.objective.evaluate(*problem.solution(flat))
+        return float(facts["loss"] or 0.0), float(facts["objective"] or 0.0)
 
     def run(self, step: float, l2: float | None, l2_factors: float) -> float:
         """The lowest loss on rows held out in a run; inf if it diverges."""
         l2 = SHARE * l2_factors if l2 is None else l2
+        self.objective.l2, self.objective.l2_factors = l2, l2_factors
         problem = dataclasses.replace(self.problem, l2=l2 * self.stronger, l2_factors=l2_factors * self.stronger)
         flat = aligned(problem.size)
         flat[:] = self.start
+        _, before = self.judge(problem, flat)
         arrays = problem.row_arrays(self.rows, None)
         worker = InlineWorker(problem, Order.of(len(self.rows)), self.rows, arrays, self.config.seed, flat)
         c = self.config
@@ -95,8 +106,8 @@ class Trials:
         best, since = math.inf, 0
         for epoch in range(c.epochs):
             worker.run(epoch, steps.plan(epoch))
-            loss = self.loss(problem, flat)
-            if has_diverged(loss, [self.before]):
+            loss, objective = self.judge(problem, flat)
+            if has_diverged(SLACK * objective, [before]):
                 return math.inf
             best, since = (loss, 0) if loss < best else (best, since + 1)
             if since == c.patience:

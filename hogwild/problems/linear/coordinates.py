@@ -201,6 +201,7 @@ class Numbering:
             width=len(self.features),
             renumbered=True,
             inverse=None if rows.inverse is None else readonly(rows.inverse[self.features]),
+            fields=None if rows.fields is None or rows.width != self.width else readonly(rows.fields[self.features]),
             known_degrees=None if known is None else readonly(known[self.features]),
             **dict.fromkeys(("hash_bits", "table", "totals", "split_from")),
         )

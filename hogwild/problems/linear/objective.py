@@ -13,7 +13,7 @@ losses; ``softmax`` is the cross-entropy of all classes together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,7 @@ class Objective:
         If a target is none of the labels.
     """
 
-    margins: type[Margins] = Margins  # of a solution
+    margins: Callable[..., Margins] = Margins  # of a solution
 
     def __init__(
         self,

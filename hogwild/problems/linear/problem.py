@@ -420,10 +420,12 @@ class LinearProblem(InChunks):
         )
         scratch = small.scratch(order, tiers)
         part = OrderSlice(order, np.zeros(1, np.int32), 0, 0, 0, 0, 1)
-        types = (np.int64, np.int64, np.int32, *[np.float32] * 5)
-        data = Data(*(readonly(np.zeros(1, dtype)) for dtype in types))  # a row without features
         small.begin_epoch(shared.control, order, 0)
-        small.prepare(shared, scratch, data, part, (0.0, 1.0, 1.0 if self.falling else 0.0))()
+        small.prepare(shared, scratch, self.empty(), part, (0.0, 1.0, 1.0 if self.falling else 0.0))()
+
+    def empty(self) -> Data:
+        """A row without features, with the types of real data."""
+        return Data(*(readonly(np.zeros(1, dtype)) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)))
 
 
 def slope(loss: str, param: float, prediction: float) -> float:
