@@ -301,7 +301,7 @@ class MemoryWriter:
         width = int(indices.max(initial=-1)) + 1 if width is None else width
         flat = indices, values, targets, width, weights if len(weights) else None
         fields = fields_of_width(facts.get("fields"), width)
-        kept = {name: facts.get(name) for name in ("hash_bits", "table")}
+        kept: dict[str, Any] = {name: facts.get(name) for name in ("hash_bits", "table")}
         return Rows(indptr, *flat, check=False, fields=fields, **kept)
 
     def _join(self, name: str) -> np.ndarray:
