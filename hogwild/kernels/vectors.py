@@ -222,18 +222,6 @@ def copy_row(lanes, p, u, q, i):
         store(load(LINE, q, second + np.uint64(LANE * k)), p, first + np.uint64(LANE * k))
 
 
-@inlined
-def merge_row(lanes, p, u, q, r, j):
-    """Set ``p_u``, ``q_j`` and ``r_j`` all to ``q_j + (p_u - r_j)``: exactly ``q_j`` where the other two are equal."""
-    first, second = row_at(lanes, u), row_at(lanes, j)
-    for k in range(len(lanes)):
-        a, b = first + np.uint64(LANE * k), second + np.uint64(LANE * k)
-        new = plus(load(LINE, q, b), fma(-ONE, load(LINE, r, b), load(LINE, p, a)))
-        store(new, p, a)
-        store(new, q, b)
-        store(new, r, b)
-
-
 def _spread(context, builder, value, kind, vector):
     """Copy a number into every lane; leave a vector as it is."""
     if isinstance(kind, Lanes):

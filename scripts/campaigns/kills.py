@@ -29,9 +29,17 @@ import hogwild
 from hogwild.config import options_of
 from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.model_file import has_checkpoint, load_checkpoint
+from hogwild.problems.fm.options import PLAIN
 from hogwild.training.engine import start_pool
 
 COUNT = 200
+ROWS = "synthetic:uniform?rows=20000&features=500&nnz=20"
+OPTIONS = {
+    "linear": {"step": 0.05},
+    "fm": {"step": 0.05, "l2_factors": 1e-4, "keep": "last"},
+    "completion": {"rank": 8},
+    "cuts": {"step": 0.5},
+}
 HOLDING = ("aig", "locked", "round-robin")
 STOPPED = r"worker \d died \(.*\) and may have held a lock or the turn: discipline [a-z-]+ cannot go on; resume from .*"
 ROWS_AFTER = 2  # complete epochs to see after a kill
@@ -42,7 +50,8 @@ CELLS = [
     (problem, discipline)
     for problem in PROBLEMS
     for discipline in options_of(problem)["discipline"].metadata["option"].choices
-    if (problem, discipline) != ("cuts", "tiered")  # which is refused
+    if problem != "ffm"  # whose workers do as those of fm
+    if problem != "fm" or discipline in PLAIN
 ]
 EXCHANGE = "exchange "  # then the discipline's place has an exchange
 CELLS += [
@@ -78,7 +87,7 @@ def begin(problem: str, **options: Any) -> Any:
 
         model = torch.nn.Linear(20, 1)
         return hogwild.train_module(model, "mse", module_data(), step=0.01, batch=16, **options)
-    options |= {"linear": {"step": 0.05}, "completion": {"rank": 8}, "cuts": {"step": 0.5}}[problem]
+    options |= OPTIONS[problem]
     return hogwild.train(data_of(problem), problem=problem, **options)
 
 
@@ -88,7 +97,8 @@ _data: dict[str, Any] = {}
 def data_of(problem: str) -> Any:
     if problem not in _data:
         _data[problem] = {
-            "linear": lambda: hogwild.open_data("synthetic:uniform?rows=20000&features=500&nnz=20"),
+            "linear": lambda: hogwild.open_data(ROWS),
+            "fm": lambda: hogwild.open_data(ROWS),
             "completion": lambda: hogwild.open_ratings("synthetic:ratings?users=500&items=200&ratings=20000"),
             "cuts": lambda: hogwild.open_graph("synthetic:grid?side=100"),
         }[problem]()

@@ -37,7 +37,7 @@ def tasks() -> dict[str, ComparedData]:
     data = {
         "linear": open_data("synthetic:rcv1?rows=5000&features=500&nnz=20&seed=3").split(0.2, 0),
         "completion": rated().split(0.1, 0),
-        "cuts": (generate_graph("synthetic:grid?side=48"), None),
+        "cuts": (generate_graph("synthetic:grid?side=20"), None),
         "module": (pose(lambda: nn.Linear(4, 2), "cross-entropy", (X, (X[:, 0] > 0).astype(int)))[0], None),
     }
     bases = BASES | {"module": dataclasses.replace(BASES["module"], loss="cross-entropy")}

@@ -17,6 +17,8 @@ from hogwild.problems.cuts.problem import CutsProblem, onto_simplex
 from tests import reference
 from tests.kernels.harness import run_epoch
 
+pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")  # of hashes, without the JIT
+
 CONSTANT, FALLING = (0.7, 1.0, 0.0), (3.0, 5.0, 0.4)
 COMPILED = not numba.config.DISABLE_JIT
 needs_jit = pytest.mark.skipif(not COMPILED, reason="several workers only when compiled")

@@ -73,9 +73,6 @@ class Twin:
         )
         a[:], b[:], c[:] = new
         self.row(p, 2)[:] = self.row(q, 0)
-        new = self.row(q, 5) + (self.row(p, 4) - self.row(p, 5))
-        for row in (self.row(p, 4), self.row(q, 5), self.row(p, 5)):
-            row[:] = new
 
 
 def compiled(count):
@@ -92,7 +89,6 @@ def compiled(count):
         vectors.move_both(lanes, flag, p, 3, q, 5, a, b, c)
         vectors.move_three(lanes, flag, p, 0, q, 4, 1, a, b, c, d)
         vectors.copy_row(lanes, p, 2, q, 0)
-        vectors.merge_row(lanes, p, 4, q, p, 5)
 
     return dot, moves
 
