@@ -75,7 +75,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --format csw": (2, "--format csw: expected one of svmlight, npz"),
     "train --problem cut": (
         2,
-        "--problem cut: expected one of linear, fm, completion, cuts (modules: ",
+        "--problem cut: expected one of linear, fm, ffm, completion, cuts (modules: ",
     ),
     "predict linear": (2, "DATA"),
     "inspect linear -n 0": (2, "--count"),
@@ -90,7 +90,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "bench --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
     "bench --workers two": (2, "--workers two: expected numbers"),
     "bench --repeats 0": (2, "--repeats"),
-    "bench --problem speed": (2, "--problem speed: expected one of linear, fm, completion"),
+    "bench --problem speed": (2, "--problem speed: expected one of linear, fm, ffm, completion"),
     "report": (2, "Missing argument"),
     # options that do not go together
     "train d.svm --resume": (2, "--resume goes on from a checkpoint: name its directory with --checkpoint DIR"),
