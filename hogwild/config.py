@@ -388,8 +388,9 @@ class TrainConfig:
         kind = config_class(problem) if cls is TrainConfig else cls
         names = fields_of(kind)
         if unknown := sorted(set(options) - set(names)):
-            close = nearest(unknown[0], names)
-            raise UsageError(f"unknown option {', '.join(unknown)}: problem {problem!r} has {', '.join(names)}{close}")
+            owners = [each for each in PROBLEMS if unknown[0] in fields_of(config_class(each))]
+            hint = f"; it belongs to problem {' or '.join(owners)}" if owners else nearest(unknown[0], names)
+            raise UsageError(f"unknown option {', '.join(unknown)} of problem {problem!r}{hint}")
         return object.__new__(kind)
 
     def __post_init__(self) -> None:

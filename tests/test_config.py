@@ -168,7 +168,7 @@ def test_options_of_another_problem_are_unknown(options: dict[str, Any]) -> None
     problem = options.get("problem", "linear")
     [name] = options.keys() - {"problem"}
     said = (
-        f"{name}=" if name in options_of(problem) else f"unknown option {name}: problem '{problem}' has problem, loss"
+        f"{name}=" if name in options_of(problem) else f"unknown option {name} of problem '{problem}'"
     )
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         TrainConfig(**options)

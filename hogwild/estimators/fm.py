@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError
+from hogwild.errors import InputError, UsageError
 from hogwild.estimators.options import HOSTS, documented, drawn_seed, parameter, workers_of
 from hogwild.problems.fm.model import FMModel
 from hogwild.problems.linear.model import PROBABILITIES
@@ -48,6 +48,8 @@ class FMEstimator(BaseEstimator):
     host: str = parameter("threads", "Kind of workers.", choices=HOSTS)
 
     def _fit(self, X: Any, targets: np.ndarray, sample_weight: Any) -> None:
+        if self.fields is not None and not self.field_aware:
+            raise UsageError("fields need field_aware=True")
         weights = None if sample_weight is None else check_sample_weight(sample_weight, X, ensure_non_negative=True)
         fields = (np.arange(X.shape[1]) if self.fields is None else self.fields) if self.field_aware else None
         rows = Rows.from_scipy(X, targets, weights, fields=fields)
@@ -124,7 +126,7 @@ class HogwildFMClassifier(ClassifierMixin, FMEstimator):
             kind = type_of_target(y)
             raise InputError(f"Only binary classification is supported. The type of the target is {kind}.")
         if len(classes) < 2:
-            raise InputError(f"y needs two classes; got one class, {classes[0]!r}")
+            raise InputError(f"y needs two classes; got one class, {classes[0]}")
         self._fit(X, codes, sample_weight)
         self.classes_ = classes
         return self

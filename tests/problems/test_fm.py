@@ -123,7 +123,7 @@ def test_an_epoch_is_numpys(options: dict[str, Any]) -> None:
     problem = FMProblem.of(config, rows, "serial")
     arrays = problem.row_arrays(rows, None)
     worker = InlineWorker(problem, Order.of(len(rows), shuffled=False), rows, arrays, 0)
-    problem.begin(worker.flat, np.flatnonzero(rows.degrees()), seed=3)
+    problem.begin(worker.flat, np.flatnonzero(rows.degrees()), config.settled(seed=3), rows)
     coef, b = twin(problem, rows, arrays, worker.flat, step=0.1)
     worker.run(0, (0.1, 1.0, 0.0))
     found = problem.solution(worker.flat)
@@ -137,9 +137,10 @@ def test_the_gradient_is_that_of_the_objective() -> None:
     """One step on one row moves each number by the objective's derivative, taken by differences."""
     row = Rows([0, 3, 3], [0, 2, 3], [0.5, -1.0, 2.0], [1.0, -1.0], 5).block(0, 1)
     both = Rows([0, 3, 3], [0, 2, 3], [0.5, -1.0, 2.0], [1.0, -1.0], 5)
-    problem = FMProblem.of(TrainConfig(problem="fm", rank=2, l2_factors=0.0), both, "serial")
+    config = TrainConfig(problem="fm", rank=2, l2_factors=0.0)
+    problem = FMProblem.of(config, both, "serial")
     worker = InlineWorker(problem, Order.of(1), row, problem.row_arrays(row, None), 0)
-    problem.begin(worker.flat, np.arange(5), seed=0)
+    problem.begin(worker.flat, np.arange(5), config, row)
     coef, b = problem.solution(worker.flat)
     objective = FMObjective(row, "log", labels=problem.labels, normalize="l2")
     derivative = np.zeros(coef.shape)
@@ -406,3 +407,33 @@ def test_estimators_are_the_runs_on_codes(field_aware: bool) -> None:
 )
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)
+
+
+def test_targets_may_lie_far_from_zero() -> None:
+    X = np.random.default_rng(0).choice([0.0, 1.0], (300, 8), p=[0.7, 0.3])
+    y = X @ np.arange(8) + X[:, 0] * X[:, 1]
+    scores = [hogwild.HogwildFMRegressor(4, random_state=0).fit(X, y + far).score(X, y + far) for far in (0.0, 1e3)]
+    assert scores[1] > scores[0] - 0.01 > 0.8
+    counts = hogwild.train((X, np.full(300, 50.0)), problem="fm", loss="poisson", epochs=1, workers=1, step=1e-6)
+    assert counts.finish().intercept_[0] == pytest.approx(np.log(50.0), abs=0.01)
+
+
+def test_numbers_of_fields_may_have_gaps() -> None:
+    X = np.random.default_rng(0).choice([0.0, 1.0], (200, 12))
+    fields = np.arange(12) // 4
+    near, far = (
+        hogwild.HogwildFMClassifier(2, field_aware=True, fields=numbers, step=0.1, l2_factors=1e-3, random_state=0)
+        .fit(X, X[:, 0] != X[:, 5])
+        .model_
+        for numbers in (fields, 9000 * fields + 7)
+    )
+    assert far.factors_.shape == (12, 6)
+    np.testing.assert_array_equal(near.factors_, far.factors_)
+    with pytest.raises(UsageError, match="fields need field_aware=True"):
+        hogwild.HogwildFMClassifier(fields=fields).fit(X, X[:, 0])
+    with pytest.raises(InputError, match="fields: expected numbers from 0, got -1"):
+        hogwild.HogwildFMClassifier(field_aware=True, fields=fields - 1).fit(X, X[:, 0])
+    with pytest.raises(UsageError, match="count=-1"):
+        near.strongest_pairs(-1)
+    with pytest.raises(InputError, match="needs features; the rows have none"):
+        hogwild.train((np.zeros((40, 2)), np.arange(40) % 2), problem="ffm", workers=1)

@@ -340,6 +340,8 @@ class Rows:
             )
         if targets.ndim == 2 and targets.shape[1] == 1:
             targets = targets[:, 0]
+        if fields is not None and np.min(fields, initial=0) < 0:
+            raise InputError(f"fields: expected numbers from 0, got {np.min(fields)}")
         with np.errstate(over="ignore"):  # a value beyond float32 becomes inf and is reported by the check
             return cls(matrix.indptr, matrix.indices, matrix.data, targets, width, weights, fields=fields)
 

@@ -15,7 +15,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
 from hogwild.problems.fm.objective import FMEvaluator
-from hogwild.problems.fm.problem import FMProblem, known_fields
+from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
 from hogwild.problems.fm.training import Trials, judges_of, occurring, settle
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.problem import aligned
@@ -30,12 +30,16 @@ class FMCase(LinearCase):
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
         discipline = "hogwild" if config.discipline == "auto" else config.discipline
+        if config.field_aware and train.fields is not None:
+            train = train.replace(fields=without_gaps(train.fields))
         super().__init__(config.settled(discipline=discipline), train, test, held)
         fields = known_fields(self._rows) if self.problem.fields else None
         self.evaluator = partial(FMEvaluator, l2_factors=config.l2_factors, fields=fields, rank=self.problem.rank)
         if train.held_out is not None:
             note = f"{len(train.held_out):,} rows held out choose the epoch (--keep last: none)"
             self.note = f"{note}; {self.note}" if self.note else note
+        if self.problem.fields:
+            self.note = f"{self.problem.fields:,} fields" + (f"; {self.note}" if self.note else "")
 
     @staticmethod
     def settle(config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None) -> tuple[Any, Any]:
@@ -45,7 +49,7 @@ class FMCase(LinearCase):
         features = occurring(self._rows, self.numbering)
         job = super().lay_out(shared)
         flat = aligned(self.problem.size)
-        self.problem.begin(flat, features, self.config.seed)
+        self.problem.begin(flat, features, self.config, self._train)
         job.restore(flat)
         return job
 

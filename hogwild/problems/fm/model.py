@@ -77,13 +77,17 @@ class FMModel(LinearModel):
         return _Margins(self)
 
     def strongest_pairs(self, count: int = 10) -> list[tuple[int, int, float]]:
-        """Pairs of features with the largest ``<v_i, v_j>`` by size, among the ``AMONG`` longest factors of each sign.
+        """Pairs of features with the largest ``<v_i, v_j>`` by size, among the 512 features with the longest factors.
+
+        With fields, pairs of one field are left out.
 
         Returns
         -------
         list of (first feature, second feature, product)
             Features are numbered from 0; the strongest pair comes first.
         """
+        if count < 1:
+            raise UsageError(f"count={count}: expected 1 or more")
         lengths = np.einsum("ij,ij->i", self.factors_, self.factors_, dtype=np.float64)
         longest = np.sort(np.argsort(-lengths, kind="stable")[:AMONG])
         factors = self.factors_[longest].astype(np.float64).reshape(len(longest), -1, self.rank)  # by field

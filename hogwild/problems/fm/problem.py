@@ -8,6 +8,7 @@ Everything but the line (labels, weights of rows, rates of penalties, intercept,
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -50,6 +51,8 @@ class FMProblem(LinearProblem):
             raise InputError(f"problem {config.problem!r} needs two labels; got {count}: choose problem 'linear'")
         own = {"rank": config.rank, "l2": float(config.l2 or 0.0), "l2_factors": float(config.l2_factors or 0.0)}
         if config.field_aware:
+            if rows.nnz == 0:
+                raise InputError(f"problem {config.problem!r} needs features; the rows have none")
             if rows.fields is None:
                 raise InputError(f"problem {config.problem!r} needs fields of features: read a table or libffm's text")
             own["fields"] = int(rows.fields.max(initial=0)) + 1
@@ -86,13 +89,17 @@ class FMProblem(LinearProblem):
         """``(coef, intercept)`` as copies: the weights and then the factors, a column for each feature, and (1,)."""
         return self.per_feature(flat)[0][:, self.places].T, self.parameters(flat).intercept[:1].copy()
 
-    def begin(self, flat: np.ndarray, features: np.ndarray, seed: int) -> None:
+    def begin(self, flat: np.ndarray, features: np.ndarray, config: TrainConfig, rows: Rows) -> None:
         """Write the parameters that training starts from: factors of ``features``, which are those of training rows.
 
-        Those of other features stay zero, so that nothing untrained has a part in a prediction.
+        Those of other features stay zero, so that nothing untrained has a part in a prediction. The intercept is the
+        mean target, of counts its logarithm, since steps that suit the factors would take many epochs to get there.
         """
+        if config.intercept and not self.labels:
+            mean = float(np.average(rows.targets.astype(np.float64), weights=rows.weights))
+            self.parameters(flat).intercept[0] = math.log(max(mean, 1e-6)) if self.loss == "poisson" else mean
         lines, *squares = self.per_feature(flat)
-        factors = np.random.default_rng(seed).random((len(features), len(self.places) - 1), dtype=np.float32)
+        factors = np.random.default_rng(config.seed).random((len(features), len(self.places) - 1), dtype=np.float32)
         spread = (1.0 if self.fields else START) / np.sqrt(self.rank)
         lines[features[:, None], self.places[1:]] = factors * np.float32(spread)
         for part in (*squares, self.beside(flat)[1]):
@@ -149,6 +156,11 @@ class FMProblem(LinearProblem):
             return partial(kernel, shared.parameters, data, shared.control, shared.locks, plan, *memory)
 
         return call
+
+
+def without_gaps(fields: np.ndarray) -> np.ndarray:
+    """The fields of features numbered from 0 among those that occur, (width,) int16; -1 stays."""
+    return readonly(np.searchsorted(np.unique(fields[fields >= 0]), fields).astype(np.int16) - (fields < 0))
 
 
 def known_fields(rows: Rows) -> np.ndarray:

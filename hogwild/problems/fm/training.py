@@ -24,7 +24,7 @@ from hogwild.errors import NoChoice
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.options import PATH, SHARE
-from hogwild.problems.fm.problem import FMProblem, known_fields
+from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
 from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.problem import aligned
 from hogwild.training.checkpoint import resumable
@@ -60,6 +60,8 @@ class Trials:
 
     def __init__(self, config: TrainConfig, rows: Rows, held: Rows) -> None:
         l2_factors = PATH[0] / len(rows) if config.l2_factors is None else config.l2_factors
+        if config.field_aware and rows.fields is not None:
+            rows = rows.replace(fields=without_gaps(rows.fields))
         posed = FMProblem.of(config.settled(l2=config.l2 or 0.0, l2_factors=l2_factors), rows, "hogwild")
         count = min(len(rows), max(int(BUDGET * 8 / posed.stride / max(rows.nnz / len(rows), 1.0)), HELD_ROWS))
         sample = drawn(rows, count, config.seed)
@@ -82,7 +84,7 @@ class Trials:
             rank=p.rank,
         )
         self.start = aligned(p.size)
-        self.problem.begin(self.start, occurring(self.rows, numbering), config.seed)
+        self.problem.begin(self.start, occurring(self.rows, numbering), config, rows)
         self.before, _ = self.judge(p, self.start)
         p.compile()
 
