@@ -209,8 +209,8 @@ def test_slopes_and_curvatures_are_differences_of_values(loss: str) -> None:
         values = []
         for i in range(81):
             one = at[i : i + 1]
-            about = one, one, 0.0, y[i : i + 1], ones, 0.4, np.empty(1)
-            values.append(kernel.derive(code, *about, out[0][i : i + 1], out[1][i : i + 1])[0])
+            about = one, one, 0.0, y[i : i + 1], ones, code, 0.4, np.empty(1)
+            values.append(kernel.derive(*about, out[0][i : i + 1], out[1][i : i + 1])[0])
         return values
 
     look(p, (slopes, bends))

@@ -53,6 +53,7 @@ class LossSums:
         self.rows = rows
         self.code = LOSSES[loss].code
         self.param = param
+        self.steepest = LOSSES[loss].steepest or 0.0
         self.alone = alone
         self.targets, self.shares = targets, shares
         self._kept: dict[str, Any] = {}  # also of the same rows with another loss
@@ -67,6 +68,7 @@ class LossSums:
         other.code = self.code + kernel.BENT
         other.targets = targets
         other.param = param
+        other.steepest = 1.0
         return other
 
     @property
@@ -77,10 +79,6 @@ class LossSums:
             values = X.data * self.entries[4][X.indices] if len(self.entries[4]) else X.data
             self._kept["columns"] = X.indptr.astype(np.int64), X.indices.astype(np.int32), values.astype(np.float32)
         return self._kept["columns"]
-
-    @property
-    def steepest(self) -> float:
-        return float(kernel.steepest_of(self.code))
 
     def part(self, first: int, last: int) -> tuple[np.ndarray, ...]:
         begin, end, indices, values, scales = self.entries
@@ -100,8 +98,11 @@ class LossSums:
         slopes = np.empty_like(p)
         bends = np.empty_like(p)
 
-        def part(a: int, b: int) -> Derivatives:
-            return self._derive(p[a:b], q[a:b], t, a, b, r[a:b], slopes[a:b], bends[a:b])
+        loop = kernel.derive if p.ndim == 1 else kernel.derive_classes
+
+        def part(a: int, b: int) -> Any:
+            loss = self.targets[a:b], self.shares[a:b], self.code, self.param
+            return loop(p[a:b], q[a:b], t, *loss, r[a:b], slopes[a:b], bends[a:b])
 
         parts = self.each(part)
         self.p = r
@@ -110,10 +111,6 @@ class LossSums:
         self.floor = 0.0
         value, slope, curvature = (sum(each) for each in zip(*parts))
         return value, slope, curvature
-
-    def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
-        values: Derivatives = kernel.derive(self.code, p, q, t, self.targets[a:b], self.shares[a:b], self.param, *out)
-        return values
 
     def damp(self, damping: float) -> None:
         """Give every row a share of the largest curvature more."""
@@ -151,10 +148,6 @@ class Softmax(LossSums):
         out, coef = np.empty((len(self.rows), x.shape[1])), readonly(x[:-1])
         self.each(lambda a, b: margins_of_classes(*self.part(a, b)[:4], coef, x[-1], self.part(a, b)[4], out[a:b]))
         return out
-
-    def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
-        values: Derivatives = kernel.derive_classes(p, q, t, self.targets[a:b], self.shares[a:b], *out)
-        return values
 
     def damp(self, damping: float) -> None:
         self.floor = damping * self.steepest
