@@ -22,8 +22,6 @@ PARTS = 4  # parts of the rows that sums are taken in
 FEW = 1_000_000  # entries below which one part is as fast, as it is if its sums are as many
 WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
 
-Derivatives = tuple[float, float, float]  # the mean loss along a direction, its slope and its curvature
-
 
 class LossSums:
     """LossSums over rows with one margin; parameters are (width + 1,), the intercept last.
@@ -34,8 +32,8 @@ class LossSums:
     loss, param : str, float
     targets, shares : array of float64, shape (n,)
         Shares are weights over the number of rows.
-    scales : array of float32, shape (n,)
-        Factors on the rows' values; empty for none.
+    scales : array of float32, shape (n,), optional
+        Factors on the rows' values; an empty array is none.
     alone : bool
         Whether one thread takes all sums, since others are at work too.
     """
@@ -47,7 +45,7 @@ class LossSums:
         param: float,
         targets: np.ndarray,
         shares: np.ndarray,
-        scales: np.ndarray,
+        scales: np.ndarray | None,
         alone: bool = False,
     ) -> None:
         self.rows = rows
@@ -57,7 +55,8 @@ class LossSums:
         self.alone = alone
         self.targets, self.shares = targets, shares
         self._kept: dict[str, Any] = {}  # also of the same rows with another loss
-        self.entries = rows.begin, rows.end, rows.indices, rows.values, scales
+        factors = EMPTY if scales is None else readonly(scales)
+        self.entries = rows.begin, rows.end, rows.indices, rows.values, factors
         one = alone or rows.nnz < max(FEW, PARTS * rows.width) or rows.width > WIDE
         ends = np.linspace(0, len(rows), 2 if one else PARTS + 1).astype(np.int64).tolist()
         self.cuts = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
@@ -82,7 +81,7 @@ class LossSums:
 
     def part(self, first: int, last: int) -> tuple[np.ndarray, ...]:
         begin, end, indices, values, scales = self.entries
-        return begin[first:last], end[first:last], indices, values, readonly(scales[first:last])
+        return begin[first:last], end[first:last], indices, values, scales[first:last]
 
     def each(self, function: Callable[[int, int], Any]) -> list[Any]:
         return list(map_cuts(self.cuts, function))
@@ -92,8 +91,11 @@ class LossSums:
         self.each(lambda a, b: kernel.margins(self.part(a, b), x, out[a:b]))
         return out
 
-    def derive(self, p: np.ndarray, q: np.ndarray, t: float) -> Derivatives:
-        """Go to the margins ``p + t q``: keep them, and the slopes and curvatures of the rows' losses there."""
+    def derive(self, p: np.ndarray, q: np.ndarray, t: float) -> tuple[float, float, float]:
+        """Go to the margins ``p + t q``: keep them, and the slopes and curvatures of the rows' losses there.
+
+        Return the mean loss along the direction ``q``, its slope and its curvature.
+        """
         r = np.empty_like(p)
         slopes = np.empty_like(p)
         bends = np.empty_like(p)
@@ -159,7 +161,3 @@ class Softmax(LossSums):
 
     def curvatures(self) -> np.ndarray:
         return self.shares[:, None] * (self.bends * (1.0 - self.bends) + self.floor)
-
-
-def scales_of(scales: np.ndarray | None) -> np.ndarray:
-    return EMPTY if scales is None or not len(scales) else readonly(scales)
