@@ -9,7 +9,6 @@ made from it, so the two never disagree.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -194,10 +193,12 @@ def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "
 
     A store is taken as it is, so it must have been hashed in the same way. A model of a table reads tables by its plan.
     """
+    from hogwild.data.rows.source import stream_data
     from hogwild.data.tables.plan import check_plan
     from hogwild.data.text.hashing import check_same
 
-    for rows in dataclasses.replace(sources, hash_bits=model.hash_bits, plan=model.table).stream(data, labels):
+    options = sources.row_options() | {"hash_bits": model.hash_bits, "cache": sources.cache()}
+    for rows in stream_data(sys.stdin.buffer if data == "-" else data, labels, model.table, **options):
         check_plan(rows.table, model.table, data)
         check_same(rows.hash_bits, model.hash_bits, data, "those of the model")
         yield rows
