@@ -87,13 +87,23 @@ def test_of_few_rows_errors_that_chance_explains_are_left_to_hinge_loss() -> Non
 
 def test_a_fit_is_finished_whose_l2_was_chosen_in_few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(l2_choice, "FEW", 0)
-    run = hogwild.train(noisy(), loss="hinge", l2=PATH, workers=1)
+    rows = "synthetic:rcv1?rows=4000&features=100&nnz=10"
+    run = hogwild.train(rows, loss="hinge", l2=PATH, workers=1)
     run.finish()
-    best = hogwild.train(noisy(), loss="hinge", l2=run.config.l2, workers=1, epochs=400)
+    best = hogwild.train(rows, loss="hinge", l2=run.config.l2, workers=1, epochs=400)
     best.finish()
     assert 0 < run.chosen.epochs < 30
     assert run.history[-1]["exact_seconds"] > 0.0
     assert run.history[-1]["objective"] <= 1.01 * best.history[-1]["objective"]
+
+
+def test_an_optimum_that_may_overfit_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of fewer than twenty rows a parameter l2 is for the epochs that it was chosen by, and the run says so."""
+    monkeypatch.setattr(l2_choice, "FEW", 0)
+    run = hogwild.train("synthetic:rcv1?rows=2000&features=4000&nnz=20", loss="hinge", l2=PATH, workers=1)
+    run.finish()
+    assert run.history[-1]["exact_seconds"] is None
+    assert run.history[-1]["verdict"] == "l2 was chosen for 10 epochs; its optimum may overfit: name l2 to reach it"
 
 
 @pytest.mark.parametrize("kind", ["none", "l2"])

@@ -30,6 +30,8 @@ MOST_LASTING = 9.0  # times the last falls: what they add up to at most
 ROUNDING = 1e-13  # share of the first objective below which one is zero, but for weights that are float32
 NEGLIGIBLE = 1e-4  # share of the first objective that nobody misses
 SLIGHT = 0.1  # share of tol below which a fall an epoch is none
+EARLY = 30  # epochs of the fits that l2 was chosen by, below which it may be too weak for its optimum,
+SAFE = 20  # unless there are so many rows a parameter: on 20 newsgroups the optimum loses a hundredth of accuracy
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LEAST = 1e-6  # share of the objective that exact steps gain at least, if l2 is for an optimum
 LAST = ("verdict", "exact_seconds", "kept_epoch")  # fields that only the last row has
@@ -124,7 +126,8 @@ class Keeper:
                 solution, measures = self._improved(solution, measures, row["epoch"])
         gain = case.judge(solution) if newest else None
         l2_epochs = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
-        if self.exact and is_whole(row):
+        early = l2_epochs is not None and 0 < l2_epochs < EARLY and case.n < SAFE * size_of(case)
+        if self.exact and not early and is_whole(row):
             if gain is None or gain >= (LEAST if l2_epochs == 0 else UNSETTLED / 2):
                 solution, measures = self._improved(solution, measures, row["epoch"])
                 gain = case.judge(solution)
@@ -134,6 +137,8 @@ class Keeper:
         row["exact_seconds"] = self.exact_seconds
         bound = self.optimality_gap if gain is None else None
         row["verdict"] = verdict(self.config, history, gain, bound) if newest else "settled"
+        if self.exact and early and (gain is None or row["verdict"] != "settled"):
+            row["verdict"] = f"l2 was chosen for {l2_epochs} epochs; its optimum may overfit: name l2 to reach it"
         return solution
 
     def _improved(self, solution: Any, measures: Any, epochs: int) -> tuple[Any, Any]:
