@@ -138,6 +138,7 @@ def test_some_of_the_examples(kind: str) -> None:
     whole = Posed(network(), smooth, examples)
     some = whole.select(evenly(N, 7))
     assert len(some) == 7
+    assert np.array_equal(some.examples.target, examples.target[evenly(N, 7)])
     rest, test = hold_out(examples, 0.25, 3)
     assert (len(rest), len(test)) == (90, 30)
     assert len(hold_out(examples, 0.999, 3)[0]) == 1
