@@ -290,15 +290,12 @@ def labels(
     out: Out = "-",
 ) -> None:
     """Print the label of each vertex of a cut: lines of vertex and label, or an array if OUT ends in .npy."""
-    check_outputs({"--out": out}, [model], pipes=("--out",))
     cut = open_model(model, "Segmentation", "--problem cuts", out=out)
     if out.endswith(".npy"):
         cut.save_labels(out)
         return
     with output(out) as stream:
-        vertices = range(len(cut)) if cut.ids is None else cut.ids.names()
-        labels = cut.labels if cut.label_ids is None else cut.label_ids.names(cut.labels)
-        stream.write("".join(f"{vertex}\t{label}\n" for vertex, label in zip(vertices, labels)).encode())
+        stream.write(cut.label_lines())
 
 
 def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
