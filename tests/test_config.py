@@ -167,9 +167,7 @@ FOREIGN: list[dict[str, Any]] = [
 def test_options_of_another_problem_are_unknown(options: dict[str, Any]) -> None:
     problem = options.get("problem", "linear")
     [name] = options.keys() - {"problem"}
-    said = (
-        f"{name}=" if name in options_of(problem) else f"unknown option {name} of problem '{problem}'"
-    )
+    said = f"{name}=" if name in options_of(problem) else f"unknown option {name} of problem '{problem}'"
     with pytest.raises(UsageError, match=re.escape(said)) as caught:
         TrainConfig(**options)
     assert "\n" not in str(caught.value)

@@ -9,7 +9,6 @@ made from it, so the two never disagree.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -194,10 +193,12 @@ def features_of(model: LinearModel, sources: Sources, data: str, labels: str = "
 
     A store is taken as it is, so it must have been hashed in the same way. A model of a table reads tables by its plan.
     """
+    from hogwild.data.rows.source import stream_data
     from hogwild.data.tables.plan import check_plan
     from hogwild.data.text.hashing import check_same
 
-    for rows in dataclasses.replace(sources, hash_bits=model.hash_bits, plan=model.table).stream(data, labels):
+    options = sources.row_options() | {"hash_bits": model.hash_bits, "cache": sources.cache()}
+    for rows in stream_data(sys.stdin.buffer if data == "-" else data, labels, model.table, **options):
         check_plan(rows.table, model.table, data)
         check_same(rows.hash_bits, model.hash_bits, data, "those of the model")
         yield rows
@@ -289,15 +290,12 @@ def labels(
     out: Out = "-",
 ) -> None:
     """Print the label of each vertex of a cut: lines of vertex and label, or an array if OUT ends in .npy."""
-    check_outputs({"--out": out}, [model], pipes=("--out",))
     cut = open_model(model, "Segmentation", "--problem cuts", out=out)
     if out.endswith(".npy"):
         cut.save_labels(out)
         return
     with output(out) as stream:
-        vertices = range(len(cut)) if cut.ids is None else cut.ids.names()
-        labels = cut.labels if cut.label_ids is None else cut.label_ids.names(cut.labels)
-        stream.write("".join(f"{vertex}\t{label}\n" for vertex, label in zip(vertices, labels)).encode())
+        stream.write(cut.label_lines())
 
 
 def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:

@@ -134,7 +134,7 @@ def read_module(
     files: dict[str, Any], holdout: float | None, seed: int, display: Display
 ) -> tuple[Posed, Examples | None]:
     """Return the module of a comparison with its training examples, and the test examples."""
-    from hogwild.compare.run.problems import hold_out
+    from hogwild.problems.module.feed import hold_out
     from hogwild.problems.module.training import pose
 
     data = made(files["data"])

@@ -7,7 +7,6 @@ import dataclasses
 import errno
 import os
 import stat
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
@@ -22,7 +21,6 @@ from hogwild.methods import located
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Cache
-    from hogwild.data.rows.container import Rows
     from hogwild.data.text.delimited import TextLayout
 
 
@@ -82,7 +80,6 @@ HOLDOUTS = ("row", "user", "time")
 FEATURE_BYTES = 48  # least memory of a feature in training
 COPIES = 4  # of the factors in training: shared, exported, those of the last two rows
 VERTEX_BYTES = 16  # least memory of a vertex and label in training
-STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take milliseconds, whatever its size
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,6 @@ class Sources:
     text: str | None = None
     ignore: str | None = None
     weight: str | None = None
-    plan: dict[str, Any] | None = None  # of a model, by which tables are read
 
     def __post_init__(self) -> None:
         if self.format is not None and self.format not in FORMATS:
@@ -198,44 +194,6 @@ class Sources:
         if name.startswith("synthetic:") or os.path.isdir(located_data(name)):
             options |= {"format": None, "layout" if problem == "completion" else "separator": None}
         return self.open(problem, name, progress, **options)
-
-    def stream(self, name: str, labels: str = "required") -> Iterator[Rows]:
-        """Yield the rows in order, in blocks of bounded size. Text, or standard input for "-", is not kept."""
-        from hogwild.data.public.catalogue import located as located_data
-        from hogwild.data.rows.container import chunks
-        from hogwild.data.rows.source import is_text
-        from hogwild.data.tables.files import SUFFIXES, table_format
-
-        if self.format is not None:
-            is_table = self.format in SUFFIXES
-        else:
-            is_table = name == "-" or (table_format(name) is not None and not os.path.isdir(name))
-        if is_table and (self.plan is not None or name != "-"):
-            from hogwild.data.tables.source import stream_table
-
-            if self.plan is None:
-                raise InputError(f"{name}: a table, but the model's features are none of its columns")
-            table: Any = sys.stdin.buffer if name == "-" else located_data(name)
-            yield from stream_table(table, self.plan, labels == "required", self.format, self.separator)
-        elif name == "-" or is_text(name, self.format):
-            yield from self._stream_text(name, labels)
-        else:
-            rows = self.open("linear", name, labels=labels)
-            for first, last in chunks(rows):
-                yield rows.block(first, last)
-
-    def _stream_text(self, name: str, labels: str) -> Iterator[Rows]:
-        from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
-
-        summary = ParseSummary()
-        source: Any = sys.stdin.buffer if name == "-" else name
-        options: dict[str, Any] = {"zero_based": self.zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
-        yield from iter_svmlight(source, summary=summary, hash_bits=self.hash_bits, **options)
-        from hogwild.data.rows.source import REPAIRS
-
-        repairs = list(REPAIRS) if self.hash_bits is None else ["query_rows"]  # hashing sorts rows and joins features
-        if parts := [f"{count:,} rows {REPAIRS[name]}" for name in repairs if (count := getattr(summary, name))]:
-            warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=2)
 
 
 # ---- data of each problem

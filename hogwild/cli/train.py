@@ -186,19 +186,15 @@ def lead_or_train(
             with display.live(lambda: doing):
                 return train(rows, test, config=config, **options)
 
-        def begin_with_choice(choosing: TrainConfig) -> Run:
-            if reason := why_fixed(config, rows, held, resuming):
-                raise NoChoice(reason)
-            return begin(choosing)
-
         with request.naming():
-            if choosing is not None:
-                try:
-                    run = begin_with_choice(choosing)
-                except NoChoice as error:
-                    display.say(f"l2 {USUAL:g}, not chosen by held-out rows: {error}")
-                    run = begin(config)
-            else:
+            try:
+                if choosing is not None and (reason := why_fixed(config, rows, held, resuming)):
+                    raise NoChoice(reason)
+                run = begin(choosing or config)
+            except NoChoice as error:
+                if choosing is None:
+                    raise
+                display.say(f"l2 {USUAL:g}, not chosen by held-out rows: {error}")
                 run = begin(config)
         run.stopwatch.add(before)
         if run.chosen is not None:

@@ -45,7 +45,7 @@ LOSSES = {
     "squared-hinge": Loss(SQUARED_HINGE, LABELS, steepest=2.0, sgd="squared_hinge"),
     "modified-huber": Loss(MODIFIED_HUBER, LABELS, steepest=2.0, sgd="modified_huber"),
     "perceptron": Loss(PERCEPTRON, LABELS, smooth=False, sgd="perceptron"),
-    "softmax": Loss(SOFTMAX, LABELS),
+    "softmax": Loss(SOFTMAX, LABELS, steepest=0.5),
     "squared-error": Loss(SQUARED_ERROR, NUMBERS, steepest=1.0, sgd="squared_error"),
     "huber": Loss(HUBER, NUMBERS, param=1.0, steepest=1.0, sgd="huber"),
     "epsilon-insensitive": Loss(EPSILON_INSENSITIVE, NUMBERS, param=0.1, smooth=False, sgd="epsilon_insensitive"),

@@ -66,6 +66,11 @@ class OrderSlice(NamedTuple):
     limit: int = NO_LIMIT  # examples after which a call returns; it is then called again
     crew: Any = None  # virtual workers, whose events are done instead (see hosts/simulator.py)
 
+    def facts(self) -> dict[str, Any]:
+        """What the plans of all kernels say of it, as keywords."""
+        order = {"n_rows": self.order.n_rows, "shuffled": int(self.order.shuffled)}
+        return order | {name: getattr(self, name) for name in ("blocks", "seed", "epoch", "worker", "workers", "limit")}
+
 
 class Problem(Protocol):
     """The interface that hosts ask of a problem; ``linear/problem.py`` is an example."""

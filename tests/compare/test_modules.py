@@ -14,12 +14,13 @@ from torch.nn import functional
 from hogwild.compare.report.results import load
 from hogwild.compare.report.tables import tables
 from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.problems import SUBJECTS, hold_out
+from hogwild.compare.run.problems import SUBJECTS
 from hogwild.config import TrainConfig
+from hogwild.data.rows.container import evenly
 from hogwild.data.rows.source import open_data
 from hogwild.errors import UsageError
 from hogwild.problems.module.case import Posed
-from hogwild.problems.module.feed import take_data
+from hogwild.problems.module.feed import hold_out, take_data
 from hogwild.problems.module.training import pose
 from tests.compare.rows import plan_of, rows_in
 
@@ -135,9 +136,9 @@ def test_some_of_the_examples(kind: str) -> None:
     }[kind]()
     examples = take_data(given, "cross-entropy")
     whole = Posed(network(), smooth, examples)
-    some = MODULE.sample(whole, 7)
+    some = whole.select(evenly(N, 7))
     assert len(some) == 7
-    assert len(MODULE.sample(whole, 10**6)) == N
+    assert np.array_equal(some.examples.target, examples.target[evenly(N, 7)])
     rest, test = hold_out(examples, 0.25, 3)
     assert (len(rest), len(test)) == (90, 30)
     assert len(hold_out(examples, 0.999, 3)[0]) == 1

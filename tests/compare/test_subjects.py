@@ -24,6 +24,7 @@ from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.synthetic import generate_graph
+from hogwild.data.rows.container import evenly
 from hogwild.errors import InputError
 from tests.compare.rows import about, rated
 
@@ -40,12 +41,12 @@ def sets() -> dict[str, Any]:
 
 def test_samples_are_of_the_same_coordinates(sets: dict) -> None:
     ratings, graph = sets["completion"][0], sets["cuts"][0]
-    few = SUBJECTS["completion"].sample(ratings, 10)
+    few = ratings.select(evenly(len(ratings), 10))
     assert (len(few), few.shape) == (10, ratings.shape)
-    some = SUBJECTS["cuts"].sample(graph, 10)
+    some = graph.select(evenly(len(graph), 10))
     assert (len(some), some.n_vertices, some.n_labels) == (10, graph.n_vertices, 2)
     for subject, data in ((SUBJECTS["completion"], ratings), (SUBJECTS["cuts"], graph)):
-        assert subject.fingerprint(data) != subject.fingerprint(subject.sample(data, 10))
+        assert subject.fingerprint(data) != subject.fingerprint(data.select(evenly(len(data), 10)))
     facts = SUBJECTS["cuts"].facts(BASES["cuts"], graph, None)
     assert (facts["labels"], facts["omega"], facts["rho_exact"]) == (2, 2, True)
     assert "2 labels" in facts_of(about(**facts))["data"]

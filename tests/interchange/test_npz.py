@@ -19,7 +19,9 @@ from hogwild.problems.module.model import ModuleModel
 
 RNG = np.random.default_rng(0)
 HISTORY = [{"epoch": 1, "objective": float("nan")}]
-LINEAR = LinearModel(RNG.normal(size=(1, 8)), [0.5], "log", 0.0, [3, 4], "max", {"l2": 0.1}, "abc", HISTORY)
+LINEAR = LinearModel(
+    RNG.normal(size=(1, 8)), [0.5], "log", 0.0, [3, 4], "max", config={"l2": 0.1}, fingerprint="abc", history=HISTORY
+)
 COMPLETION = CompletionModel(
     RNG.normal(size=(3, 2)),
     RNG.normal(size=(2, 2)),

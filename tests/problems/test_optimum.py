@@ -14,7 +14,7 @@ import hogwild
 from hogwild.kernels.losses import LOSSES
 from hogwild.methods import DEFAULT_PARAM, LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.optimum import finder, kernel, kinked, newton
+from hogwild.problems.linear.optimum import kernel, kinked, newton
 from hogwild.problems.linear.optimum.finder import FitProblem, Solution
 from tests import reference
 
@@ -136,7 +136,7 @@ def test_hinge_with_an_l2_penalty_reaches_the_optimum_of_libsvm_and_bounds_it(
         best += np.mean(weights * np.maximum(1 - z, 0)) + l2 / 2 * np.square(theirs.coef_).sum()
     problem = posed(about, "hinge", l2=l2, intercept=intercept)
     if scaled:
-        problem.scales = finder.scales_of(scales.astype(np.float32))
+        problem.scales = scales.astype(np.float32)
     found = from_zero(problem, classes)
     assert found.value - found.gap <= best * (1 + 1e-6)
     assert best * (1 - 1e-6) <= found.value <= best * 1.006
@@ -209,8 +209,8 @@ def test_slopes_and_curvatures_are_differences_of_values(loss: str) -> None:
         values = []
         for i in range(81):
             one = at[i : i + 1]
-            about = one, one, 0.0, y[i : i + 1], ones, 0.4, np.empty(1)
-            values.append(kernel.derive(code, *about, out[0][i : i + 1], out[1][i : i + 1])[0])
+            about = one, one, 0.0, y[i : i + 1], ones, code, 0.4, np.empty(1)
+            values.append(kernel.derive(*about, out[0][i : i + 1], out[1][i : i + 1])[0])
         return values
 
     look(p, (slopes, bends))

@@ -26,6 +26,7 @@ from hogwild.compare.run.plan import FACTORS, Cell, ComparisonPlan, delay_rows
 from hogwild.compare.run.problems import SUBJECTS
 from hogwild.compare.run.runner import ComparedData, Pools, Row, refused, run_cell
 from hogwild.config import TrainConfig
+from hogwild.data.rows.container import evenly
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 EXTENSIONS = 6  # most steps, or one more, by which a grid that was not asked for grows
@@ -271,7 +272,7 @@ def _delayed(cell: Cell, task: ComparedData, pools: Pools) -> list[Row]:
     n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows), together)
     rows = task.rows  # if rows are sorted by label, the first n may all have one label
     if n < len(rows):
-        rows = SUBJECTS[task.base.problem].sample(rows, n)
+        rows = rows.select(evenly(len(rows), n))
     part = dataclasses.replace(task, rows=rows, test=None)
     evaluations = run_cell(cell, part, 2, pools)
     last = evaluations[-1]

@@ -17,7 +17,6 @@ from hogwild.compare.reference.optimum import Optimum, find_optimum, minimum_cut
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph, graph_statistics
 from hogwild.data.ratings.container import Ratings, rating_statistics
-from hogwild.data.rows.container import evenly
 from hogwild.data.rows.statistics import describe
 from hogwild.errors import UsageError
 from hogwild.problems.protocol import case_of
@@ -52,10 +51,6 @@ class Subject:
         take = case_of(base.problem).take
         base = dataclasses.replace(base, schedule=usual_schedule(base.schedule, 0, settled=True))
         return base, take(data), None if test is None else take(test)
-
-    def sample(self, data: Any, count: int) -> Any:
-        """Return ``count`` evenly spaced examples with the same coordinates."""
-        return data.select(data.evenly(count))
 
     def fingerprint(self, data: Any) -> str:
         """Return a hash that identifies these data."""
@@ -133,12 +128,6 @@ class Completion(Subject):
 class Cuts(Subject):
     """Graph cuts: with two labels the minimum cut is found exactly."""
 
-    def sample(self, data: Graph, count: int) -> Graph:
-        which = evenly(len(data), count)
-        u, v, forward, backward = (array[which] for array in (data.u, data.v, data.forward, data.backward))
-        ends = data.n_vertices, data.terminals, data.terminal_labels, data.n_labels
-        return Graph(u, v, forward, backward, *ends, check=False)
-
     def facts(self, base: TrainConfig, data: Graph, test: None) -> Facts:
         statistics = graph_statistics(data)
         numbers = data.n_vertices * (1 if data.n_labels == 2 else data.n_labels)
@@ -170,10 +159,6 @@ class Module(Subject):
         if base.loss not in ("custom", name):
             raise UsageError(f"loss={base.loss!r}: the module was posed with loss {name!r}")
         return dataclasses.replace(base, loss=name), posed, test.examples if isinstance(test, type(posed)) else test
-
-    def sample(self, data: Posed, count: int) -> Posed:
-        which = evenly(len(data), count)
-        return dataclasses.replace(data, examples=select(data.examples, which))
 
     def fingerprint(self, data: Posed | Examples) -> str:
         """Hash test examples; for training data, also the module: layers, first parameters and its code."""
@@ -221,22 +206,6 @@ def _begun(data: Posed) -> tuple[Case, np.ndarray]:
     """Return a case of one worker, and the flat array that its run would start from."""
     case = case_of("module")(TrainConfig(problem="module", workers=1, discipline="serial"), data, None)
     return case, case.lay_out(shared=False).flat
-
-
-def select(examples: Examples, which: np.ndarray) -> Examples:
-    """Return the selected examples of a module's data."""
-    from hogwild.problems.module.feed import Arrays, Sparse
-
-    if isinstance(examples, Arrays):
-        return Arrays(tuple(array[which] for array in examples.inputs), examples.target[which])
-    return Sparse(examples.rows.select(which), examples.target[which], examples.labels)
-
-
-def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
-    """Return examples to train on and to test on: at least one of each if there are two."""
-    shuffled = np.random.default_rng(seed).permutation(len(examples))
-    held = min(max(round(fraction * len(examples)), 1), max(len(examples) - 1, 0))
-    return select(examples, np.sort(shuffled[held:])), select(examples, np.sort(shuffled[:held]))
 
 
 def _programs(data: Posed) -> Iterator[str]:

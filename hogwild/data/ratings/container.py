@@ -164,10 +164,6 @@ class Ratings:
         """Return ratings ``first <= i < last`` without copying anything."""
         return self._part(slice(first, last))
 
-    def evenly(self, count: int) -> np.ndarray:
-        """Positions of ``count`` evenly spaced ratings, or of all if they are fewer."""
-        return evenly(len(self), count)
-
     def _part(self, which: Any) -> Ratings:
         times = None if self.times is None else self.times[which]
         flat = self.users[which], self.items[which], self.values[which]
@@ -229,7 +225,7 @@ class Ratings:
 
     def sample_arrays(self) -> list[np.ndarray]:
         """Return arrays for a fingerprint: users, items, values and times of about a million evenly spaced ratings."""
-        which: Any = slice(None) if len(self) <= SAMPLE else self.evenly(SAMPLE)
+        which: Any = slice(None) if len(self) <= SAMPLE else evenly(len(self), SAMPLE)
         arrays = (self.users, self.items, self.values, self.times)
         return [np.ascontiguousarray(array[which]) for array in arrays if array is not None]
 

@@ -24,11 +24,11 @@ from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.store import KIND, build_ratings, open_ratings_store, save_ratings
 from hogwild.data.ratings.synthetic import RatingSpec, rating_recipe
 from hogwild.data.ratings.text import parse_ratings
-from hogwild.data.rows.source import check_choices, check_room, kind_of, load_npz
+from hogwild.data.rows.source import check_choices, check_room, kind_of, load_npz, title_of
 from hogwild.data.rows.store import read_meta
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.text.delimited import TextLayout
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError
 
 PARSER = 3  # version of text.py's result for a text; part of a cache entry's key
 FORMATS = ("ratings", "npz", "store", "synthetic")
@@ -104,9 +104,7 @@ def open_ratings(
     check_choices(unknown=(unknown, UNKNOWN), values=(values, VALUES), repeats=(repeats, REPEATS))
     options = {"layout": layout, "values": values, "repeats": repeats, "progress": progress}
     if not isinstance(name, str | os.PathLike):
-        if not hasattr(name, "read"):
-            raise UsageError(f"expected the name of ratings or a binary stream, got {type(name).__name__}")
-        title = str(getattr(name, "name", "stream"))
+        title = title_of(name, "ratings")
         ratings, meta = _text(name, options)
     else:
         title = located(os.fspath(name))

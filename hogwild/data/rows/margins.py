@@ -34,16 +34,20 @@ class Margins:
         float32 or float64; any other type is converted to float64.
     intercept : float or array, shape (), (1,) or (K,)
     normalize : {"none", "l2", "max"}
+    check : function, optional
+        Raises InputError for rows with other features than the parameters'.
     """
 
-    def __init__(self, coef: Any, intercept: Any, normalize: str = "none") -> None:
+    def __init__(
+        self, coef: Any, intercept: Any, normalize: str = "none", check: Callable[[Rows], None] | None = None
+    ) -> None:
         coef = np.asarray(coef)
         self.width = coef.shape[-1]
         dtype = np.float32 if coef.dtype == np.float32 else np.float64
         self.coef = readonly(np.ascontiguousarray(coef.T, dtype=dtype))  # (width,) or (width, K)
         flat = np.ravel(np.asarray(intercept, dtype=np.float64))
         self.intercept = flat if coef.ndim == 2 else float(flat[0])
-        self.normalize = normalize
+        self.normalize, self.check = normalize, check
         self._zero = not self.coef.any()  # as before the first epoch
 
     @property
@@ -53,20 +57,24 @@ class Margins:
 
     def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
         """Margins of the rows ``first <= i < last``, (n,) or (n, K) float64; ``scales``: of all rows, if known."""
-        from hogwild.data.rows.margins_kernel import margins, margins_of_classes
-
-        out = np.empty((last - first, *self.coef.shape[1:]))
-        if self._zero:
-            out[:] = self.intercept
-            return out
+        if self.check is not None:
+            self.check(rows)
         if scales is not None:
             scales = scales[first:last]
         elif self.normalize != "none":
             scales = row_scales(rows.block(first, last), self.normalize, self.width, threads=1)
-        loop = margins if self.coef.ndim == 1 else margins_of_classes
         scales = EMPTY if scales is None else readonly(scales)
-        entries = rows.begin[first:last], rows.end[first:last], rows.indices, rows.values
-        loop(*entries, self.coef, self.intercept, scales, out)
+        return self._margins((rows.begin[first:last], rows.end[first:last], rows.indices, rows.values), scales)
+
+    def _margins(self, entries: tuple[np.ndarray, ...], scales: np.ndarray) -> np.ndarray:
+        from hogwild.data.rows.margins_kernel import margins, margins_of_classes
+
+        out = np.empty((len(entries[0]), *self.coef.shape[1:]))
+        if self._zero:
+            out[:] = self.intercept
+        else:
+            loop = margins if self.coef.ndim == 1 else margins_of_classes
+            loop(*entries, self.coef, self.intercept, scales, out)
         return out
 
     def of(self, part: Rows) -> np.ndarray:

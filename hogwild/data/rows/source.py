@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import stat
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -23,7 +23,7 @@ from hogwild.data.bits import check_hashing
 from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located, suggestion
-from hogwild.data.rows.container import Rows, fit_width
+from hogwild.data.rows.container import Rows, chunks, fit_width
 from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, is_store, open_store, pour, read_meta
 from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.data.rows.synthetic import recipe as synthetic_recipe
@@ -38,6 +38,7 @@ PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry'
 FORMATS = ("svmlight", "npz", "store", "synthetic", *TABLES)
 ROW_BYTES = 28  # most memory that a row of a matrix takes without entries: offsets here and in scipy, and a target
 OTHERS = "; svmlight text was expected: tables need --label COLUMN, ratings and graphs --problem"
+STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take milliseconds, whatever its size
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
 REPAIRS = {
@@ -128,9 +129,7 @@ def open_data(
     options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
     options |= {"workers": workers, "progress": progress}
     if not isinstance(name, str | os.PathLike):
-        if not hasattr(name, "read"):
-            raise UsageError(f"expected the name of data or a binary stream, got {type(name).__name__}")
-        title = str(getattr(name, "name", "stream"))
+        title = title_of(name, "data")
         rows, meta = _read_stream(name, title, options)
     else:
         title = located(os.fspath(name))
@@ -212,6 +211,13 @@ def convert(
     return meta
 
 
+def title_of(stream: Any, noun: str) -> str:
+    """Return the name of a binary stream, for messages; raise UsageError if it is none."""
+    if not hasattr(stream, "read"):
+        raise UsageError(f"expected the name of {noun} or a binary stream, got {type(stream).__name__}")
+    return str(getattr(stream, "name", "stream"))
+
+
 def check_choices(**options: tuple[str | None, Sequence[str]]) -> None:
     """Refuse an option whose value is none of its choices."""
     for option, (value, choices) in options.items():
@@ -219,8 +225,43 @@ def check_choices(**options: tuple[str | None, Sequence[str]]) -> None:
             raise UsageError(f"{option}={value!r}: {expected_one_of(choices, value)}")
 
 
+def stream_data(
+    name: str | BinaryIO, labels: str = "required", plan: dict[str, Any] | None = None, **options: Any
+) -> Iterator[Rows]:
+    """Yield the rows in order, in blocks of bounded size; text and tables are read once, and not kept.
+
+    ``options`` are keywords of :func:`open_data`. A table is read by ``plan``, and a stream is one if there is a plan.
+    """
+    format, bits = options["format"], options["hash_bits"]
+    source: Any = located(name) if isinstance(name, str) else name
+    if isinstance(name, str):
+        title, kind = source, _kind(source, format)
+    else:
+        title = title_of(name, "data")
+        kind = format if format in TABLES else "svmlight" if plan is None or format else "csv"
+    if kind in TABLES:
+        from hogwild.data.tables.source import stream_table
+
+        if plan is None:
+            raise InputError(f"{title}: a table, but the model's features are none of its columns")
+        yield from stream_table(source, plan, labels == "required", format, options["separator"])
+    elif kind == "svmlight":
+        from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
+
+        summary, zero_based = ParseSummary(), options["zero_based"]
+        reading: dict[str, Any] = {"zero_based": zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
+        yield from iter_svmlight(source, summary=summary, hash_bits=bits, **reading)
+        _warn_of_repairs(title, {"warnings": _repairs(summary, bits is not None)})
+    else:
+        rows = open_data(source, labels=labels, **options)
+        for first, last in chunks(rows):
+            yield rows.block(first, last)
+
+
 def _kind(name: str, format: str | None) -> str:
-    return kind_of(name, format, FORMATS, "rcv1") or _by_suffix(name)
+    if kind := kind_of(name, format, FORMATS, "rcv1"):
+        return kind
+    return "npz" if name.lower().endswith(".npz") else table_format(name) or "svmlight"
 
 
 def kind_of(name: str, format: str | None, formats: Sequence[str], example: str) -> str | None:
@@ -252,20 +293,6 @@ def kind_of(name: str, format: str | None, formats: Sequence[str], example: str)
     if format == "store":
         raise InputError(f"{name}: a file, but a store is a directory")
     return format
-
-
-def _by_suffix(name: str) -> str:
-    lowered = name.lower()
-    if lowered.endswith(".npz"):
-        return "npz"
-    return table_format(name) or "svmlight"
-
-
-def is_text(name: str, format: str | None = None) -> bool:
-    """Return whether ``open_data`` would read ``name`` as svmlight text."""
-    if format is not None or name.startswith(PREFIX) or os.path.isdir(located(name)):
-        return format == "svmlight"
-    return _by_suffix(name) == "svmlight"
 
 
 def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
@@ -311,11 +338,16 @@ def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[
         summary = parse_svmlight(source, hashed or sink, **options)
     except InputError as error:
         raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
-    queries = {name: count for name in ("query_rows", "moved_rows") if (count := int(getattr(summary, name)))}
+    repairs = _repairs(summary, hashed is not None)
     if hashed is not None:
-        return hashed.facts() | {"fields": summary.fields} | ({"warnings": queries} if queries else {})
-    repairs = {"unsorted_rows": int(summary.unsorted_rows), "duplicate_rows": int(summary.duplicate_rows), **queries}
+        return hashed.facts() | {"fields": summary.fields} | ({"warnings": repairs} if repairs else {})
     return {"width": int(summary.width), "fields": summary.fields, "warnings": repairs}
+
+
+def _repairs(summary: Any, hashed: bool) -> dict[str, int]:
+    """Return how many rows of a text were repaired, by ``REPAIRS``; hashing sorts rows and joins features."""
+    repairs = {} if hashed else {name: int(getattr(summary, name)) for name in ("unsorted_rows", "duplicate_rows")}
+    return repairs | {name: count for name in ("query_rows", "moved_rows") if (count := int(getattr(summary, name)))}
 
 
 def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:

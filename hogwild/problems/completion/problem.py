@@ -292,22 +292,15 @@ class CompletionProblem:
             )
         order = part.order
         plan = Plan(
-            blocks=part.blocks,
-            n_rows=order.n_rows,
+            **part.facts(),
             n_chunks=int(shared.control[END]) or order.n_chunks,
             columns=order.grid[1],
             n_users=self.users,
             n_items=self.items,
-            shuffled=int(order.shuffled),
             start=part.start,
-            seed=part.seed,
-            epoch=part.epoch,
             step=step,
             l2=self.l2,
             negatives=self.negatives,
-            worker=part.worker,
-            workers=part.workers,
-            limit=part.limit,
             delay=self.delay,
         )
         scratch.state[:] = 0

@@ -172,13 +172,17 @@ class Segmentation(TrainedModel):
             np.save(out, self.labels if self.shape is None else self.grid(), allow_pickle=False)
             write_atomically(path, out.getvalue())
         elif path.suffix in TEXT:
-            vertices = range(len(self)) if self.ids is None else self.ids.names()
-            labels = self.labels if self.label_ids is None else self.label_ids.names(self.labels)
-            write_atomically(path, "".join(f"{v}\t{label}\n" for v, label in zip(vertices, labels)).encode())
+            write_atomically(path, self.label_lines())
         else:
             raise UsageError(
                 f"{path}: labels are written to .npy, {' or '.join(TEXT)}, not {path.suffix or 'no ending'}"
             )
+
+    def label_lines(self) -> bytes:
+        """Lines of a vertex's name and its label's, separated by a tab."""
+        vertices = range(len(self)) if self.ids is None else self.ids.names()
+        labels = self.labels if self.label_ids is None else self.label_ids.names(self.labels)
+        return "".join(f"{vertex}\t{label}\n" for vertex, label in zip(vertices, labels)).encode()
 
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """``(arrays, header)`` of a model file."""

@@ -200,20 +200,13 @@ class CutsProblem(InChunks):
         scratch.state[:] = 0
         order = part.order
         plan = Plan(
-            blocks=part.blocks,
-            n_rows=order.n_rows,
+            **part.facts(),
             block=order.block,
-            shuffled=int(order.shuffled),
             n_chunks=order.n_chunks,
             start=part.start * order.chunk,
-            seed=part.seed,
-            epoch=part.epoch,
             step=step,
-            worker=part.worker,
-            workers=part.workers,
             labels=self.labels,
             stride=self.stride,
-            limit=part.limit,
             delay=self.delay,
         )
         kernel = partial(self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, *scratch)

@@ -18,7 +18,9 @@ from hogwild.problems.fm.objective import FMEvaluator
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
 from hogwild.problems.fm.training import Trials, judges_of, occurring, settle
 from hogwild.problems.linear.case import LinearCase
+from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import aligned
+from hogwild.problems.protocol import with_discipline
 
 
 class FMCase(LinearCase):
@@ -26,13 +28,13 @@ class FMCase(LinearCase):
 
     convex = False
     kind = FMProblem
+    trained = FMModel
     problem: FMProblem
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
-        discipline = "hogwild" if config.discipline == "auto" else config.discipline
         if config.field_aware and train.fields is not None:
             train = train.replace(fields=without_gaps(train.fields))
-        super().__init__(config.settled(discipline=discipline), train, test, held)
+        super().__init__(with_discipline(config), train, test, held)
         fields = known_fields(self._rows) if self.problem.fields else None
         self.evaluator = partial(FMEvaluator, l2_factors=config.l2_factors, fields=fields, rank=self.problem.rank)
         if train.held_out is not None:
@@ -63,21 +65,9 @@ class FMCase(LinearCase):
 
         return search
 
-    def model(self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]) -> FMModel:
+    def model(
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]], **more: Any
+    ) -> LinearModel:
         coef, intercept = solution
-        p, train = self.problem, self._train
-        return FMModel(
-            coef[:1],
-            intercept,
-            p.loss,
-            p.loss_param,
-            list(p.labels),
-            p.normalize,
-            config.to_json(),
-            self.fingerprint,
-            history,
-            hash_bits=train.hash_bits,
-            table=train.table,
-            factors_=coef[1:].T,
-            fields_=known_fields(train) if p.fields else None,
-        )
+        more = {"factors_": coef[1:].T, "fields_": known_fields(self._train) if self.problem.fields else None}
+        return super().model((coef[:1], intercept), config, history, **more)

@@ -12,10 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows, frozen_array
+from hogwild.data.rows.container import frozen_array
 from hogwild.data.rows.margins import Margins
-from hogwild.data.tables.plan import check_plan
-from hogwild.data.text.hashing import check_same
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import outcome, usable
 from hogwild.problems.fm.objective import FactorMargins
@@ -74,7 +72,9 @@ class FMModel(LinearModel):
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that iterate over rows themselves."""
-        return _Margins(self)
+        lines = np.concatenate([self.coef_, self.factors_.T])
+        more: dict[str, Any] = {"fields": self.fields_, "rank": self.rank}
+        return FactorMargins(lines, self.intercept_, self.normalize, self.check_features, **more)
 
     def strongest_pairs(self, count: int = 10) -> list[tuple[int, int, float]]:
         """Pairs of features with the largest ``<v_i, v_j>`` by size, among the 512 features with the longest factors.
@@ -124,17 +124,3 @@ class FMModel(LinearModel):
 
 
 AMONG = 512  # features whose pairs are compared
-
-
-class _Margins(FactorMargins):
-    """Margins that refuse rows whose features are not those of the model."""
-
-    def __init__(self, model: FMModel) -> None:
-        lines = np.concatenate([model.coef_, model.factors_.T])
-        super().__init__(lines, model.intercept_, model.normalize, model.fields_, model.rank)
-        self.model = model
-
-    def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
-        check_plan(rows.table, self.model.table, "the rows")
-        check_same(rows.hash_bits, self.model.hash_bits, "the rows", "those of the model")
-        return super().between(rows, first, last, scales)

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.container import EMPTY, Rows, readonly
-from hogwild.data.rows.margins import Margins, row_scales
+from hogwild.data.rows.margins import Margins
 from hogwild.problems.linear.objective import Evaluator, Objective
 
 
@@ -22,10 +21,8 @@ class FactorMargins(Margins):
     ``fields`` (width,) is the field of each feature, if it has a factor for each, of ``rank`` numbers.
     """
 
-    def __init__(
-        self, coef: Any, intercept: Any, normalize: str = "none", fields: np.ndarray | None = None, rank: int = 0
-    ) -> None:
-        super().__init__(coef, intercept, normalize)
+    def __init__(self, *parameters: Any, fields: np.ndarray | None = None, rank: int = 0, **more: Any) -> None:
+        super().__init__(*parameters, **more)
         self.fields, self.rank = fields, rank
 
     @property
@@ -33,17 +30,10 @@ class FactorMargins(Margins):
         """Number of margins of a row."""
         return 1
 
-    def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
-        """Margins of the rows ``first <= i < last``, (n,) float64."""
+    def _margins(self, entries: tuple[np.ndarray, ...], scales: np.ndarray) -> np.ndarray:
         from hogwild.problems.fm.scores_kernel import margins, margins_of_fields
 
-        out = np.empty(last - first)
-        if scales is not None:
-            scales = scales[first:last]
-        elif self.normalize != "none":
-            scales = row_scales(rows.block(first, last), self.normalize, self.width, threads=1)
-        entries = rows.begin[first:last], rows.end[first:last], rows.indices, rows.values
-        scales = EMPTY if scales is None else readonly(scales)
+        out = np.empty(len(entries[0]))
         intercept = float(np.ravel(self.intercept)[0])
         if self.fields is None:
             margins(*entries, self.coef, intercept, scales, np.empty((2, self.coef.shape[1])), out)

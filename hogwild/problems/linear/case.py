@@ -48,6 +48,7 @@ class LinearCase:
     names = ("coef", "intercept")
     convex = True
     kind: type[LinearProblem] = LinearProblem
+    trained: Callable[..., LinearModel] = LinearModel
     evaluator: Callable[..., Evaluator] = Evaluator
     _evaluator: Evaluator
 
@@ -239,22 +240,12 @@ class LinearCase:
         return {"nonzeros_per_second": nonzeros / seconds if seconds else None} | self._coordinates.counts
 
     def model(
-        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
+        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]], **more: Any
     ) -> LinearModel:
-        p, (coef, intercept) = self.problem, solution
-        return LinearModel(
-            coef,
-            intercept,
-            p.loss,
-            p.loss_param,
-            list(p.labels),
-            p.normalize,
-            config.to_json(),
-            self.fingerprint,
-            history,
-            hash_bits=self._train.hash_bits,
-            table=self._train.table,
-        )
+        p, train = self.problem, self._train
+        more |= {"config": config.to_json(), "fingerprint": self.fingerprint, "history": history}
+        meaning = p.loss, p.loss_param, list(p.labels), p.normalize
+        return self.trained(*solution, *meaning, hash_bits=train.hash_bits, table=train.table, **more)
 
 
 def outgrows_memory(rows: Rows) -> bool:

@@ -23,13 +23,14 @@ from hogwild.data.tables.plan import TablePlan, check_plan
 from hogwild.data.text.hashing import check_same, hashed_pieces
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.methods import NORMALIZE
-from hogwild.model_file import outcome, package_version, usable
+from hogwild.model_file import outcome, usable
+from hogwild.problems.trained import TrainedModel, origin_in
 
 PROBABILITIES = ("log", "modified-huber", "softmax")
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel:
+class LinearModel(TrainedModel):
     """Parameters of a linear model and their meaning.
 
     Attributes
@@ -44,18 +45,12 @@ class LinearModel:
         real targets and counts.
     normalize : {"none", "l2", "max"}
         Normalisation of each row before prediction.
-    config : dict
-        Options of the run that made it.
-    fingerprint : str
-        Fingerprint of the training data.
-    history : list of dict
-        The last rows of measurements of that run.
-    version : str
-        Version of the package that made it.
     hash_bits : int, optional
         Features are hashed to ``2**hash_bits``, the width, before anything else; if None, they are not hashed.
     table : dict, optional
         The plan of the training table, by which other tables are read (``data/tables/plan.py``).
+    config, fingerprint, history, version :
+        As in :class:`hogwild.problems.trained.TrainedModel`.
 
     See Also
     --------
@@ -76,10 +71,6 @@ class LinearModel:
     loss_param: float = 0.0
     labels: list[float] = field(default_factory=list)
     normalize: str = "none"
-    config: dict[str, Any] = field(default_factory=dict)
-    fingerprint: str = ""
-    history: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    version: str = field(default_factory=package_version)
     hash_bits: int | None = None
     table: dict[str, Any] | None = field(default=None, repr=False)
 
@@ -175,12 +166,6 @@ class LinearModel:
         self.check_probabilities()
         return self._apply(X, self.probabilities, threads)
 
-    def save(self, path: str | Path) -> None:
-        """Write a model file (:func:`hogwild.model_file.save_model`)."""
-        from hogwild.model_file import save_model
-
-        save_model(self, path)
-
     def to_sklearn(self, bare: bool = False) -> Any:
         """Return a fitted estimator of scikit-learn that predicts what this model does, and needs no hogwild.
 
@@ -223,11 +208,7 @@ class LinearModel:
             "labels": self.labels,
             "width": self.width,
             "normalize": self.normalize,
-            "config": self.config,
-            "fingerprint": self.fingerprint,
-            "version": self.version,
-            "history": self.history,
-        }
+        } | self.origin()
         more = {"hash_bits": self.hash_bits, "table": self.table}
         header |= {name: value for name, value in more.items() if value is not None}
         return {"coef": self.coef_, "intercept": self.intercept_}, header
@@ -249,12 +230,9 @@ class LinearModel:
                 loss_param=float(header["loss_param"]),
                 labels=list(header["labels"]),
                 normalize=str(header["normalize"]),
-                config=dict(header["config"]),
-                fingerprint=str(header["fingerprint"]),
-                history=[dict(row) for row in header["history"]],
-                version=str(header["version"]),
                 hash_bits=header.get("hash_bits"),  # absent in files older than hashing
                 table=header.get("table"),
+                **origin_in(header),
             )
             width = int(header["width"])
         if len(arrays) > 2 or model.width != width:
@@ -287,7 +265,12 @@ class LinearModel:
         """The margins of this model, for callers that iterate over rows themselves: hashed, if it has ``hash_bits``."""
         binary = len(self.coef_) == 1
         coef, intercept = (self.coef_[0], self.intercept_[0]) if binary else (self.coef_, self.intercept_)
-        return _Margins(coef, intercept, self.normalize, self.hash_bits, self.table)
+        return Margins(coef, intercept, self.normalize, self.check_features)
+
+    def check_features(self, rows: Rows) -> None:
+        """Raise InputError if the rows' features are not those of the model."""
+        check_plan(rows.table, self.table, "the rows")
+        check_same(rows.hash_bits, self.hash_bits, "the rows", "those of the model")
 
     def warn_unknown(self, count: int, stacklevel: int = 4) -> None:
         """Warn if ``count``, the entries beyond the width, is not 0; ``stacklevel`` points at the user's call."""
@@ -321,19 +304,6 @@ class LinearModel:
                 yield from hashed_pieces(rows, self.hash_bits)
             else:
                 yield rows
-
-
-class _Margins(Margins):
-    """Margins that refuse rows whose features are not those of the model."""
-
-    def __init__(self, coef: Any, intercept: Any, normalize: str, hash_bits: int | None, table: Any) -> None:
-        super().__init__(coef, intercept, normalize)
-        self.hash_bits, self.table = hash_bits, table
-
-    def between(self, rows: Rows, first: int, last: int, scales: np.ndarray | None = None) -> np.ndarray:
-        check_plan(rows.table, self.table, "the rows")
-        check_same(rows.hash_bits, self.hash_bits, "the rows", "those of the model")
-        return super().between(rows, first, last, scales)
 
 
 def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:

@@ -76,6 +76,10 @@ class Posed:
     def store(self) -> Any:
         return self.examples.store
 
+    def select(self, ids: np.ndarray) -> Posed:
+        """The same module with the examples ``ids``."""
+        return dataclasses.replace(self, examples=self.examples.select(ids))
+
 
 class ModuleCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""

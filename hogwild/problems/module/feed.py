@@ -57,6 +57,10 @@ class Arrays:
         rows = np.linspace(0, len(self) - 1, min(len(self), SAMPLED)).astype(np.int64)
         return [array[rows] for array in (*self.inputs, self.target)]
 
+    def select(self, ids: np.ndarray) -> Arrays:
+        """The examples ``ids``, in that order."""
+        return Arrays(tuple(array[ids] for array in self.inputs), self.target[ids])
+
 
 @dataclass(frozen=True)
 class Sparse:
@@ -82,8 +86,19 @@ class Sparse:
         some = self.rows.select(ids).compact()
         return [some.begin, some.indices, some.values, self.target[ids]]
 
+    def select(self, ids: np.ndarray) -> Sparse:
+        """The examples ``ids``, in that order."""
+        return Sparse(self.rows.select(ids), self.target[ids], self.labels)
+
 
 Examples = Arrays | Sparse
+
+
+def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
+    """Examples to train on and to test on: at least one of each if there are two."""
+    shuffled = np.random.default_rng(seed).permutation(len(examples))
+    held = min(max(round(fraction * len(examples)), 1), max(len(examples) - 1, 0))
+    return examples.select(np.sort(shuffled[held:])), examples.select(np.sort(shuffled[:held]))
 
 
 def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:

@@ -20,7 +20,7 @@ from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
 from hogwild.problems.linear.optimum.newton import COLUMNS, Descent, Newton, dot, shortest, smooth_bound
-from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax, scales_of
+from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax
 from hogwild.problems.linear.rows import lengths_of
 
 WORK = 1 << 30  # entries that the steps of a run may visit on few rows
@@ -72,6 +72,7 @@ class Solution:
         return self.gap <= max(share * abs(self.value), NEGLIGIBLE * abs(self.start))
 
 
+@dataclass
 class FitProblem:
     """An objective on rows: ``sum of shares times losses + l2/2 ||w||^2 + l1 ||w||_1``, the intercept unpenalised.
 
@@ -88,29 +89,21 @@ class FitProblem:
     intercept : bool
     """
 
-    def __init__(
-        self,
-        rows: Rows,
-        loss: str,
-        param: float,
-        l1: float,
-        l2: float,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        scales: np.ndarray | None,
-        intercept: bool,
-    ) -> None:
-        self.rows = rows
-        self.loss = loss
-        self.param = float(param)
-        self.l1 = float(l1)
-        self.l2 = float(l2)
-        self.targets = np.asarray(targets, np.float64)
-        self.intercept = intercept
-        self.scales = scales_of(scales)
-        equal = weights is None or not len(weights)
-        self.shares = (np.ones(len(rows)) if equal else np.asarray(weights, np.float64)) / len(rows)
-        self.kinked = not LOSSES[loss].smooth
+    rows: Rows
+    loss: str
+    param: float
+    l1: float
+    l2: float
+    targets: np.ndarray
+    weights: np.ndarray | None
+    scales: np.ndarray | None
+    intercept: bool
+
+    def __post_init__(self) -> None:
+        self.targets = np.asarray(self.targets, np.float64)
+        equal = self.weights is None or not len(self.weights)
+        self.shares = (np.ones(len(self.rows)) if equal else np.asarray(self.weights, np.float64)) / len(self.rows)
+        self.kinked = not LOSSES[self.loss].smooth
 
     @classmethod
     def of(cls, objective: Objective, rows: Rows, classes: int, intercept: bool) -> FitProblem:

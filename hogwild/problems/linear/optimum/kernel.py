@@ -19,19 +19,13 @@ from numba import njit
 
 from hogwild.kernels.loss_kernel import curvature, dloss, loss
 from hogwild.kernels.losses import (
-    EPSILON_INSENSITIVE,
     HINGE,
-    HUBER,
-    LOG,
     MODIFIED_HUBER,
-    PERCEPTRON,
-    POISSON,
     SOFTMAX,
     SQUARED_EPSILON_INSENSITIVE,
-    SQUARED_ERROR,
     SQUARED_HINGE,
 )
-from hogwild.kernels.options import JIT, called, inlined
+from hogwild.kernels.options import JIT, inlined
 
 BENT = 20  # added to the code of a loss with kinks that parabolas replace
 ONE = np.uint64(1)
@@ -64,42 +58,6 @@ def bent_at(code, p, y, param):
         sign = -math.copysign(1.0, y)
         return sign * r, sign
     return abs(r) - param, math.copysign(1.0, r)
-
-
-@called
-def value_of(code, p, y, param):
-    if code >= BENT:
-        t, _ = bent_at(code, p, y, param)
-        return 0.0 if t <= 0.0 else t - 0.5 if t >= 1.0 else 0.5 * t * t
-    return loss(code, p, y, param)
-
-
-@called
-def slope_of(code, p, y, param):
-    if code >= BENT:
-        t, sign = bent_at(code, p, y, param)
-        return sign * min(max(t, 0.0), 1.0)
-    return dloss(code, p, y, param)
-
-
-@called
-def curvature_of(code, p, y, param):
-    if code >= BENT:
-        t, _ = bent_at(code, p, y, param)
-        return 1.0 if 0.0 < t < 1.0 else 0.0
-    return curvature(code, p, y, param)
-
-
-@njit(**JIT)
-def steepest_of(code):
-    """The largest curvature of a row; zero where it has no bound."""
-    if code == LOG:
-        return 0.25
-    if code == SOFTMAX:
-        return 0.5
-    if code == SQUARED_ERROR or code == HUBER or code >= BENT:
-        return 1.0
-    return 0.0 if code in (POISSON, HINGE, PERCEPTRON, EPSILON_INSENSITIVE) else 2.0
 
 
 @njit(**JIT)
@@ -165,7 +123,7 @@ def product(rows, bends, x, out):
 
 
 @njit(**JIT)
-def derive(code, p, q, t, y, shares, param, out, slopes, bends):
+def derive(p, q, t, y, shares, code, param, out, slopes, bends):
     """Set ``out`` (n,) to the margins ``p + t q``, and slopes and curvatures of the rows' losses there.
 
     Return the mean loss, and its derivative and curvature in ``t``.
@@ -177,9 +135,15 @@ def derive(code, p, q, t, y, shares, param, out, slopes, bends):
         if share == 0.0:
             slopes[i] = bends[i] = 0.0
             continue
-        first = slope_of(code, at, y[i], param)
-        second = share * curvature_of(code, at, y[i], param)
-        total += share * value_of(code, at, y[i], param)
+        if code >= BENT:
+            along, sign = bent_at(code, at, y[i], param)
+            inner = min(max(along, 0.0), 1.0)
+            value, first, second = inner * (along - 0.5 * inner), sign * inner, 1.0 if 0.0 < along < 1.0 else 0.0
+        else:
+            value, first = loss(code, at, y[i], param), dloss(code, at, y[i], param)
+            second = curvature(code, at, y[i], param)
+        total += share * value
+        second *= share
         slopes[i], bends[i] = share * first, second
         slope += share * first * q[i]
         bend += second * q[i] * q[i]
@@ -355,7 +319,7 @@ def next_length(t, slope, curvature, low, high):
 
 
 @njit(**JIT)
-def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough, work, factored, x, room):
+def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, skip, enough, work, factored, x, room):
     """Take Newton steps with the whole Hessian from ``x``, which they change, until one promises ``enough``.
 
     The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more.
@@ -374,7 +338,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
     gain = math.inf
     promised = math.inf
     margins(rows, x, p)
-    objective, _, _ = derive(code, p, q, 0.0, y, shares, param, r, slopes, bends)
+    objective, _, _ = derive(p, q, 0.0, y, shares, code, param, r, slopes, bends)
     square = size = total = 0.0
     for i in range(n):
         total += shares[i]
@@ -401,7 +365,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
             fresh = fresh or (steps > 0 and gain <= enough * unit and not sure)
         if fresh or damping > 0.0:
             for i in range(n if l1 > 0.0 else 0):
-                bends[i] += damping * steepest_of(code) * shares[i]
+                bends[i] += damping * steepest * shares[i]
             spent += hessian_of(rows, bends, row, hessian) + cubed
             for u in range(width):
                 hessian[u, u] += l2
@@ -436,7 +400,7 @@ def descend(rows, y, shares, code, param, l1, l2, intercept, floor, skip, enough
         high = math.inf
         then = objective
         for trial in range(TRIES):
-            value, first, second = derive(code, p, q, t, y, shares, param, r, slopes, bends)
+            value, first, second = derive(p, q, t, y, shares, code, param, r, slopes, bends)
             then = value + l2 / 2.0 * (square + t * (2.0 * along + t * across))
             first += l2 * (along + t * across)
             if l1 > 0.0:
@@ -519,7 +483,7 @@ def sweep(starts, entries, values, chosen, slopes, bends, l1, l2, intercept, x, 
 
 
 @njit(**JIT)
-def derive_classes(p, q, t, y, shares, out, slopes, bends):
+def derive_classes(p, q, t, y, shares, code, param, out, slopes, bends):
     """Do :func:`derive` for softmax: margins and slopes are (n, K), and ``bends`` become the classes' probabilities."""
     total = slope = bend = 0.0
     for i in range(len(p)):

@@ -54,7 +54,7 @@ def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float,
     ascent = _Ascent(sums, l2, newton, enough)
     spent = ascent.run(work)
     if ascent.value < value:
-        x, value = np.append(ascent.best_w, ascent.best_b), ascent.value
+        x, value = ascent.best, ascent.value
     return Descent(x, value, value - ascent.lower, spent, 1)
 
 
@@ -137,8 +137,7 @@ class _Ascent:
         self.alpha = np.zeros(len(self.y))
         self.w = np.zeros(sums.rows.width)
         self.b = np.zeros(1)
-        self.best_w = self.w
-        self.best_b = 0.0
+        self.best = np.append(self.w, self.b)
         self.value = math.inf
         self.lower = -math.inf
 
@@ -186,8 +185,7 @@ class _Ascent:
         for factor in LONGER:
             value = float(self.shares @ np.maximum(self.kinks - factor * margins, 0.0)) + factor**2 * square
             if value < self.value:
-                self.best_w = factor * self.w
-                self.best_b = factor * b
+                self.best = factor * np.append(self.w, b)
                 self.value = value
             if value > before:
                 break

@@ -90,8 +90,9 @@ class Newton:
             if not self.whole:
                 return self._lower(sums, x, l1, l2, work, enough, skip, floor)
             x = x.copy()
-            objective = sums.entries, sums.targets, sums.shares, sums.code, sums.param, l1, l2, self.intercept
-            return Descent(x, *kernel.descend(*objective, floor, skip, enough, float(work), factored, x, self.room))
+            loss = sums.entries, sums.targets, sums.shares, sums.code, sums.param, sums.steepest
+            ends = floor, skip, enough, float(work)
+            return Descent(x, *kernel.descend(*loss, l1, l2, self.intercept, *ends, factored, x, self.room))
 
         if l1 > 0.0 or factored or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
             return steps(x, skip)

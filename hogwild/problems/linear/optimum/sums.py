@@ -22,8 +22,6 @@ PARTS = 4  # parts of the rows that sums are taken in
 FEW = 1_000_000  # entries below which one part is as fast, as it is if its sums are as many
 WIDE = 1 << 22  # features above which one part is taken, since each has sums of its own
 
-Derivatives = tuple[float, float, float]  # the mean loss along a direction, its slope and its curvature
-
 
 class LossSums:
     """LossSums over rows with one margin; parameters are (width + 1,), the intercept last.
@@ -34,8 +32,8 @@ class LossSums:
     loss, param : str, float
     targets, shares : array of float64, shape (n,)
         Shares are weights over the number of rows.
-    scales : array of float32, shape (n,)
-        Factors on the rows' values; empty for none.
+    scales : array of float32, shape (n,), optional
+        Factors on the rows' values; an empty array is none.
     alone : bool
         Whether one thread takes all sums, since others are at work too.
     """
@@ -47,16 +45,18 @@ class LossSums:
         param: float,
         targets: np.ndarray,
         shares: np.ndarray,
-        scales: np.ndarray,
+        scales: np.ndarray | None,
         alone: bool = False,
     ) -> None:
         self.rows = rows
         self.code = LOSSES[loss].code
         self.param = param
+        self.steepest = LOSSES[loss].steepest or 0.0
         self.alone = alone
         self.targets, self.shares = targets, shares
         self._kept: dict[str, Any] = {}  # also of the same rows with another loss
-        self.entries = rows.begin, rows.end, rows.indices, rows.values, scales
+        factors = EMPTY if scales is None else readonly(scales)
+        self.entries = rows.begin, rows.end, rows.indices, rows.values, factors
         one = alone or rows.nnz < max(FEW, PARTS * rows.width) or rows.width > WIDE
         ends = np.linspace(0, len(rows), 2 if one else PARTS + 1).astype(np.int64).tolist()
         self.cuts = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
@@ -67,6 +67,7 @@ class LossSums:
         other.code = self.code + kernel.BENT
         other.targets = targets
         other.param = param
+        other.steepest = 1.0
         return other
 
     @property
@@ -78,13 +79,9 @@ class LossSums:
             self._kept["columns"] = X.indptr.astype(np.int64), X.indices.astype(np.int32), values.astype(np.float32)
         return self._kept["columns"]
 
-    @property
-    def steepest(self) -> float:
-        return float(kernel.steepest_of(self.code))
-
     def part(self, first: int, last: int) -> tuple[np.ndarray, ...]:
         begin, end, indices, values, scales = self.entries
-        return begin[first:last], end[first:last], indices, values, readonly(scales[first:last])
+        return begin[first:last], end[first:last], indices, values, scales[first:last]
 
     def each(self, function: Callable[[int, int], Any]) -> list[Any]:
         return list(map_cuts(self.cuts, function))
@@ -94,14 +91,20 @@ class LossSums:
         self.each(lambda a, b: kernel.margins(self.part(a, b), x, out[a:b]))
         return out
 
-    def derive(self, p: np.ndarray, q: np.ndarray, t: float) -> Derivatives:
-        """Go to the margins ``p + t q``: keep them, and the slopes and curvatures of the rows' losses there."""
+    def derive(self, p: np.ndarray, q: np.ndarray, t: float) -> tuple[float, float, float]:
+        """Go to the margins ``p + t q``: keep them, and the slopes and curvatures of the rows' losses there.
+
+        Return the mean loss along the direction ``q``, its slope and its curvature.
+        """
         r = np.empty_like(p)
         slopes = np.empty_like(p)
         bends = np.empty_like(p)
 
-        def part(a: int, b: int) -> Derivatives:
-            return self._derive(p[a:b], q[a:b], t, a, b, r[a:b], slopes[a:b], bends[a:b])
+        loop = kernel.derive if p.ndim == 1 else kernel.derive_classes
+
+        def part(a: int, b: int) -> Any:
+            loss = self.targets[a:b], self.shares[a:b], self.code, self.param
+            return loop(p[a:b], q[a:b], t, *loss, r[a:b], slopes[a:b], bends[a:b])
 
         parts = self.each(part)
         self.p = r
@@ -110,10 +113,6 @@ class LossSums:
         self.floor = 0.0
         value, slope, curvature = (sum(each) for each in zip(*parts))
         return value, slope, curvature
-
-    def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
-        values: Derivatives = kernel.derive(self.code, p, q, t, self.targets[a:b], self.shares[a:b], self.param, *out)
-        return values
 
     def damp(self, damping: float) -> None:
         """Give every row a share of the largest curvature more."""
@@ -152,10 +151,6 @@ class Softmax(LossSums):
         self.each(lambda a, b: margins_of_classes(*self.part(a, b)[:4], coef, x[-1], self.part(a, b)[4], out[a:b]))
         return out
 
-    def _derive(self, p: Any, q: Any, t: float, a: int, b: int, *out: np.ndarray) -> Derivatives:
-        values: Derivatives = kernel.derive_classes(p, q, t, self.targets[a:b], self.shares[a:b], *out)
-        return values
-
     def damp(self, damping: float) -> None:
         self.floor = damping * self.steepest
 
@@ -166,7 +161,3 @@ class Softmax(LossSums):
 
     def curvatures(self) -> np.ndarray:
         return self.shares[:, None] * (self.bends * (1.0 - self.bends) + self.floor)
-
-
-def scales_of(scales: np.ndarray | None) -> np.ndarray:
-    return EMPTY if scales is None or not len(scales) else readonly(scales)
