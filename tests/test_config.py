@@ -82,9 +82,7 @@ def test_every_option_has_a_range(problem: str) -> None:
 def test_unknown_options_are_named() -> None:
     with pytest.raises(UsageError, match=r"^unknown option epoch, lr of problem 'linear': did you mean epochs\?$"):
         TrainConfig.from_json({"epoch": 3, "lr": 0.1, "l2": 0.0})
-    with pytest.raises(
-        UsageError, match="'linear'; it belongs to problem fm or ffm or completion$"
-    ):
+    with pytest.raises(UsageError, match="'linear'; it belongs to problem fm or ffm or completion$"):
         TrainConfig(rank=3)
 
 
