@@ -34,28 +34,17 @@ class Kind(NamedTuple):
     spec: str  # module:class that parses names of generated data
 
 
+ROWS = Kind(
+    "rows",
+    "synthetic:rcv1",
+    "a generated stand-in shaped like RCV1",
+    "hogwild.data.rows.source:open_data",
+    "hogwild.data.rows.synthetic:SyntheticSpec",
+)
 KINDS = {
-    "linear": Kind(
-        "rows",
-        "synthetic:rcv1",
-        "a generated stand-in shaped like RCV1",
-        "hogwild.data.rows.source:open_data",
-        "hogwild.data.rows.synthetic:SyntheticSpec",
-    ),
-    "fm": Kind(
-        "rows",
-        "synthetic:ctr?features=1048576",
-        "generated clicks",
-        "hogwild.data.rows.source:open_data",
-        "hogwild.data.rows.synthetic:SyntheticSpec",
-    ),
-    "ffm": Kind(
-        "rows",
-        "synthetic:ctr",
-        "generated clicks",
-        "hogwild.data.rows.source:open_data",
-        "hogwild.data.rows.synthetic:SyntheticSpec",
-    ),
+    "linear": ROWS,
+    "fm": ROWS._replace(default="synthetic:ctr?features=1048576", description="generated clicks"),
+    "ffm": ROWS._replace(default="synthetic:ctr", description="generated clicks"),
     "completion": Kind(
         "ratings",
         "synthetic:ratings",

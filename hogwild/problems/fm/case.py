@@ -32,8 +32,7 @@ class FMCase(LinearCase):
     problem: FMProblem
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
-        if config.field_aware and train.fields is not None:
-            train = train.replace(fields=without_gaps(train.fields))
+        train = without_gaps(config, train)
         super().__init__(with_discipline(config), train, test, held)
         fields = known_fields(self._rows) if self.problem.fields else None
         self.evaluator = partial(FMEvaluator, l2_factors=config.l2_factors, fields=fields, rank=self.problem.rank)

@@ -29,7 +29,6 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels import vectors
-from hogwild.kernels.atomics import fetch_add, load
 from hogwild.kernels.control import ABORT, count
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.locks import acquire, release
@@ -45,14 +44,18 @@ from hogwild.problems.linear.kernel import (
     DONE,
     LENGTH,
     LOCKED,
+    MARGIN,
     NO_PENALTY,
     SERIAL,
     VISITED,
     claim,
-    intercept_move,
     lock_row,
+    owe,
+    parts,
     prefetch_weights,
+    refresh,
     row_factor,
+    settle,
     unlock_row,
 )
 
@@ -108,17 +111,19 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0, block=0):
     ``block``: numbers of a factor in memory, if a feature has one for each field.
     """
     lanes = LANES[size]
-    parts = LANES[min(block or 4, size)]
+    narrow = LANES[min(block or 4, size)]
     alone = int(discipline in (SERIAL, LOCKED))
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
-        coef, intercept, intercept_squares = parameters.coef, parameters.intercept, parameters.intercept_squares
+        coef = parameters.coef
         part = np.float32(plan.intercept)
         stride = plan.stride
         popular = np.uint32(plan.own_rates)
         remaining = plan.limit
-        step, bias, owed, gained, squares = ZERO, ZERO, ZERO, ZERO, ZERO
+        step = ZERO
+        g, bias, owed, gained, squares, _ = parts(vectors.own(MARGIN), 1)
+        owed[0], gained[0] = ZERO, ZERO
         while remaining > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
@@ -138,41 +143,32 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0, block=0):
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                     return
                 if i == first or discipline == LOCKED:
-                    bias = load(intercept, 0)
-                    squares = load(intercept_squares, 0) if adagrad else ZERO
+                    refresh(bias, squares, parameters, adagrad)
                 if block:
-                    margin = margin_of_pairs(parts, block, plan.classes, coef, data, stride, begin, end, factor)
+                    margin = margin_of_pairs(narrow, block, plan.classes, coef, data, stride, begin, end, factor)
                 else:
                     margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer)
-                margin = margin + (bias - owed)
-                g = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
+                margin = margin + (bias[0] - owed[0])
+                g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
                 if delayed:
                     spin(control, plan.delay)
-                if g != ZERO or shrinks:
+                if g[0] != ZERO or shrinks:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return
-                    of_row = parameters, data, stride, begin, end, factor, g, step
+                    of_row = parameters, data, stride, begin, end, factor, g[0], step
                     if block:
                         pull = buffer[PULL * stride :]
-                        move_pairs(parts, lanes, block, plan.classes, adagrad, shrinks, *of_row, pull, popular)
+                        move_pairs(narrow, lanes, block, plan.classes, adagrad, shrinks, *of_row, pull, popular)
                     else:
                         move(lanes, adagrad, shrinks, *of_row, buffer, popular)
                     if discipline == AIG:
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
                     unpaid += 1
-                    distance, square = intercept_move(adagrad, squares, gained, g, part * step)
-                    owed, gained = owed + distance, gained + square
+                    owe(adagrad, g, part * step, owed, gained, squares)
                     if unpaid >= plan.flush or i == last - 1:
+                        settle(alone, adagrad, parameters, bias, owed, gained, squares)
                         unpaid = 0
-                        if alone:
-                            bias = bias - owed
-                            intercept[0] = bias
-                        else:
-                            bias = fetch_add(intercept, 0, -owed) - owed
-                        if adagrad:
-                            squares = fetch_add(intercept_squares, 0, gained) + gained
-                        owed, gained = ZERO, ZERO
                 if discipline == LOCKED:
                     release(locks, 0)
                 nonzeros += end - begin

@@ -158,9 +158,13 @@ class FMProblem(LinearProblem):
         return call
 
 
-def without_gaps(fields: np.ndarray) -> np.ndarray:
-    """The fields of features numbered from 0 among those that occur, (width,) int16; -1 stays."""
-    return readonly(np.searchsorted(np.unique(fields[fields >= 0]), fields).astype(np.int16) - (fields < 0))
+def without_gaps(config: TrainConfig, rows: Rows) -> Rows:
+    """The rows with fields, where they count, numbered from 0 among those that occur; -1 stays."""
+    if not config.field_aware or rows.fields is None:
+        return rows
+    occurring = np.unique(rows.fields[rows.fields >= 0])
+    numbers = np.searchsorted(occurring, rows.fields).astype(np.int16) - (rows.fields < 0)
+    return rows.replace(fields=readonly(numbers))
 
 
 def known_fields(rows: Rows) -> np.ndarray:

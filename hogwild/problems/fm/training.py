@@ -30,6 +30,7 @@ from hogwild.problems.linear.problem import aligned
 from hogwild.training.checkpoint import resumable
 from hogwild.training.keep import has_diverged
 from hogwild.training.l2_choice import L2Choice
+from hogwild.training.run import FEWEST
 from hogwild.training.schedule import make_schedule
 from hogwild.training.step_search import best_power
 from hogwild.training.workers import InlineWorker
@@ -38,7 +39,6 @@ BUDGET = 2_000_000  # nonzeros of an epoch of a trial, times the rank over eight
 HELD_ROWS = 20_000  # at most, that judge it
 FIRST = 0.25  # step that is tried first
 SLACK = 10.0  # a trial must stay that far from what ends a run as diverged
-FEWEST = 20  # rows, below which none are held out
 
 
 def occurring(rows: Rows, numbering: Numbering | None) -> np.ndarray:
@@ -60,8 +60,7 @@ class Trials:
 
     def __init__(self, config: TrainConfig, rows: Rows, held: Rows) -> None:
         l2_factors = PATH[0] / len(rows) if config.l2_factors is None else config.l2_factors
-        if config.field_aware and rows.fields is not None:
-            rows = rows.replace(fields=without_gaps(rows.fields))
+        rows = without_gaps(config, rows)
         posed = FMProblem.of(config.settled(l2=config.l2 or 0.0, l2_factors=l2_factors), rows, "hogwild")
         count = min(len(rows), max(int(BUDGET * 8 / posed.stride / max(rows.nnz / len(rows), 1.0)), HELD_ROWS))
         sample = drawn(rows, count, config.seed)
