@@ -42,8 +42,7 @@ FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the 
 LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
 SHORT = 0.05  # length of a step below which the next is damped
 MOST_STEPS = 200
-ROUNDS, SWEEPS = 20, 8  # of coordinate descent and a step on the support, and sweeps of each round,
-SETTLED = 0.01  # until one falls less than this share of all before
+SETTLED = 0.01  # share of the largest fall of the model by a sweep, less than which is the last
 ARMIJO = 0.1  # share of what a model with an l1 penalty promises that a step must bring
 
 
@@ -239,76 +238,6 @@ def shrunk(w, g, h, l1):
 
 
 @njit(**JIT)
-def sparse_step(hessian, g, x, l1, intercept, most, w, r, move, free, scale, column, factor):
-    """Set ``w`` to the minimum of a quadratic model with an l1 penalty; return how far the model falls from ``x``.
-
-    Coordinate descent finds which weights are zero, and Newton steps on the others, which end where one of them would
-    change its sign, what these are.
-    """
-    n = len(x)
-    last = len(x) - 1
-    fall = 0.0
-    factors = 0
-    level, of_level = hessian[last, last] + LEAST, g[last]
-    if intercept:  # it goes first, so that the other columns are centred
-        fall = of_level * of_level / level / 2.0
-        for u in range(last):
-            g[u] -= hessian[u, last] * of_level / level
-            for v in range(last):
-                hessian[u, v] -= hessian[u, last] * hessian[v, last] / level
-    for u in range(n):  # assigning a slice would allocate
-        w[u], r[u] = x[u], g[u]
-    for _ in range(ROUNDS):
-        first = 0.0
-        for _ in range(SWEEPS):
-            fell = 0.0
-            for u in range(last):
-                h = max(hessian[u, u], 0.0) + LEAST
-                then = shrunk(w[u], r[u], h, l1)
-                d = then - w[u]
-                if d != 0.0:
-                    fell -= d * (r[u] + h * d / 2.0) + l1 * (abs(then) - abs(w[u]))
-                    w[u] = then
-                    line = hessian[u]
-                    for v in range(last):
-                        r[v] += d * line[v]
-            first = max(first, fell)
-            fall += fell
-            if not fell > SETTLED * first:
-                break
-        while True:
-            for u in range(n):
-                free[u] = u < last and w[u] != 0.0
-                g[u] = r[u] + math.copysign(l1, w[u]) if free[u] else 0.0
-            factorise(hessian, free, RIDGE, scale, column, factor)
-            factors += 1
-            gain = solve(factor, scale, g, move)
-            if not gain > SETTLED * SETTLED * fall:
-                break
-            t, crossing = 1.0, -1
-            for u in range(last):
-                if free[u] and (w[u] + t * move[u]) * w[u] < 0.0:
-                    t, crossing = -w[u] / move[u], u
-            fall += t * (2.0 - t) * gain
-            for u in range(n):
-                if free[u]:
-                    d = -w[u] if u == crossing else t * move[u]
-                    w[u] = 0.0 if u == crossing else w[u] + d
-                    line = hessian[u]
-                    for v in range(last):
-                        r[v] += d * line[v]
-            if crossing < 0 or factors >= most:
-                break
-        if not gain > SETTLED * SETTLED * fall or factors >= most:
-            break
-    if intercept:
-        for u in range(last):
-            of_level += hessian[last, u] * (w[u] - x[u])
-        w[last] = x[last] - of_level / level
-    return fall, factors
-
-
-@njit(**JIT)
 def next_length(t, slope, curvature, low, high):
     """The length to try after ``t``: Newton's for the slope, within what is known to be too short and too long."""
     guess = t - slope / curvature if curvature > 0.0 else math.inf
@@ -319,35 +248,32 @@ def next_length(t, slope, curvature, low, high):
 
 
 @njit(**JIT)
-def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, skip, enough, work, factored, x, room):
+def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, work, factored, x, room):
     """Take Newton steps with the whole Hessian from ``x``, which they change, until one promises ``enough``.
 
     The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more.
     ``room`` is memory, which holds the factor of steps before, if ``factored``. Return the objective, what is left
     to gain, the entries visited (less than ``work`` if the steps have come to their end) and how many steps there were.
     """
-    p, q, r, slopes, bends, g, step, scale, column, row, w, rest, free, hessian, factor = room
+    p, q, r, slopes, bends, g, step, scale, column, row, free, hessian, factor = room
     width = len(x) - 1
-    n = len(p)
     spent = 0
     steps = 0
     small = 0
-    entries, cubed = len(rows[2]) + n, (width + 1) ** 3 // 16 + 1
-    least = DAMPING if l1 > 0.0 and is_flat(code) else 0.0
-    damping = least
+    entries, cubed = len(rows[2]) + len(p), (width + 1) ** 3 // 16 + 1
+    damping = 0.0
     gain = math.inf
     promised = math.inf
     margins(rows, x, p)
     objective, _, _ = derive(p, q, 0.0, y, shares, code, param, r, slopes, bends)
-    square = size = total = 0.0
-    for i in range(n):
+    square = total = 0.0
+    for i in range(len(p)):
         total += shares[i]
     for u in range(width):
         square += x[u] * x[u]
-        size += abs(x[u])
         free[u] = True
     free[width] = intercept
-    objective += l2 / 2.0 * square + l1 * size
+    objective += l2 / 2.0 * square
     while True:
         unit = max(abs(objective), floor)
         g[:] = 0.0
@@ -364,32 +290,19 @@ def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, sk
             sure = gain <= CONFIRMED * enough * unit and (not is_flat(code) or (code >= BENT and l2 > 0.0))
             fresh = fresh or (steps > 0 and gain <= enough * unit and not sure)
         if fresh or damping > 0.0:
-            for i in range(n if l1 > 0.0 else 0):
-                bends[i] += damping * steepest * shares[i]
             spent += hessian_of(rows, bends, row, hessian) + cubed
             for u in range(width):
                 hessian[u, u] += l2
             if is_flat(code):
                 hessian[width, width] = max(hessian[width, width], LEVEL * total)
-            if l1 > 0.0:
-                for u in range(width + 1):
-                    for v in range(u):
-                        hessian[v, u] = hessian[u, v]
-                most = max(1, int((work - spent) / cubed))
-                memory = w, rest, step, free, scale, column, factor
-                gain, factors = sparse_step(hessian, g, x, l1, intercept, most, *memory)
-                spent += factors * cubed
-                for u in range(width + 1):
-                    step[u] = w[u] - x[u]
-            else:
-                factorise(hessian, free, RIDGE + damping, scale, column, factor)
-                gain = solve(factor, scale, g, step)
-                factored = True
+            factorise(hessian, free, RIDGE + damping, scale, column, factor)
+            gain = solve(factor, scale, g, step)
+            factored = True
         promised = gain
-        if not gain > (enough if steps else skip) * unit and damping == least:
+        if not gain > (enough if steps else skip) * unit and damping == 0.0:
             return objective, gain, spent, steps
-        if spent >= work or steps >= MOST_STEPS:  # a model with an l1 penalty may not have been brought to its minimum
-            return objective, math.inf if l1 > 0.0 and steps > 0 else gain, spent, steps
+        if spent >= work or steps >= MOST_STEPS:
+            return objective, gain, spent, steps
         along = across = 0.0
         for u in range(width):
             along += x[u] * step[u]
@@ -403,13 +316,6 @@ def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, sk
             value, first, second = derive(p, q, t, y, shares, code, param, r, slopes, bends)
             then = value + l2 / 2.0 * (square + t * (2.0 * along + t * across))
             first += l2 * (along + t * across)
-            if l1 > 0.0:
-                for u in range(width):
-                    then += l1 * abs(x[u] + t * step[u])
-                if then < objective - ARMIJO * t * gain:
-                    break
-                t /= 4.0
-                continue
             lower = then < objective
             if lower and (abs(first) <= 2.0 * FLAT_ENOUGH * gain or (first < 0.0 and trial > 8)):
                 break
@@ -422,21 +328,21 @@ def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, sk
         steps += 1
         if not then < objective:  # nothing is left but rounding
             return objective, gain, spent, steps
-        for i in range(n):
+        for i in range(len(p)):
             p[i] = r[i]
         square = 0.0
         for u in range(width + 1):
-            x[u] = w[u] if l1 > 0.0 and t == 1.0 else x[u] + t * step[u]
+            x[u] += t * step[u]
             square += x[u] * x[u] if u < width else 0.0
         small = small + 1 if objective - then < enough * unit else 0
         objective = then
         if small == FEW_GAINS:
             return objective, gain, spent, steps
-        if t < (1.0 if l1 > 0.0 else SHORT):
+        if t < SHORT:
             damping = max(4.0 * damping, DAMPING)
         elif t >= 1.0:
             damping /= 8.0
-        damping = least if damping < DAMPING / 8.0 else min(max(damping, least), MOST_DAMPING)
+        damping = 0.0 if damping < DAMPING / 8.0 else min(damping, MOST_DAMPING)
 
 
 @njit(**JIT)

@@ -64,7 +64,7 @@ class Newton:
             size <= COLUMNS + 1 and pairs <= PAIRS and rows.nnz <= FEW_ENTRIES and not isinstance(sums, Softmax)
         )
         if self.whole:
-            by_row, by_column = [np.zeros(n) for _ in range(5)], [np.zeros(size) for _ in range(7)]
+            by_row, by_column = [np.zeros(n) for _ in range(5)], [np.zeros(size) for _ in range(5)]
             self.room = *by_row, *by_column, np.ones(size, bool), np.empty((size, size)), np.empty((size, size))
 
     def lower(
@@ -87,12 +87,12 @@ class Newton:
         floor = self.floor if floor is None else floor
 
         def steps(x: np.ndarray, skip: float) -> Descent:
-            if not self.whole:
+            if not self.whole or l1 > 0.0:
                 return self._lower(sums, x, l1, l2, work, enough, skip, floor)
             x = x.copy()
-            loss = sums.entries, sums.targets, sums.shares, sums.code, sums.param, sums.steepest
+            loss = sums.entries, sums.targets, sums.shares, sums.code, sums.param
             ends = floor, skip, enough, float(work)
-            return Descent(x, *kernel.descend(*loss, l1, l2, self.intercept, *ends, factored, x, self.room))
+            return Descent(x, *kernel.descend(*loss, l2, self.intercept, *ends, factored, x, self.room))
 
         if l1 > 0.0 or factored or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
             return steps(x, skip)
