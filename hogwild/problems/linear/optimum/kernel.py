@@ -6,8 +6,7 @@ Losses have the codes of ``kernels/losses.py``; two more are hinge and epsilon-i
 curvature one for each kink, whose targets are where the parabolas are (``kinked.py``).
 
 On some hundred rows, Python between the passes would take longer than the passes, so :func:`descend` holds the whole
-loop: derivatives, Hessian, Cholesky factor, and a line search on the margins, which needs no pass over the entries. A
-factor serves again while steps with it still gain: the Hessian of many columns costs as much as many gradients.
+loop: derivatives, Hessian, Cholesky factor, and a line search on the margins, which needs no pass over the entries.
 """
 
 from __future__ import annotations
@@ -32,15 +31,10 @@ ONE = np.uint64(1)
 CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 LEAST = 1e-12  # curvature of a coordinate along which the model is flat
 RIDGE = 1e-11  # share of its diagonal added to the Hessian, since columns may depend on each other
-DAMPING = 1e-3  # share of the steepest curvature that every row gets after a step that had to be short
-MOST_DAMPING = 1.0
 FLAT_ENOUGH = 0.3  # share of the first slope along a step that the slope at its end may have
 TRIES = 60  # lengths of a step
-CONTRACTION = 0.1  # a factor serves again if a step promises at most this share of the step before
-CONFIRMED = 0.3  # share of the smallest gain below which an old factor may end the steps, unless rows may be flat
 FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the last
 LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
-SHORT = 0.05  # length of a step below which the next is damped
 MOST_STEPS = 200
 SETTLED = 0.01  # share of the largest fall of the model by a sweep, less than which is the last
 ARMIJO = 0.1  # share of what a model with an l1 penalty promises that a step must bring
@@ -186,18 +180,15 @@ def hessian_of(rows, bends, row, out):
 
 
 @njit(**JIT)
-def factorise(hessian, free, ridge, scale, column, out):
-    """Set ``out`` to the Cholesky factor of the Hessian of the ``free`` parameters, scaled to a diagonal of one.
-
-    ``ridge`` is what is added to that.
-    """
+def factorise(hessian, free, scale, column, out):
+    """Set ``out`` to the Cholesky factor of the Hessian of the ``free`` parameters, scaled to a diagonal of one."""
     n = len(scale)
     for a in range(n):
         scale[a] = 1.0 / math.sqrt(max(hessian[a, a], 0.0) + LEAST * LEAST) if free[a] else 0.0
     for a in range(n):
         for b in range(a):
             out[a, b] = hessian[a, b] * scale[a] * scale[b]
-        out[a, a] = 1.0 + ridge
+        out[a, a] = 1.0 + RIDGE
     for k in range(n):
         pivot = math.sqrt(max(out[k, k], RIDGE))
         out[k, k] = pivot
@@ -248,12 +239,12 @@ def next_length(t, slope, curvature, low, high):
 
 
 @njit(**JIT)
-def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, work, factored, x, room):
+def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, work, x, room):
     """Take Newton steps with the whole Hessian from ``x``, which they change, until one promises ``enough``.
 
     The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more.
-    ``room`` is memory, which holds the factor of steps before, if ``factored``. Return the objective, what is left
-    to gain, the entries visited (less than ``work`` if the steps have come to their end) and how many steps there were.
+    ``room`` is memory. Return the objective, what is left to gain, the entries visited (less than ``work`` if the steps
+    have come to their end) and how many steps there were.
     """
     p, q, r, slopes, bends, g, step, scale, column, row, free, hessian, factor = room
     width = len(x) - 1
@@ -261,9 +252,6 @@ def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, wo
     steps = 0
     small = 0
     entries, cubed = len(rows[2]) + len(p), (width + 1) ** 3 // 16 + 1
-    damping = 0.0
-    gain = math.inf
-    promised = math.inf
     margins(rows, x, p)
     objective, _, _ = derive(p, q, 0.0, y, shares, code, param, r, slopes, bends)
     square = total = 0.0
@@ -283,25 +271,14 @@ def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, wo
             g[u] += l2 * x[u]
         if not intercept:
             g[width] = 0.0
-        fresh = not factored
-        if factored:
-            gain = solve(factor, scale, g, step)
-            fresh = not gain <= CONTRACTION * promised and promised < math.inf
-            sure = gain <= CONFIRMED * enough * unit and (not is_flat(code) or (code >= BENT and l2 > 0.0))
-            fresh = fresh or (steps > 0 and gain <= enough * unit and not sure)
-        if fresh or damping > 0.0:
-            spent += hessian_of(rows, bends, row, hessian) + cubed
-            for u in range(width):
-                hessian[u, u] += l2
-            if is_flat(code):
-                hessian[width, width] = max(hessian[width, width], LEVEL * total)
-            factorise(hessian, free, RIDGE + damping, scale, column, factor)
-            gain = solve(factor, scale, g, step)
-            factored = True
-        promised = gain
-        if not gain > (enough if steps else skip) * unit and damping == 0.0:
-            return objective, gain, spent, steps
-        if spent >= work or steps >= MOST_STEPS:
+        spent += hessian_of(rows, bends, row, hessian) + cubed
+        for u in range(width):
+            hessian[u, u] += l2
+        if is_flat(code):
+            hessian[width, width] = max(hessian[width, width], LEVEL * total)
+        factorise(hessian, free, scale, column, factor)
+        gain = solve(factor, scale, g, step)
+        if not gain > (enough if steps else skip) * unit or spent >= work or steps >= MOST_STEPS:
             return objective, gain, spent, steps
         along = across = 0.0
         for u in range(width):
@@ -338,11 +315,6 @@ def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, wo
         objective = then
         if small == FEW_GAINS:
             return objective, gain, spent, steps
-        if t < SHORT:
-            damping = max(4.0 * damping, DAMPING)
-        elif t >= 1.0:
-            damping /= 8.0
-        damping = 0.0 if damping < DAMPING / 8.0 else min(damping, MOST_DAMPING)
 
 
 @njit(**JIT)
@@ -416,14 +388,14 @@ def derive_classes(p, q, t, y, shares, code, param, out, slopes, bends):
 
 
 @njit(**JIT)
-def bend_classes(bends, shares, floor, change):
-    """Set ``change`` (n, K) of the margins to that of the slopes, with ``floor`` more curvature."""
+def bend_classes(bends, shares, change):
+    """Set ``change`` (n, K) of the margins to that of the slopes."""
     for i in range(len(bends)):
         mean = 0.0
         for k in range(bends.shape[1]):
             mean += bends[i, k] * change[i, k]
         for k in range(bends.shape[1]):
-            change[i, k] = shares[i] * (bends[i, k] * (change[i, k] - mean) + floor * change[i, k])
+            change[i, k] = shares[i] * bends[i, k] * (change[i, k] - mean)
 
 
 @njit(**JIT)
