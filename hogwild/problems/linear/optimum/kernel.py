@@ -20,7 +20,6 @@ from hogwild.kernels.loss_kernel import curvature, dloss, loss
 from hogwild.kernels.losses import (
     HINGE,
     MODIFIED_HUBER,
-    SOFTMAX,
     SQUARED_EPSILON_INSENSITIVE,
     SQUARED_HINGE,
 )
@@ -55,8 +54,8 @@ def bent_at(code, p, y, param):
 
 @njit(**JIT)
 def is_flat(code):
-    """Whether rows have no curvature beyond their margin, or as softmax where all its margins move alike."""
-    return code >= BENT or code in (SQUARED_HINGE, MODIFIED_HUBER, SQUARED_EPSILON_INSENSITIVE, SOFTMAX)
+    """Whether rows have no curvature beyond their margin."""
+    return code >= BENT or code in (SQUARED_HINGE, MODIFIED_HUBER, SQUARED_EPSILON_INSENSITIVE)
 
 
 @inlined

@@ -3,7 +3,8 @@
 A step is found by conjugate gradients on the quadratic model, scaled by each column's curvature. Columns are centred
 for that, since those with large means depend on the intercept and so on each other. A line search on the margins needs
 no pass over the rows. With an l1 penalty a step is the end of some passes of coordinate descent on the model (Yuan, Ho
-and Lin 2012, newGLMNET): each weight takes the intercept along, as if its column were centred. Of few columns, steps
+and Lin 2012, newGLMNET): each weight takes the intercept along, as if its column were centred. Of few columns, which
+may depend on each other, a Newton step of the weights that are not zero follows. Without an l1 penalty, few columns
 take the whole Hessian, in one call (``kernel.descend``).
 """
 
@@ -28,8 +29,7 @@ MOST_CONJUGATE = 200  # most conjugate gradients of a step,
 LITTLE = 0.01  # and the share of the step's gain below which the last
 WAIT = 4  # together bring no more
 MOST_STEPS = 1000
-SPARSE_SWEEPS = 10  # most passes of coordinate descent in a step with an l1 penalty,
-SPARSE_CONJUGATE = 30  # and most conjugate gradients after them
+SPARSE_SWEEPS = 10  # most passes of coordinate descent in a step with an l1 penalty
 FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 TINY = 1e-300
 
@@ -119,7 +119,7 @@ class Newton:
             model = _Model(sums, l2, self.intercept)
             most = int(np.clip((work - spent) / (2 * each), 1, MOST_CONJUGATE))
             if l1:
-                step, gain, passes = model.sparse_step(x, g, l1, min(most, SPARSE_CONJUGATE))
+                step, gain, passes = model.sparse_step(x, g, l1, most)
             else:
                 promise = skip if steps == 0 and skip < 1.0 else enough
                 step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most)
@@ -225,8 +225,8 @@ class _Model:
     def sparse_step(self, x: np.ndarray, g: np.ndarray, l1: float, most: int) -> tuple[np.ndarray, float, float]:
         """Do :meth:`step` with an l1 penalty.
 
-        Coordinate descent over the weights that have left zero, or would, finds which are zero. The others then take a
-        Newton step by themselves, as far as none of them changes its sign.
+        Coordinate descent over the weights that have left zero, or would, finds which are zero. Of few columns the
+        others then take a Newton step, up to where the first of them reaches zero.
         """
         sums = self.sums
         fall = 0.0
@@ -248,6 +248,8 @@ class _Model:
                     break
         y = np.ascontiguousarray(w.T).reshape(x.shape)
         step = y - x
+        if sums.rows.width > COLUMNS:
+            return step, fall, passes
         rest = -g - self.product(step)
         rest[:-1] -= l1 * np.sign(y[:-1])
         free = (y != 0.0).astype(float)
