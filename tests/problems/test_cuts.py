@@ -22,7 +22,7 @@ from hogwild.problems.cuts.problem import CutsProblem
 
 def train(graph, **options):
     """Shares after 100 epochs, or as told, at the default steps."""
-    return hogwild.train(graph, problem="cuts", host="threads", workers=1, evaluate_every=300, **options).finish().x
+    return hogwild.train(graph, host="threads", workers=1, evaluate_every=300, **options).finish().x
 
 
 def minimum_cut(graph):
