@@ -117,7 +117,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
     "resume": row("Go on from the checkpoint.", RESULTS, kind=bool),
     "quiet": row("Print only warnings and errors.", RESULTS, "--quiet", "-q", kind=bool),
-    "verbose": row("Say in the end where the time went.", RESULTS, "--verbose", "-v", kind=bool),
+    "verbose": row("Say why a discipline was chosen, and where the time went.", RESULTS, "--verbose", "-v", kind=bool),
 }
 #: Problems that have them, if not all.
 PROBLEMS_OF: dict[str, tuple[str, ...]] = {

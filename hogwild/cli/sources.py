@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     """The data of a problem."""
 
     noun: str  # what its examples are called
-    default: str  # training data if nobody names some
+    default: str  # training data if nobody names some; "" if none are generated
     description: str  # of these
     opener: str  # module:function of the library
     spec: str  # module:class that parses names of generated data
@@ -44,7 +44,7 @@ ROWS = Kind(
 KINDS = {
     "linear": ROWS,
     "fm": ROWS._replace(default="synthetic:ctr?features=1048576", description="generated clicks"),
-    "ffm": ROWS._replace(default="synthetic:ctr", description="generated clicks"),
+    "ffm": ROWS._replace(default=""),
     "completion": Kind(
         "ratings",
         "synthetic:ratings",

@@ -90,6 +90,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "bench --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
     "bench --workers two": (2, "--workers two: expected numbers"),
     "bench --repeats 0": (2, "--repeats"),
+    "train --problem ffm": (2, "--problem ffm needs DATA: a table, or libffm's text"),
     "bench --problem speed": (2, "--problem speed: expected one of linear, fm, ffm, completion"),
     "report": (2, "Missing argument"),
     # options that do not go together

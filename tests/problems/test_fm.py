@@ -209,7 +209,7 @@ def test_two_workers_learn_what_is_planted(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"adagrad": True}, {"step": None, "l2_factors": None}, {"problem": "ffm"}], ids=str
+    "change", [{}, {"adagrad": True}, {"step": None, "l2_factors": None, "l2": "auto"}, {"problem": "ffm"}], ids=str
 )
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) -> None:
     rows = clicks(600)
