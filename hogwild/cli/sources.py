@@ -64,7 +64,7 @@ OF_ROWS = ("linear", "fm", "ffm")  # problems whose data are rows of features
 #: Formats of rows, of ratings and of graphs.
 FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges".split()
 ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges"), "cuts")
-COLUMNS = "label categorical numeric text ignore weight".split()
+COLUMNS = "label categorical numeric text date bucket cross ignore weight".split()
 HOLDOUTS = ("row", "user", "time")
 FEATURE_BYTES = 48  # least memory of a feature in training
 COPIES = 4  # of the factors in training: shared, exported, those of the last two rows
@@ -90,6 +90,9 @@ class Sources:
     categorical: str | None = None
     numeric: str | None = None
     text: str | None = None
+    date: str | None = None
+    bucket: str | None = None
+    cross: str | None = None
     ignore: str | None = None
     weight: str | None = None
 
