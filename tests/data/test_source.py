@@ -279,15 +279,6 @@ def test_a_format_overrides_the_name(tmp_path):
     assert np.array_equal(dense(open_data(path, format="svmlight")), DENSE)
 
 
-def test_an_unreadable_file(text, monkeypatch):
-    def refuse(*args: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(InputError, match=r"x\.svm: cannot be read: Permission denied"):
-        open_data(text)
-
-
 @pytest.mark.parametrize("name", [None, 5, b"text.svm"])
 def test_what_is_neither_a_name_nor_a_stream(name):
     with pytest.raises(UsageError, match="expected the name of data or a binary stream, got"):

@@ -111,7 +111,7 @@ def hash_and_count(rows: Rows, bits: int) -> tuple[Rows, dict[str, Any]]:
     sink = HashedSink(memory, bits, raw=True)
     check_not_hashed(rows.hash_bits)
     pour(rows, sink)
-    return memory.close(2**sink.bits, hash_bits=sink.bits), sink.facts()
+    return memory.close(**sink.facts()), sink.facts()
 
 
 def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
