@@ -24,7 +24,7 @@ def recipe(name: str = "a", rows: int = 10, **key: object) -> Recipe:
     def fill(sink: Sink) -> dict[str, object]:
         made.append(name)
         sink.append(np.ones(rows, int), np.arange(rows), np.ones(rows), np.ones(rows))
-        return {"width": rows + 1, "warnings": {"unsorted_rows": 2}}
+        return {"width": rows + 1, "warnings": {"duplicate_rows": 2}}
 
     return Recipe(name, {"name": name, **key}, {"source": f"/data/{name}"}, fill)
 
@@ -48,7 +48,7 @@ def test_made_once(cache):
         assert len(rows) == 10
         assert rows.width == 11
         assert rows.store.parent == cache.directory
-        assert meta["warnings"] == {"unsorted_rows": 2}  # remembered on the second run
+        assert meta["warnings"] == {"duplicate_rows": 2}  # remembered on the second run
         assert meta["source"] == "/data/a"
     assert made == ["a"]
     assert rows.store.name.startswith("a-")
@@ -58,7 +58,7 @@ def test_without_a_cache_rows_are_in_memory():
     rows, meta = build(None, recipe())
     assert rows.store is None
     assert rows.width == 11
-    assert (meta["source"], meta["warnings"]) == ("/data/a", {"unsorted_rows": 2})
+    assert (meta["source"], meta["warnings"]) == ("/data/a", {"duplicate_rows": 2})
 
 
 def test_the_default_place_is_the_platforms(monkeypatch, tmp_path):
@@ -135,7 +135,7 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path, monkeypatch,
     assert len(caught) == 1
     assert len(rows) == 10
     assert rows.store is None
-    assert meta["warnings"] == {"unsorted_rows": 2}
+    assert meta["warnings"] == {"duplicate_rows": 2}
     monkeypatch.undo()
     assert not cache.directory.is_dir() or os.listdir(cache.directory) == []
 

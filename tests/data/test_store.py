@@ -164,7 +164,6 @@ def test_another_header(saved):
         ({"hash_bits": "x"}, "hashed to"),
         ({"table": {}}, "meta.json cannot be used"),
         ({"warnings": 1}, "warnings is 1"),
-        ({"hashing": {"share": 1}}, "no 'bits'"),
     ],
 )
 def test_facts_that_do_not_fit(saved, change, message):

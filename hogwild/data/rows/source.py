@@ -32,7 +32,7 @@ from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
 from hogwild.data.tables.files import table_format
 from hogwild.data.tables.plan import AskedColumns, check_plan
-from hogwild.data.text.hashing import HashedSink, check_same, hash_and_count, hashed_recipe, occupancy, warn_if_crowded
+from hogwild.data.text.hashing import check_same, hash_rows, hashed_recipe, warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
 
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
@@ -43,7 +43,6 @@ STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take millisecond
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
 REPAIRS = {
-    "unsorted_rows": "rows with unsorted features (sorted)",
     "duplicate_rows": "rows with repeated features (summed)",
     "moved_rows": "rows with a feature in another field than before (the first field counts)",
     "query_rows": "rows with a qid: (left out: rows are not ranked by query)",
@@ -145,7 +144,7 @@ def open_data(
     elif kind == "npz":
         rows = _matrix(title, _targets_path(title, targets, labels))
         if hash_bits is not None:
-            rows, meta = hash_and_count(rows, hash_bits)
+            rows = hash_rows(rows, hash_bits)
     else:
         rows, meta = build(cache, recipe_of(title if isinstance(name, str | os.PathLike) else name, kind, options))
     if len(rows) == 0:
@@ -153,6 +152,7 @@ def open_data(
     if plan is not None:
         check_plan(rows.table, plan, title)
     warn_of_repairs(title, meta)
+    warn_if_crowded(title, rows)
     return fit_width(rows, width, beyond, title)
 
 
@@ -198,6 +198,7 @@ def convert(
     meta = read_meta(destination)
     if not hashed_before:  # otherwise opening it has already warned
         warn_of_repairs(title, meta)
+        warn_if_crowded(title, open_store(destination))
     return meta
 
 
@@ -239,7 +240,7 @@ def stream_data(
         summary, zero_based = ParseSummary(), options["zero_based"]
         reading: dict[str, Any] = {"zero_based": zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
         yield from iter_svmlight(source, summary=summary, hash_bits=bits, **reading)
-        warn_of_repairs(title, {"warnings": _repairs(summary, bits is not None)})
+        warn_of_repairs(title, {"warnings": _repairs(summary)})
     else:
         rows = open_data(source, labels=labels, **options)
         for first, last in chunks(rows):
@@ -305,28 +306,24 @@ def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
     def parse(sink: Sink) -> dict[str, Any]:
         from hogwild.data.text.svmlight import parse_svmlight
 
-        hashed = None if bits is None else HashedSink(sink, bits, raw=False)
         try:
-            summary = parse_svmlight(source, hashed or sink, **options)
+            summary = parse_svmlight(source, sink, **options)
         except InputError as error:
             raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
-        facts = {"width": int(summary.width)} if hashed is None else hashed.facts()
-        return facts | {"fields": summary.fields, "warnings": _repairs(summary, hashed is not None)}
+        facts = {} if bits is None else {"hash_bits": bits}
+        return facts | {"width": summary.width, "fields": summary.fields, "warnings": _repairs(summary)}
 
     return text_recipe(source, parse, {"format": "svmlight", **kept}, f"svmlight {PARSER}")
 
 
-def _repairs(summary: Any, hashed: bool) -> dict[str, int]:
-    """Return how many rows of a text were repaired, by ``REPAIRS``; hashing sorts rows and joins features."""
-    repairs = {} if hashed else {name: int(getattr(summary, name)) for name in ("unsorted_rows", "duplicate_rows")}
-    return repairs | {name: count for name in ("query_rows", "moved_rows") if (count := int(getattr(summary, name)))}
+def _repairs(summary: Any) -> dict[str, int]:
+    """Return how many rows of a text were repaired, by ``REPAIRS``."""
+    return {name: count for name in REPAIRS if (count := int(getattr(summary, name, 0)))}
 
 
 def _copy(source: str, rows: Rows) -> Recipe:
-    def fill(sink: Sink) -> dict[str, Any]:
-        return pour(rows, sink) | ({} if rows.hash_bits is None else {"hashing": occupancy(rows)})
-
-    return Recipe(os.path.basename(source), {}, {"source": os.path.abspath(source), "options": {}}, fill)
+    meta = {"source": os.path.abspath(source), "options": {}}
+    return Recipe(os.path.basename(source), {}, meta, lambda sink: pour(rows, sink))
 
 
 def _matrix(name: str, path: str | None) -> Rows:
@@ -389,5 +386,3 @@ def warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
     parts = [f"{repairs[key]:,} {text}" for key, text in REPAIRS.items() if repairs.get(key)]
     if parts:
         warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=3)
-    if "hashing" in meta:
-        warn_if_crowded(name, meta["hashing"], stacklevel=3)

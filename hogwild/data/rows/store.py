@@ -43,7 +43,6 @@ MOST_COUNTED = 1 << 27  # features; with more, degrees are not worth the memory
 PIECE = 1 << 22  # numbers checked at a time
 BUFFER = 1 << 20  # bytes written at a time
 HEADER = 128  # bytes before the data of an array
-HASHING = ("share", "bits", "features", "used")  # facts of hashed rows that are numbers
 REMEDY = "remove it and convert the source again"
 TEMPORARY = ".hogwild-tmp-"  # part of the name of a directory that is being written
 ABANDONED_AFTER = 86400.0  # seconds without a write
@@ -489,11 +488,8 @@ def _check_facts(meta: dict[str, Any]) -> None:
         count = meta.get(name, 0)
         if type(count) is not int or not 0 <= count < 2**48:
             raise ValueError(f"{name} is {repr(count)[:40]}, expected a whole number from 0")
-    for name in ("warnings", "hashing"):
-        if not isinstance(meta.get(name) or {}, dict):
-            raise TypeError(f"{name} is {repr(meta[name])[:40]}")
-    for name in HASHING if meta.get("hashing") else ():
-        float(meta["hashing"][name])
+    if not isinstance(meta.get("warnings") or {}, dict):
+        raise TypeError(f"warnings is {repr(meta['warnings'])[:40]}")
     if meta.get("table") is not None:
         from hogwild.data.tables.plan import TablePlan
 

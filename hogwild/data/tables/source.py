@@ -22,7 +22,7 @@ from hogwild.data.rows.store import Sink
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
 from hogwild.data.tables.rows import Block, Found, Reader, names_in, plan_table, read_blocks
-from hogwild.data.text.hashing import HashedSink, warn_if_crowded
+from hogwild.data.text.hashing import warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 VERSION = 4  # version of the rows made from a table; part of a cache entry's key
@@ -103,10 +103,10 @@ def open_table(
             raise UsageError(f"like={like!r}: it was not made from a table")
     reading: dict[str, Any] = {"format": format, "separator": separator, "workers": workers, "progress": progress}
     recipe = table_recipe(table, asked, hash_bits, plan, **reading)
-    rows, meta = build(None if is_frame(table) else cache, recipe)
+    rows: Rows = build(None if is_frame(table) else cache, recipe)[0]
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
-    warn_if_crowded(recipe.label, meta["hashing"])
+    warn_if_crowded(recipe.label, rows)
     return rows
 
 
@@ -136,7 +136,6 @@ def table_recipe(
                 made = dataclasses.replace(plan_table(source, options, hash_bits, workers), separator=separator)
             else:
                 check_columns(source, made, labels)
-            hashed = HashedSink(sink, made.hash_bits, raw=False)
             weighted = plan is None or made.weight in source.names
             reader = Reader(made, source, labels, weighted)
             reader.fields = np.full(2**made.hash_bits, -1, np.int16)
@@ -146,11 +145,12 @@ def table_recipe(
                 return reader.block(batch, found), found
 
             for block, found in reader.each(make, workers):
-                hashed.append(*block)
+                sink.append(*block)
                 reader.take(found)
         if before is not None:
             check_unchanged(name, before)
-        return hashed.facts() | {"table": made.to_json(), "fields": reader.fields}
+        facts = {"hash_bits": made.hash_bits, "width": 2**made.hash_bits, "fields": reader.fields}
+        return facts | {"table": made.to_json()}
 
     uses = {word: list(names) for word, names in options.uses().items()}
     key = {"format": f"table {format}", "file": before, "asked": uses, "bits": hash_bits, "plan": plan}
