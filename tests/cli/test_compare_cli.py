@@ -116,6 +116,19 @@ def test_cuts_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
         assert text in shown
 
 
+@pytest.mark.usefixtures("sketched")
+def test_factorization_machines_are_compared_too(hogwild: Callable, tmp_path: Path) -> None:
+    command = (
+        f"compare {SMALL} --problem fm --methods hogwild --rank 2 --epochs 2 --seeds 1 --steps 0.1 --out {tmp_path}"
+    )
+    shown = hogwild(f"{command} --l2-factors 1e-4 --workers 2 --host threads").shown()
+    assert "of the best seen" in shown
+    head, *rows = rows_in(tmp_path)
+    assert (head["l2_factors"], head["rank"], head["optimum_seen"]) == (1e-4, 2, True)
+    assert head["start_objective"] == rows[0]["objective"] > rows[2]["objective"]
+    assert {(row["method"], row["status"]) for row in rows} == {("serial", "ok"), ("hogwild", "ok")}
+
+
 # ---- modules, and a GPU
 
 MINE = """

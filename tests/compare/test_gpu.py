@@ -165,7 +165,7 @@ def test_numbers_of_workers_on_cores_and_of_replicas() -> None:
     for method, count in plan.pairs():
         counts.setdefault(method.name, []).append(count)
     assert counts == {"serial": [1], "hogwild": [2], "cuda-hogwild": [1, 4, 16], "cuda-one-stream": [1]}
-    assert plan.crews() == (2,)
+    assert plan.most_workers == 2
     assert {cell.method for cell in dataclasses.replace(plan, delays=(0.0,)).delayed(1.0)} == {"serial", "hogwild"}
 
 

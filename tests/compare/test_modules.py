@@ -16,11 +16,9 @@ from hogwild.compare.report.tables import tables
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.problems import SUBJECTS
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import evenly
-from hogwild.data.rows.source import open_data
 from hogwild.errors import UsageError
 from hogwild.problems.module.case import Posed
-from hogwild.problems.module.feed import hold_out, take_data
+from hogwild.problems.module.feed import take_data
 from hogwild.problems.module.training import pose
 from tests.compare.rows import plan_of, rows_in
 
@@ -126,22 +124,3 @@ def test_the_loss_is_the_module_s(posed: Posed) -> None:
         MODULE.take(dataclasses.replace(BASE, loss="mse"), posed, None)
     with pytest.raises(UsageError, match="train_module"):
         MODULE.take(BASE, data(), None)
-
-
-@pytest.mark.parametrize("kind", ["arrays", "sparse"])
-def test_some_of_the_examples(kind: str) -> None:
-    given = {
-        "arrays": data,
-        "sparse": lambda: open_data("synthetic:rcv1?rows=120&features=30&nnz=5"),
-    }[kind]()
-    examples = take_data(given, "cross-entropy")
-    whole = Posed(network(), smooth, examples)
-    some = whole.select(evenly(N, 7))
-    assert len(some) == 7
-    assert np.array_equal(some.examples.target, examples.target[evenly(N, 7)])
-    rest, test = hold_out(examples, 0.25, 3)
-    assert (len(rest), len(test)) == (90, 30)
-    assert len(hold_out(examples, 0.999, 3)[0]) == 1
-    if kind == "arrays":
-        rows = np.concatenate([rest.inputs[0], test.inputs[0]])
-        assert sorted(map(tuple, rows)) == sorted(map(tuple, examples.inputs[0]))

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
 from hogwild.compare.reference.optimum import find_optimum
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.source import open_data
-from hogwild.training.run import train
 from tests.runs import toy
-
-
-@pytest.fixture(scope="module")
-def text() -> Rows:
-    return open_data("synthetic:rcv1?rows=1500&features=300&nnz=20&noise=0.1")
 
 
 def weighted(rows, seed=5):
@@ -27,12 +18,6 @@ def weighted(rows, seed=5):
 
 def config(loss="log", **options):
     return TrainConfig(**{"loss": loss, "l2": 1e-3} | options)
-
-
-def test_features_that_never_occur_cost_nothing():
-    rows = toy(200, 24, 4)
-    wide = Rows((rows.begin, rows.end), rows.indices * 1000 + 7, rows.values, rows.targets, 1_000_000)
-    assert find_optimum(wide, config()).objective == pytest.approx(find_optimum(rows, config()).objective, abs=1e-10)
 
 
 # ---- against others
@@ -59,15 +44,6 @@ def test_ridge(intercept):
 
 
 # ---- its own conditions
-
-
-def test_no_run_gets_below(text):
-    for loss in ("log", "hinge"):
-        for options in ({"l2": 1e-3}, {"l2": 1e-4, "l1": 1e-4}):
-            c = config(loss, **options)
-            found = find_optimum(text, c)
-            asked = dataclasses.replace(c, workers=1, host="threads", epochs=40, schedule="round", step=0.5)
-            assert min(row["objective"] for row in train(text, config=asked)) > found.objective - 1e-9
 
 
 def test_separable_without_a_penalty_is_not_attained():

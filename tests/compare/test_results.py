@@ -107,7 +107,7 @@ def test_time_to_target(tmp_path: Path) -> None:
 
 
 def test_a_run_below_the_optimum_is_the_optimum(tmp_path: Path) -> None:
-    parts = [about(), run("serial", [1.0, 0.5, -1.0], phase="tuning", rules=[]), run("serial", [1.0, -0.9])]
+    parts = [about(), run("serial", [1.0, 0.5, -1.0], phase="tuning"), run("serial", [1.0, -0.9])]
     [source] = load([write(tmp_path, *parts, delay("serial", 1, 0, 0.0, 1.0))])  # whose rows are others
     assert source.optimum == -1.0
     assert source.reported[0].over("gap") == pytest.approx([1.0, 0.05])
@@ -185,16 +185,14 @@ def test_serial_against_itself_under_another_seed(tmp_path: Path) -> None:
 
 def test_trials(tmp_path: Path) -> None:
     steps = {"serial": (0.5, 1.0, 2.0), "hogwild": (0.5, 1.0, 2.0), "locked": (1.0,)}
-    parts = [
-        run(name, [1.0, 0.5], step=step, phase="tuning", rules=[], seed=9) for name in steps for step in steps[name]
-    ]
-    parts += [run("serial", [1.0, None], step=4.0, phase="tuning", rules=[], seed=9, status="diverged")]
+    parts = [run(name, [1.0, 0.5], step=step, phase="tuning", seed=9) for name in steps for step in steps[name]]
+    parts += [run("serial", [1.0, None], step=4.0, phase="tuning", seed=9, status="diverged")]
     winners = {"serial": 2.0, "hogwild": 0.5, "locked": 1.0}
     parts += [run(name, [1.0, 0.5], step=step) for name, step in winners.items()]
     [table] = [table for table in tables([loaded(tmp_path, *parts)]) if table.title == "Tuning of the step"]
     assert table.rows == [
         ("serial", "1", "0.5 1 2 4", "2", ""),
-        ("hogwild", "1", "0.5 1 2", "0.5", "the smallest step won: a smaller one may do better"),
+        ("hogwild", "1", "0.5 1 2", "0.5", "the grid ends at the winner: a step beyond may do better"),
         ("locked", "1", "1", "1", ""),  # there was no choice
     ]
 

@@ -209,7 +209,7 @@ def test_two_workers_learn_what_is_planted(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{}, {"adagrad": True}, {"step": None, "l2_factors": None}, {"problem": "ffm"}], ids=str
+    "change", [{}, {"adagrad": True}, {"step": None, "l2_factors": None, "l2": "auto"}, {"problem": "ffm"}], ids=str
 )
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) -> None:
     rows = clicks(600)
@@ -348,7 +348,7 @@ def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixtur
 
 def test_columns_of_a_table_are_fields(tmp_path: Path) -> None:
     """Also in a store, and of any way of reading it; a bucket of two columns is of the first."""
-    table = {"y": [0, 1] * 50, "a": [f"v{k}" for k in range(100)], "n": [*range(100)], "t": ["red car", "no"] * 50}
+    table = {"y": [0, 1] * 50, "a": [f"v{k}" for k in range(100)], "n": [*range(99), None], "t": ["red car", "no"] * 50}
     rows = hogwild.open_table(pa.table(table), label="y", text="t", numeric="n", hash_bits=18)
     plan = [column["name"] for column in rows.table["columns"]]
     assert plan == ["a", "n", "t"]

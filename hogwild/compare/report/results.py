@@ -37,11 +37,12 @@ FIELDS: dict[str, dict[str, Any]] = {  # required fields of a row, by its phase
     "reported": RUN_FIELDS,
     "delay": {"method": str, "kind": str, "workers": int, "seed": int, "gradient_delay": NUMBER, "status": str},
 }
-#: Fields that two comparisons must have in common to have the same optimum.
-PROBLEM = (
-    "data fingerprint rows width nnz loss loss_param l1 l2 normalize class_weight intercept rank penalty nonnegative "
-    "biases negatives examples parameters"
+#: Options that say what is minimised, as fields of the first row.
+OBJECTIVE = (
+    "loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty nonnegative biases negatives"
 ).split()
+#: Fields that two comparisons must have in common to have the same optimum.
+PROBLEM = (*OBJECTIVE, *"data fingerprint rows width nnz examples parameters".split())
 #: The order in which methods are listed; "in step": on a GPU, with one replica or several that do not race.
 KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "in step", "outside")
 REFERENCES = ("serial", "outside")
@@ -120,9 +121,18 @@ def lowest(rows: Iterable[Row], start: float) -> float:
 
 
 def with_gaps(rows: Iterable[Row], start: float, optimum: float) -> list[Row]:
-    """Add the field ``gap`` to rows, the sub-optimality: 1 at the start, 0 at the optimum; NaN if it is unknown."""
+    """Add two fields to rows: ``gap``, the sub-optimality, which is 1 at the start, 0 at the optimum and NaN if it is
+    unknown; and ``call_seconds``, the time from the call, in which the run was set up and trained.
+    """
     span = start - optimum if start > optimum else math.nan
-    return [row | {"gap": (number(row, "objective") - optimum) / span} for row in rows]
+    return [
+        row
+        | {
+            "gap": (number(row, "objective") - optimum) / span,
+            "call_seconds": number(row, "setup_seconds") + number(row, "train_seconds"),
+        }
+        for row in rows
+    ]
 
 
 def crossing(rows: Iterable[Row], eps: float, clock: str) -> float | None:
@@ -407,7 +417,7 @@ class ComparisonResult:
     @property
     def tuned(self) -> bool:
         """Whether every method ran at its own best step; otherwise at a step that was given."""
-        return any("tuned" in (run.first.get("step_rule") or []) for run in self.reported)
+        return bool(self.tuning)
 
     @cached_property
     def metric(self) -> tuple[str, str, bool] | None:
@@ -499,7 +509,7 @@ def frame(groups: Iterable[Group]) -> pandas.DataFrame:
 
 
 def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
-    """Load comparisons from several directories; those of the same problem are measured against the same optimum.
+    """Load comparisons from several directories, the newest first; those of one problem have the same optimum.
 
     Raises
     ------
@@ -515,10 +525,11 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
         optima[_problem(rows[0])] = min(start, seen, optima.get(_problem(rows[0]), math.inf))
     names = [path.parent.resolve().name for path in paths]
     labels = [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
-    return [
+    sources = [
         _comparison(label, path, rows, optima[_problem(rows[0])])
         for label, path, rows in zip(labels, paths, comparisons)
     ]
+    return sorted(sources, key=lambda source: source.head.get("began") or "", reverse=True)
 
 
 def _rows_files(directory: Path) -> list[Path]:
@@ -557,6 +568,7 @@ def _problem(head: Row) -> tuple[Any, ...]:
 
 def _comparison(label: str, path: Path, rows: list[Row], best: float) -> ComparisonResult:
     head = dict(rows[0])
+    head["load_after"] = next((row["load"] for row in reversed(rows[1:]) if "load" in row), None)
     start = float(head["start_objective"])
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in with_gaps(rows[1:], start, best):

@@ -22,7 +22,6 @@ from hogwild.compare.report.results import (
     METRICS,
     ComparisonResult,
     Group,
-    ReportedRun,
     Row,
     number,
     serial,
@@ -30,6 +29,7 @@ from hogwild.compare.report.results import (
     spread,
     step_of,
 )
+from hogwild.compare.report.verdict import choice, verdict
 
 Cells = tuple[str, ...]
 #: Columns of words rather than figures.
@@ -61,6 +61,8 @@ TARGETS = (
     "kind by these medians, which favours a kind of which more methods were compared."
 )
 FACTORS = (
+    "Set-up: from the call to the first epoch, with workers that run, compiled kernels and data in memory: laying the "
+    "data out in the program's own form. The clock of all other tables leaves it out, and the figure has both. "
     "Speed-up over serial = statistical factor (epochs that serial needs over epochs of the method) x hardware "
     "factor (time of a serial epoch over time of an epoch), at the hardest target that at least half of the runs "
     "of both reached."
@@ -104,7 +106,9 @@ Line = tuple[ComparisonResult, Group, dict[str, str]]  # with the cells of its r
 
 def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -> dict[str, str]:
     """Return what tables show of a group, by heading."""
-    last = {name: group.last(name) for name in (*TRADED, "objective", "gap", "in_flight", source.clock)}
+    last = {
+        name: group.last(name) for name in (*TRADED, "objective", "gap", "in_flight", "setup_seconds", source.clock)
+    }
     at, statistical, hardware = speedup(group, serial(source.groups), source)
     batch = number(group.runs[0].first, "batch")
     cells = {
@@ -117,6 +121,7 @@ def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -
         "left": quartiles(last["gap"], percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
+        "set-up": quartiles(last["setup_seconds"] if source.timed else None, duration),
         "at": NONE if math.isnan(at) else aim(at),
         "statistical": times(statistical),
         "hardware": times(hardware),
@@ -163,7 +168,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         rows = [tuple(cells.get(name, NONE) for name in names) for _, _, cells in lines]
         return Table(title, tuple(metrics if name == "metric" else name for name in names), rows, list(notes))
 
-    arrivals = ["workers", "step", "ended ok", *(f"to {each}" for each in targets), "left", "objective", "metric"]
+    arrivals = ["workers", *(f"to {each}" for each in targets), "left", "objective", "metric", "step", "ended ok"]
     tuned = any(source.tuned for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
     several = len(sources) > 1
@@ -172,13 +177,14 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     traded = ["replicas", "step", *(f"to {each}" for each in targets), *(f"MB to {each}" for each in targets)]
     traded += ["messages an epoch", "MB an epoch", "waited", "staleness"]
     links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
-    factors = ["workers", *(f"epochs to {each}" for each in targets), "an epoch"]
+    factors = ["workers", "set-up", *(f"epochs to {each}" for each in targets), "an epoch"]
     factors += ["at", "statistical", "hardware", "speed-up"]
     paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
     wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
     crowds = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
     counted = [line for line in best if {line[2]["staleness"], line[2]["lost"]} != {NONE}]
     made = [
+        _index(sources if several else []),
         table(
             "Replicas that trade", (line for line in best if line[0].linked), traded, TRADING.format("; ".join(links))
         ),
@@ -210,6 +216,16 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     return [each for each in made if each.rows]
 
 
+def _index(sources: Sequence[ComparisonResult]) -> Table:
+    """Return a line a comparison, the newest first."""
+    rows = []
+    for source in sources:
+        facts = facts_of(source.head)
+        names = ("began", "data", "processor", "versions")
+        rows.append((source.label, *(facts.get(name, NONE) for name in names), choice(source) or verdict(source)[0]))
+    return Table("The comparisons", ("what", "began", "data", "processor", "versions", "which method"), rows)
+
+
 def floor_of(source: ComparisonResult) -> Iterator[str]:
     """Say what serial differs from itself by, at the hardest target at which enough seeds tell."""
     for eps in reversed(source.eps):
@@ -226,18 +242,16 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
     rows: list[Cells] = []
     for source in sources:
         winners = {(group.method, group.workers): group.step for group in source.groups}
-        trials: dict[tuple[str, int], list[ReportedRun]] = {}
+        trials: dict[tuple[str, int], set[float]] = {}
         for run in source.tuning:
-            if run.ran:
-                trials.setdefault(run.key, []).append(run)
-        for (method, workers), runs in trials.items():
-            winner = winners.get((method, workers))
-            steps = sorted({run.step for run in runs if run.step is not None})
-            edges = {steps[0]: ("smallest", "smaller"), steps[-1]: ("largest", "larger")} if len(steps) > 1 else {}
-            note = "the {} step won: a {} one may do better".format(*edges[winner]) if winner in edges else ""
+            if run.ran and run.step is not None:
+                trials.setdefault(run.key, set()).add(run.step)
+        for key, tried in trials.items():
+            steps = sorted(tried)
+            at_end = len(steps) > 1 and winners.get(key) in (steps[0], steps[-1])
+            note = "the grid ends at the winner: a step beyond may do better" if at_end else ""
             grid = " ".join(map(step_text, steps))
-            line = source.label, method, str(workers), grid, step_text(winner), note
-            rows.append(line)
+            rows.append((source.label, key[0], str(key[1]), grid, step_text(winners.get(key)), note))
     columns = ("comparison", "method", "workers", "grid", "winner", "note")
     notes = ["Every method was tried at the same steps, on a seed that is not among those reported."]
     return Table("Tuning of the step", columns, rows, notes)
@@ -246,26 +260,29 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
 def _delayed(sources: Sequence[ComparisonResult]) -> Table:
     """Return speed-ups with more expensive gradients, one column per delay."""
     delays = sorted({float(row["gradient_delay"]) for source in sources for row in source.delays})
-    lines: dict[Cells, dict[float, str]] = {}
+    rows: list[Cells] = []
     for source in sources:
-        spent: dict[tuple[str, int], dict[float, dict[int, float]]] = {}  # seconds of an example by delay and seed
+        spent: dict[tuple[str, int], dict[tuple[float, int], float]] = {}  # seconds of an example by delay and seed
         for row in source.delays:
             seconds = number(row, "epoch_seconds") / number(row, "delay_rows")
-            by_seed = spent.setdefault((row["method"], row["workers"]), {}).setdefault(float(row["gradient_delay"]), {})
-            by_seed[row["seed"]] = seconds
-        alone = spent.pop(("serial", 1), {})
-        for delay, by_seed in alone.items():
-            line = source.label, "serial, an example", "1"
-            lines.setdefault(line, {})[delay] = quartiles(spread(by_seed.values()), duration)
+            by_delay = spent.setdefault((row["method"], row["workers"]), {})
+            by_delay[float(row["gradient_delay"]), row["seed"]] = seconds
+        alone = spent.get(("serial", 1), {})
         for (method, workers), by_delay in spent.items():
-            for delay, by_seed in by_delay.items():
-                ratios = [alone.get(delay, {}).get(seed, math.nan) / seconds for seed, seconds in by_seed.items()]
-                lines.setdefault((source.label, method, str(workers)), {})[delay] = quartiles(spread(ratios), times)
+            serially = method == "serial"
+            cells = []
+            for delay in delays:
+                each = {key: seconds for key, seconds in by_delay.items() if key[0] == delay}
+                ratios = (alone.get(key, math.nan) / seconds for key, seconds in each.items())
+                cells.append(
+                    quartiles(spread(each.values()), duration) if serially else quartiles(spread(ratios), times)
+                )
+            rows.append((source.label, method + ", an example" * serially, str(workers), *cells))
     headings = [f"+ {duration(delay)}" if delay else "as it is" for delay in delays]
     return Table(
         "Speed-up where gradients cost more",
         ("comparison", "method", "workers", *headings),
-        [(*line, *(cells.get(delay, NONE) for delay in delays)) for line, cells in lines.items()],
+        rows,
         ["The delay is spent in every gradient, within the kernel. Speed-ups are over serial with the same delay."],
     )
 
@@ -309,6 +326,7 @@ def facts_of(head: Row) -> dict[str, str]:
     named = "loss l1 l2 rank loss_param normalize class_weight penalty negatives".split()
     unusual = {"intercept": True, "biases": True, "nonnegative": False}
     facts = {
+        "began": head.get("began"),
         "data": joined(head.get("data"), *(counted(name, words) for name, words in SIZES.items())),
         "sparsity": joined(*(f"{sign} = {head[name]:.4g}" for name, sign in PAPER.items() if head.get(name))),
         "in memory": memory(head),
@@ -327,7 +345,9 @@ def facts_of(head: Row) -> dict[str, str]:
         "processor": joined(
             head.get("cpu"),
             counted("cores", "cores"),
-            f"load {head['load']} at the start" if head.get("load") is not None else "",
+            joined(*(f"{name} {size}" for name, size in (head.get("caches") or {}).items())),
+            f"load {head['load']} before" if head.get("load") is not None else "",
+            f"and {head['load_after']} after it" if head.get("load_after") is not None else "",
             f"may use CPUs {' '.join(map(str, head['affinity']))}" if head.get("affinity") else "",
         ),
         "graphics processor": head.get("gpu"),

@@ -16,7 +16,10 @@ from functools import cached_property
 
 from hogwild.compare.report.cells import aim, crew, duration, listed, millions, percent, plural
 from hogwild.compare.report.results import (
+    CONFIDENCE,
     FEWEST_PAIRS,
+    KINDS,
+    REFERENCES,
     ComparisonResult,
     Group,
     number,
@@ -76,6 +79,23 @@ def verdict(source: ComparisonResult) -> list[str]:
     elif race:
         sentences.append(race)
     return [*sentences, *(text for rule in CONDITIONS if (text := rule(source)))]
+
+
+def choice(source: ComparisonResult) -> str:
+    """Return one sentence: which method gets to the hardest target first, and which others may be as good."""
+    race = Race.of(source)
+    best = race.best(source.groups, *KINDS, anywhere=True) if isinstance(race, Race) else None
+    if not isinstance(race, Race) or best is None or not race.reaches(best):
+        return ""
+    others = [each for each in source.groups if each is not best]
+    ratios = [paired_ratio(each, best, race.eps, source.clock) for each in others]
+    alike = listed(each.method for each, ratio in zip(others, ratios) if ratio.sure and ratio.low <= 1)
+    clear = f"not clearly sooner than {alike}" if alike else "clearly sooner than all others"
+    if len(best.runs) < FEWEST_PAIRS:
+        clear = "of too few seeds to tell it from the others"
+    where = "" if best.kind in REFERENCES else f" on {staff(source, best.workers, best.device)}"
+    seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"
+    return f"First at {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
 
 
 @dataclass(frozen=True)
