@@ -17,6 +17,7 @@ from hogwild.errors import UsageError
 from hogwild.estimators.arrays import loss_here, mean_weight, problem_of, rows_of
 from hogwild.estimators.fit import FEW_EPOCHS, LOOSE
 from hogwild.estimators.options import Options, parameter
+from hogwild.estimators.progress import shown
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.lanes.candidates import NONE
@@ -106,15 +107,17 @@ def settle_alpha(
         flat = start(problem)
         intercept = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
     meant = options.learning_rate == "auto" and options.max_iter >= FEW_EPOCHS and options.tol <= LOOSE
-    choice = choose_l2(
-        config,
-        rows,
-        divisions=None if cv is None else folds_of(cv, X, y, classes > 0),
-        penalties=lambda strength: (options.l1 * strength, options.l2 * strength),
-        score=None if scoring is None else lambda *solution: _scored(estimator, scoring, labels, X, y, *solution),
-        exact=meant and not options.average,
-        intercept=intercept,
-    )
+    with shown("choosing alpha", len(path), options.verbose) as report:
+        choice = choose_l2(
+            config,
+            rows,
+            divisions=None if cv is None else folds_of(cv, X, y, classes > 0),
+            penalties=lambda strength: (options.l1 * strength, options.l2 * strength),
+            score=None if scoring is None else lambda *solution: _scored(estimator, scoring, labels, X, y, *solution),
+            exact=meant and not options.average,
+            intercept=intercept,
+            report=(lambda done, total: report(done, None, total)) if options.verbose else None,
+        )
     strengths = [each["l2"] for each in choice.path]
     alpha = choice.l2 * unit
     estimator.alpha_ = alpha

@@ -316,6 +316,9 @@ def test_the_bar_shows_epochs(
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", capsys.readouterr().out)
     assert f"{loud.n_iter_}/{loud.n_iter_} epochs" in shown
     assert np.array_equal(quiet.coef_, loud.coef_)
+    for loss, steps in (("log_loss", r"choosing alpha .* 1[0-9]/1[0-9] steps"), ("hinge", "100/100 steps")):
+        HogwildClassifier(loss, alpha="auto", random_state=0, verbose=1).fit(X[:40], y[:40])
+        assert re.search(steps, capsys.readouterr().out), steps
 
 
 @pytest.mark.filterwarnings("always")
