@@ -14,7 +14,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
-from hogwild.estimators.arrays import loss_here, mean_weight, problem_of, rows_of
+from hogwild.estimators.arrays import Start, loss_here, mean_weight, rows_of
 from hogwild.estimators.fit import FEW_EPOCHS, LOOSE
 from hogwild.estimators.options import Options, parameter
 from hogwild.estimators.progress import shown
@@ -67,12 +67,11 @@ def settle_alpha(
     weights: np.ndarray | None,
     labels: np.ndarray,
     seed: int,
-    start: Any,
+    start: Start | None,
 ) -> Options:
     """Choose ``alpha``, set the attributes that say how, and return the options with it.
 
-    ``labels`` are the classes, empty for real targets; ``start`` makes initial parameters, of which lanes take the
-    intercept of a regression.
+    ``labels`` are the classes, empty for real targets; of ``start`` lanes take the intercept of a regression.
     """
     alphas, cv, scoring = estimator._choosing()
     if not options.l1 + options.l2 > 0:
@@ -101,11 +100,7 @@ def settle_alpha(
         host="threads",
         workers=1,
     )
-    intercept = 0.0
-    if not classes:
-        problem = problem_of(options, rows, classes, "serial", whole=True)
-        flat = start(problem)
-        intercept = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
+    intercept = 0.0 if classes or start is None else float(start[1][0])
     meant = options.learning_rate == "auto" and options.max_iter >= FEW_EPOCHS and options.tol <= LOOSE
     with shown("choosing alpha", len(path), options.verbose) as report:
         choice = choose_l2(
