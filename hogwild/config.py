@@ -590,8 +590,8 @@ def _of_machines(config: TrainConfig) -> Iterator[str]:
         yield f"{machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
     if not config.distributed:
         yield f"{machines}: problem {config.problem!r} is trained on one machine"
-    if config.discipline == "round-robin" or config.order == "blocks":
-        yield f"{machines}: an order that fixes who is next (round-robin, blocks) is for one machine"
+    if config.discipline in ("round-robin", "locked", "aig") or config.order == "blocks":
+        yield f"{machines}: what makes workers wait for each other (round-robin, locked, aig, blocks) needs one machine"
 
 
 def _of_simulator(config: TrainConfig) -> Iterator[str]:

@@ -161,18 +161,6 @@ def test_workers_killed_between_epochs(discipline: str) -> None:
     pool.close()
 
 
-def test_a_pool_outlives_a_failed_run(rows: Rows) -> None:
-    pool = start_pool("processes", 2)
-    run = start(rows, discipline="locked", pool=pool)
-    when(lambda: run.progress().rows_done > 20_000, lambda: kill(pids(run)[0]))
-    with pytest.raises(TrainingError, match="worker 0 died"):
-        run.finish()
-    last = list(hogwild.train(toy(), discipline="locked", pool=pool, epochs=2, step=0.5))[-1]
-    assert last["updates"] == 2000
-    assert last["objective"] < 0.5
-    pool.close()
-
-
 def test_nothing_piles_up_in_a_long_lived_program() -> None:
     """Descriptors and shared memory of finished runs go, also of runs whose workers were found dead."""
 

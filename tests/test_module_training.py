@@ -203,15 +203,6 @@ def test_rows_are_bags_of_features(pools: Callable) -> None:
     assert run._job.done()[1] == rows.nnz
 
 
-def test_a_layer_that_our_kernels_cannot_stand_in_for_is_torchs() -> None:
-    """An activation in place: allowed on torch's sums, not on a leaf of the graph."""
-    model = Bags(8, nn.ReLU(inplace=True), nn.Linear(8, 1))
-    run = hogwild.train_module(model, "bce", toy(), **QUIET | {"step": 0.5})
-    assert not run.problem.bagged  # type: ignore[attr-defined]
-    rows = list(run)
-    assert rows[-1]["objective"] < rows[0]["objective"]
-
-
 def test_labels_of_rows_are_numbered_as_in_training() -> None:
     rows, model = toy(classes=3), nn.EmbeddingBag(304, 3, mode="sum")
     run = hogwild.train_module(model, "cross-entropy", rows, rows.select(np.flatnonzero(rows.targets > 0)), **QUIET)

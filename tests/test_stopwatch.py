@@ -43,7 +43,7 @@ def test_a_run_knows_where_its_time_went(tmp_path):
 
 
 def test_the_command_counts_from_the_start_of_the_process():
-    command = [sys.executable, "-m", "hogwild", "train", "synthetic:rcv1?rows=300", "--epochs", "2", "-w", "1", "-v"]
+    command = [sys.executable, "-m", "hogwild", "train", "synthetic:rcv1?rows=300", "--epochs", "2", "-w", "2", "-v"]
     began = time.perf_counter()
     done = subprocess.run(
         [*command, "--host", "threads", "--l2", "1e-5"], capture_output=True, text=True, timeout=300, check=True
@@ -55,4 +55,5 @@ def test_the_command_counts_from_the_start_of_the_process():
     assert {"start", "reading", "set-up", "training", "evaluation"} <= set(found)
     assert sum(map(float, found.values())) == pytest.approx(total, abs=0.005 * (len(found) + 1))
     assert f"{total:.2f} s in all" in done.stdout
+    assert re.search("^(hogwild|tiered) because ", done.stdout, re.MULTILINE)
     assert 0.3 * whole < total < whole + 0.05

@@ -66,7 +66,7 @@ class Ours:
 
 
 PROGRAMS = (
-    Outside("hogwild", "hogwild", "hogwild", Ours, "shuffled"),
+    Outside("hogwild", "hogwild", Ours, lambda config, rows: None, "shuffled"),
     *(OUTSIDE[name] for name in ("sklearn-sgd", "snapml", "liblinear", "vowpal-wabbit")),
 )
 
@@ -141,7 +141,7 @@ def _time_to_loss(plan: BenchPlan, rows: Rows, held_out: Rows, loss: str) -> Ite
         why = f"not installed (pip install {program.package})" if attempt is None else "did not reach the target"
         timing = times.get(program.name, Timing(None, status=why))
         row: Row = {"loss": loss, "method": program.name, "version": program.version, "workers": 1}
-        row |= {"held_out_target": target, "effort_unit": program.effort}
+        row |= {"held_out_target": target}
         if attempt is not None:
             row |= {"effort": attempt.effort or None, "step": attempt.step, "held_out": attempt.loss}
         ours = times["hogwild"].seconds if "hogwild" in times else None

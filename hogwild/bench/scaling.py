@@ -121,7 +121,7 @@ def _group(
             except HogwildError as error:
                 refused[name] = f"refused: {error}"
         if plan.against and rival.version and (first or rival.name == "cornac"):
-            if why := rival.refuse(config, data):
+            if why := rival.refusal(config, data):
                 refused[rival.name] = f"refused: {why}"
             else:
                 learners[rival.name] = Rival(rival, data, test, dataclasses.replace(config, workers=workers))

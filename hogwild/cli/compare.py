@@ -42,10 +42,11 @@ if TYPE_CHECKING:
     from hogwild.compare.run.harness import Comparison, ComparisonProgress
     from hogwild.compare.run.plan import ComparisonPlan
 
-EPOCHS = {"linear": 10, "completion": 10, "cuts": 50, "module": 10}
-#: The best objective seen, which stands in for the optimum, is the end of a run, so the last digits are its noise.
-EPS = {"linear": "1e-1,1e-2,1e-3", "completion": "2e-1,1e-1,5e-2", "cuts": "1e-1,1e-2,1e-3", "module": "2e-1,1e-1,5e-2"}
-REPLICAS = {"module": (1, 2, 4, 8, 16)}  # on a GPU; one for other problems, which runs as many programs as fit
+EPOCHS, EPOCHS_OF_CUTS = 10, 50
+EPS = "1e-1,1e-2,1e-3"
+#: Where the best objective seen stands in for the optimum, it is the end of a run, so the last digits are its noise.
+EPS_OF_SEEN = "2e-1,1e-1,5e-2"
+REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, which runs as many programs as fit
 SEEDS = 5
 TIMEOUT = 600.0
 WHAT = "What is compared"
@@ -79,13 +80,13 @@ OWN = "methods workers seeds epochs eps steps gradient_delay timeout oversubscri
     epochs={
         "panel": WHAT,
         "help": "Passes over the data.",
-        "show_default": f"{EPOCHS['linear']}; for cuts {EPOCHS['cuts']}",
+        "show_default": f"{EPOCHS}; for cuts {EPOCHS_OF_CUTS}",
     },
     eps=row(
         "Targets: shares of the way to the optimum, or to the best seen, that may be left.",
         WHAT,
         metavar="LIST",
-        show_default=f"{EPS['linear']}; for completion and modules {EPS['module']}",
+        show_default=f"{EPS}; of problems whose optimum is unknown {EPS_OF_SEEN}",
     ),
     steps=row(
         "Steps that every method is tuned over; one: no tuning; 'auto': around the step that is probed for.",
@@ -205,10 +206,7 @@ def problem_of(data: str | None, options: dict[str, Any]) -> str:
     if model is None and problem == "module":
         raise UsageError(f"--problem module: give the module too: --model {FUNCTION}")
     if model is None:
-        problem = chosen_problem(problem, data or "", options["format"])
-        if problem not in EPOCHS:
-            raise UsageError(f"--problem {problem}: a comparison is of {', '.join(EPOCHS)}")
-        return problem
+        return chosen_problem(problem, data or "", options["format"])
     if problem not in (None, "module"):
         raise UsageError(f"--model {model}: is for --problem module, not for {problem}")
     return "module"
@@ -223,7 +221,8 @@ def base_config(options: dict[str, Any]) -> TrainConfig:
         keywords["loss"] = options["loss"] if options["loss"] in NAMED_LOSSES else "custom"
     config = TrainConfig(**keywords)
     if config.l2_path:
-        raise UsageError(f"--l2 {options['l2']}: a comparison is of one objective: give one number")
+        option = "--l2" if options["problem"] == "linear" else "--l2-factors"
+        raise UsageError(f"{option}: a comparison is of one objective: give one number")
     return config if config.device == "cpu" else TrainConfig(**keywords | {"device": "cpu", "in_flight": None})
 
 
@@ -241,14 +240,17 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
         delays = PAPER
     elif options["gradient_delay"] is not None:
         delays = parse_numbers("--gradient-delay", options["gradient_delay"], 0.0, 1.0)
-    workers = REPLICAS.get(problem, (1,)) if (device, options["workers"]) == ("cuda", None) else None
+    replicas = REPLICAS if problem == "module" else (1,)
+    workers = replicas if (device, options["workers"]) == ("cuda", None) else parse_workers(options["workers"])
+    epochs = EPOCHS_OF_CUTS if problem == "cuts" else EPOCHS
+    eps = options["eps"] or (EPS if problem in ("linear", "cuts") else EPS_OF_SEEN)
     return ComparisonPlan(
         SEEDS if options["seeds"] is None else options["seeds"],
-        workers or parse_workers(options["workers"]),
+        workers,
         () if options["steps"] == "auto" else parse_numbers("--steps", options["steps"], 0.0),
-        EPOCHS[problem] if options["epochs"] is None else options["epochs"],
+        epochs if options["epochs"] is None else options["epochs"],
         tuple(method.name for method in chosen(names)),
-        parse_numbers("--eps", EPS[problem] if options["eps"] is None else options["eps"], 0.0, 1.0)[::-1],
+        parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
         options["seed"],
         delays,
         () if device == "cpu" else (machine.physical_cores(),),

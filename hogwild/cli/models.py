@@ -397,7 +397,7 @@ def linear_facts(model: LinearModel, count: int | None, names: str | None) -> di
         "nonzero": nonzero,
         "density": nonzero / max(model.coef_.size, 1),
         "intercept": model.intercept_,
-        "columns": None if model.table is None else {c["name"]: c["role"] for c in model.table["columns"]},
+        "columns": None if model.table is None else used_columns(model.table),
         "heaviest": [
             {"label": label} | paired(weights, pair, name_of)
             for label, weights, pair in zip(model.label_texts if several else [None], model.coef_, tops)
@@ -479,6 +479,11 @@ FACTS: dict[str, Callable[..., dict[str, Any]]] = {
     "Segmentation": cut_facts,
     "ModuleModel": module_facts,
 }
+
+
+def used_columns(table: dict[str, Any]) -> dict[str, str]:
+    """Return what each column of a table's plan is used as, and the crosses."""
+    return {c["name"]: c["role"] for c in table["columns"]} | dict.fromkeys(table.get("crosses", ()), "cross")
 
 
 def paired(weights: np.ndarray, positions: Iterable[np.ndarray], name_of: Callable[[Any], Any]) -> dict[str, Any]:

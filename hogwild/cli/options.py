@@ -31,7 +31,7 @@ RESULTS = "Results"
 # Lists of options that several commands take
 DELIMITED = "columns separator header"
 LAYOUT = f"features zero_based format targets hash_bits {DELIMITED}"
-COLUMNS = "label categorical numeric text ignore weight"
+COLUMNS = "label categorical numeric text date bucket cross ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = (
@@ -99,6 +99,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
     "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE),
     "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
+    "date": row("Columns that are dates: hour, weekday, month, age.", TABLE, **BY_TYPE),
+    "bucket": row("Numbers taken as COUNT categories, by quantiles.", TABLE, metavar="COLUMN:COUNT"),
+    "cross": row("Categories crossed, such as device*country,site*hour; or all.", TABLE, metavar="COLUMN*COLUMN"),
     "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),
     "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
     "out": row("Write the model here.", RESULTS, "--out", "-o", metavar="MODEL"),
@@ -117,7 +120,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
     "resume": row("Go on from the checkpoint.", RESULTS, kind=bool),
     "quiet": row("Print only warnings and errors.", RESULTS, "--quiet", "-q", kind=bool),
-    "verbose": row("Say in the end where the time went.", RESULTS, "--verbose", "-v", kind=bool),
+    "verbose": row("Say why a discipline was chosen, and where the time went.", RESULTS, "--verbose", "-v", kind=bool),
 }
 #: Problems that have them, if not all.
 PROBLEMS_OF: dict[str, tuple[str, ...]] = {

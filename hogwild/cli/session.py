@@ -125,7 +125,10 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
 
 
 def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe: Callable[[Run], str]) -> int:
-    """Start a run, follow it to its end, save what is asked for, and return the exit status."""
+    """Start a run, follow it to its end, save what is asked for, and return the exit status.
+
+    ``--verbose`` adds why its discipline was chosen, and where the time went.
+    """
     watch = Stopwatch("start", process_start())
     display = request.display()
     resuming = request.resume and has_checkpoint(request.checkpoint or "")
@@ -139,7 +142,8 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
         run = start(display, watch, resuming)
         with run, contextlib.closing(RowsFile(request.json, resuming)) as rows_file:
             interrupts.follow(run)
-            for line in describe(run).split("\n"):
+            why = f"{run.config.discipline} because {run.reason}" if run.reason and request.verbose else ""
+            for line in filter(None, [*describe(run).split("\n"), why, run.note]):
                 display.say(line)
             saved = drive(run, display, rows_file, request)
         parts = run.stopwatch.seconds
@@ -300,8 +304,6 @@ def describe_run(run: Run) -> str:
     return (
         f"{goal}; {step}{config.schedule} schedule, "
         f"{config.order} order, seed {config.seed}\n{name} on {workers}: {repeat}"
-        + (f"\n{config.discipline} because {run.reason}" if run.reason else "")
-        + (f"\n{run.note}" if run.note else "")
     )
 
 

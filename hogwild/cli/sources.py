@@ -28,7 +28,7 @@ class Kind(NamedTuple):
     """The data of a problem."""
 
     noun: str  # what its examples are called
-    default: str  # training data if nobody names some
+    default: str  # training data if nobody names some; "" if none are generated
     description: str  # of these
     opener: str  # module:function of the library
     spec: str  # module:class that parses names of generated data
@@ -44,7 +44,7 @@ ROWS = Kind(
 KINDS = {
     "linear": ROWS,
     "fm": ROWS._replace(default="synthetic:ctr?features=1048576", description="generated clicks"),
-    "ffm": ROWS._replace(default="synthetic:ctr", description="generated clicks"),
+    "ffm": ROWS._replace(default=""),
     "completion": Kind(
         "ratings",
         "synthetic:ratings",
@@ -64,7 +64,7 @@ OF_ROWS = ("linear", "fm", "ffm")  # problems whose data are rows of features
 #: Formats of rows, of ratings and of graphs.
 FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges".split()
 ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges"), "cuts")
-COLUMNS = "label categorical numeric text ignore weight".split()
+COLUMNS = "label categorical numeric text date bucket cross ignore weight".split()
 HOLDOUTS = ("row", "user", "time")
 FEATURE_BYTES = 48  # least memory of a feature in training
 COPIES = 4  # of the factors in training: shared, exported, those of the last two rows
@@ -90,6 +90,9 @@ class Sources:
     categorical: str | None = None
     numeric: str | None = None
     text: str | None = None
+    date: str | None = None
+    bucket: str | None = None
+    cross: str | None = None
     ignore: str | None = None
     weight: str | None = None
 

@@ -101,8 +101,10 @@ def train(
     **options: Any,
 ) -> None:
     """Train a sparse model on DATA with all cores: linear, with factors, or of ratings, or a cut of a graph."""
-    options["problem"] = chosen_problem(options["problem"], data or "", options["format"])
-    raise typer.Exit(begin(data, options, KINDS[options["problem"]].default))
+    problem = options["problem"] = chosen_problem(options["problem"], data or "", options["format"])
+    if data is None and not KINDS[problem].default:
+        raise UsageError(f"--problem {problem} needs DATA: a table, or libffm's text")
+    raise typer.Exit(begin(data, options, KINDS[problem].default))
 
 
 @takes(
@@ -272,10 +274,10 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
         again = f", {chosen.rounds} times over" if chosen.rounds > 1 else ""
         held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
     usual = chosen.value(USUAL)
-    against = "" if chosen.l2 == USUAL or usual is None else f", {usual:.5g} with {USUAL:g}"
+    against = "" if chosen.l2 == USUAL or usual is None else f", {USUAL:g} has {usual:.5g}"
     if chosen.normalize != "none":
         yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     yield (
-        f"{chosen.name} {chosen.l2:g} of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
+        f"{chosen.name} {chosen.l2:g}, chosen of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
         f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"
     )

@@ -16,14 +16,11 @@ from llvmlite import ir
 from numba import njit, types
 
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
-from hogwild.kernels.control import ABORT
-from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, inlined, instructions
 from hogwild.kernels.tiers import merged
 
 BLOCK = 32  # weights that are compared before any is looked at
 AHEAD = 12  # entries
-TOGETHER = 64  # numbers added under a lock before others may have it
 BINS = 1024  # of magnitudes: exponents, in quarters
 SHIFT = 21  # bits of a float32 below its bin
 SIGN, INDEX = np.uint32(1 << 31), np.uint32((1 << 31) - 1)
@@ -204,33 +201,21 @@ def window_at(words, place):
 
 
 @njit(**JIT)
-def bring_together(racing, copy, anchor, guards, locks, control, l1):
+def bring_together(racing, copy, anchor, l1):
     """Give ``racing``, on which workers race, what ``copy`` has gained since both were equal to ``anchor``, and the
     other two what they have; where only one of them has moved, all three get its value, to the bit.
 
-    Nothing that a worker adds atomically meanwhile is lost, nor, if ``guards`` (n,) int32 says which of the ``locks``
-    protects a number (none if it is empty, or -1), what it writes under that lock. A worker that dies here leaves at
-    most one number added twice. What ``copy`` holds instead of an ``anchor`` that is not finite replaces ``racing``.
+    Nothing that a worker adds atomically meanwhile is lost. What ``copy`` holds instead of an ``anchor`` that is not
+    finite replaces ``racing``.
     """
-    lock = -1
     for i in range(len(racing)):
         traded, was = copy[i], anchor[i]
         if traded == was:
             copy[i] = anchor[i] = load(racing, i)
             continue
-        guard = guards[i] if len(guards) else -1
-        if lock >= 0 and (guard != lock or i % TOGETHER == 0):
-            release(locks, lock)
-            lock = -1
-        if guard >= 0 and lock < 0:
-            if not acquire(locks, guard, control, ABORT):
-                return
-            lock = guard
         while True:
             now = load(racing, i)
             new = merged(now, was, traded, np.float32(1), l1) if np.isfinite(was) else traded
             if compare_exchange(racing, i, now, new):
                 break
         copy[i] = anchor[i] = new
-    if lock >= 0:
-        release(locks, lock)

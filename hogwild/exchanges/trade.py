@@ -9,7 +9,6 @@ its replica, and its position, to its replacement.
 from __future__ import annotations
 
 import itertools
-import operator
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -61,9 +60,9 @@ class Counts(NamedTuple):
     shards_torn: int = 0  # whose lock was held by a worker that died: a push may be there in part
     deltas_left_out: int = 0  # because they were not finite
 
-    def plus(self, other: Counts) -> Counts:
-        """The sum of both."""
-        return Counts(*map(operator.add, self, other))
+    def plus(self, *others: Counts) -> Counts:
+        """The sum of all."""
+        return Counts(*map(sum, zip(self, *others)))
 
 
 NOTHING = Message(REPLY, 0, 0)  # the answer to a request that has none

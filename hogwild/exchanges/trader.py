@@ -1,21 +1,15 @@
 """How the replicas of a job trade: one worker trains each, and runs the scheme's generators between its rows.
 
 All state lies in memory that the workers share, so that the replacement of a worker that died goes on with its replica.
-
-Where a machine's workers race on a replica, beside the thread that trades it, the scheme works on a copy
-(:class:`Raced`), so that it need not know of them. Before and after a trade, each of the copy and the replica gets what
-the other has gained since the last time, as tiers do (``kernels/tiers.py``).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.exchanges.deltas_kernel import bring_together
 from hogwild.exchanges.link import DirectLink, compile_locks, serving
 from hogwild.exchanges.trade import Arrays, Counts, Exchange, Served, Spec
 from hogwild.kernels.control import ABORT, LINE, ROWS, WORKERS
@@ -113,29 +107,6 @@ class Trader:
             pause = min(2 * pause, LONGEST)
             link.waited(time.perf_counter() - before)
         return True
-
-
-class Raced(NamedTuple):
-    """A replica on which workers race, and the copy of it that is traded."""
-
-    w: np.ndarray  # (n,) float32
-    copy: np.ndarray  # (n,) float32
-    anchor: np.ndarray  # (n,) float32: what both were when they were last equal
-    guards: np.ndarray  # (n,) int32: which lock protects a number, or -1; empty if none is needed
-    locks: np.ndarray  # int32
-    control: np.ndarray  # int64
-    shrinks: bool  # there is an l1 penalty
-
-    def traded(self, trade: Callable[[], Iterator[None]]) -> Iterator[None]:
-        """Make a trade of the copy, for which workers do not stop, and bring the result to where they race."""
-        bring_together(*self)
-        yield from trade()
-        bring_together(*self)
-
-
-def compile_raced() -> None:
-    """Compile what brings copies together, or load it from the disk cache."""
-    bring_together(*np.zeros((3, 1), np.float32), *np.zeros((2, 1), np.int32), np.zeros(1, np.int64), False)
 
 
 def _named(shared: Mapping[str, np.ndarray], prefix: str) -> Arrays:

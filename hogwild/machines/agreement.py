@@ -14,7 +14,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import Cluster, Readmission
+from hogwild.machines.cluster import Cluster, readmit
 from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
 from hogwild.machines.pool import Machines, Replicas
@@ -82,7 +82,7 @@ class Leader:
                 cluster.tell({"kind": "refused", "why": reason})
                 raise InputError(reason)
         cluster.tell({"kind": "go"})
-        Readmission(cluster, plan)
+        cluster.beside(lambda: readmit(cluster, plan))
 
     def around(self, case: Case, asked: TrainConfig, pool: Pool) -> Pool:
         """Turn this machine's pool of workers into one that spans all machines."""
@@ -114,7 +114,7 @@ def confirm(cluster: Cluster, case: Case, config: TrainConfig, plan: dict[str, A
         If any machine differs.
     """
     unlike = difference(plan["facts"], facts_of(case, config))
-    cluster.tell({"kind": "agreed", "unlike": unlike}, 0)
+    cluster.tell({"kind": "agreed", "unlike": unlike}, [0])
     try:
         note = cluster.next_note(0, ("go", "refused", "end"))
     except TrainingError as error:

@@ -6,10 +6,23 @@ others go on.
 A thread looks each second who has said nothing for ten, and gives it up. If it finds that it has slept itself (this
 machine was suspended, or paged), everybody gets ten more seconds.
 
-A machine that is gone comes back into its run (:class:`Readmission`): it asks at the address where all met, and machine
-0 lets it in. Groups of gloo are never used again: with each that comes back a number goes up, which stands in the names
+A machine that is gone comes back into its run (:func:`readmit`): it asks at the address where all met, and machine 0
+lets it in. Groups of gloo are never used again: with each that comes back a number goes up, which stands in the names
 of its new groups. It takes part from the next task on, which begins with machine 0's model. The run's own number stands
 in all keys, so a machine 0 that was started again, whose run is another one, never hears of the old run's machines.
+
+Everything that machines tell each other is a note: what it says as JSON, its "kind" first of all, and the bytes of
+arrays. Nothing is unpickled. The kinds, and who sends them to whom:
+
+    beat                    everybody each second: how far its workers are
+    bye                     who leaves: why
+    comes, met              machine 0 of one that comes back, and to it from those that have connected
+    plan, agreed, go, refused      machine 0 and each other, before anything is trained (agreement.py)
+    rows, whose, facts, totals     the like about rows that each has of its own (own_rows.py)
+    task, stop, end         machine 0 to all
+    trade                   a message of an exchange
+    ended, done, model      at the end of a task (trading.py)
+    evaluate, sums          machine 0's question, and an answer to it (own_rows.py)
 """
 
 from __future__ import annotations
@@ -22,18 +35,15 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo
 
-from hogwild.errors import HogwildError, InputError, TrainingError, reason_of
-from hogwild.exchanges.trade import NOTHING, Message
-from hogwild.machines.meeting import DEADLINE, Meeting, Met, difference, is_hello, meet
+from hogwild.errors import HogwildError, TrainingError, reason_of
+from hogwild.machines.meeting import DEADLINE, Meeting, Met, meet, unlike
 
-BEAT, NOTE, TRADE, BYE = range(4)  # kinds of frames
-CELLS = 10  # of a frame's header
 PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
 BEAT_SECONDS = 1.0
 LEAVING_SECONDS = 10.0  # a thread that still waits when the interpreter ends would abort the process
@@ -45,7 +55,8 @@ COMING = 10.0  # seconds in which a machine that may come back has to connect
 LONGEST_REASON = 1000  # characters
 OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
 ROTATION = "a run by rotation ends when a machine is gone: start all of them again, with --resume"
-Note = dict[str, Any]  # its "kind", its "sender", what else it says, and as "array" the bytes sent with it
+EMPTY = np.empty(0, np.uint8)
+Note = dict[str, Any]  # on arrival also with its "sender", and as "array" the bytes of arrays, (n,) uint8
 
 
 class Cluster:
@@ -85,7 +96,6 @@ class Cluster:
         self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.changed = threading.Condition()
         self._heard: list[Note] = []
-        self._trades: dict[int, list[tuple[int, Frame]]] = {}  # by task
         self._pairs: dict[int, Pair] = {}
         self._closed, self._beside = threading.Event(), list[threading.Thread]()
         self.notes = met.notes
@@ -104,8 +114,6 @@ class Cluster:
         except BaseException:
             self.leave("it could not reach all")
             raise
-        if met.here is not None:
-            self.tell({"kind": "here"}, 0)
 
     @classmethod
     def of(
@@ -147,7 +155,7 @@ class Cluster:
             self._pairs[other] = Pair(
                 group,
                 int(self.number > other),
-                lambda frame: self._deliver(other, frame),
+                lambda note: self._deliver(note | {"sender": other}),
                 lambda why: self._lose(other, arrival, why),
                 lambda: self.own_progress(),
             )
@@ -169,7 +177,7 @@ class Cluster:
             self._ready[machine] = False
             self._heard = [note for note in self._heard if note["sender"] != machine]
         self._add(machine, self._connect(machine, arrival, COMING))
-        self.tell({"kind": "met"}, machine)
+        self.tell({"kind": "met"}, [machine])
 
     def ready(self, machine: int) -> None:
         """Let a machine take part from the next task on."""
@@ -198,16 +206,12 @@ class Cluster:
         if not self.alive[machine]:
             raise TrainingError(f"{self.name(machine)} is gone: {self.reasons[machine]}")
 
-    def send(self, to: int, frame: Frame) -> None:
-        """Send to a machine, if it is still there."""
-        if self.alive[to]:
-            self._pairs[to].send(frame)
-
-    def tell(self, content: Note, to: int | None = None, *arrays: np.ndarray) -> None:
-        """Send a note, and arrays with it, to a machine, or to all others."""
-        frame = Frame.note(content, *arrays)
-        for other in [*self._pairs] if to is None else (to,):
-            self.send(other, frame)
+    def tell(self, note: Note, to: list[int] | None = None, *arrays: np.ndarray) -> None:
+        """Send a note, and a copy of arrays with it, to some machines, or to all others, if they are still there."""
+        parts = packed(note, *arrays)
+        for other in [*self._pairs] if to is None else to:
+            if self.alive[other]:
+                self._pairs[other].send(*parts)
 
     def give_up(self, machine: int, why: str) -> None:
         """End the connection to a machine, if it is still there."""
@@ -276,13 +280,6 @@ class Cluster:
         parts = np.split(note["array"], ends[:-1])
         return [part.copy().view(kind) for part, (kind, _) in zip(parts, expected)]
 
-    def trades(self, task: int) -> list[tuple[int, Frame]]:
-        """Return, once, the messages of a task that have arrived, with their senders; those of earlier tasks go."""
-        with self.changed:
-            for old in [number for number in self._trades if number < task]:
-                del self._trades[old]
-            return self._trades.pop(task, [])
-
     def leave(self, why: str = "it has left") -> None:
         """Say goodbye; nothing arrives afterwards."""
         if not self._closed.is_set():
@@ -301,19 +298,15 @@ class Cluster:
         """Leave; if because of an error that is the user's to mend, say it to the others."""
         self.leave(*[str(error)[:LONGEST_REASON]] if isinstance(error, HogwildError) else [])
 
-    def _deliver(self, sender: int, frame: Frame) -> None:
-        if frame.kind == BEAT:
-            self.progress[sender] = frame.message.rows, frame.message.step
+    def _deliver(self, note: Note) -> None:
+        if note["kind"] == "beat":
+            self.progress[note["sender"]] = note["done"]
+            return
+        if note["kind"] == "comes":
+            self.beside(lambda: self._meet_again(note))
             return
         with self.changed:
-            if frame.kind == TRADE:
-                self._trades.setdefault(frame.task, []).append((sender, frame))
-            else:
-                note = frame.text() | {"sender": sender, "array": frame.message.values}
-                if note.get("kind") == "comes" and sender == 0:
-                    self.beside(lambda: self._meet_again(note))
-                else:
-                    self._heard.append(note)
+            self._heard.append(note)
             self.tell_threads()
 
     def _meet_again(self, note: Note) -> None:
@@ -343,119 +336,50 @@ class Cluster:
             looked = now
 
 
-class Readmission:
-    """Lets machines in that come back, on machine 0, until the cluster is left."""
-
-    def __init__(self, cluster: Cluster, plan: dict[str, Any]) -> None:
-        self._cluster = cluster
-        self._notes = cluster.notes
-        self._plan = plan
-        self._arrivals = 0
-        cluster.beside(self._watch)
-
-    def _watch(self) -> None:
-        seen, waiting = 0, list[int]()
-        while not self._cluster.closed(PAUSE):
-            try:
-                requests = self._notes.count("backs", 0)
-            except InputError:  # another program has written there: nobody comes back
-                return
-            waiting += range(seen + 1, requests + 1)
-            seen = requests
-            waiting = [request for request in waiting if not self._settled(f"back/{request}")]
-
-    def _settled(self, request: str) -> bool:
-        """Answer a request if that can be done now; whether it was, or nobody waits any more."""
-        cluster = self._cluster
-        try:
-            hello = self._notes.get(request, self)
-        except InputError:
-            return True
-        if hello is self:  # about to be written
-            return False
-        if not is_hello(hello):  # withdrawn, or of another program
-            return True
-        facts = self._plan["facts"]
-        why = OWN_ROWS if facts["own_rows"] else ROTATION if facts["exchange"] == "rotation" else ""
-        if not why:
+def readmit(cluster: Cluster, plan: Note) -> None:
+    """Let machines in that come back, on machine 0, until the cluster is left; ``plan`` is what they must agree to."""
+    facts = plan["facts"]
+    never = OWN_ROWS if facts.get("own_rows") else ROTATION if facts["exchange"] == "rotation" else ""
+    while not cluster.closed(PAUSE):
+        for request, hello in cluster.notes.asks().items():
             free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
-            number = hello.get("number")
-            if number is None and free:
-                number = free[0]
-            if number not in free:
-                return False
-            if unlike := difference(cluster.hellos[0], hello):
-                why = f"machine {number} ({hello['host']}) differs from {cluster.name(0)}: {unlike}"
-        if why:
-            self._notes.put(f"{request}/answer", {"why": why})
-            return True
-        self._arrivals += 1
-        here = cluster.members(ready=False)
-        for other in here[1:]:
-            cluster.tell({"kind": "comes", "machine": number, "arrival": self._arrivals, "about": hello}, other)
-        hellos = [hello if k == number else other for k, other in enumerate(cluster.hellos)]
-        answer = {"number": number, "arrival": self._arrivals, "here": here, "hellos": hellos}
-        self._notes.put(f"{request}/answer", answer)
-        try:
-            cluster.admit(number, self._arrivals, hello)
-        except TrainingError:  # it has gone again
-            return True
-        cluster.beside(lambda: self._agree(number))
-        return True
-
-    def _agree(self, machine: int) -> None:
-        """Have a machine confirm that it trains the same, and let it take part."""
-        cluster = self._cluster
-        try:
-            cluster.next_note(machine, ("here",), lambda: cluster.closed(0.0))
-            cluster.tell(self._plan, machine)
-            answer = cluster.next_note(machine, ("agreed",), lambda: cluster.closed(0.0))
-        except TrainingError:
-            return
-        if unlike := answer.get("unlike"):
-            why = f"{cluster.name(machine)} differs from {cluster.name(0)}: {unlike}"
-            cluster.tell({"kind": "refused", "why": why}, machine)
-            return
-        if answer["kind"] == "agreed":
-            cluster.tell({"kind": "go"}, machine)
-            cluster.ready(machine)
+            places = free if hello["number"] is None else [k for k in free if k == hello["number"]]
+            if why := never or (unlike({0: cluster.hellos[0], places[0]: hello}) if places else ""):
+                cluster.notes.answer(request, {"why": why})
+            elif places:
+                _let_in(cluster, request, places[0], hello, plan)
 
 
-class Frame(NamedTuple):
-    """A message of an exchange, and the task that it belongs to; or a note.
+def _let_in(cluster: Cluster, request: int, machine: int, hello: dict[str, Any], plan: Note) -> None:
+    """Connect everybody to a machine that comes back."""
+    here, arrival = cluster.members(ready=False), int(cluster.arrivals.max()) + 1
+    cluster.tell({"kind": "comes", "machine": machine, "arrival": arrival, "about": hello}, here[1:])
+    hellos = [hello if k == machine else other for k, other in enumerate(cluster.hellos)]
+    cluster.notes.answer(request, {"number": machine, "arrival": arrival, "here": here, "hellos": hellos})
+    with contextlib.suppress(TrainingError):  # it has gone again
+        cluster.admit(machine, arrival, hello)
+        cluster.beside(lambda: _agree(cluster, machine, plan))
 
-    It is sent as a header of ten int64, and then as many bytes as that says. Nothing is unpickled.
-    """
 
-    kind: int  # BEAT, NOTE, TRADE, BYE
-    task: int = 0  # counted by machine 0 from 1
-    ended: int = 0  # whether the sender's workers have done their share of the task
-    message: Message = NOTHING  # of a beat: rows done, and nonzeros as ``step``; of a note: arrays, and JSON as indices
+def _agree(cluster: Cluster, machine: int, plan: Note) -> None:
+    """Have a machine confirm that it trains the same, and let it take part."""
+    cluster.tell(plan, [machine])
+    try:
+        answer = cluster.next_note(machine, ("agreed",), lambda: cluster.closed(0.0))
+    except TrainingError:
+        return
+    if why := answer.get("unlike"):
+        why = f"{cluster.name(machine)} differs from {cluster.name(0)}: {why}"
+        cluster.tell({"kind": "refused", "why": why}, [machine])
+    elif answer["kind"] == "agreed":
+        cluster.tell({"kind": "go"}, [machine])
+        cluster.ready(machine)
 
-    @classmethod
-    def note(cls, content: Any, *arrays: np.ndarray) -> Frame:
-        """The frame of something that is sent as JSON, and of arrays."""
-        values = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
-        text = np.frombuffer(json.dumps(content).encode(), np.uint8).copy()
-        return cls(NOTE, message=Message(0, 0, 0, np.concatenate([text[:0], *values]), text))
 
-    def text(self) -> Any:
-        """What a note says."""
-        return json.loads(self.message.indices.tobytes())
-
-    def header(self) -> np.ndarray:
-        """The header (CELLS,) int64; the values and then the indices of the message follow."""
-        m = self.message
-        sizes = m.values.dtype == np.uint8, m.values.nbytes, m.indices.nbytes
-        return np.array([self.kind, self.task, self.ended, m.kind, m.clock, m.rows, m.step, *sizes], np.int64)
-
-    @classmethod
-    def of(cls, header: np.ndarray, values: np.ndarray, indices: np.ndarray) -> Frame:
-        """The frame of a header and the bytes (n,) uint8 that follow it."""
-        kind, task, ended, message_kind, clock, rows, step, coded, *_ = map(int, header)
-        values = values if coded else values.view(np.float32)
-        indices = indices.view(np.int32) if kind == TRADE else indices
-        return cls(kind, task, ended, Message(message_kind, clock, rows, values, indices, step))
+def packed(note: Note, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a note says, and a copy of the arrays that go with it, both as bytes (n,) uint8."""
+    values = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
+    return np.frombuffer(json.dumps(note).encode(), np.uint8).copy(), np.concatenate([EMPTY, *values])
 
 
 class Pair:
@@ -464,8 +388,10 @@ class Pair:
     What gloo asks for: operations of a group come in one order from one thread each way; a wait takes its own time
     limit, since a timeout closes all connections of the group; ``is_completed()`` of a receive stays false until it is
     waited for, so nothing is polled. An end that is killed is noticed at once, since the connection breaks. One that is
-    stopped, or whose cable is cut, is noticed by its silence: every machine says something each second (``BEAT``). A
+    stopped, or whose cable is cut, is noticed by its silence: every machine says something each second ("beat"). A
     receive that was given up stays in its thread, which ends with the process.
+
+    A note is sent as two int64, the lengths of its two parts, and then these.
 
     Parameters
     ----------
@@ -474,7 +400,7 @@ class Pair:
     rank : int
         This end's rank in it.
     deliver : callable
-        Called with every frame that arrives, but beats' only for their counts; in the receiving thread.
+        Called with every note that arrives, in the receiving thread.
     lost : callable
         Called once with the reason when the connection has ended.
     beat : callable
@@ -485,7 +411,7 @@ class Pair:
         self,
         group: Any,
         rank: int,
-        deliver: Callable[[Frame], None],
+        deliver: Callable[[Note], None],
         lost: Callable[[str], None],
         beat: Callable[[], tuple[int, int]],
     ) -> None:
@@ -495,11 +421,10 @@ class Pair:
         self._beat = beat
         self.heard = time.monotonic()
         self.waiting_bytes = 0
-        self._frames: queue.SimpleQueue[Frame | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[np.ndarray, np.ndarray] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._ended = False
         self._said = False
-        self._kept = False
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), name="hogwild-machine", daemon=True)
             for work in (self._send, self._receive)
@@ -507,14 +432,14 @@ class Pair:
         for thread in self._threads:
             thread.start()
 
-    def send(self, frame: Frame) -> None:
-        """Queue a frame; its arrays must not be written to afterwards."""
+    def send(self, text: np.ndarray, array: np.ndarray) -> None:
+        """Queue a note that is :func:`packed`."""
         with self._lock:
-            self.waiting_bytes += frame.message.size
-        self._frames.put(frame)
+            self.waiting_bytes += len(array)
+        self._queue.put((text, array))
 
     def leave(self, why: str) -> None:
-        """Send what is queued and a last frame that says why, and wait shortly until the other end has answered."""
+        """Send what is queued and a last note that says why, and wait shortly until the other end has answered."""
         self._say_goodbye(why)
         until = time.monotonic() + LEAVING_SECONDS
         for thread in self._threads:
@@ -533,14 +458,12 @@ class Pair:
         with self._lock:
             first, self._said = not self._said, True
         if first:
-            self.send(Frame.note(why[:LONGEST_REASON])._replace(kind=BYE))
-            self._frames.put(None)
+            self.send(*packed({"kind": "bye", "why": why[:LONGEST_REASON]}))
+            self._queue.put(None)
 
     def _abandon(self) -> None:
         """Leave the group in memory for good: its end would wake threads that wait in it while the interpreter ends."""
-        if not self._kept:
-            self._kept = True
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._group))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._group))
 
     def _end(self, why: str) -> None:
         with self._lock:
@@ -562,29 +485,26 @@ class Pair:
             rest = due - time.monotonic()
             if rest <= 0:  # also while there is much else to send
                 due += BEAT_SECONDS - rest
-                rows, nonzeros = self._beat()
-                frame: Frame | None = Frame(BEAT, message=Message(0, 0, rows, step=nonzeros))
-            else:
-                try:
-                    frame = self._frames.get(timeout=rest)
-                except queue.Empty:
-                    continue
-            if frame is None:
+                self.send(*packed({"kind": "beat", "done": self._beat()}))
+            try:
+                parts = self._queue.get(timeout=max(rest, 0.0))
+            except queue.Empty:
+                continue
+            if parts is None:
                 return
-            message = frame.message
-            for part in (frame.header(), message.values, message.indices):
-                self._put(np.ascontiguousarray(part).view(np.uint8))
+            for part in (np.array([*map(len, parts)]).view(np.uint8), *parts):
+                self._put(part)
             with self._lock:
-                self.waiting_bytes -= message.size if frame.kind != BEAT else 0
+                self.waiting_bytes -= len(parts[1])
 
     def _receive(self) -> None:
         while True:
-            header = self._get(8 * CELLS).view(np.int64)
-            frame = Frame.of(header, self._get(int(header[-2])), self._get(int(header[-1])))
-            if frame.kind == BYE:
-                self._end(str(frame.text()))
+            text, array = map(self._get, self._get(16).view(np.int64).tolist())
+            note = json.loads(text.tobytes())
+            if note["kind"] == "bye":
+                self._end(note["why"])
                 return
-            self._deliver(frame)
+            self._deliver(note | {"array": array})
 
     def _put(self, array: np.ndarray) -> None:
         for first in range(0, len(array), PIECE):

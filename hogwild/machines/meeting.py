@@ -1,14 +1,14 @@
 """Machines meet at an address: who is which, and whether all want the same, before anything is trained.
 
-Machine 0 listens at the address of ``--meet``, on that address only, with a TCPStore of torch. Everybody writes what it
-is and wants under its number, and machine 0 answers with a verdict that all read, so that a difference or a missing
-machine is the same one line everywhere. Numbers are given (``--machine``) or taken from a counter. The number of the
-run is new whenever machine 0 starts, and stands in every key.
+Machine 0 listens at the address of ``--meet``, on that address only, with a TCPStore of torch. Every other machine asks
+there to take part: it writes what it is and wants under a number of its own ("ask/3"), and waits for machine 0's answer
+("answer/3"): its place and all others', or why not. Machine 0 answers when all places are taken, so a difference or a
+missing machine is the same one line everywhere. Who asks later asks for the place of one that is gone (``cluster.py``).
+The number of the run is new whenever machine 0 starts, and stands in every key.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import errno
 import json
@@ -107,85 +107,79 @@ def meet(
     deadline = time.monotonic() + seconds
     listening = _listen(meeting)
     leads = listening is not None
-    store = _store(meeting, listening, seconds)
-    notes = Notes(store, "hogwild/", deadline, meeting.address)
+    notes = Notes(_store(meeting, listening, seconds), "hogwild/", deadline)
+    hello = {"version": version("hogwild"), "machines": meeting.machines, "number": meeting.machine} | about
+    hello |= {"address": _own_address(meeting), "host": socket.gethostname()}
     if leads:
         run = secrets.randbits(62)
         notes.put("run", run)
-    else:
+        return _gather(meeting, notes.under(f"{run}/"), hello, failure)
+    try:
         run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
-    notes = notes.under(f"{run}/")
-    if not leads and notes.get("verdict", None) == "":  # the run has begun
-        return _ask_back(meeting, notes, _own_facts(meeting) | about)
-    number = _number(meeting, notes, leads)
-    token = f"{socket.gethostname()}, process {os.getpid()}"
-    if (other := notes.claim(f"seat/{number}", token)) != token:
-        raise InputError(f"machine {number} is {other} already, and {token} asks for the same number (--machine)")
-    notes.put(f"hello/{number}", _own_facts(meeting) | about)
-    if leads:
-        _judge(meeting, notes, failure)
-    else:
-        late = f"machine 0 has not gathered all {meeting.machines} machines"
-        if verdict := notes.wait("verdict", late, seconds):
-            raise InputError(verdict)
-    return Met(notes, [notes.get(f"hello/{k}") for k in range(meeting.machines)], number)
+        return _ask(meeting, notes.under(f"{run}/"), hello, seconds)
+    except RuntimeError:  # of the store
+        raise InputError(f"machine 0 at {meeting.address} has closed its connection") from None
 
 
-def _ask_back(meeting: Meeting, notes: Notes, hello: dict[str, Any]) -> Met:
-    """Ask machine 0 for the place of a machine that is gone from a run that has begun, and wait for its answer.
+def _ask(meeting: Meeting, notes: Notes, hello: dict[str, Any], seconds: float) -> Met:
+    """Ask machine 0 for a place, and wait for its answer.
 
     Raises
     ------
     InputError
-        If it refuses, or no place has become free in time.
+        If it refuses, or has no place in time.
     """
-    request, number = f"back/{notes.count('backs')}", meeting.machine
-    notes.put(request, hello | {"number": number})
-    gone = "none of them is gone" if number is None else f"machine {number} is not gone"
-    late = f"{meeting.machines} machines have met at {meeting.address} already, and {gone}"
+    late, more = f"machine 0 has not gathered all {meeting.machines} machines", seconds
+    if notes.get("met"):
+        gone = "none of them is gone" if meeting.machine is None else f"machine {meeting.machine} is not gone"
+        late, more = f"{meeting.machines} machines have met at {meeting.address} already, and {gone}", 0.0
+    request = notes.count("asks")
+    notes.put(f"ask/{request}", hello)
     try:
-        answer = notes.wait(f"{request}/answer", late)
+        answer = notes.wait(f"answer/{request}", late, more)
     except InputError:
-        notes.put(request, None)
+        notes.put(f"ask/{request}", None)
         raise
     if "why" in answer:
         raise InputError(answer["why"])
     return Met(notes, **answer)
 
 
-def _own_facts(meeting: Meeting) -> dict[str, Any]:
-    """Return what a machine writes of itself, beside what all must have in common."""
-    common = {"version": version("hogwild"), "machines": meeting.machines}
-    return common | {"address": _own_address(meeting), "host": socket.gethostname()}
-
-
-def _judge(meeting: Meeting, notes: Notes, failure: Callable[[], str]) -> None:
-    """Wait for the others, compare what they want with what this machine wants, and let all know (machine 0)."""
-    while True:
-        came: dict[int, dict[str, Any]] = {}
-        try:
-            came = {k: hello for k in range(meeting.machines) if (hello := notes.get(f"hello/{k}", None)) is not None}
-            verdict = _unlike(came) or failure()
-        except InputError as error:
-            verdict = str(error)
-        missing = [k for k in range(meeting.machines) if k not in came]
-        if verdict or not missing or notes.late:
-            break
+def _gather(meeting: Meeting, notes: Notes, hello: dict[str, Any], failure: Callable[[], str]) -> Met:
+    """Give places to those who ask, compare what they want with what this machine wants, and tell all (machine 0)."""
+    hellos, requests, why = {0: hello}, dict[int, int](), ""
+    while not why and len(hellos) < meeting.machines and not notes.late:
+        for request, other in notes.asks().items():
+            free = [k for k in range(meeting.machines) if k not in hellos]
+            if request in requests or not free:
+                continue
+            number = free[0] if other["number"] is None else other["number"]
+            if number in hellos:
+                notes.answer(request, {"why": f"machine {number} is {hellos[number]['host']} already (--machine)"})
+            else:
+                hellos[number], requests[request] = other, number
+        why = unlike(hellos) or failure()
         time.sleep(PAUSE)
-    if missing and not verdict:
+    missing = [k for k in range(meeting.machines) if k not in hellos]
+    if missing and not why:
         names = f"machine{'s' * (len(missing) > 1)} {', '.join(map(str, missing))} of {meeting.machines}"
-        verdict = f"{names} did not come to {meeting.address}"
-    notes.put("verdict", verdict)
-    if verdict:
+        why = f"{names} did not come to {meeting.address}"
+    places = [hellos[k] for k in sorted(hellos)]
+    notes.put("met", not why)
+    for request, number in requests.items():
+        notes.answer(request, {"why": why} if why else {"number": number, "hellos": places})
+    if why:
         time.sleep(1.0)  # until the others have read it
-        raise InputError(verdict)
+        raise InputError(why)
+    return Met(notes, places, 0)
 
 
-def _unlike(came: dict[int, dict[str, Any]]) -> str:
-    """Return why machines that have come cannot train together, or an empty string."""
-    for k, hello in came.items():
-        if unlike := difference(came[0], hello):
-            return f"machine {k} ({hello['host']}) differs from machine 0 ({came[0]['host']}): {unlike}"
+def unlike(hellos: dict[int, dict[str, Any]]) -> str:
+    """Return why machines, by their numbers, cannot train together, or an empty string."""
+    first = hellos[0]
+    for k, hello in hellos.items():
+        if what := difference(first, hello):
+            return f"machine {k} ({hello['host']}) differs from machine 0 ({first['host']}): {what}"
     return ""
 
 
@@ -198,20 +192,15 @@ def difference(mine: dict[str, Any], theirs: dict[str, Any]) -> str:
 
 
 class Notes:
-    """JSON under keys of a store; nothing waits longer than the deadline.
+    """JSON under keys of a store; nothing waits longer than the deadline."""
 
-    Everybody who reaches the address can write there. What is no JSON, or no dict where a machine says what it is, is
-    an InputError.
-    """
-
-    def __init__(self, store: Any, prefix: str, deadline: float, address: str) -> None:
+    def __init__(self, store: Any, prefix: str, deadline: float) -> None:
         self._store = store
         self._prefix = prefix
         self._deadline = deadline
-        self._address = address
 
     def under(self, prefix: str) -> Notes:
-        return Notes(self._store, self._prefix + prefix, self._deadline, self._address)
+        return Notes(self._store, self._prefix + prefix, self._deadline)
 
     def raw(self) -> Any:
         from torch.distributed import PrefixStore
@@ -225,43 +214,29 @@ class Notes:
     def put(self, name: str, value: Any) -> None:
         self._store.set(self._prefix + name, json.dumps(value))
 
-    def get(self, name: str, *missing: Any) -> Any:
-        if missing and not self._store.check([self._prefix + name]):
-            return missing[0]
-        return self._read(name, self._store.get(self._prefix + name))
-
-    def _read(self, name: str, text: bytes) -> Any:
-        with contextlib.suppress(ValueError):
-            value = json.loads(text)
-            if not name.startswith("hello/") or is_hello(value):
-                return value
-        raise InputError(f"another program writes to the store at {self._address} (key {name}): meet at another port")
+    def get(self, name: str) -> Any:
+        """Return a note, or None if there is none."""
+        key = self._prefix + name
+        return json.loads(self._store.get(key)) if self._store.check([key]) else None
 
     def wait(self, name: str, otherwise: str, more: float = 0.0) -> Any:
         """Return a note as soon as it is there; raise InputError with ``otherwise`` if it never comes."""
-        try:
-            while (note := self.get(name, self)) is self:
-                if time.monotonic() > self._deadline + more:
-                    raise InputError(f"{otherwise} within {DEADLINE + more:.0f} seconds")
-                time.sleep(PAUSE)
-        except RuntimeError:  # of the store
-            raise InputError(f"{otherwise}: its connection is closed") from None
+        while (note := self.get(name)) is None:
+            if time.monotonic() > self._deadline + more:
+                raise InputError(f"{otherwise} within {DEADLINE + more:.0f} seconds")
+            time.sleep(PAUSE)
         return note
 
-    def claim(self, name: str, token: str) -> str:
-        """Write a note if there is none; return the one that stands there."""
-        return str(self._read(name, self._store.compare_set(self._prefix + name, "", json.dumps(token))))
-
     def count(self, name: str, more: int = 1) -> int:
-        try:
-            return int(self._store.add(self._prefix + name, more))
-        except RuntimeError as error:
-            raise InputError(f"cannot count {name} in the store at {self._address}: {reason_of(error)}") from None
+        return int(self._store.add(self._prefix + name, more))
 
+    def asks(self) -> dict[int, dict[str, Any]]:
+        """What machines say who ask to take part and have no answer, by their requests' numbers; on machine 0."""
+        asked = {k: self.get(f"ask/{k}") for k in range(1, self.count("asks", 0) + 1) if not self.get(f"answer/{k}")}
+        return {k: hello for k, hello in asked.items() if hello}  # else it is about to be written, or withdrawn
 
-def is_hello(value: Any) -> bool:
-    """Whether this is what a machine says of itself."""
-    return isinstance(value, dict) and all(isinstance(value.get(name), str) for name in ("address", "host"))
+    def answer(self, request: int, content: dict[str, Any]) -> None:
+        self.put(f"answer/{request}", content)
 
 
 def _listen(meeting: Meeting) -> socket.socket | None:
@@ -312,15 +287,6 @@ def _store(meeting: Meeting, listening: socket.socket | None, seconds: float) ->
                 break
             time.sleep(4 * PAUSE)
     raise InputError(f"cannot reach machine 0 at {meeting.address}: {reason_of(last)}")
-
-
-def _number(meeting: Meeting, notes: Notes, leads: bool) -> int:
-    if meeting.machine is not None:
-        return meeting.machine
-    number = 0 if leads else notes.count("numbers")
-    if number >= meeting.machines:
-        raise InputError(f"{meeting.machines} machines have met at {meeting.address} already, and this is one more")
-    return number
 
 
 def _own_address(meeting: Meeting) -> str:

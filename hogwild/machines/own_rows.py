@@ -40,7 +40,7 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     facts, degrees = case.own_facts(config, rows)
     facts["tested"] = test is not None
     if not cluster.leads:
-        cluster.tell({"kind": "facts"} | facts, 0, degrees.astype(np.int64))
+        cluster.tell({"kind": "facts"} | facts, [0], degrees.astype(np.int64))
         note = _from_leader(cluster, "totals")
         (total,) = cluster.arrays_of(note, (np.int64, note["width"]))
         return Totals.from_json(note, total).given_to(rows), test
@@ -69,7 +69,7 @@ def _shares_of(cluster: Cluster, *examples: Rows | None) -> list[Rows | None]:
             _refuse(cluster, f"{names[0]} has opened the same rows as {names[1]}: give each its own, or all the same")
         cluster.tell({"kind": "whose", "same": same})
     else:
-        cluster.tell({"kind": "rows", "prints": prints}, 0)
+        cluster.tell({"kind": "rows", "prints": prints}, [0])
         same = _from_leader(cluster, "whose")["same"]
     return [_range_of(rows, cluster) if shared else rows for rows, shared in zip(examples, same)]
 
@@ -196,4 +196,4 @@ def answer(cluster: Cluster, case: Summable, note: dict[str, Any], own: tuple[np
     sums = case.sums(solution)
     parts = [{"totals": p.totals.tolist(), "rows": p.rows, "scored": p.scores is not None} for p in sums]
     scores = [array for part in sums for array in (part.scores, part.positive) if array is not None]
-    cluster.tell({"kind": "sums", "number": note["number"], "parts": parts}, 0, *scores)
+    cluster.tell({"kind": "sums", "number": note["number"], "parts": parts}, [0], *scores)

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.degrees import Totals
+from hogwild.exchanges.deltas_kernel import bring_together
 from hogwild.exchanges.trade import Counts, Exchange
-from hogwild.exchanges.trader import compile_raced
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import STOP
@@ -45,6 +45,7 @@ class Machines(Pool):
         self._note: Note = {}  # machine 0's about the task
         self._gone = cluster.losses
         self._ended = False
+        self.reports: dict[int, Note] = {}  # by machine: what it has done of the task, on machine 0
 
     # ---- what the engine asks
 
@@ -60,6 +61,21 @@ class Machines(Pool):
     @property
     def closed(self) -> bool:
         return self.inner.closed
+
+    def counts(self) -> Counts:
+        """Counts of the latest task, of all machines."""
+        return self.own_counts().plus(*(Counts(*note["sent"]) for note in self.reports.values()))
+
+    def own_counts(self) -> Counts:
+        """Counts of what this machine has sent in the latest task."""
+        raise NotImplementedError
+
+    def elsewhere(self) -> tuple[int, int]:
+        """Rows and nonzeros that the other machines have done of the task, as far as this one has heard."""
+        done = [(note["rows"], note["nonzeros"]) for note in self.reports.values()]
+        rest = {*np.flatnonzero(self.cluster.alive)} & {*self._members} - {self.cluster.number, *self.reports}
+        done += self.cluster.progress[[*rest]].tolist()
+        return sum(rows for rows, _ in done), sum(nonzeros for _, nonzeros in done)
 
     def share(self, task: Task) -> tuple[int, int]:
         """Tell the others what is next, and who takes part (on machine 0); return this machine's number among them, and
@@ -129,7 +145,7 @@ class Machines(Pool):
             "in_step": self._in_step,
         }
         for member in self._members[1:]:
-            self.cluster.tell(note | {"start": self._start_of(member, task)}, member, *self._model(self._in_step))
+            self.cluster.tell(note | {"start": self._start_of(member, task)}, [member], *self._model(self._in_step))
 
     def _start_of(self, member: int, task: Task) -> int:
         """The first chunk of a machine."""
@@ -175,13 +191,8 @@ class Replicas(Machines):
         self._trading: Trading | None = None
         self._worked = self._told = False
 
-    def counts(self) -> Counts:
-        """Counts of the latest task, of all machines."""
-        return Counts() if self._trading is None else self._trading.counts()
-
-    def elsewhere(self) -> tuple[int, int]:
-        """Rows and nonzeros that the other machines have done of the task, as far as this one has heard."""
-        return (0, 0) if self._trading is None else self._trading.elsewhere()
+    def own_counts(self) -> Counts:
+        return Counts() if self._trading is None else self._trading.own_counts()
 
     def share(self, task: Task) -> tuple[int, int]:
         share = super().share(task)
@@ -198,7 +209,7 @@ class Replicas(Machines):
 
     def open(self, job: Job) -> None:
         super().open(job)
-        compile_raced()
+        bring_together(*np.zeros((3, 1), np.float32), False)  # compiled, before the clock runs
         self._arrays = {}
 
     def begin(self, task: Task) -> None:
@@ -212,6 +223,7 @@ class Replicas(Machines):
         self._trading = trading_of(self._exchange)(
             self.cluster, job, self._exchange, self._arrays, self._members, self._number
         )
+        self.reports = self._trading.reports
         self._worked = self._told = False
         self.inner.begin(self._own(task))
         self._trading.start()
@@ -238,7 +250,7 @@ class Replicas(Machines):
         self._gone = self.cluster.losses
         if (job := self.inner.job) is not None:
             stopped = job.position() < job.order.n_chunks
-            self._starts = {other: note["chunk"] for other, note in trading.reports.items()} if stopped else {}
+            self._starts = {other: note["chunk"] for other, note in self.reports.items()} if stopped else {}
         if trading.error is not None:
             raise trading.error
         return True

@@ -21,17 +21,16 @@ from typing import Any
 import numpy as np
 
 from hogwild.errors import TrainingError
-from hogwild.exchanges.trade import Counts, Message
+from hogwild.exchanges.trade import NOTHING, Counts, Message
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import ABORT, END, NEXT, STOP
-from hogwild.machines.cluster import TRADE, Cluster, Frame
+from hogwild.machines.cluster import Cluster
 from hogwild.machines.pool import Machines
 from hogwild.machines.trading import MachineLink
 from hogwild.problems.protocol import InParts, part_of
 
 USERS, ITEMS = range(2)  # sides of the problem
-PASSED, HOME = range(2)  # kinds of messages: items for the next machine; users and items for machine 0
 NEEDED = "rotation needs every machine: resume from a checkpoint, with as many as there are"
 
 
@@ -47,8 +46,6 @@ class Ring(Machines):
         self._task = Task(0, 0, (0.0, 0.0, 0.0))
         self._turn = 0
         self._working = self._over = self._failed = False
-        self._sent = Counts()  # by the others, in this task
-        self._elsewhere: dict[int, tuple[int, int]] = {}  # rows and nonzeros of who has said what it has done
 
     def open(self, job: Job) -> None:
         super().open(job)
@@ -61,13 +58,8 @@ class Ring(Machines):
         """Whether all machines have the same array: no, each has its own part of it."""
         return False
 
-    def counts(self) -> Counts:
-        return self._sent.plus(self._link.counts)
-
-    def elsewhere(self) -> tuple[int, int]:
-        others = [member for member in self._members if member != self.cluster.number]
-        progress = [self._elsewhere.get(other, tuple(self.cluster.progress[other].tolist())) for other in others]
-        return sum(rows for rows, _ in progress), sum(nonzeros for _, nonzeros in progress)
+    def own_counts(self) -> Counts:
+        return self._link.counts
 
     def share(self, task: Task) -> tuple[int, int]:
         self._require_all()
@@ -77,7 +69,7 @@ class Ring(Machines):
         job = self._job()
         self._join(job)
         self._link = MachineLink(self.cluster, self._members, self._number, 0)
-        self._sent, self._elsewhere = Counts(), {}
+        self.reports = {}
         self._task = task
         self._turn = 0
         self._over = False
@@ -137,13 +129,13 @@ class Ring(Machines):
         self._working = False
         if self._turn + 1 < link.replicas:
             items = self._problem.copy_out(job.flat, ITEMS, self._rows[ITEMS][self._items()])
-            link.send(Frame(TRADE, self._number, message=Message(PASSED, self._turn, 0, items)), self._beside(-1))
+            link.send(Message(0, self._turn, 0, items), self._beside(-1))
         elif not self.cluster.leads:
             sides = (USERS, self._rows[USERS][link.replica]), (ITEMS, self._rows[ITEMS][self._items()])
             both = np.concatenate([self._problem.copy_out(job.flat, *side) for side in sides])
             rows, nonzeros = job.done()
-            link.send(Frame(TRADE, self._number, message=Message(HOME, self._turn, rows, both, step=nonzeros)), 0)
-            self.cluster.tell({"kind": "done", "task": self._number, "sent": [*link.counts]}, 0)
+            sent = link.counts.plus(Counts(1, NOTHING.size + both.nbytes))  # with this note
+            link.tell({"kind": "done", "rows": rows, "nonzeros": nonzeros, "sent": [*sent]}, 0, both)
 
     def _taken(self) -> bool:
         """Take what the machine waits for, if it has come."""
@@ -167,18 +159,14 @@ class Ring(Machines):
 
     def _brought_home(self) -> bool:
         """Put together what all machines have (on machine 0)."""
-        link = self._link
-        if not all(inbox for sender, inbox in enumerate(link.inbox) if sender):
-            return False
-        for sender, inbox in enumerate(link.inbox[1:], 1):
-            message = inbox.popleft()
+        for note in self.cluster.take_notes("done", self._number):
+            sender = self._members.index(note["sender"])
             items = int(part_of(sender, self._turn, self._task.epoch, self._problem.parts))
-            self._put(sender, message.values, [(USERS, self._rows[USERS][sender]), (ITEMS, self._rows[ITEMS][items])])
-            member = self._members[sender]
-            self._elsewhere[member] = message.rows, message.step
-            self._sent = self._sent.plus(Counts(*self.cluster.next_note(member, ("done",))["sent"]))
-        self._over = True
-        return True
+            sides = [(USERS, self._rows[USERS][sender]), (ITEMS, self._rows[ITEMS][items])]
+            self._put(sender, note["array"].view(np.float32), sides)
+            self.reports[note["sender"]] = note
+        self._over = len(self.reports) == self._link.replicas - 1
+        return self._over
 
     def _put(self, sender: int, values: np.ndarray, sides: list[tuple[int, np.ndarray]]) -> None:
         """Set what a machine has sent of rows of both sides."""

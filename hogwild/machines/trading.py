@@ -25,13 +25,13 @@ import numpy as np
 
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
+from hogwild.exchanges.deltas_kernel import bring_together
 from hogwild.exchanges.link import Serve
 from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exchange, Link, Message, Served
-from hogwild.exchanges.trader import Raced
 from hogwild.hosts.job import Job
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import TRADE, Cluster, Frame, Note
-from hogwild.problems.protocol import guards_of, trained
+from hogwild.machines.cluster import Cluster, Note
+from hogwild.problems.protocol import trained
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
 WAIT = 0.05  # for messages
@@ -47,9 +47,8 @@ def parameters(job: Job) -> np.ndarray:
 class MachineLink(Link):
     """The link of a replica that is a machine, for one task; a machine that has died is not replaced within it.
 
-    The exchange numbers the task's members from 0, whoever has died before. A frame says whether its sender's workers
-    had done their share when it was sent; since frames of one sender arrive in order, everybody sees the same. A
-    machine that has died and come back since the task began is not here: it takes part from the next task on.
+    The exchange numbers the task's members from 0, whoever has died before. A machine that has died and come back since
+    the task began is not here: it takes part from the next task on.
 
     All shards of a server lie on machine 0, which serves requests as it receives them, in the order of each sender.
 
@@ -75,8 +74,6 @@ class MachineLink(Link):
         self._serve = serve
         self._arrivals = cluster.arrivals[members]  # a copy
         self._unanswered = deque[int]()  # tickets
-        self.ended = False  # whether this machine's workers have done their share
-        self._ended_by = np.full(len(members), np.iinfo(np.int64).max)  # the first round of each after its share
         self._messages = self._bytes = 0
         self.waited_seconds = 0.0
 
@@ -90,11 +87,6 @@ class MachineLink(Link):
         """Counts of what this machine has sent."""
         return Counts(self._messages, self._bytes, self.waited_seconds)
 
-    def all_ended(self, clock: int) -> bool:
-        """Whether all that are still there had done their share when they took part in the round of that clock."""
-        others = np.arange(self.replicas) != self.replica
-        return bool((self._ended_by[self.here() & others] <= clock).all())
-
     def here(self) -> np.ndarray:
         here: np.ndarray = self._cluster.alive[self._members] & (
             self._cluster.arrivals[self._members] == self._arrivals
@@ -102,37 +94,41 @@ class MachineLink(Link):
         return here
 
     def post(self, to: int, message: Message) -> bool:
-        receivers = self._receivers(to)
-        if any(self._cluster.waiting(machine) > self._room for machine in receivers):
+        if any(self._cluster.waiting(machine) > self._room for machine in self._receivers(to)):
             return False
-        message = message._replace(values=message.values.copy(), indices=message.indices.copy())
-        self.send(Frame(TRADE, self._task, int(self.ended), message), to)
+        self.send(message, to)
         return True
 
-    def send(self, frame: Frame, to: int = ALL) -> None:
-        """Send a frame, whose arrays must not be written to afterwards, and count it."""
-        for machine in self._receivers(to):
-            self._cluster.send(machine, frame)
-            self._messages, self._bytes = self._messages + 1, self._bytes + frame.message.size
+    def send(self, message: Message, to: int = ALL) -> None:
+        """Send a message, whether or not there is room."""
+        numbers = [int(number) for number in (message.kind, message.clock, message.rows, message.step)]
+        coded = message.values.dtype == np.uint8
+        note = {"kind": "trade", "message": numbers, "values": message.values.nbytes, "coded": coded}
+        self.tell(note, to, message.values, message.indices)
+
+    def tell(self, note: Note, to: int = ALL, *arrays: np.ndarray) -> None:
+        """Send a note about the task, and count it as a message."""
+        receivers = self._receivers(to)
+        self._cluster.tell(note | {"task": self._task}, receivers, *arrays)
+        size = NOTHING.size + sum(array.nbytes for array in arrays)
+        self._messages, self._bytes = self._messages + len(receivers), self._bytes + len(receivers) * size
 
     def _receivers(self, to: int) -> list[int]:
         here = self.here()
         return [self._members[k] for k in np.flatnonzero(here) if k != self.replica and to in (k, ALL)]
 
     def receive(self) -> None:
-        for machine, frame in self._cluster.trades(self._task):
-            if machine not in self._members:
+        for note in self._cluster.take_notes("trade", self._task):
+            if note["sender"] not in self._members:
                 continue
-            sender = self._members.index(machine)
-            if frame.ended:
-                self._ended_by[sender] = min(self._ended_by[sender], frame.message.clock)
+            sender, message = self._members.index(note["sender"]), message_of(note)
             if self.serves:
-                self._answer(sender, frame.message)
+                self._answer(sender, message)
             elif self._serve is not None:
                 if self._unanswered:
-                    self._answers[self._unanswered.popleft()] = frame.message
+                    self._answers[self._unanswered.popleft()] = message
             else:
-                self.inbox[sender].append(frame.message)
+                self.inbox[sender].append(message)
 
     def _answer(self, sender: int, request: Message) -> None:
         """Serve a request of another machine."""
@@ -140,7 +136,7 @@ class MachineLink(Link):
         reply = self._serve(request.step, sender, request)
         if request.kind not in (PUSH, BYE):
             assert reply is not None  # rules that have answers wait are refused between machines
-            self.send(Frame(TRADE, self._task, message=reply), sender)
+            self.send(reply, sender)
 
     def _request(self, ticket: int, shard: int, request: Message) -> None:
         assert self._serve is not None
@@ -149,7 +145,7 @@ class MachineLink(Link):
             assert reply is not None
             self._answers[ticket] = reply
             return
-        self.send(Frame(TRADE, self._task, message=request._replace(step=shard)), 0)
+        self.send(request._replace(step=shard), 0)
         if request.kind in (PUSH, BYE):
             self._answers[ticket] = NOTHING
         else:
@@ -160,6 +156,14 @@ class MachineLink(Link):
             self.receive()
             return None
         return super().answer(ticket)
+
+
+def message_of(note: Note) -> Message:
+    """Return the message of a note that :meth:`MachineLink.send` has sent."""
+    kind, clock, rows, step = note["message"]
+    values, indices = np.split(note["array"], [note["values"]])
+    values = values if note["coded"] else values.view(np.float32)
+    return Message(kind, clock, rows, values, indices.view(np.int32), step)
 
 
 class Trading:
@@ -190,10 +194,9 @@ class Trading:
         self.link = MachineLink(cluster, members, task, max(self.room, exchange.room(len(self.flat), 2)), self._serve())
         self.error: BaseException | None = None
         self.reports: dict[int, dict[str, Any]] = {}
-        self._ended: set[int] = set()  # the machines that have said that their workers have done their share
+        self._ended: dict[int, int] = {}  # machines whose workers have done their share, and their last round before
         self.over, self._traded = False, 0
         self._worked = threading.Event()
-        self.raced = self._raced()
         exchange.begin(self.flat, arrays)
         arrays["left_out"][:] = 0
         if "base" in arrays:
@@ -214,31 +217,11 @@ class Trading:
         self._thread.join(max(seconds, 0.0))
         return not self._thread.is_alive()
 
-    def counts(self) -> Counts:
-        """What all machines have sent, on machine 0; what this one has, on others."""
-        total = self._own_counts()
-        for note in self.reports.values():
-            total = total.plus(Counts(*note["sent"]))
-        return total
-
     def in_step(self) -> bool:
         """Whether all that took part are still there, so that they have the same array."""
         return bool(self.link.here().all())
 
-    def elsewhere(self) -> tuple[int, int]:
-        """Rows and nonzeros that the other machines have done, as far as this one has heard."""
-        if self.reports:
-            notes = self.reports.values()
-            return sum(note["rows"] for note in notes), sum(note["nonzeros"] for note in notes)
-        others = [member for member in self.members if member != self.cluster.number]
-        rows, nonzeros = self.cluster.progress[others].sum(axis=0)
-        return int(rows), int(nonzeros)
-
     # ---- what differs between schemes
-
-    def _raced(self) -> Raced | None:
-        """A copy that is traded instead of the array on which workers race; None where a scheme only adds to it."""
-        return None
 
     def _serve(self) -> Any:
         """What machine 0 does with requests."""
@@ -267,7 +250,6 @@ class Trading:
         while not self._worked.is_set():
             seen = self.cluster.news
             self._check()
-            self.cluster.require(0)
             if self.cluster.take_notes("stop", self.task):
                 self.job.stop()
             self.link.receive()
@@ -283,11 +265,7 @@ class Trading:
         return since
 
     def _trade(self) -> None:
-        raced, rows = self.raced, self._since()
-        if raced is None:
-            self._drive(self.exchange.trade(self.flat, self.arrays, self.link, rows))
-        else:
-            self._drive(raced.traded(lambda: self.exchange.trade(raced.copy, self.arrays, self.link, rows)))
+        self._drive(self.exchange.trade(self.flat, self.arrays, self.link, self._since()))
 
     def _wait_until(self, condition: Callable[[], Any]) -> None:
         def waiting() -> Iterator[None]:
@@ -305,13 +283,14 @@ class Trading:
             self.cluster.wait_for_news(seen, WAIT)
             self.link.waited_seconds += time.perf_counter() - before
             self._check()
-            self.cluster.require(0)
 
     def _check(self) -> None:
         if self.over:
             raise TrainingError("the run has ended")
+        self.cluster.require(0)
 
-    def _own_counts(self) -> Counts:
+    def own_counts(self) -> Counts:
+        """Counts of what this machine has sent."""
         return self.link.counts.plus(Counts(deltas_left_out=int(self.arrays["left_out"].sum())))
 
     def _report(self) -> None:
@@ -321,13 +300,13 @@ class Trading:
         if not cluster.leads:
             missing = [member for member, here in zip(self.members, link.here()) if not here]
             note = {"kind": "done", "task": self.task, "rows": rows, "nonzeros": nonzeros, "missing": missing}
-            cluster.tell(note | {"sent": [*self._own_counts()], "chunk": self.job.position()}, 0)
+            cluster.tell(note | {"sent": [*self.own_counts()], "chunk": self.job.position()}, [0])
             return
         self._wait_until(self._all_reported)
         for member, report in self.reports.items():
             for machine in report["missing"]:  # all must see the same
                 cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
-        parts = [(rows, self._own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
+        parts = [(rows, self.own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
         left_out = [counts.deltas_left_out > 0 for done, counts in parts if done]
         if left_out and all(left_out):  # as on one machine: the run has diverged
             self.flat[:] = np.nan
@@ -337,16 +316,18 @@ class Trading:
         self.reports |= {note["sender"]: note for note in self.cluster.take_notes("done", self.task)}
         return self._are_all_in(self.reports)
 
-    def _tell_ended(self) -> None:
-        """Say that this machine's workers have done their share, and what it has sent so far is all."""
-        self.link.ended = True
-        self.cluster.tell({"kind": "ended", "task": self.task})
+    def _tell_ended(self, clock: int = 0) -> None:
+        """Say that this machine's workers have done their share; only rounds after that of the ``clock`` may follow."""
+        self.cluster.tell({"kind": "ended", "task": self.task, "clock": clock})
 
-    def _all_ended(self) -> bool:
-        """Whether all other machines that are there have said so."""
+    def _all_ended(self, clock: int = NO_LIMIT) -> bool:
+        """Whether all other machines that are there have said so, before they took part in the round of the ``clock``.
+
+        What a machine sends arrives in order, so of a round that has taken place everybody sees the same.
+        """
         self.link.receive()
-        self._ended.update(note["sender"] for note in self.cluster.take_notes("ended", self.task))
-        return self._are_all_in(self._ended)
+        self._ended |= {note["sender"]: note["clock"] for note in self.cluster.take_notes("ended", self.task)}
+        return self._are_all_in([machine for machine, last in self._ended.items() if last < clock])
 
     def _are_all_in(self, machines: Container[int]) -> bool:
         others = zip(self.members, self.link.here())
@@ -354,32 +335,43 @@ class Trading:
 
 
 class Rounds(Trading):
-    """Averaging: rounds in which all take part."""
+    """Averaging: rounds in which all take part.
+
+    Rounds set weights to their mean, so while workers race on the array a copy of it is traded. Before and after a
+    trade each of the two gets what the other has gained since the last time, as tiers do (``kernels/tiers.py``).
+    """
 
     room = ROOM
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if self._within:
+            self._copy, self._anchor = self.flat.copy(), self.flat.copy()  # the latter: what both were when last equal
 
     @property
     def _within(self) -> bool:
         """Whether there are rounds while workers race."""
         return self.exchange.period < NO_LIMIT - 1
 
-    def _raced(self) -> Raced | None:
+    def _trade(self) -> None:
         if not self._within:
-            return None
-        flat, job = self.flat, self.job  # a copy, since rounds set weights to their mean
-        guards = guards_of(job.problem)[: len(flat)]
-        return Raced(flat, flat.copy(), flat.copy(), guards, job.state["locks"], job.control, self.exchange.shrinks)
+            super()._trade()
+            return
+        rows = self._since()
+        bring_together(self.flat, self._copy, self._anchor, self.exchange.shrinks)
+        self._drive(self.exchange.trade(self._copy, self.arrays, self.link, rows))
+        bring_together(self.flat, self._copy, self._anchor, self.exchange.shrinks)
 
     def _due(self, rows: int) -> bool:
         return self._within and (rows >= self.exchange.period or self._round_begun())
 
     def _bring_home(self) -> None:
-        link, over = self.link, self.link.replicas == 1
-        self._tell_ended()
+        link, clocks, over = self.link, self.arrays["clock"], self.link.replicas == 1
+        self._tell_ended(int(clocks[link.replica]))
         while not over:
             self._wait_until(lambda: self._round_begun() or self._all_ended())
             self._trade()
-            over = link.all_ended(int(self.arrays["clock"][link.replica]))
+            over = self._all_ended(int(clocks[link.replica]))
         if link.replicas > 1:
             self.flat[:] = self.arrays["base"][link.replica, : len(self.flat)]  # the same numbers everywhere
 
@@ -417,7 +409,7 @@ class Serving(Trading):
         self._wait_until(self._all_ended)
         self.link.receive()  # what was pushed before that was said
         self.exchange.meet(flat, self.arrays, np.zeros(self.link.replicas, np.int64))
-        self.link.send(Frame.note({"kind": "model", "task": self.task}, flat))
+        self.link.tell({"kind": "model"}, ALL, flat)
 
 
 def trading_of(exchange: Exchange) -> type[Trading]:

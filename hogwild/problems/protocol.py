@@ -24,7 +24,6 @@ from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import PROBLEMS, located
 from hogwild.training.schedule import Step
 
-NO_GUARDS = np.empty(0, np.int32)
 HOLDS = ("aig", "locked", "round-robin")  # disciplines in which a worker may die holding what others wait for
 
 
@@ -144,14 +143,6 @@ class Simulated(Problem, Protocol):
 
 
 @runtime_checkable
-class Guarded(Protocol):
-    """A problem that says what its locks protect, so that others who write to the parameters can take them."""
-
-    def guards(self) -> np.ndarray:
-        """Which lock a worker holds when it writes each parameter, (size,) int32, or -1; empty if it takes none."""
-
-
-@runtime_checkable
 class WithOwnParts(Protocol):
     """A problem whose array also holds what each worker keeps for itself, behind the parameters."""
 
@@ -182,11 +173,6 @@ class InParts(Protocol):
 
     def copy_in(self, flat: np.ndarray, side: int, rows: np.ndarray, values: np.ndarray) -> None:
         """Set what :meth:`copy_out` has returned."""
-
-
-def guards_of(problem: Problem) -> np.ndarray:
-    """Which lock protects each parameter, or -1; empty if none does."""
-    return problem.guards() if isinstance(problem, Guarded) else NO_GUARDS
 
 
 def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:

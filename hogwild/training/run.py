@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 M = TypeVar("M")  # what a run trains
 SPLIT = ("linear", "fm", "ffm", "completion")  # problems of whose data a part can be held out
 FEWEST = 20  # examples, below which none are held out unasked
+PROBLEM_OF = {"Ratings": "completion", "Graph": "cuts"}  # if nobody names one
 PATIENCE = 2  # epochs of a long run without progress of what it watches; the step of schedule adaptive waits longer
 UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
@@ -514,9 +515,9 @@ def train(
     Parameters
     ----------
     rows : path; Rows or (X, y); Ratings; Graph
-        Training data of the problem asked for, or where they lie. Linear and fm: ``Rows``, or a scipy sparse or dense
-        matrix (n, width) and n targets. Completion: ``Ratings``, a scipy sparse matrix (users, items), or arrays
-        (users, items, values). Cuts: ``Graph``.
+        Training data, or where they lie; ``Ratings`` imply problem completion, a ``Graph`` cuts. Linear and fm:
+        ``Rows``, or a scipy sparse or dense matrix (n, width) and n targets. Completion: ``Ratings``, a scipy sparse
+        matrix (users, items), or arrays (users, items, values). Cuts: ``Graph``.
     test : the same, optional
         Evaluated after every epoch; never trained on. If it was held out of ``rows`` by their ``split`` it chooses, as
         ``holdout`` does.
@@ -579,7 +580,8 @@ def train(
         raise UsageError(f"give options in config or as keywords, not both (got {', '.join(options)})")
     if config is None:
         met = {} if cluster is None else {"machines": cluster.machines}
-        config = TrainConfig.from_json({"host": "threads"} | options | met)
+        implied = {"problem": PROBLEM_OF.get(type(rows).__name__, "linear")}
+        config = TrainConfig.from_json({"host": "threads"} | implied | options | met)
     take = case_of(config.problem).take
     examples = take(rows)
     held = None

@@ -41,8 +41,8 @@ def test_it_is_chosen_and_the_model_is_that_of_the_penalty(train: Train, tmp_pat
     assert tuple(losses) == L2_PATH
     assert min(losses, key=losses.__getitem__) <= first["l2"] < max(losses)
     worth = f"loss {losses[first['l2']]:.5g} on 5 parts of 600 rows, each held out once"
-    against = "" if first["l2"] == 1e-5 else f", {losses[1e-5]:.5g} with 1e-05"
-    assert f"\nl2 {first['l2']:g} of 16 from 1e-08 to 0.32: {worth}{against} (" in out
+    against = "" if first["l2"] == 1e-5 else f", 1e-05 has {losses[1e-5]:.5g}"
+    assert f"\nl2 {first['l2']:g}, chosen of 16 from 1e-08 to 0.32: {worth}{against} (" in out
     assert "not chosen" not in train(DATA, "--l2", first["l2"], "--out", tmp_path / "given").out
     chosen, given = (load_model(tmp_path / name) for name in ("chosen", "given"))
     np.testing.assert_array_equal(chosen.coef_, given.coef_)

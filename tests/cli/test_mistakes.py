@@ -90,6 +90,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "bench --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
     "bench --workers two": (2, "--workers two: expected numbers"),
     "bench --repeats 0": (2, "--repeats"),
+    "train --problem ffm": (2, "--problem ffm needs DATA: a table, or libffm's text"),
     "bench --problem speed": (2, "--problem speed: expected one of linear, fm, ffm, completion"),
     "report": (2, "Missing argument"),
     # options that do not go together
@@ -186,8 +187,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "compare d.svm --steps 0": (2, "above 0"),
     "compare d.svm --gradient-delay 5": (2, "--gradient-delay 5: expected numbers"),
     "compare d.svm --epochs 0": (2, "epochs=0"),
-    "compare d.svm --l2 auto": (2, "--l2 auto: a comparison is of one objective: give one number"),
-    "compare d.svm --problem fm": (2, "--problem fm: a comparison is of linear, completion, cuts, module"),
+    "compare d.svm --l2 auto": (2, "--l2: a comparison is of one objective: give one number"),
+    "compare d.svm --problem fm": (2, "--l2-factors: a comparison is of one objective"),
     "compare d.svm --test d.svm --holdout 0.1": (2, "--test and --holdout both name the rows to test on"),
     "compare d.svm --problem module": (2, "--problem module: give the module too: --model FILE.py:NAME"),
     "compare --model m.py:model": (2, "a module is compared on data of its own"),

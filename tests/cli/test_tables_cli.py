@@ -26,6 +26,7 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "click": np.where((site % 2 == 1) ^ (random.random(600) < 0.05), "yes", "no"),
             "site": [f"site {k}" for k in site],
             "price": random.gamma(2, 3, 600).round(2),
+            "time": (1_700_000_000 + random.integers(0, 10**7, 600)).astype("datetime64[s]"),
             "id": np.arange(600),
         }
     )
@@ -34,7 +35,7 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-TRAIN = "--label click --ignore id --epochs 2 -w 1"
+TRAIN = "--label click --ignore id,time --epochs 2 -w 1"
 
 
 def test_a_class_without_weight_is_named(tmp_path: Path, hogwild: Any) -> None:
@@ -56,10 +57,10 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     model, text, packed = tmp_path / "m", clicks / "clicks.csv", clicks / "clicks.parquet"
     done = hogwild(f"train {text} {TRAIN} --test {packed} --out {model}")
     assert done.status == 0, done.err
-    assert "categorical: site\nnumeric: price\nleft out: id\n" in done.out
+    assert "categorical: site\nnumeric: price\nleft out: time, id\n" in done.out
     assert "hashed to 2^18 = 262,144 weights: 21 buckets used" in done.out
     again = hogwild(f"train {text} {TRAIN} --holdout 0.2")  # from the cache
-    assert "categorical: site\nnumeric: price\nleft out: id\n" in again.out
+    assert "categorical: site\nnumeric: price\nleft out: time, id\n" in again.out
     measured = [hogwild(f"evaluate {model} {data} --json").facts() for data in (text, packed)]
     assert measured[0] == measured[1]
     assert measured[0]["accuracy"] > 0.9
@@ -73,8 +74,27 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     assert set(facts["targets"]["labels"]) == {"no", "yes"}
     assert f"{'labels':<21}no, yes\n" in hogwild(f"inspect {model}").out
     store = tmp_path / "store"
-    hogwild(f"convert {packed} {store} --label click --ignore id --hash-bits 18").shown()
+    hogwild(f"convert {packed} {store} --label click --ignore id,time --hash-bits 18").shown()
     assert hogwild(f"evaluate {model} {store} --json").facts() == measured[0]
+
+
+@pytest.mark.parametrize("problem", ["linear", "ffm --rank 2 --step 1 --l2-factors 1e-3"])
+def test_dates_buckets_and_crosses(problem: str, clicks: Path, tmp_path: Path, hogwild: Any) -> None:
+    made = "--label click --ignore id --bucket price:5 --cross site*price,price*time.hour"
+    model, store = tmp_path / "m", tmp_path / "store"
+    run = f"--problem {problem} --epochs 2 -w 1"
+    trained = hogwild(f"train {clicks / 'clicks.csv'} {made} {run} --out {model}")
+    said = "categorical: site\ndate: time\nbucket: price\ncross: site*price, price*time.hour\nleft out: id\n"
+    assert said in trained.out, trained.err
+    lines = [hogwild(f"predict {model} {clicks / name} --proba").out for name in ("clicks.csv", "clicks.parquet")]
+    assert lines[0] == lines[1]
+    hogwild(f"convert {clicks / 'clicks.parquet'} {store} {made}").shown()
+    of_store, of_text = (hogwild(f"evaluate {model} {data} --json").facts() for data in (store, clicks / "clicks.csv"))
+    assert of_store == of_text
+    facts = hogwild(f"inspect {model} -n 900 --names {clicks / 'clicks.csv'} --json").facts()
+    names = {name for group in facts["heaviest"] for side in ("positive", "negative") for name, _ in group[side]}
+    assert {"time.weekday=Mon", "site=site 3"} <= names
+    assert any(name.startswith("site*price=site 3,..") for name in names)
 
 
 def test_predict_needs_no_label_and_takes_a_stream(
@@ -82,7 +102,7 @@ def test_predict_needs_no_label_and_takes_a_stream(
 ) -> None:
     model = tmp_path / "m"
     hogwild(f"train {clicks / 'clicks.parquet'} {TRAIN} -q --out {model}").shown()
-    table = pq.read_table(clicks / "clicks.parquet").drop(["click", "id"])
+    table = pq.read_table(clicks / "clicks.parquet").drop(["click", "id", "time"])
     pyarrow.csv.write_csv(table, tmp_path / "new.csv")
     expected = hogwild(f"predict {model} {clicks / 'clicks.csv'}").out
     assert hogwild(f"predict {model} {tmp_path / 'new.csv'}").out == expected
@@ -106,7 +126,7 @@ def test_what_does_not_go_together_is_one_line(
         (
             "train",
             text,
-        ): "--label COLUMN, or open_table(..., label=); its columns are click, site, price, id",
+        ): "--label COLUMN, or open_table(..., label=); its columns are click, site, price, time, id",
         ("train", text, "--label", "clik"): "no column clik (--label): did you mean click?",
         ("train", text, "--label", "click", "--numeric", "site"): "column site holds text, which cannot be numeric",
         (
@@ -115,7 +135,7 @@ def test_what_does_not_go_together_is_one_line(
             "--label",
             "click",
             "--ignore",
-            "site,price",
+            "site,price,time",
             "--text",
             "site",
         ): "column site is named in text and in ignore",

@@ -121,7 +121,7 @@ def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, t
     losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
     best = min(losses, key=lambda l2: losses[l2])
     assert re.search(rf"^ +0.001 +0.1 +{losses[1e-3]:.5g}", out, re.MULTILINE)
-    assert f"\nl2 {best:g} of 2 from 1e-05 to 0.001: loss {losses[best]:.5g} on 150 rows held out of 600" in out
+    assert f"\nl2 {best:g}, chosen of 2 from 1e-05 to 0.001: loss {losses[best]:.5g} on 150 rows held out of 600" in out
     assert last["l2"] == best
     assert last["test_loss"] not in (last["train_loss"], last["held_out_loss"])  # of 600, 450 and 150 rows
     both = hogwild(f"train {SMALL} {more}")

@@ -61,7 +61,6 @@ def about(**changes: Any) -> Row:
         "l2": 1e-5,
         "schedule": "epoch",
         "epochs": 4,
-        "workers_list": [1, 2],
         "methods": ["serial"],
         "seeds_list": [0, 1, 2],
         "step_grid": [0.5],
@@ -86,7 +85,6 @@ def run(
     workers: int = 1,
     seed: int = 0,
     step: float | None = 0.5,
-    rules: Iterable[str] = ("tuned",),
     phase: str = "reported",
     status: str = "ok",
     **changes: Any,
@@ -110,7 +108,6 @@ def run(
             "status": status if epoch == len(values) - 1 else "ok",
             "cell": cell,
             "data": "made-up",
-            "step_rule": list(rules),
             "test_accuracy": 0.9,
         }
         | changes
@@ -159,7 +156,6 @@ def delay(method: str, workers: int, seed: int, gradient_delay: float, seconds: 
         "gradient_delay": gradient_delay,
         "delay_rows": rows,
         "epoch_seconds": seconds,
-        "step_rule": [],
     }
 
 
@@ -213,7 +209,7 @@ def lifelike(directory: Path, pace: float = 1.0, **changes: Any) -> Path:
     pairs = [(name, count) for name in LIFE for count in ((1,) if KINDS[name] in ("serial", "outside") else (1, 2))]
     parts: list[Row | list[Row]] = [about(seeds_list=list(range(5)), step_grid=[0.5, 1.0], **changes)]
     parts += [
-        run(name, [1.0, 0.5 * step], step=step, seed=1_000_003, rules=(), phase="tuning")
+        run(name, [1.0, 0.5 * step], step=step, seed=1_000_003, phase="tuning")
         for step in (0.5, 1.0)
         for name in LIFE
         if name != "liblinear"

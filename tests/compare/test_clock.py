@@ -23,7 +23,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
 
 BASE = TrainConfig(host="threads", l2=1e-4)
-SERIAL = Cell("reported", "serial", 1, 1.0, 7, "given")
+SERIAL = Cell("reported", "serial", 1, 1.0, 7)
 SLEEPY = Cell("reported", "sleepy", 1, 1.0, 0)
 
 
@@ -63,7 +63,7 @@ def sleepy(monkeypatch: pytest.MonkeyPatch) -> type[Sleepy]:
         return Sleepy(rows.width)
 
     entry = SimpleNamespace(
-        name="sleepy", refuse=lambda base, rows: None, make=make, order="none", epochs=lambda most: [1, 2, most]
+        name="sleepy", refusal=lambda base, rows: None, make=make, order="none", epochs=lambda most: [1, 2, most]
     )
     monkeypatch.setitem(runner.OUTSIDE, "sleepy", entry)
     monkeypatch.setitem(methods.OUTSIDE, "sleepy", entry)

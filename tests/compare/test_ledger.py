@@ -36,16 +36,14 @@ def test_finished_cells_are_taken_over(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == [ROWS]
 
 
-@pytest.mark.parametrize("cut", [1, 5, 40, 90])
+@pytest.mark.parametrize("cut", [1, 40, 90])
 def test_half_written_cells_are_cut_off(tmp_path: Path, cut: int) -> None:
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:-cut])
     again = Ledger(tmp_path, "me")
     again.close()
-    assert set(again.cells) == ({"a", "b"} if cut == 1 else {"a"})
-    for line in path.read_text().splitlines():
-        assert json.loads(line)["cell"] if "cell" in json.loads(line) else True
-    assert path.read_text().endswith("\n")
+    assert set(again.cells) == {"a"}
+    assert [json.loads(line).get("cell") for line in path.read_text().splitlines()] == [None, *"aaa"]
 
 
 def test_another_comparison_is_not_touched(tmp_path: Path) -> None:
@@ -64,16 +62,6 @@ def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="--out"):
         Ledger(tmp_path / "file", "me")
-
-
-def test_a_damaged_line_costs_its_cell_and_no_other(tmp_path: Path) -> None:
-    path = written(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:2], b"\x00damaged\xff\n", *lines[3:], b'{"no": "cell"}\n']))
-    again = Ledger(tmp_path, "me")
-    again.close()
-    assert set(again.cells) == {"b"}
-    assert len(path.read_bytes().splitlines()) == 3
 
 
 def test_a_torn_first_row_is_begun_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from hogwild.compare.report.results import KINDS, lowest
 from hogwild.compare.run.methods import METHODS, USUAL_EXCHANGES, chosen, find, listed, usual
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.problems import start_of
+from hogwild.compare.run.problems import begun
 from hogwild.compare.run.runner import ComparedData, Pools, run_cell
 from hogwild.config import TrainConfig, config_class
 from hogwild.data.graphs.synthetic import generate_graph
@@ -57,7 +57,7 @@ def test_every_method_halves_the_sub_optimality_or_is_refused(tasks: dict, probl
                 continue
             if method.refusal(task.base, task.rows, workers, cores=4):
                 continue
-            cell = Cell("reported", name, workers, STEPS[problem] if method.tuned else None, 1, "given")
+            cell = Cell("reported", name, workers, STEPS[problem] if method.tuned else None, 1)
             rows = run_cell(cell, task, 20, pools)
             if rows[0]["status"].startswith("refused: "):
                 continue
@@ -89,7 +89,7 @@ def test_the_judge_says_what_the_run_says(tasks: dict, problem: str) -> None:
     case = tasks[problem].case
     with Pools("threads") as pools:
         rows = run_cell(Cell("reported", "serial", 1, 0.05, 3), tasks[problem], 2, pools)
-    judged = case.evaluate(start_of(case, 3))
+    judged = case.evaluate(begun(dataclasses.replace(case.config, seed=3), tasks[problem].rows))
     for name, value in judged.items():
         if name.startswith("train_") and rows[0][name] is None:  # a run tells it in its last row
             continue

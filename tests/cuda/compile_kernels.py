@@ -67,16 +67,11 @@ class Compiled:
         with tempfile.TemporaryDirectory() as folder:
             cubin = Path(folder, "kernel.cubin")
             cubin.write_bytes(made.asm["cubin"])
-            tools, texts = Path(nvidia.__file__).parent / "bin", []
-            for command in ([tools / "cuobjdump", "-res-usage", cubin], [tools / "nvdisasm", "-c", cubin]):
-                done = subprocess.run(command, capture_output=True, text=True, check=True)
-                texts.append(done.stdout + done.stderr)
-        usage, sass = texts
-        return {name.lower(): int(number) for name, number in re.findall(r"\b(REG|LOCAL|SHARED):(\d+)", usage)} | {
+            tool = Path(nvidia.__file__).parent / "bin" / "cuobjdump"
+            done = subprocess.run([tool, "-res-usage", cubin], capture_output=True, text=True, check=True)
+        usage = re.findall(r"\b(REG|LOCAL):(\d+)", done.stdout + done.stderr)
+        return {name.lower(): int(number) for name, number in usage} | {
             "ops": re.findall(r"\b(?:ld|st|red|atom|bar|membar|fence)\.[\w.:]+", made.asm["ptx"]),
-            # the assembler makes a reduction of an atomic whose result nobody asks for
-            "sass": re.findall(r"\b(?:REDG?|ATOMG?|STG|LDS|STS|STL|LDL|BAR|MEMBAR|CCTL)(?:\.\w+)*(?= )", sass),
-            "instructions": len(re.findall(r"^ +/\*[0-9a-f]{4,}\*/", sass, re.M)),
             "maxnreg": options.get("maxnreg"),
         }
 

@@ -1,7 +1,4 @@
-"""Slow float64 twins of the linear problem's kernels on a device, written from the formulas.
-
-Rows are visited in an order that is given; what the device does at the same time, no twin can know.
-"""
+"""The slow float64 twin of the linear problem (``tests/reference.py``), as the device's tests begin it."""
 
 from __future__ import annotations
 
@@ -10,54 +7,21 @@ import numpy as np
 from tests import reference
 
 
-class Twin:
-    """Weights (width, K) and intercept (K,), and the sums of squares of each, of float64."""
+def twin_of(problem, rows, arrays, flat):
+    """The twin at the parameters of a flat array; ``arrays`` as the problem's launcher takes them."""
+    parts = [part.reshape(-1, problem.stride)[:, : problem.classes] for part in problem.parameters(flat)]
+    w, b, *squares = [part[:, 0] for part in parts] if problem.classes == 1 else parts
+    X = [(rows.indices[i:j].astype(int), rows.values[i:j].astype(float)) for i, j in zip(rows.begin, rows.end)]
+    kinds = problem.loss, problem.loss_param, problem.l1, problem.l2, problem.classes, problem.adagrad
+    of_rows = (arrays[name] if len(arrays[name]) else None for name in ("scales", "weights"))
+    squares = (squares[0], squares[1][0]) if problem.adagrad else None
+    twin = reference.Sgd(X, arrays["targets"], w, b[0], *kinds, problem.intercept, *of_rows, squares, np.float64)
+    twin.tabulates = False
+    return twin
 
-    def __init__(self, problem, rows, arrays, w, b, w_squares, b_squares):
-        self.problem, self.arrays = problem, arrays
-        self.X = [(rows.indices[i:j].astype(int), rows.values[i:j].astype(float)) for i, j in zip(rows.begin, rows.end)]
-        self.w, self.b, self.w_squares, self.b_squares = (
-            np.array(part, np.float64) for part in (w, b, w_squares, b_squares)
-        )
 
-    def of(self, name, row):
-        return float(self.arrays[name][row]) if len(self.arrays[name]) else 1.0
-
-    def gradient(self, row):
-        """The row's loss differentiated in each of its margins, its weight included."""
-        u, x = self.X[row]
-        margins, y = self.of("scales", row) * (x @ self.w[u]) + self.b, self.arrays["targets"][row]
-        own = np.arange(len(margins)) == y
-        if self.problem.loss == "softmax":
-            e = np.exp(margins - margins.max())
-            slope = e / e.sum() - own
-        else:
-            sides = y if self.problem.classes == 1 else np.where(own, 1.0, -1.0)
-            slope = reference.dloss(self.problem.loss, margins, sides, self.problem.loss_param)
-        return slope * self.of("weights", row)
-
-    def visit(self, row, step):
-        self.apply([(row, self.gradient(row), step)])
-
-    def batch(self, rows, steps):
-        """Rows that all see the same weights, whose penalty is taken once, by the sum of their steps."""
-        self.apply([(row, self.gradient(row), step) for row, step in zip(rows, steps)])
-
-    def apply(self, visits):
-        problem, rates = self.problem, self.arrays["rates"]
-        moved, pulls = np.zeros_like(self.w), np.zeros_like(self.w)
-        gradients = [(row, np.outer(self.X[row][1] * self.of("scales", row), g), g, step) for row, g, step in visits]
-        if problem.adagrad:
-            for row, gradient, g, _ in gradients:
-                self.w_squares[self.X[row][0]] += gradient**2
-                self.b_squares += g**2 if problem.intercept else 0
-        for row, gradient, g, step in gradients:
-            u = self.X[row][0]
-            roots = np.sqrt(self.w_squares[u] + 1e-10) if problem.adagrad else 1.0
-            moved[u] += step / roots * gradient
-            if len(rates):
-                pulls[u] += (step / roots * np.ones_like(gradient)) * rates[u, None]
-            root = np.sqrt(self.b_squares + 1e-10) if problem.adagrad else 1.0
-            self.b -= problem.intercept * step / root * g
-        self.w -= moved
-        self.w = np.sign(self.w) * np.maximum(np.abs(self.w) - pulls * problem.l1, 0) / (1 + pulls * problem.l2)
+def pairs(problem, flat, twin):
+    """The parts of a flat array, (n, stride), each with the twin's, (n, classes): weights, intercept, their squares."""
+    parts = (twin.w, twin.b, twin.w_squares, twin.b_squares)[: 4 if problem.adagrad else 2]
+    for part, numbers in zip(problem.parameters(flat), parts):
+        yield part.reshape(-1, problem.stride), np.reshape(numbers, (-1, problem.classes))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import deque
 
-import numpy as np
 import torch
 
 from hogwild.cuda.backend import LAUNCHERS, Lanes
@@ -20,16 +19,15 @@ from tests.cuda import completion_twin, linear_twin, order_twin
 def visit_rows(launcher, visits, in_flight):
     """Rows in batches that all see the same weights: the worst case of a device with as many in flight."""
     problem, flat = launcher.problem, launcher.flat.numpy()
-    parts = [part.reshape(-1, problem.stride)[:, : problem.classes] for part in problem.parameters(flat)]
-    no_sums = [np.zeros_like(part) for part in parts[:2]]
-    w, b, w_squares, b_squares = [*parts[:2], *(parts[2:] if problem.adagrad else no_sums)]
-    arrays = {"rates": launcher.rates.numpy(), "weights": (), "scales": ()} | launcher.of_rows
-    twin = linear_twin.Twin(problem, launcher.rows, arrays, w, b[0], w_squares, b_squares[0])
+    arrays = {"weights": (), "scales": ()} | launcher.of_rows
+    twin = linear_twin.twin_of(problem, launcher.rows, arrays, flat)
     rows, steps = order_twin.rows(visits), order_twin.steps(visits)
     for first in range(0, len(rows), in_flight):
-        twin.batch(rows[first : first + in_flight], steps[first : first + in_flight])
-    for part, found in zip(parts[: 4 if problem.adagrad else 2], (twin.w, twin.b, twin.w_squares, twin.b_squares)):
-        part[:] = found
+        batch = rows[first : first + in_flight]
+        for update in zip(batch, [twin.gradient(row) for row in batch], steps[first:]):
+            twin.apply(*update)
+    for part, numbers in linear_twin.pairs(problem, flat, twin):
+        part[:, : problem.classes] = numbers
 
 
 def visit_ratings(launcher, visits, in_flight):

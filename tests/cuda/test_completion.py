@@ -22,7 +22,7 @@ from hogwild.kernels.order import generator
 from hogwild.problems.completion.objective import RatingObjective
 from hogwild.problems.completion.problem import CompletionProblem
 from tests.cuda import order_twin
-from tests.cuda.completion_twin import Twin, draw
+from tests.cuda.completion_twin import Twin
 from tests.cuda.standin import StandIn
 from tests.kernels.completion_harness import make_job, run_epoch, some_ratings
 
@@ -129,32 +129,6 @@ def test_one_rating_in_hand_is_the_serial_kernel_of_the_cpu(loss):
         _, found = launch(problem, arrays, start, 1, in_file_order(12), salt)
         np.testing.assert_allclose(found, job.flat, rtol=2e-5, atol=1e-6)
     assert np.abs(found - start).max() > 0.05
-
-
-@triton.jit
-def draws(begin, items, users, rows, out, salt: tl.uint64, n_items: tl.int64, t, SIZE: tl.constexpr):
-    at = tl.arange(0, SIZE)
-    state = completion.mix(salt + tl.load(rows + at).to(tl.uint64)) + t.to(tl.uint64) * completion.LEAP
-    tl.store(out + at, completion.draw(begin, items, state, tl.load(users + at), n_items))
-
-
-@pytest.mark.parametrize("salt", [5, HUGE])
-def test_drawn_items_are_never_chosen_ones(salt):
-    problem, arrays, _ = a_problem("log")
-    rows, n = np.concatenate([np.arange(N), np.arange(64 - N)]), 64
-    users, tables = arrays["users"][rows], CompletionLauncher(problem, arrays, StandIn()).tables
-    seen, drawn = [set(arrays["items"][arrays["users"] == u]) for u in users], []
-    for t in range(3):
-        out = torch.zeros(n, dtype=torch.int32)
-        numbers = torch.from_numpy(rows.astype(np.int32)), torch.from_numpy(users)
-        draws[(1,)](tables.seen_begin, tables.seen_items, numbers[1], numbers[0], out, salt, SHAPE[1], t, n)
-        wanted = [draw(seen[k], SHAPE[1], salt, int(row), t) for k, row in enumerate(rows)]
-        assert out.tolist() == wanted
-        assert all((j in range(SHAPE[1])) and j not in seen[k] for k, j in enumerate(wanted) if j >= 0)
-        assert all(j == -1 for j, u in zip(wanted, users) if u == 0)  # who has chosen everything
-        drawn.append(wanted)
-    assert drawn[0] != drawn[1] != drawn[2]
-    assert np.mean(np.array(drawn)[:, users != 0] < 0) < 0.2
 
 
 def test_every_visit_draws_anew():

@@ -21,8 +21,7 @@ from hogwild.kernels.losses import LOSSES
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
-from tests.cuda import order_twin
-from tests.cuda.linear_twin import Twin
+from tests.cuda import linear_twin, order_twin
 from tests.cuda.standin import StandIn
 from tests.kernels.harness import CONSTANT, make_job, run_epoch, sequence
 
@@ -59,10 +58,7 @@ class Trial:
         for part, draw in zip(parts, (rng.normal, rng.normal, rng.random, rng.random)):
             part[:, : self.problem.classes] = draw(size=(len(part), self.problem.classes)) / 2
         self.launcher.flat.copy_(torch.from_numpy(host))
-        w, b, w_squares, b_squares = (part[:, : self.problem.classes] for part in parts)
-        if not self.problem.adagrad:
-            w_squares, b_squares = np.zeros_like(w), np.zeros_like(b)
-        self.twin = Twin(self.problem, rows, self.arrays, w, b[0], w_squares, b_squares[0])
+        self.twin = linear_twin.twin_of(self.problem, rows, self.arrays, host)
 
     def visit(self, visits, in_flight):
         self.launcher.visit(visits, in_flight)
@@ -72,19 +68,13 @@ class Trial:
         rows, steps = order_twin.rows(visits), order_twin.steps(visits)
         for k in range(in_flight):
             for p in range(k, len(rows), in_flight):
-                self.twin.visit(rows[p], steps[p])
+                self.twin.apply(rows[p], self.twin.gradient(rows[p]), steps[p])
 
     def assert_as_twin(self, tolerance=2e-5):
         flat = self.launcher.flat.numpy()
-        coef, intercept = self.problem.solution(flat)
-        close = {"rtol": tolerance, "atol": tolerance}
-        np.testing.assert_allclose(coef.reshape(self.problem.classes, -1).T, self.twin.w, **close)
-        np.testing.assert_allclose(intercept, self.twin.b, **close)
-        if self.problem.adagrad:
-            squares = self.problem.parameters(flat).coef_squares.reshape(-1, self.problem.stride)
-            np.testing.assert_allclose(squares[:, : self.problem.classes], self.twin.w_squares, **close)
-        for part in self.problem.parameters(flat):  # what pads the classes
-            assert not part.reshape(-1, self.problem.stride)[:, self.problem.classes :].any()
+        for part, numbers in linear_twin.pairs(self.problem, flat, self.twin):
+            np.testing.assert_allclose(part[:, : self.problem.classes], numbers, rtol=tolerance, atol=tolerance)
+            assert not part[:, self.problem.classes :].any()  # what pads the classes
 
 
 def visits_of(count=12, n=12, **options):
@@ -172,15 +162,6 @@ def test_nan_is_not_lost(loss, classes):
     coef, intercept = trial.problem.solution(trial.launcher.flat.numpy())
     assert np.isnan(coef).all()
     assert np.isnan(intercept).all()
-
-
-def test_data_without_a_nonzero():
-    rows = Rows(np.zeros(5, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), [1.0, -1, 1, 1], 3)
-    trial = Trial(rows, l2=0.02)
-    trial.visit(visits_of(4, 4), 1)
-    trial.twin_visits(visits_of(4, 4))
-    trial.assert_as_twin()
-    assert trial.launcher.longest_step() > 1
 
 
 # --- the launcher ---

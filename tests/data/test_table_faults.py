@@ -6,6 +6,7 @@ import datetime
 import gzip
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,8 +36,12 @@ TEXTS = {
     "y,a,w\n0,1,1\n1,2,-1\n": ":3: column w: the weight is negative",
     "y,a,w\n0,1,1\n1,2,\n": ":3: column w: the weight is missing",
     "y,a,w\n0,1,k\n1,2,k\n": ": column w holds text, expected weights",
-    "y,d\n0,2024-01-01\n1,2024-01-02\n": ": column d holds dates, which are not taken: make each of them a category "
-    "with --categorical d, or leave it out with --ignore d",
+    "y,d\n0,10:30:00\n1,11:30:00\n": ": column d holds times of day or durations, which are not taken: make each of "
+    "them a category with --categorical d, or leave it out with --ignore d",
+    "y,d\n0,2024-01-01 10:30\n1,\n1,yesterday\n": ":4: column d: 'yesterday' is no date such as 2005-09-06 17:30; "
+    "--categorical d takes it as it is",
+    "y,d\n0,2024-13-01\n1,2024-01-01\n": ":2: column d: '2024-13-01' is no date such as 2005-09-06 17:30; "
+    "--categorical d takes it as it is",
     "y\n0\n1\n": ": no column is left to learn from beside y",
 }
 
@@ -49,6 +54,34 @@ def test_text(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         hogwild.open_table(path, "y", weight=weight)
     assert str(caught.value) == f"{path}{TEXTS[text]}"
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "{table}: no column divice (--cross divice*site): did you mean device?": {"cross": "divice*site"},
+    "{table}: cross site*price: column price is not categorical: --bucket price:20 makes it so": {
+        "cross": "site*price"
+    },
+    "{table}: cross site*t: column t is not categorical: cross t.hour or t.weekday": {"cross": "site*t"},
+    "cross site: expected columns joined by *, such as device*country": {"cross": "site"},
+    "bucket price: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": "price"},
+    "bucket price:1: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": ["price:1"]},
+    "{table}: column site holds text, which cannot be bucket": {"bucket": "site:9"},
+    "column price is named in numeric and in bucket: expected one place": {"bucket": "price:9", "numeric": "price"},
+    "{table}: cross all is for up to 10 categorical columns; got 11: name pairs": {
+        "cross": "all",
+        "bucket": "price:9,a:9,b:9,c:9,d:9,e:9",
+    },
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_options(said: str) -> None:
+    plain = {name: [1.0, 2.0] for name in ("y", "price", *"abcde")}
+    times = [datetime.datetime(2020, 1, 1)] * 2
+    table = pa.table({**plain, "site": ["a", "b"], "device": ["c", "d"], "t": times})
+    with pytest.raises((InputError, UsageError)) as caught:
+        hogwild.open_table(table, "y", **REFUSED[said])
+    assert str(caught.value) == said.format(table="the table")
 
 
 def test_bytes(tmp_path: Path) -> None:
@@ -71,7 +104,6 @@ COLUMNS = {
         "column x holds lists or values of another odd type, which are not taken",
     ),
     "bytes": (pa.array([b"a", b"b"]), "column x holds bytes, which are not taken"),
-    "times": (pa.array([datetime.datetime(2020, 1, 1)] * 2), "column x holds dates, which are not taken"),
     "infinities": (pa.array([1.0, -np.inf]), "row 2: column x: expected a finite number"),
 }
 
@@ -89,6 +121,8 @@ def test_what_pyarrow_cannot_write() -> None:
     for odd in (pa.array([1, 2], pa.timestamp("us", tz="No/City")), pa.array([pa.MonthDayNano([1, 2, 3])] * 2)):
         with pytest.raises(InputError, match="^the table: row 1: column x: cannot be categorical: [^\n]*$"):
             hogwild.open_table(pa.table({"y": [0, 1], "x": odd}), "y", categorical="x")
+    with pytest.raises(InputError, match="^the table: row 1: column x: cannot be a date: [^\n]*$"):
+        hogwild.open_table(pa.table({"y": [0, 1], "x": pa.array([1, 2], pa.timestamp("us", tz="No/City"))}), "y")
     with pytest.raises(InputError, match=r"^the table: no column y \(--label\); it has no columns$"):
         hogwild.open_table(pa.table({}), "y")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import gzip
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +20,25 @@ import hogwild
 from hogwild.data.rows.store import open_store
 from hogwild.data.tables.columns import known_names
 from hogwild.data.tables.plan import TablePlan
-from hogwild.data.tables.rows import SHARED
-from hogwild.data.tables.source import feature_names, stream_table
+from hogwild.data.tables.source import SHARED, feature_names, stream_table
 from hogwild.errors import HogwildWarning, InputError
 from tests.data.table_twin import features, hashed
 
 ROLES = {"site": "categorical", "price": "numeric", "id": "categorical", "title": "text", "old": "categorical"}
+ROLES |= {"time": "date", "amount": "bucket"}
 BITS = 20
+CROSSES = ["site*time.hour", "amount*old*id"]
+AS: dict[str, Any] = {"text": "title", "categorical": ["id"], "bucket": "amount:4", "cross": ",".join(CROSSES)}
+AS |= {"label": "click", "hash_bits": BITS}
 
 
 @pytest.fixture(scope="module")
 def table() -> pa.Table:
-    """300 rows with gaps, long numbers, words in quotes and over lines, letters beyond ASCII."""
+    """300 rows with gaps, long numbers, words in quotes and over lines, letters beyond ASCII, times."""
     random = np.random.default_rng(1)
     n = 300
     titles = ['red "shoes", new', "Größe 42\nzwei Zeilen", "red shoes red shoes", "", None, "a_b – c"]
+    times = random.integers(1_700_000_000, 1_710_000_000, n).tolist()
     return pa.table(
         {
             "click": pa.array(np.where(random.random(n) < 0.4, "yes", "no")),
@@ -41,18 +47,23 @@ def table() -> pa.Table:
             "id": pa.array([None if k % 5 == 0 else int(k) * 10**13 - 7 for k in random.integers(-50, 999, n)]),
             "title": pa.array([titles[k % len(titles)] for k in range(n)]),
             "old": pa.array([None if k == 2 else bool(k) for k in random.integers(0, 3, n)]),
+            "time": pa.array([None if k % 11 == 0 else k for k in times], pa.timestamp("s")),
+            "amount": pa.array([None if k == 7 else int(k) for k in random.integers(0, 30, n)]),
         }
     )
 
 
 def expected(table: pa.Table, bits: int = BITS) -> list[dict[int, float]]:
-    prices = [price for price in table["price"].to_pylist() if price is not None]
+    there = {name: [x for x in table[name].to_pylist() if x is not None] for name in ("price", "time", "amount")}
+    ages = [time.timestamp() / 86_400 for time in there["time"]]
+    amounts = sorted(there["amount"])
+    edges = sorted({amounts[math.ceil(share * (len(amounts) - 1))] for share in (0.25, 0.5, 0.75)})
+    facts = {"price": np.std(there["price"]), "time": (max(there["time"]), np.std(ages)), "amount": edges}
     rows = []
     for row in table.to_pylist():
-        texts = {"id": None if row["id"] is None else str(row["id"]), "old": row["old"] and "true"}
-        if row["old"] is False:
-            texts["old"] = "false"
-        rows.append(hashed(features(row | texts, ROLES, {"price": float(np.std(prices))}), bits))
+        texts = {"id": None if row["id"] is None else str(row["id"])}
+        texts["old"] = None if row["old"] is None else str(row["old"]).lower()
+        rows.append(hashed(features(row | texts, ROLES, facts, CROSSES), bits))
     return rows
 
 
@@ -98,7 +109,7 @@ FILES = ["bom.csv", "semicolon.csv", "b.tsv", "c.csv.gz", "dictionary.parquet", 
 def test_files_become_the_rows_of_the_twin(name: str, table: pa.Table, tmp_path: Path) -> None:
     path = write(table, tmp_path / name)
     separator = ";" if "semicolon" in name else None
-    rows = hogwild.open_table(path, "click", text="title", categorical=["id"], hash_bits=BITS, separator=separator)
+    rows = hogwild.open_table(path, **AS, separator=separator)
     check(rows, table)
     assert {column["name"]: column["role"] for column in rows.table["columns"]} == ROLES
     streamed = list(stream_table(path, rows.table, separator=separator))
@@ -123,15 +134,15 @@ FRAMES = ["pyarrow", "pandas, categorical", "pandas, odd index", "polars, catego
 @pytest.mark.parametrize("kind", FRAMES)
 def test_frames_become_the_rows_of_the_twin(kind: str, table: pa.Table) -> None:
     frame = frames(table)[kind]
-    check(hogwild.open_table(frame, "click", text="title", categorical="id", hash_bits=BITS), table)
+    check(hogwild.open_table(frame, **AS), table)
 
 
 def test_a_large_file_is_cut_into_pieces_at_rows(table: pa.Table, tmp_path: Path, monkeypatch: Any) -> None:
     path = write(table, tmp_path / "a.csv")
     monkeypatch.setattr("hogwild.data.text.delimited.BLOCK", 200)
     monkeypatch.setattr("hogwild.data.tables.files.ROWS", 7)
-    check(hogwild.open_table(path, "click", text="title", categorical="id", hash_bits=BITS), table)
-    check(hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS), table)
+    check(hogwild.open_table(path, **AS), table)
+    check(hogwild.open_table(table, **AS), table)
 
 
 def test_a_model_predicts_tables_of_every_kind(table: pa.Table, tmp_path: Path) -> None:
@@ -203,7 +214,7 @@ def test_bits_are_chosen_by_how_many_features_there_are() -> None:
 
 @pytest.mark.parametrize("kind", ["pyarrow", "csv"])
 def test_features_get_their_names_back(kind: str, table: pa.Table, tmp_path: Path) -> None:
-    rows = hogwild.open_table(table, "click", text="title", categorical="id", hash_bits=BITS)
+    rows = hogwild.open_table(table, **AS)
     assert rows.table is not None
     names = ["site=site3", "site=", "price", "price=", "id=-140000000000007", "title=red shoes", "old=true"]
     names += ["title=größe", "title=zwei zeilen"]
@@ -225,3 +236,52 @@ def test_names_that_share_a_bucket_come_in_the_order_of_the_table() -> None:
     for bucket, names in feature_names(frame, rows.table, np.arange(4).tolist()).items():
         there = [f"x={value}" for value in values if next(iter(hashed({f"x={value}": 1.0}, 2))) == bucket]
         assert names == [*told.get(bucket, []), *there][:SHARED]
+
+
+def names(table: Any, **options: Any) -> list[set[str]]:
+    """Return the names of each row's features."""
+    rows = hogwild.open_table(table, "y", hash_bits=BITS, **options)
+    found = feature_names(table, rows.table or {}, rows.indices.tolist())
+    return [{name for bucket in row for name in found[bucket]} for row in entries(rows)]
+
+
+def test_hours_are_of_the_zone_that_training_had() -> None:
+    """Times are instants, and those without a zone are UTC."""
+    there = pa.array([1_704_063_600_000_000] * 2, pa.timestamp("us", "Europe/Berlin"))  # 2023-12-31 23:00 UTC
+    frame = pa.table({"y": [0, 1], "t": there})
+    midnight = {"t.hour=0", "t.weekday=Mon", "t.month=1"}
+    assert names(frame) == [midnight] * 2
+    rows = hogwild.open_table(frame, "y", hash_bits=BITS)
+    for same in (there.cast(pa.timestamp("ns")), ["2023-12-31 23:00", "2024-01-01T00:00:00+01:00"]):
+        assert entries(hogwild.open_table(pa.table({"y": [0, 1], "t": same}), like=rows)) == entries(rows)
+
+
+def test_dates_as_text_numbers_and_days() -> None:
+    late = {"t.hour=23", "t.weekday=Sun", "t.month=12"}
+    said = ["2023-12-31T23:00Z", "2023-12-31 23:00:00.000000000", " 2024-01-01T00:00+0100", None]
+    gap = {"t.hour=", "t.weekday=", "t.month=", "t.age="}
+    assert names(pa.table({"y": [0, 1, 1, 1], "t": said})) == [late, late, late, gap]
+    assert names(pa.table({"y": [0, 1], "t": [1_704_063_600, 1_704_063_600_000]}), date="t") == [late] * 2
+    assert names(pa.table({"y": [0, 1], "t": ["20231231T23"] * 2}), date="t") == [late] * 2
+    days = pd.DataFrame({"y": [0, 1], "t": [datetime.date(2023, 12, 31), datetime.date(2023, 12, 30)]})
+    assert names(days) == [{"t.weekday=Sun", "t.month=12"}, {"t.weekday=Sat", "t.month=12", "t.age"}]
+
+
+def test_all_crosses_and_their_fields() -> None:
+    frame = pa.table({"y": [0, 1], "a": ["x", None], "n": [1.0, 3.0], "b": ["u", "v"]})
+    assert names(frame, cross="all", bucket="n:2") == [
+        {"a=x", "n=..3", "b=u", "a*n=x,..3", "a*b=x,u", "n*b=..3,u"},
+        {"a=", "n=3..", "b=v", "a*n=,3..", "a*b=,v", "n*b=3..,v"},
+    ]
+    rows = hogwild.open_table(frame, "y", cross=["a*b"], hash_bits=BITS)
+    assert rows.fields is not None
+    assert sorted(rows.fields[rows.fields >= 0]) == [0, 0, 1, 2, 2, 3, 3]
+    assert rows.fields[next(iter(hashed({"a*b=x,u": 1.0}, BITS)))] == 3
+
+
+def test_buckets_of_many_rows_are_made_from_every_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.data.tables.rows.SAMPLED", 100)
+    monkeypatch.setattr("hogwild.data.tables.files.ROWS", 70)
+    rows = hogwild.open_table(pa.table({"y": [0, 1] * 500, "n": range(1000)}), "y", bucket="n:4")
+    assert rows.table is not None
+    assert rows.table["columns"][0]["edges"] == [256, 496, 752]  # of rows 0, 16, 32 ...

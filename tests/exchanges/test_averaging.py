@@ -17,14 +17,14 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges.averaging import PIECE
 from hogwild.hosts.job import Job, Task
-from hogwild.kernels.control import LAST, NEXT
+from hogwild.kernels.control import NEXT
 from hogwild.methods import EXCHANGES
 from hogwild.model_file import load_checkpoint
-from hogwild.training.engine import resolve, start_pool
+from hogwild.training.engine import resolve
 from hogwild.training.step_search import Probe
 from tests.exchanges.room import Room
 from tests.kernels.harness import CONSTANT, Until, awkward_rows, bits, make_job, run_epoch
-from tests.runs import living, toy, until
+from tests.runs import living, toy
 
 AVERAGING, ONE_SHOT = [*EXCHANGES][1:3]
 ROWS = f"{AVERAGING}:mean=rows"
@@ -71,18 +71,10 @@ def drive(job: Job, shares: list[tuple[int, int]], epoch: int = 0, start: int = 
     job.meet()
 
 
-OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "l1": ({}, {"l1": 1e-3, "l2": 1e-3}),
-    "classes and weights": ({"classes": 3, "weights": True}, {"l2": 1e-3, "normalize": "l2"}),
-}
-
-
 @pytest.mark.parametrize("exchange", [AVERAGING, ROWS, ONE_SHOT])
-@pytest.mark.parametrize("name", OPTIONS)
-def test_the_mean_of_serial_runs_over_the_parts(name: str, exchange: str) -> None:
+def test_the_mean_of_serial_runs_over_the_parts(exchange: str) -> None:
     """Two epochs, three workers, unequal parts: for ``averaging`` from the mean, else each from where it was."""
-    made, options = OPTIONS[name]
-    rows = awkward_rows(n=500, **made)
+    rows, options = awkward_rows(n=500), {"l1": 1e-3, "l2": 1e-3}
     job = job_of(rows, exchange, 3, **options)
     starts = [job.flat.copy()] * 3
     did = np.zeros(3)
@@ -114,31 +106,20 @@ def test_who_replaces_a_dead_worker_goes_on_with_its_replica(exchange: str) -> N
     assert bits(job) == bits(whole)
 
 
-def test_an_average_after_every_row_is_a_step_along_the_mean_gradient() -> None:
-    """Equal shares, no penalty, no intercept: the float64 twin takes the mean of three rows' gradients at a time."""
+@pytest.mark.parametrize(("exchange", "share"), [(f"{ROWS},period=1", 1 / 3), ("server:push=1,bound=0,rule=sum", 1.0)])
+def test_a_trade_after_every_row_is_a_step_along_all_gradients(exchange: str, share: float) -> None:
+    """Equal shares, no penalty, no intercept: the float64 twin takes three rows' gradients at a time."""
     rows = toy(3 * 128, classes=0)
     options = {"loss": "squared-error", "l2": 0.0, "step": 0.02, "schedule": "constant", "intercept": False}
-    run = hogwild.train(
-        rows, order="file", workers=3, host="simulator", exchange=f"{ROWS},period=1", epochs=1, **options
-    )
+    run = hogwild.train(rows, order="file", workers=3, host="simulator", exchange=exchange, epochs=1, **options)
     model = run.finish()
     chunk = run.engine.job.order.chunk
     assert len(rows) % (3 * chunk) == 0
     x, w = rows.to_scipy()[0].toarray().astype(np.float64), np.zeros(rows.width)
     for row in range(len(rows) // 3):  # the replicas take chunks in turn
         some = row // chunk * 3 * chunk + row % chunk + chunk * np.arange(3)
-        w -= 0.02 * ((x[some] @ w - rows.targets[some]) @ x[some]) / 3
-    np.testing.assert_allclose(model.coef_[0], w, rtol=1e-5, atol=1e-6)
-
-
-def test_no_exchange_has_no_replicas() -> None:
-    job = make_job(awkward_rows())
-    assert job.exchange is None
-    assert not any(name.startswith(("exchange_", "link_")) for name in job.state.arrays)
-    assert job.kept() == {}
-    before = bits(job)
-    job.meet()
-    assert bits(job) == before
+        w -= 0.02 * share * ((x[some] @ w - rows.targets[some]) @ x[some])
+    np.testing.assert_allclose(model.coef_[0], w, rtol=1e-4, atol=1e-5)
 
 
 # ---- whole runs
@@ -166,7 +147,6 @@ def test_the_step_of_several_is_probed_for_with_the_exchange() -> None:
     found = Probe(TrainConfig(workers=8, exchange=AVERAGING, host="threads"), rows)
     step = found.search()
     assert step >= 2 * alone.search()
-    assert found.trials(0) == found.trials(0)
     run = hogwild.train(rows, **options)
     assert run.config.step == step
     run.finish()
@@ -198,19 +178,6 @@ def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
         hogwild.train(rows, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
 
 
-def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
-    """Replicas are of the job: another one in between changes nothing, and what was dropped is forgotten."""
-    pool = start_pool("threads", 2)
-    options = {"step": 0.5, "epochs": 3, "pool": pool}
-    runs = [hogwild.train(rows, exchange=exchange, **options) for exchange in ("none", AVERAGING, ONE_SHOT)]
-    for found in zip(*runs, strict=True):
-        assert [row["exchange"] for row in found] == ["none", AVERAGING, ONE_SHOT]
-    assert all(run.history[-1]["objective"] < 0.5 * run.history[0]["objective"] for run in runs)
-    assert until(lambda: pool.job is None)
-    assert all(run._job.control[LAST] == len(rows) for run in runs)
-    pool.close()
-
-
 def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows"
     command = ["train", "synthetic:rcv1?rows=600&features=500&nnz=10", "--host", "threads", "--epochs", "1"]
@@ -223,5 +190,3 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     said = capfd.readouterr()
     assert "3 replicas sent" in said.out + said.err
     assert "virtual seconds" in said.out + said.err
-    assert main([*command, "--exchange", AVERAGING, "--adagrad"]) == 2
-    assert "leave adagrad out" in capfd.readouterr().err

@@ -16,9 +16,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.exchanges import make_exchange
-from hogwild.hosts.job import Task
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.methods import BETWEEN_WORKERS, Choice, Number, listed, parse_named
+from hogwild.methods import BETWEEN_WORKERS
 from tests.runs import living, long_epochs, start, stopped_inside, toy, when
 
 
@@ -93,7 +92,7 @@ def trained(data: Any, **options: Any) -> tuple[list[bytes], list[float]]:
     run = hogwild.train(data, **(QUIET | options))
     objectives = [row["objective"] for row in run]
     model: Any = run.model
-    names = ("coef_", "intercept_", "user_factors", "item_factors", "user_bias", "item_bias")
+    names = ("coef_", "intercept_", "user_factors", "item_factors", "user_bias", "item_bias", "x")
     return [getattr(model, name).tobytes() for name in names if hasattr(model, name)], objectives
 
 
@@ -122,11 +121,14 @@ def test_one_replica_is_serial_to_the_bit(rows: Rows, exchange: str, host: str) 
 
 @pytest.mark.parametrize("name", ["averaging", "gossip", "server"])
 def test_one_replica_of_other_problems(name: str) -> None:
-    classes, ratings = toy(1500, classes=4), hogwild.open_ratings("synthetic:ratings?users=80&items=60&ratings=2000")
-    for data, options in (
-        (classes, {"loss": "softmax", "l1": 1e-4}),
+    ratings = hogwild.open_ratings("synthetic:ratings?users=80&items=60&ratings=2000")
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (toy(1500, classes=4), {"loss": "softmax", "l1": 1e-4}),
         (ratings, {"problem": "completion", "rank": 5, "loss": "bpr"}),
-    ):
+    ]
+    if name == "averaging":  # of whole replicas
+        cases.append((hogwild.open_graph("synthetic:grid?side=9"), {"problem": "cuts"}))
+    for data, options in cases:
         quiet: dict[str, Any] = {"workers": 1, "host": "threads", "step": 0.05} | options
         assert trained(data, exchange=spelled(name, 50), **quiet) == trained(data, **quiet)
 
@@ -141,46 +143,6 @@ def test_one_replica_stopped_anywhere_goes_on_to_the_bit(rows: Rows, name: str, 
     assert next(run)["status"] == "interrupted"
     again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **quiet).finish()
     assert again.coef_.tobytes() == whole.coef_.tobytes()
-
-
-@pytest.mark.parametrize(
-    ("problem", "discipline"),
-    [("linear", "locked"), ("completion", "serial"), ("cuts", "serial"), ("module", "serial")],
-)
-def test_a_call_does_as_many_examples_as_it_says(problem: str, discipline: str) -> None:
-    """What trades within an epoch stand on: calls of at most so many examples, to the same bits as one call."""
-    quiet: dict[str, Any] = {"host": "threads", "workers": 1, "discipline": discipline, "step": 0.1}
-    limit, batch = 7, 1
-    if problem == "module":
-        import torch
-
-        network = torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
-        x = torch.randn(203, 5, generator=torch.Generator().manual_seed(0))
-        limit, batch = 40, 16
-        run: Any = hogwild.train_module(network, "cross-entropy", (x, (x[:, 0] > 0).long()), batch=batch, **quiet)
-    elif problem == "linear":
-        run = hogwild.train(toy(203), **quiet)
-    elif problem == "completion":
-        ratings = hogwild.open_ratings("synthetic:ratings?users=80&items=60&ratings=500")
-        run = hogwild.train(ratings, problem="completion", rank=3, **quiet)
-    else:
-        run = hogwild.train(hogwild.open_graph("synthetic:grid?side=9"), problem="cuts", **quiet)
-    job, task, found = run.engine.job, Task(0, 0, (0.1, 1.0, 0.0)), []
-    before = job.export()
-    for most in (NO_LIMIT, limit):
-        job.restore(before)
-        job.begin_epoch(0, 0)
-        turn = job.problem.prepare(job.shared(), job.scratch(), job.data(), job.part(task, 0, most), task.step)
-        done = [turn()]
-        while done[-1] >= most:
-            done.append(turn())
-        assert turn() == 0
-        assert sum(done) == job.done()[0] == job.order.n_rows
-        assert max(done) < (most + batch if most == limit else NO_LIMIT)
-        assert len(done) > 1 or most == NO_LIMIT
-        found.append(job.export().tobytes())
-    assert found[0] == found[1]
-    run.close()
 
 
 # ---- several replicas
@@ -294,45 +256,50 @@ def test_a_pool_that_is_closed_in_the_middle_of_trades_ends(tmp_path: Path) -> N
 # ---- names and refusals
 
 
-def test_refusals_are_one_sentence() -> None:
-    for options in (
-        {"adagrad": True},
-        {"discipline": "hogwild"},
-        {"device": "cuda"},
-        {"link": "latency=1ms"},
-        {"host": "simulator", "link": "latency=1"},
-        {"host": "simulator", "link": "speed=1Gbit"},
-        {"host": "simulator", "link": "bandwidth=0Gbit"},
-    ):
-        with pytest.raises(UsageError) as caught:
-            TrainConfig(exchange="averaging", **options)
-        assert "\n" not in str(caught.value)
-    with pytest.raises(UsageError, match="averaging"):
-        TrainConfig(exchange="averaging:periode=3")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"adagrad": True}, "leave adagrad out"),
+        ({"discipline": "hogwild"}, "workers with own replicas need no discipline='hogwild': leave discipline out"),
+        ({"link": "latency=1ms"}, "simulator"),
+        ({"host": "simulator", "link": "latency=1"}, r"latency=1: expected a number and a unit \(.*ms"),
+        ({"host": "simulator", "link": "speed=1Gbit"}, "cannot read 'speed=1Gbit': it has latency, bandwidth, row"),
+        ({"host": "simulator", "link": "bandwidth=0Gbit"}, "bandwidth=0Gbit: expected"),
+        ({"exchange": "averging"}, "did you mean averaging"),
+        ({"exchange": ""}, "expected one of"),
+        ({"exchange": "averaging:periode=3"}, "cannot read 'periode=3': averaging has period"),
+        ({"exchange": "averaging:period=1.5"}, "expected a whole number from 1, or a part of an epoch such as 0.25"),
+        ({"exchange": "averaging:mean=mean"}, "one of moved, rows"),
+        ({"exchange": "averaging:momentum=1"}, "from 0 to 0.999"),
+        ({"exchange": "averaging:share=0.5"}, "give a period"),
+        ({"exchange": "averaging:threshold=1"}, "give a period"),
+        ({"exchange": "averaging:period=9,threshold=1,by=ring"}, "leave share and by out"),
+        ({"exchange": "server:soft=4"}, "soft needs rule=soft; got rule=met"),
+        ({"exchange": "gossip:tau=-1"}, "tau=-1"),
+        *(
+            ({"problem": "cuts", "exchange": name}, "leads out of a simplex: choose averaging with mean=rows")
+            for name in ("averaging:mean=moved", "averaging:momentum=0.9", "averaging:outer=2", "server", "gossip")
+        ),
+        *(
+            ({"problem": "completion", "nonnegative": True, "exchange": name}, "may end below zero")
+            for name in ("averaging:momentum=0.9", "server", "gossip", "consensus")
+        ),
+    ],
+    ids=str,
+)
+def test_refusals_are_one_sentence(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        TrainConfig(**{"exchange": "averaging"} | options)
+    assert "\n" not in str(caught.value)
 
 
 def test_numbers_are_read_and_survive_json() -> None:
     config = TrainConfig(exchange="averaging:period=1000", host="simulator", link="latency=0.2ms,bandwidth=1Gbit")
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
-    exchange = make_exchange(config.exchange)
-    assert exchange is not None
-    assert exchange.period == 1000
-    usual = make_exchange("averaging")
-    assert usual is not None
-    assert usual.period == NO_LIMIT
-    for wrong in ("averaging:period=0", "averaging:period=1.5", "averaging:period=x", "averging", "averaging:x", ""):
-        with pytest.raises(UsageError, match=r"exchange="):
-            TrainConfig(exchange=wrong)
-    with pytest.raises(UsageError, match="did you mean averaging"):
-        TrainConfig(exchange="averging")
-
-
-def test_names_among_the_numbers_of_an_exchange() -> None:
-    tables = {"mixing": {"period": Number(2, 1, 9, True), "mean": Choice("moved", ("moved", "rows"))}}
-    assert parse_named("exchange", "mixing", tables, "x") == ("mixing", {"period": 2, "mean": "moved"})
-    assert parse_named("exchange", "mixing:mean=rows,period=3", tables, "x")[1] == {"period": 3, "mean": "rows"}
-    assert listed(tables) == "mixing:period=2,mean=moved|rows"
-    with pytest.raises(UsageError, match="mean=row: expected one of moved, rows"):
-        parse_named("exchange", "mixing:mean=row", tables, "x")
-    with pytest.raises(UsageError, match="period=0: expected a whole number from 1 to 9"):
-        parse_named("exchange", "mixing:period=0", tables, "x")
+    for text, period in ((config.exchange, 1000), ("averaging", NO_LIMIT), ("averaging:period=0.25", 1500)):
+        exchange = make_exchange(text, rows=6000)
+        assert exchange is not None
+        assert exchange.period == period
+    for rows, moved in (("averaging:mean=rows", "averaging"), ("averaging", "averaging:mean=moved")):
+        assert make_exchange(moved, sums=False) == make_exchange(rows)  # labels of a vertex add up to one
+    TrainConfig(problem="completion", nonnegative=True, exchange="averaging")

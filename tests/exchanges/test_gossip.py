@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hogwild
-from hogwild.exchanges import make_exchange
 from hogwild.exchanges.gossip import LAST, Gossip, _open, pack_delta, unpack_delta, unpack_entries
 from hogwild.exchanges.trade import Message
 from tests.exchanges.room import Room
@@ -163,11 +161,3 @@ def test_a_whole_delta_is_packed(share: float) -> None:
     np.testing.assert_array_equal(unpack_delta(packed, 1000), delta)
     assert packed.nbytes <= delta.nbytes
     assert (packed.dtype == np.uint8) == (share < 1)
-
-
-def test_options_are_read() -> None:
-    exchange: Any = make_exchange("gossip:period=7,tau=0.5,home=0")
-    assert exchange == Gossip(7, 0.5, home=0)
-    for wrong in ("home=2", "tau=-1"):
-        with pytest.raises(hogwild.UsageError, match=wrong):
-            make_exchange(f"gossip:{wrong}")

@@ -97,10 +97,3 @@ def test_what_a_replica_itself_takes_past_zero_stays_there(name: str) -> None:
     room = Room(name, 2, start=1.0, shrinks=True)
     task(room, -3.0, -3.0, trades=2)
     assert (room.flat < 0).all()
-
-
-@pytest.mark.parametrize("exchange", ["gossip:period=50", "server:push=50,rule=sum"])
-def test_an_l1_penalty_leaves_zeros(exchange: str) -> None:
-    run = hogwild.train(toy(), workers=2, host="simulator", exchange=exchange, step=0.1, l1=0.01, epochs=4)
-    run.finish()
-    assert 0 < np.count_nonzero(run.model.coef_) < run.model.coef_.size

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hogwild.exchanges.link import START, DirectLink
-from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, collected, send
+from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, collected
 from hogwild.hosts.memory import Block
 from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire, parse_link
@@ -111,21 +109,6 @@ def test_waiting_ends_by_a_message_a_later_one_or_the_senders_end() -> None:
     assert next(waiting, "over") == "over"
     assert [(sender, message.values.tolist()) for sender, message in collected(links[0], 0, 5)] == [(1, [1]), (3, [3])]
     assert [len(queue) for queue in links[0].inbox] == [0, 0, 1, 0]
-
-
-def test_who_has_no_room_takes_in() -> None:
-    links, _ = direct(2, START + 8)
-
-    def side(link: DirectLink) -> Iterator[None]:
-        for k in range(3):
-            yield from send(link, 1 - link.replica, Message(0, k, 0, values(k)))
-        yield from collect(link, kind=0, clock=2)
-
-    going = [side(link) for link in links]
-    for _ in range(8):
-        going = [each for each in going if next(each, "over") != "over"]
-    assert not going
-    assert [link.inbox[1 - link.replica][0].clock for link in links] == [2, 2]
 
 
 def test_a_line_is_busy_while_a_message_travels() -> None:

@@ -97,12 +97,6 @@ def test_a_replica_whose_worker_died_taking_in_an_answer_reads_all() -> None:
     assert r.w[0][-1] == 1 + 1  # what it owed of this shard is lost
 
 
-def test_as_many_shards_as_one() -> None:
-    rows = toy()
-    one, three = (trained(rows, f"server:push=50,rule=sum,shards={shards}")[0] for shards in (1, 3))
-    assert one == three
-
-
 def test_messages_and_bytes() -> None:
     """The shorter of all values and of some with their indices; what is on a replica's own machine is not sent."""
     r = Room("server:push=1,rule=sum", 2, start=RAMP)
@@ -118,9 +112,6 @@ def test_messages_and_bytes() -> None:
     assert counted() == Counts(4, 4 * START + 3 * 8 + 64 * 4 + 5 * 8)
     r.end(1)
     assert counted() == Counts(5, 5 * START + 3 * 8 + 64 * 4 + 5 * 8)
-    # Four pushes with their answers and an end by two replicas, and the model from the server to both
-    _, found = trained(toy(3 * 640), "server:push=160", workers=3, epochs=1)
-    assert found[-1]["messages"] == 2 * (4 * 2 + 1) + 2
 
 
 # ---- locks
@@ -169,25 +160,6 @@ def test_nobody_is_further_ahead_than_the_bound(monkeypatch: pytest.MonkeyPatch)
     assert max(apart) == bound + 1
 
 
-def test_a_bound_of_zero_takes_the_sum_of_all() -> None:
-    """After every row of three replicas, along the sum of their gradients, as a float64 twin does."""
-    rows = toy(3 * 128, classes=0)
-    options = {"loss": "squared-error", "l2": 0.0, "step": 0.01, "schedule": "constant", "intercept": False}
-    run = hogwild.train(
-        rows,
-        order="file",
-        exchange="server:push=1,bound=0,rule=sum",
-        **(QUIET | options | {"workers": 3, "epochs": 1}),
-    )
-    model = run.finish()
-    chunk = run.engine.job.order.chunk
-    x, w = rows.to_scipy()[0].toarray().astype(np.float64), np.zeros(rows.width)
-    for row in range(len(rows) // 3):  # the replicas take chunks in turn
-        some = row // chunk * 3 * chunk + row % chunk + chunk * np.arange(3)
-        w -= 0.01 * ((x[some] @ w - rows.targets[some]) @ x[some])
-    np.testing.assert_allclose(model.coef_[0], w, rtol=1e-4, atol=1e-5)
-
-
 def test_the_dead_and_the_resting_keep_nobody_waiting() -> None:
     for leave in (lambda r: r.exchange.lost(r.arrays, 1), lambda r: r.end(1)):
         r = Room("server:push=1,bound=1", 2, start=RAMP)
@@ -229,14 +201,6 @@ def test_a_push_is_divided_by_its_staleness() -> None:
         before = now
     np.testing.assert_allclose(share, [1, 1, 1, 1 / 3, 1], rtol=1e-6)
     assert r.arrays["staleness"][:4].tolist() == [3, 1, 0, 1]
-
-
-def test_a_constant_delay_is_every_pushs_staleness() -> None:
-    run = hogwild.train(toy(7 * 640), exchange="server:push=32,rule=scaled", **(QUIET | {"workers": 7, "epochs": 1}))
-    run.finish()
-    staleness = run.engine.pool.staleness
-    assert sum(staleness.values()) == 7 * 20
-    assert staleness[6] > 7 * 20 - 2 * 7  # the first round meets nobody, and the last one what rounding has left
 
 
 def test_the_mean_of_so_many_pushes_is_applied_at_a_time() -> None:
@@ -297,9 +261,8 @@ def test_revision_pays_for_delays_only_where_gradients_agree() -> None:
 @pytest.mark.parametrize("rule", ["adagrad", "revision", "soft,soft=4"])
 def test_rules_train_and_resume(rule: str, tmp_path: Path) -> None:
     rows, exchange = toy(4000), f"server:push=20,rule={rule}"
-    _, found = trained(rows, exchange, epochs=4)
-    assert found[-1]["objective"] < found[0]["objective"]
     quiet = {"checkpoint": tmp_path, "workers": 1}
-    whole = trained(rows, exchange, workers=1)[0]
+    whole, found = trained(rows, exchange, workers=1)
+    assert found[-1]["objective"] < found[0]["objective"]
     trained(rows, exchange, epochs=1, **quiet)
     assert trained(rows, exchange, resume=True, **quiet)[0] == whole

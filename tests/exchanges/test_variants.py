@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import UsageError
-from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import PIECE, Averaging, mean_of
 from tests.exchanges.room import Room
 from tests.runs import toy
@@ -131,52 +128,3 @@ def test_resumed_to_the_bit(rows: Rows, numbers: str, tmp_path: Path) -> None:
     run_of(rows, numbers, epochs=1, checkpoint=tmp_path).finish()
     coef, _ = trained(rows, numbers, epochs=3, checkpoint=tmp_path, resume=True)
     assert coef.tobytes() == whole.tobytes()
-
-
-# ---- names
-
-
-def test_a_period_may_be_a_part_of_an_epoch() -> None:
-    found = make_exchange("averaging:period=0.25", 1000)
-    assert found is not None
-    assert found.period == 250
-
-
-@pytest.mark.parametrize(
-    ("numbers", "why"),
-    [
-        ("share=0.5", "give a period"),
-        ("threshold=1", "give a period"),
-        ("period=9,threshold=1,by=ring", "leave share and by out"),
-        ("period=9,mean=mean", "one of moved, rows"),
-        ("momentum=1", "from 0 to 0.999"),
-    ],
-)
-def test_numbers_that_do_not_go_together(numbers: str, why: str) -> None:
-    with pytest.raises(UsageError, match=why):
-        TrainConfig(exchange=f"averaging:{numbers}")
-
-
-def test_what_must_stay_in_a_set_is_averaged_whole() -> None:
-    """A vertex's labels add up to one, as does their mean over all replicas; the one over who moved each does not."""
-    assert make_exchange("averaging", sums=False) == make_exchange("averaging:mean=rows")
-    assert make_exchange("averaging:mean=moved", sums=False) == make_exchange("averaging")
-    for exchange in (
-        "averaging:mean=moved",
-        "averaging:momentum=0.9",
-        "averaging:outer=2",
-        "server",
-        "gossip",
-        "consensus",
-    ):
-        with pytest.raises(UsageError, match="leads out of a simplex: choose averaging with mean=rows"):
-            TrainConfig(problem="cuts", exchange=exchange)
-    for exchange in ("averaging:momentum=0.9", "server", "gossip", "consensus"):
-        with pytest.raises(UsageError, match="may end below zero"):
-            TrainConfig(problem="completion", nonnegative=True, exchange=exchange)
-    TrainConfig(problem="completion", nonnegative=True, exchange="averaging")
-
-
-def test_soft_without_its_rule_is_refused() -> None:
-    with pytest.raises(UsageError, match="soft needs rule=soft; got rule=met"):
-        TrainConfig(exchange="server:soft=4")

@@ -26,19 +26,6 @@ def arrays(size, seed=0):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("threshold", [0.0, 0.5])
-def test_changed_entries(size, threshold):
-    mine, base, _, _ = arrays(size, size)
-    entries = np.zeros(size, np.uint32)
-    with np.errstate(all="ignore"):
-        count = kernels.changed(mine, base, np.float32(threshold), entries)
-        owed = mine - base
-        expected = np.flatnonzero((np.abs(owed) > np.float32(threshold)) & np.isfinite(owed))
-    np.testing.assert_array_equal(entries[:count] & ~SIGN, expected)
-    np.testing.assert_array_equal(entries[:count] >= SIGN, owed[expected] < 0)
-
-
-@pytest.mark.parametrize("size", SIZES)
 def test_plus_or_minus_tau(size):
     mine, base, moved, start = arrays(size, size)
     old, tau, entries = moved.copy(), np.float32(0.375), np.zeros(size, np.uint32)

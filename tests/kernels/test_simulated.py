@@ -12,18 +12,10 @@ from hogwild.problems.protocol import OrderSlice
 from tests.kernels.harness import (
     COMBINATIONS,
     CONSTANT,
-    FALLING,
-    assert_equal_to_twin,
-    bits,
-    job_and_rows,
     make_job,
-    run_epoch,
-    sequence,
-    twin_of,
 )
 
 STEP = (0.5, 1.0, 0.0)
-SOME = ("elastic", "adagrad", "multi-class")  # each a kernel to compile
 
 
 def play(job, events, crew, chunk=0, epoch=0, step=STEP):
@@ -32,64 +24,6 @@ def play(job, events, crew, chunk=0, epoch=0, step=STEP):
     crew.events[FIRST : FIRST + len(events)] = [worker * EVENT_KINDS + kind for kind, worker in events]
     part = OrderSlice(job.order, job.state["blocks"], job.seed, epoch, 0, 0, job.workers, crew=crew)
     job.problem.prepare(job.shared(), job.scratch(), job.data(), part, step)()
-
-
-def turn_by_turn(job, delay, loads, epochs=2, step=FALLING):
-    """Epochs in which a row is stored just before the row ``delay + 1`` after it is read; worker t mod W has row t."""
-    crew = job.problem.crew(job.workers, job.order, loads)
-    for epoch in range(epochs):
-        job.begin_epoch(epoch, 0)
-        waiting = []
-        for chunk in range(job.order.n_chunks):
-            events = []
-            for t in range(chunk * job.order.chunk, min((chunk + 1) * job.order.chunk, job.order.n_rows)):
-                if len(waiting) > delay:
-                    worker = waiting.pop(0)
-                    events += [(LOAD, worker)] * loads + [(STORE, worker)]
-                events.append((READ, t % job.workers))
-                waiting.append(t % job.workers)
-            play(job, events, crew, chunk, epoch, step)
-        play(job, [(LOAD, worker) for worker in waiting[:1]] * loads + [(STORE, waiting[0])], crew, -1, epoch, step)
-        for worker in waiting[1:]:
-            play(job, [(LOAD, worker)] * loads + [(STORE, worker)], crew, -1, epoch, step)
-        play(job, [(PAY, worker) for worker in range(job.workers)], crew, -1, epoch, step)
-    return crew
-
-
-@np.errstate(all="ignore")
-@pytest.mark.parametrize("loads", [False, True])
-@pytest.mark.parametrize("combination", SOME)
-def test_one_worker_is_serial(combination, loads):
-    serial, job = (job_and_rows(combination, name)[0] for name in ("serial", "hogwild"))
-    for epoch in range(2):
-        run_epoch(serial, epoch, FALLING)
-    crew = turn_by_turn(job, 0, loads)
-    assert bits(job) == bits(serial)
-    assert job.done() == serial.done()
-    assert crew.lost[0] == 0
-
-
-@np.errstate(all="ignore")
-@pytest.mark.parametrize(("workers", "delay"), [(2, 1), (5, 2)])
-@pytest.mark.parametrize("combination", SOME)
-def test_several_are_serial_with_a_delay(combination, workers, delay):
-    """Weights only: lock-free workers pay the intercept in instalments of eight rows."""
-    job, rows = job_and_rows(combination, "atomic", workers, intercept=False)
-    twin = twin_of(job, rows)
-    turn_by_turn(job, delay, loads=False)
-    for epoch in range(2):
-        twin.epoch(sequence(job, epoch), FALLING, epoch * len(rows), delay + 1)
-    assert_equal_to_twin(job, twin)
-
-
-@np.errstate(all="ignore")
-def test_the_intercept_too_when_paid_at_once(monkeypatch):
-    monkeypatch.setattr("hogwild.problems.linear.problem.FLUSH", 1)
-    job, rows = job_and_rows("multi-class", "atomic", 4)
-    twin = twin_of(job, rows)
-    turn_by_turn(job, 2, loads=False, epochs=1)
-    twin.epoch(sequence(job, 0), FALLING, 0, 3)
-    assert_equal_to_twin(job, twin)
 
 
 def test_a_debt_to_the_intercept_is_paid_at_the_end():

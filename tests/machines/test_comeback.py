@@ -127,9 +127,9 @@ def test_who_asks_and_never_connects_holds_up_nobody(monkeypatch: pytest.MonkeyP
         town.clusters["2"].leave("its cable was cut")
         assert until(lambda: not town.clusters["0"].alive[2])
         notes = town.clusters["1"].notes
-        hello = notes.get("hello/2") | {"number": 2}
-        notes.put(f"back/{notes.count('backs')}", hello)
-        assert until(lambda: notes.get("back/1/answer", None) is not None)
+        request = notes.count("asks")
+        notes.put(f"ask/{request}", town.clusters["1"].hellos[2] | {"number": 2})
+        assert until(lambda: notes.get(f"answer/{request}"))
         town.epochs_pass()
         town.start("back", 2)
         assert until(lambda: town.clusters["0"].members() == [0, 1, 2])

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +13,13 @@ import pytest
 import hogwild
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.store import save_store
 from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.kernels.control import NEXT
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.own_rows import settle
 from hogwild.problems.linear.case import LinearCase
 from tests.machines.test_machines import OPTIONS, together
-from tests.machines.test_processes import ended, epoch, measured, start
-from tests.runs import toy, until
+from tests.runs import toy
 
 
 def parts_of(rows: Rows, *cuts: int) -> list[Rows]:
@@ -272,35 +267,3 @@ def test_rows_that_do_not_go_together_are_refused_everywhere(case: str) -> None:
 def test_what_own_rows_are_not_for(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         TrainConfig(own_rows=True, **options)
-
-
-def write_svmlight(rows: Rows, path: Path) -> None:
-    lines = []
-    for begin, end, target in zip(rows.begin, rows.end, rows.targets, strict=True):
-        pairs = zip(rows.indices[begin:end].tolist(), rows.values[begin:end].tolist(), strict=True)
-        lines.append(f"{target:g} " + " ".join(f"{feature + 1}:{value!r}" for feature, value in pairs) + "\n")
-    path.write_text("".join(lines))
-
-
-def test_programs_with_a_file_each_and_one_is_killed(tmp_path: Path) -> None:
-    rows = toy(1700)
-    write_svmlight(rows.block(0, 1000), tmp_path / "part.svm")
-    save_store(rows.block(1000, 1700).compact(), tmp_path / "part")
-    data = [str(tmp_path / "part.svm"), str(tmp_path / "part")]
-    model = str(tmp_path / "model")
-    options = ["--own-rows", "--no-cache", "--quiet", "--epochs", "100000", "--patience", "10000", "--out", model]
-    first, second = start(data, tmp_path, *options)
-    assert until(lambda: epoch(tmp_path) > 2, 180)
-    second.kill()
-    second.communicate()
-    assert until(lambda: measured(tmp_path)[-1]["workers_lost"] == 1, 60)
-    before = epoch(tmp_path)
-    assert until(lambda: epoch(tmp_path) > before + 1, 60)
-    first.send_signal(signal.SIGINT)
-    status, said = ended(first)
-    assert status == 130
-    assert "its 700 rows are lost: what follows is of the other 1,000" in said
-    assert len(said.splitlines()) == 1
-    last = measured(tmp_path)[-1] | {"objective": None}
-    agree(last, evaluated(rows.block(0, 1000), hogwild.load(model)), "train_loss")
-    assert json.loads((tmp_path / "rows").read_text().splitlines()[1])["updates"] == len(rows)

@@ -13,7 +13,6 @@ import hogwild
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
-from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.protocol import case_of
 from hogwild.training.engine import Engine, resolve, start_pool
 from hogwild.training.schedule import make_schedule
@@ -84,30 +83,6 @@ def test_machines_are_one_machine_to_the_bit(ratings: Ratings, machines: int, op
     messages = 3 * (machines * (machines - 1) + machines - 1)  # each passes P - 1 blocks, and all but one bring theirs
     assert history[-1]["messages"] == messages
     assert history[-1]["bytes_sent"] == 64 * messages + 4 * numbers
-
-
-@pytest.mark.parametrize(("parts", "epoch"), [(1, 0), (2, 1), (5, 7)])
-def test_no_two_machines_ever_hold_the_same_item(ratings: Ratings, parts: int, epoch: int) -> None:
-    problem = CompletionProblem.of(ratings.shape, ratings.values, "serial", parts=parts)
-    order, arrays = problem.lay_out(ratings.users, ratings.items, ratings.values, 1 << 16, 1, 0)
-    blocks = np.empty(order.n_chunks, np.int32)
-    problem.shuffle(blocks, order, 3, epoch)
-    assert sorted(blocks.tolist()) == [*range(order.n_chunks)]
-    data = problem.data(arrays | {"begin": arrays["begin"]})
-    users, items = problem.rows_of_parts(data, order)
-    for side, parts_of in ((ratings.users, users), (ratings.items, items)):
-        np.testing.assert_array_equal(np.sort(np.concatenate(parts_of)), np.unique(side))
-    begin, a_turn = arrays["begin"], order.n_chunks // parts
-    for turn in range(parts):
-        seen: set[int] = set()
-        for machine in range(parts):
-            tiles = blocks[turn * a_turn + machine : (turn + 1) * a_turn : parts]
-            mine = np.concatenate([np.arange(begin[tile], begin[tile + 1]) for tile in tiles])
-            held = items[(machine + turn - epoch) % parts]
-            assert np.isin(arrays["users"][mine], users[machine]).all()
-            assert np.isin(arrays["items"][mine], held).all()
-            assert not seen & set(held.tolist())
-            seen |= set(held.tolist())
 
 
 def test_workers_race_inside(ratings: Ratings) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -145,36 +144,8 @@ class Twice(Embedded):
 
 
 def test_a_layer_that_is_called_twice() -> None:
-    """Is left to torch, so that it is moved once a minibatch, by the sum of both gradients."""
+    """Is moved once a minibatch, by the sum of both gradients."""
     same_training([Twice(50, 32, True), Embedded(50, 32, True)], sparse_data(), optimizer="adagrad", step=0.2)
-
-
-@pytest.mark.parametrize("change", ["2-D", "int32", "tied", "max_norm", "mean"])
-def test_layers_that_torch_is_left_to_do(change: str) -> None:
-    """Train as their dense form does."""
-
-    class Other(nn.Module):
-        def __init__(self, sparse: bool) -> None:
-            super().__init__()
-            torch.manual_seed(1)
-            options = {"max_norm": 1.0} if change == "max_norm" else {}
-            mode = "mean" if change == "mean" else "sum"
-            self.table = nn.EmbeddingBag(50, 6, mode=mode, sparse=sparse, **options)  # type: ignore[arg-type]
-            self.again = nn.EmbeddingBag(50, 6, mode="sum", sparse=sparse)
-            if change == "tied":
-                self.again.weight = self.table.weight
-            self.out = nn.Linear(6, 2)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            if change == "int32":
-                x = x.int()
-            offsets = torch.arange(0, x.numel(), x.shape[1], dtype=x.dtype)
-            found = self.table(x) if change == "2-D" else self.table(x.reshape(-1), offsets)
-            return self.out(found + self.again(x.reshape(-1), offsets) if change == "tied" else found)
-
-    rng = np.random.default_rng(0)
-    data = rng.integers(0, 50, (120, 4)), rng.integers(0, 2, 120)
-    same_training([Other(sparse) for sparse in (True, False)], data, step=0.1)
 
 
 # ---- the kernels and their twins
@@ -209,23 +180,17 @@ def test_rows_against_numpy(rule: str, atomic: int, dim: int) -> None:
     wide = [array.copy() for array in wide]
     counts, places = np.zeros(1, np.float32), np.full(n, -1, np.int32)
     for t in (1, 2, 3):
-        begins = np.array([0, 4, 4, 9], np.int64)
-        indices, c = rng.integers(0, n, 9), rng.normal(size=9).astype(np.float32)
-        grads = rng.normal(size=(3, dim)).astype(np.float32)
+        indices, grads = rng.integers(0, n, 9), rng.normal(size=(9, dim)).astype(np.float32)
         full = np.zeros((n, dim))
-        for bag in range(3):
-            for k in range(begins[bag], begins[bag + 1]):
-                full[indices[k]] += np.float64(c[k]) * grads[bag]
+        np.add.at(full, indices, grads)
         rows = np.unique(indices)
         parts = [array[rows] for array in wide]
         twin(rule, parts[0], full[rows], parts[1], parts[2], t, *(float(number) for number in numbers))
         for array, part in zip(wide, parts):
             array[rows] = part
-        modules.rows(modules.RULES[rule], atomic, modules.whole(dim))(
+        modules.rows(modules.RULES[rule], atomic)(
             w,
             indices,
-            begins,
-            c,
             grads.reshape(-1),
             *state,
             counts,
@@ -237,25 +202,6 @@ def test_rows_against_numpy(rule: str, atomic: int, dim: int) -> None:
         )
         np.testing.assert_allclose(w.reshape(-1, dim), wide[0], rtol=1e-4, atol=1e-5)
         assert (places == -1).all()
-
-
-@pytest.mark.parametrize("dim", [3, 16])
-def test_bags_against_numpy(dim: int) -> None:
-    rng = np.random.default_rng(0)
-    w, indices = rng.normal(size=20 * dim).astype(np.float32), rng.integers(0, 20, 9)
-    begins, c = np.array([0, 4, 4, 9], np.int64), rng.normal(size=9).astype(np.float32)
-    sums = modules.bags(modules.whole(dim))
-    for factors in (c, c[:0]):
-        out = np.zeros(3 * dim, np.float32)
-        assert sums(w, indices, begins, factors, out, dim)
-        weighted = w.reshape(-1, dim)[indices] * (factors[:, None] if factors.size else 1)
-        expected = [weighted[a:b].sum(axis=0) for a, b in itertools.pairwise(begins)]
-        np.testing.assert_allclose(out.reshape(3, dim), expected, rtol=1e-5, atol=1e-6)
-    for wrong in (20, -1):
-        indices[5] = wrong
-        assert not sums(w, indices, begins, c, out, dim)
-    for offsets in ([0, 4, 3, 9], [1, 4, 4, 9], [0, 4, 4, 10]):
-        assert not sums(w, indices, np.array(offsets, np.int64), c, out, dim)
 
 
 # ---- the layout

@@ -24,9 +24,9 @@ since it has no other order.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-import importlib.util
 import shutil
 import tempfile
 import time
@@ -89,36 +89,39 @@ class Outside:
 
     Attributes
     ----------
-    name, package, module : str
-        Name of the method; its package on PyPI; the module that must be importable.
-    make : function of (rows, config)
-        Returns the solver at its start, with the data in its own form; off the clock.
+    name, package : str
+        Name of the method; its package on PyPI.
+    make : class of a Solver, of (rows, config)
+        It is made at its start, with the data in its own form; off the clock.
+    refuse : function of (config, rows)
+        Returns what it cannot do of this, in one sentence; None if it can. The step is ignored.
     order : str
         The order in which it takes the rows.
-    refuse : function of (config, rows)
-        Returns why it cannot take part, in one sentence; None if it can. The step is ignored.
-    epochs : function of an int
-        Returns the epochs up to a limit at which it is sampled, ascending.
-    effort : str
-        What ``advance`` counts.
     steps : bool
         Whether it has a step size.
     """
 
     name: str
     package: str
-    module: str
-    make: Callable[[Any, TrainConfig], Solver]
+    make: type[Any]
+    refuse: Callable[[TrainConfig, Any], str | None]
     order: str
-    refuse: Callable[[TrainConfig, Any], str | None] = lambda config, data: None
-    epochs: Callable[[int], Sequence[int]] = lambda most: range(1, most + 1)
-    effort: str = "epochs"
     steps: bool = True
 
     @property
     def version(self) -> str | None:
         """Return its version; None if it is not installed."""
-        return installed(self.module, self.package)
+        return installed(self.package)
+
+    def refusal(self, config: TrainConfig, rows: Any) -> str | None:
+        """Return why it cannot take part, in one sentence; None if it can."""
+        if self.version is None:
+            return f"{self.name} is not installed (pip install {self.package})"
+        return self.refuse(config, rows)
+
+    def epochs(self, most: int) -> Sequence[int]:
+        """Return the epochs at which it is sampled; few if it trains from scratch each time."""
+        return worker_counts(most) if self.make.seconds_replace else range(1, most + 1)
 
 
 def timed(solver: Solver, epoch: int) -> float:
@@ -128,12 +131,11 @@ def timed(solver: Solver, epoch: int) -> float:
     return max(time.perf_counter() - began - solver.untimed, SHORTEST)
 
 
-def installed(module: str, package: str) -> str | None:
-    """Return the version of a package whose module can be imported, else None."""
-    try:
-        return metadata.version(package) if importlib.util.find_spec(module) else None
-    except metadata.PackageNotFoundError:
-        return None
+def installed(package: str) -> str | None:
+    """Return the version of a package; None if it is not installed."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        return metadata.version(package)
+    return None
 
 
 # ---- scikit-learn's SGD
@@ -218,8 +220,13 @@ class Liblinear:
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
         self.problem = LinearProblem.of(config, rows, "serial")
         self.X, self.y, self.weights = _matrix(rows, config, np.float64)
-        self.model = liblinear_model(
-            config.loss, self.problem.loss_param, config.l2, len(rows), config.intercept, config.seed
+        self.model = self.kind(config)(
+            C=1.0 / (config.l2 * len(rows)),
+            fit_intercept=config.intercept,
+            intercept_scaling=1.0,
+            dual=True,
+            tol=1e-300,
+            random_state=config.seed % 2**32,
         )
         self.passes = 0
         self.untimed = 0.0
@@ -245,25 +252,17 @@ class Liblinear:
         self.advance(passes)
         return time.thread_time() - start
 
+    def kind(self, config: TrainConfig) -> Callable[..., Any]:
+        """Return the estimator of scikit-learn that minimises this loss by LIBLINEAR."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.svm import LinearSVC, LinearSVR
 
-def liblinear_model(loss: str, param: float, l2: float, n: int, intercept: bool, seed: int = 0) -> Any:
-    """Return an estimator that minimises ``mean loss + l2/2 ||w||^2`` over n rows until it is stopped."""
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.svm import LinearSVC, LinearSVR
-
-    same: dict[str, Any] = {
-        "C": 1.0 / (l2 * n),
-        "fit_intercept": intercept,
-        "intercept_scaling": 1.0,
-        "dual": True,
-        "tol": 1e-300,
-        "random_state": seed % 2**32,
-    }
-    if loss == "log":
-        return LogisticRegression(solver="liblinear", **same)
-    if loss in ("hinge", "squared-hinge"):
-        return LinearSVC(loss=loss.replace("-", "_"), **same)
-    return LinearSVR(loss=loss.replace("-", "_"), epsilon=param, **same)
+        loss = config.loss.replace("-", "_")
+        if loss == "log":
+            return functools.partial(LogisticRegression, solver="liblinear")
+        if self.problem.labels:
+            return functools.partial(LinearSVC, loss=loss)
+        return functools.partial(LinearSVR, loss=loss, epsilon=self.problem.loss_param)
 
 
 def _refuse_liblinear(config: TrainConfig, rows: Rows) -> str | None:
@@ -356,14 +355,12 @@ def vw_text(rows: Rows) -> Path:
     return path
 
 
-def _refuse_plain(program: str, config: TrainConfig, rows: Rows) -> str | None:
+def _refuse_plain(config: TrainConfig, rows: Rows) -> str | None:
     """Refuse all but two classes, unweighted and unscaled, with the log or the hinge loss and l2."""
-    if installed(program, program) is None:
-        return f"{program} is not installed (pip install {program})"
     if config.loss not in ("log", "hinge") or config.l1 or not config.l2 or len(np.unique(rows.targets)) != 2:
-        return f"{program} is given two classes, the log or the hinge loss, and l2"
+        return "it is given two classes, the log or the hinge loss, and l2"
     if config.normalize != "none" or row_weights(rows, config.class_weight) is not None:
-        return f"{program} is given rows as they are: without weights and normalize"
+        return "it is given rows as they are: without weights and normalize"
     return None
 
 
@@ -425,8 +422,6 @@ class CornacMF:
 
 
 def _refuse_cornac(config: TrainConfig, ratings: Ratings) -> str | None:
-    if installed("cornac", "cornac") is None:
-        return "cornac is not installed (pip install cornac)"
     if config.loss != "squared-error" or config.penalty != "per-rating" or config.nonnegative:
         return "cornac's matrix factorisation has loss squared-error and penalty per-rating, and no nonnegative factors"
     return _unknown_steps("cornac", config)
@@ -460,39 +455,10 @@ def _too_many(rows: Rows) -> str | None:
 OUTSIDE: dict[str, Outside] = {
     entry.name: entry
     for entry in (
-        Outside("sklearn-sgd", "scikit-learn", "sklearn", SklearnSGD, "shuffled", _refuse_sgd),
-        Outside(
-            "liblinear",
-            "scikit-learn",
-            "sklearn",
-            Liblinear,
-            "its own",
-            _refuse_liblinear,
-            worker_counts,
-            "passes",
-            steps=False,
-        ),
-        Outside(
-            "snapml",
-            "snapml",
-            "snapml",
-            SnapML,
-            "its own",
-            functools.partial(_refuse_plain, "snapml"),
-            worker_counts,
-            "iterations",
-            steps=False,
-        ),
-        Outside(
-            "vowpal-wabbit",
-            "vowpalwabbit",
-            "vowpalwabbit",
-            VowpalWabbit,
-            "file",
-            functools.partial(_refuse_plain, "vowpalwabbit"),
-            worker_counts,
-            "passes",
-        ),
-        Outside("cornac", "cornac", "cornac", CornacMF, "file", _refuse_cornac),
+        Outside("sklearn-sgd", "scikit-learn", SklearnSGD, _refuse_sgd, "shuffled"),
+        Outside("liblinear", "scikit-learn", Liblinear, _refuse_liblinear, "its own", steps=False),
+        Outside("snapml", "snapml", SnapML, _refuse_plain, "its own", steps=False),
+        Outside("vowpal-wabbit", "vowpalwabbit", VowpalWabbit, _refuse_plain, "file"),
+        Outside("cornac", "cornac", CornacMF, _refuse_cornac, "file"),
     )
 }

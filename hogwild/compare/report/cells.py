@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 
 from hogwild.compare.report.results import Spread
 
 NONE = "–"
+UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 
 
 def quartiles(values: Spread | None, show: Callable[[float], str]) -> str:
@@ -65,7 +67,12 @@ def percent(share: float) -> str:
 
 def duration(seconds: float) -> str:
     """Return three digits with a unit that needs no powers of ten."""
-    sizes = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
-    unit = next((unit for unit, size in sizes.items() if seconds >= 0.9995 * size), "ns")
-    value = seconds / sizes[unit]
+    unit = next((unit for unit, size in UNITS.items() if seconds >= 0.9995 * size), "ns")
+    value = seconds / UNITS[unit]
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}".replace(". ", " ")
+
+
+def place(cell: str) -> float:
+    """Return the number by which a cell of figures is sorted: seconds for a time; what has none comes last."""
+    figure = re.match(r"(-?[\d,]+\.?\d*(?:e[+-]?\d+)?)(?: \[.*\])? ?(.*)", cell)
+    return float(figure[1].replace(",", "")) * UNITS.get(figure[2][:2].strip(), 1.0) if figure else 1e300

@@ -22,13 +22,15 @@ from hogwild.rows_file import printable
 if TYPE_CHECKING:
     import pandas
 
-#: Fields against which curves are drawn: a name, the axis' title, and how many of its units are one of the field's.
+#: Fields against which curves are drawn: a name, the axis' title, how many of its units are one of the field's, and
+#: its scale at first. Seconds of methods differ by powers of ten, so the fastest would be a spike on a linear one.
 AXES = {
-    "train_seconds": ("seconds", "seconds of training", 1.0),
-    "epoch": ("epochs", "epochs", 1.0),
-    "updates": ("updates", "million updates", 1e-6),
-    "virtual_seconds": ("virtual", "virtual milliseconds", 1e3),
-    "bytes_sent": ("bytes", "megabytes sent by all replicas", 1e-6),
+    "train_seconds": ("seconds", "seconds of training", 1.0, "log"),
+    "call_seconds": ("from call", "seconds of set-up and training", 1.0, "log"),
+    "epoch": ("epochs", "epochs", 1.0, "linear"),
+    "updates": ("updates", "million updates", 1e-6, "linear"),
+    "virtual_seconds": ("virtual", "virtual milliseconds", 1e3, "log"),
+    "bytes_sent": ("bytes", "megabytes sent by all replicas", 1e-6, "log"),
 }
 #: Of methods in their order, on white paper and on black; after Paul Tol's and Okabe and Ito's for the colour-blind.
 COLOURS = (
@@ -38,7 +40,6 @@ COLOURS = (
 LINES = {"lock-free": "solid", "serial": "solid", "exchange": "dashdot", "in step": "dashdot", "outside": "dot"}
 DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
 GUIDE = {"color": "#888888", "dash": "dot"}  # of targets and the ideal
-LOG_FROM = 12.0  # slowest over fastest curve's end from which an axis is logarithmic at first
 BUTTONS = {"type": "buttons", "direction": "right", "x": 0, "xanchor": "left", "yanchor": "bottom", "pad": {"b": 4}}
 CONFIG = {"responsive": True, "displayModeBar": False}  # its buttons would hide ours on a telephone
 
@@ -78,7 +79,7 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
     rows = frame([group]).reindex(columns=["seed", *AXES, "gap"]).astype(float)
     rows["updates"] = rows.groupby("seed")["updates"].cumsum()
     if not source.timed:
-        rows["train_seconds"] = float("nan")
+        rows[["train_seconds", "call_seconds"]] = float("nan")
     if not source.linked:
         rows[["virtual_seconds", "bytes_sent"]] = float("nan")
     epochs = rows.dropna(subset="gap").assign(at=rows["epoch"]).groupby("at")
@@ -91,12 +92,6 @@ def axes_of(curves: Sequence[Curve], sources: Sequence[ComparisonResult]) -> lis
     """Return the axes that any curve has, the one that methods are compared by first."""
     there = [axis for axis in AXES if any((curve.points[axis] > 0).any() for curve in curves)]
     return sorted(there, key=lambda axis: axis != sources[0].clock)
-
-
-def logarithmic(curves: Sequence[Curve], axis: str) -> bool:
-    """Whether the fastest curves would be a spike at the left of the slowest."""
-    ends = [curve.points[axis].max() for curve in curves if (curve.points[axis] > 0).any()]
-    return axis != "epoch" and max(ends, default=0.0) > LOG_FROM * min(ends, default=1.0)
 
 
 def title(sources: Sequence[ComparisonResult]) -> str:
@@ -131,18 +126,18 @@ def _numbers(values: Any) -> list[float | None]:
     return [None if value != value else float(f"{value:.6g}") for value in values]  # NaN differs from itself
 
 
-def _layout(x: str, y: str, **more: Any) -> dict[str, Any]:
+def _layout(x: str, y: str, top: int) -> dict[str, Any]:
     grid: dict[str, Any] = {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "automargin": True}
     return {
         "autosize": True,
         "hovermode": "closest",
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 10, "r": 10, "t": 80, "b": 10},
+        "margin": {"l": 10, "r": 10, "t": top, "b": 10},
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
         "xaxis": grid | {"title": {"text": x}},
         "yaxis": grid | {"title": {"text": y}},
-    } | more
+    }
 
 
 def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
@@ -150,7 +145,6 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
     axes = axes_of(curves, sources)
     if not axes:
         return None
-    kinds = {axis: "log" if logarithmic(curves, axis) else "linear" for axis in axes}
     traces: list[dict[str, Any]] = []
     at: dict[str, list[list[float | None]]] = {axis: [] for axis in axes}
     for curve in curves:
@@ -165,7 +159,7 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
         for axis in axes:
             seen = AXES[axis][2] * points[axis]
             seen = seen if (seen > 0).any() else seen[:0]  # serial sends nothing
-            seen = seen.where(seen > 0) if kinds[axis] == "log" else seen
+            seen = seen.where(seen > 0) if AXES[axis][3] == "log" else seen
             at[axis] += [_numbers([*seen, *seen[::-1]]), _numbers(seen)]
     for trace, x in zip(traces, at[axes[0]], strict=True):
         trace["x"] = x
@@ -175,7 +169,7 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
             "method": "update",
             "args": [
                 {"x": at[axis]},
-                {"xaxis.title.text": AXES[axis][1], "xaxis.type": kinds[axis], "xaxis.autorange": True},
+                {"xaxis.title.text": AXES[axis][1], "xaxis.type": AXES[axis][3], "xaxis.autorange": True},
             ],
         }
         for axis in axes
@@ -189,12 +183,12 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
         for side in ("x", "y")
         for kind in ("linear", "log")
     ]
-    layout = _layout(AXES[axes[0]][1], title(sources))
+    layout = _layout(AXES[axes[0]][1], title(sources), 80)
     layout["updatemenus"] = [
         BUTTONS | {"buttons": by_axis, "y": 1.0, "pad": {"b": 36}},
         BUTTONS | {"buttons": by_scale, "y": 1.0, "showactive": False},
     ]
-    layout["xaxis"]["type"] = kinds[axes[0]]
+    layout["xaxis"]["type"] = AXES[axes[0]][3]
     layout["yaxis"] |= {"type": "log", "tickformat": "~%", "dtick": 1}
     across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": GUIDE | {"width": 1}}
     layout["shapes"] = [across | {"y0": eps, "y1": eps} for eps in targets(sources)]
@@ -202,29 +196,29 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
 
 
 def _speeds(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
-    """Return a line for each method that ran on several numbers of workers: epochs in the time of one of serial."""
-    traces: dict[str, dict[str, Any]] = {}
+    """Return a line for each method that ran on three numbers of workers: epochs in the time of one of serial."""
+    traces: list[dict[str, Any]] = []
     for source in sources:
         alone = serial(source.groups)
-        if not source.timed or alone is None or not alone.epoch_seconds:
+        pace = alone.epoch_seconds if alone and source.timed else None
+        if pace is None:
             continue
-        for group in sorted(source.groups, key=lambda group: group.workers):
-            if group.kind not in REFERENCES and group.epoch_seconds and group.epoch_seconds.median:
-                name = f"{source.label}: {group.method}" if len(sources) > 1 else group.method
-                line = {"color": colour_of(group.method, sources), "dash": LINES.get(group.kind, "dash")}
-                trace = traces.setdefault(name, {"name": _text(name), "x": [], "y": [], "line": line})
-                trace["x"].append(group.workers)
-                trace["y"] += _numbers([alone.epoch_seconds.median / group.epoch_seconds.median])
-    several = [trace | {"mode": "lines+markers"} for trace in traces.values() if len(trace["x"]) > 1]
-    if not several:
+        for method in dict.fromkeys(group.method for group in source.groups if group.kind not in REFERENCES):
+            paces = {group.workers: group.epoch_seconds for group in source.groups if group.method == method}
+            speeds = {count: pace.median / each.median for count, each in sorted(paces.items()) if each and each.median}
+            if len(speeds) > 2:
+                name = f"{source.label}: {method}" if len(sources) > 1 else method
+                line = {"color": colour_of(method, sources)}
+                axes = {"x": [*speeds], "y": _numbers(speeds.values())}
+                traces.append(axes | {"name": _text(name), "mode": "lines+markers", "line": line})
+    if not traces:
         return None
-    counts = sorted({count for trace in several for count in trace["x"]})
+    counts = sorted({count for trace in traces for count in trace["x"]})
     ideal = {"name": "ideal", "x": counts, "y": counts, "mode": "lines", "line": GUIDE}
-    layout = _layout("workers", "epochs in the time of one of serial")
+    layout = _layout("workers", "epochs in the time of one of serial", 30)
     layout["xaxis"] |= {"tickvals": counts, "type": "log"}
     layout["yaxis"]["rangemode"] = "tozero"
-    layout["margin"] = layout["margin"] | {"t": 30}
-    return {"data": [*several, ideal], "layout": layout}
+    return {"data": [*traces, ideal], "layout": layout}
 
 
 # ---- for papers
@@ -250,6 +244,7 @@ def drawn(sources: Sequence[ComparisonResult]) -> dict[str, bytes]:
     return {
         f"curves-{AXES[axis][0]}.{kind}": save(draw(sources, shown, axis), kind)
         for axis in axes_of(shown, sources)
+        if axis != "call_seconds"
         for kind in ("svg", "png")
     }
 
@@ -260,14 +255,14 @@ def draw(sources: Sequence[ComparisonResult], curves: Sequence[Curve], axis: str
 
     figure = Figure(figsize=(7.1, 4.5), layout="constrained")
     panel = figure.subplots()
-    _, words, scale = AXES[axis]
+    _, words, scale, kind = AXES[axis]
     for curve in curves:
         points = curve.points
         at = scale * points[axis]
         if (at > 0).any():
             panel.plot(at, points["median"], DASHES[curve.line], color=curve.colour, label=printable(curve.name))
             panel.fill_between(at, points["low"], points["high"], color=curve.colour, alpha=0.15, linewidth=0)
-    if logarithmic(curves, axis):
+    if kind == "log":
         panel.set_xscale("log", nonpositive="mask")
         panel.xaxis.set_major_formatter("{x:g}")
     panel.set_yscale("log")

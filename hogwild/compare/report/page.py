@@ -2,7 +2,8 @@
 
 It is made from rows alone, and the same rows give the same bytes: the date, the directory it is written to and the
 user's settings do not enter. Files appear complete or not at all. Verdict and tables need nothing else; the files need
-pandas and plotly, which the extra ``report`` brings.
+pandas, plotly and itables, which the extra ``report`` brings. The page's tables are plain HTML, which DataTables, from
+itables, makes sortable and searchable.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from hogwild.compare.report.results import ComparisonResult, frame, load
+from hogwild.compare.report.cells import place
+from hogwild.compare.report.results import OBJECTIVE, ComparisonResult, frame, load
 from hogwild.compare.report.tables import Table, facts_of, tables
-from hogwild.compare.report.verdict import verdict
+from hogwild.compare.report.verdict import choice, verdict
 from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain, printable
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but line ends and tabs
-MOST_ROWS = 1_000_000  # bytes of the rows in the page, which has 6 MB with plotly's 4.8
+MOST_ROWS = 250_000  # bytes of the rows in the page, which has 6 MB with plotly's 4.8 and the 0.7 of DataTables
 CAPTIONS = (
     "Each method at its own best step. The distance is (f - f*) / (f0 - f*), 100 % at the start. A click in the legend "
     "shows or hides a method, two clicks show it alone; drag to zoom, and click twice to go back. Lines are medians "
@@ -34,7 +36,14 @@ CAPTIONS = (
     "How many epochs a method does while serial does one. How many it needs is another matter: see the tables.",
 )
 APART = "Each point of liblinear is a run of its own from the start, for it cannot go on."
-NEEDS = "the page and the figures need pandas and plotly, which are not installed: pip install 'hogwild[report]'"
+SORTABLE = {
+    "paging": False,
+    "info": False,
+    "order": [],
+    "language": {"search": "", "searchPlaceholder": "filter"},
+    "layout": {"topStart": None, "topEnd": "search"},
+}
+NEEDS = "the page and the figures need pandas, plotly and itables: pip install 'hogwild[report]'"
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Report:
     Attributes
     ----------
     verdict : list of str
-        Sentences, the most important first.
+        Sentences, the most important first: which method to use, then what leaving the locks out has brought.
     tables : list of Table
     files : list of Path
         Everything that was written.
@@ -73,23 +82,22 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
         If a file cannot be written.
     """
     sources = load(directories)
-    verdicts = {source.label: verdict(source) for source in sources}
+    verdicts = {source.label: [*filter(None, [choice(source)]), *verdict(source)] for source in sources}
     sentences = [
         f"{label}: {text}" if len(sources) > 1 else text for label, texts in verdicts.items() for text in texts
     ]
     made = tables(sources)
     try:
-        import pandas  # noqa: F401  (of the extra)
+        import itables  # noqa: F401  (of the extra)
+        import pandas  # noqa: F401
         import plotly  # noqa: F401
     except ImportError:
         warnings.warn(NEEDS, HogwildWarning, stacklevel=2)
         return Report(sentences, made, [])
-    return Report(sentences, made, _write(Path(out), _contents(sources, verdicts, sentences, made)))
+    return Report(sentences, made, _write(Path(out), _contents(sources, sentences, made)))
 
 
-def _contents(
-    sources: list[ComparisonResult], verdicts: dict[str, list[str]], sentences: list[str], made: list[Table]
-) -> dict[str, bytes]:
+def _contents(sources: list[ComparisonResult], sentences: list[str], made: list[Table]) -> dict[str, bytes]:
     """Return every file by its name."""
     import pandas
 
@@ -100,7 +108,7 @@ def _contents(
     latex = [text.to_latex(index=False, escape=True, caption=table.title) for text, table in zip(texts, made)]
     summary = {
         "verdict": sentences,
-        "comparisons": [_summary(source, verdicts[source.label]) for source in sources],
+        "comparisons": [{"label": source.label, "about": source.head, "notes": source.notes} for source in sources],
         "tables": [vars(table) for table in made],
     }
     contents = {
@@ -114,17 +122,6 @@ def _contents(
     return files | {"report.html": page(sources, sentences, made, explorable(sources)).encode()}
 
 
-def _summary(source: ComparisonResult, sentences: list[str]) -> dict[str, Any]:
-    return {
-        "label": source.label,
-        "verdict": sentences,
-        "about": source.head,
-        "conditions": facts_of(source.head),
-        "optimum": source.optimum,
-        "notes": source.notes,
-    }
-
-
 def _write(out: Path, files: dict[str, bytes]) -> list[Path]:
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -135,10 +132,28 @@ def _write(out: Path, files: dict[str, bytes]) -> list[Path]:
     return [out / name for name in files]
 
 
-def download(rows: Path) -> str:
-    """Return the rows as an address that holds them, compressed; empty if they would make the page too long."""
-    content = base64.b64encode(gzip.compress(rows.read_bytes(), mtime=0)).decode()
-    return f"data:application/gzip;base64,{content}" if len(content) <= MOST_ROWS else ""
+def address(kind: str, content: bytes) -> str:
+    """Return an address that holds the content."""
+    return f"data:application/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def downloads(source: ComparisonResult) -> dict[str, str]:
+    """Return the rows, unless they would make the page too long, and the plan, as addresses by the files' names."""
+    name = source.label.replace("/", "-")
+    plan = {name: source.head.get(name) for name in ("command", "plan", "step_grid", *OBJECTIVE)}
+    files = {f"{name}-plan.json": address("json", json.dumps(plain(plan), indent=1).encode())}
+    rows = gzip.compress(source.path.read_bytes(), mtime=0)
+    return ({f"{name}.jsonl.gz": address("gzip", rows)} if len(rows) <= MOST_ROWS else {}) | files
+
+
+def datatables() -> tuple[str, str]:
+    """Return the style and the script of DataTables; the script ends by making the page's tables sortable."""
+    folder = resources.files("itables").joinpath("html")
+    script = folder.joinpath("dt_bundle.js").read_text(encoding="utf-8")
+    name = re.search(r"export\{.*?([\w$]+) as default", script)
+    assert name is not None
+    make = f"document.querySelectorAll('table').forEach(table => new {name[1]}(table, {json.dumps(SORTABLE)}))"
+    return folder.joinpath("dt_bundle.css").read_text(encoding="utf-8"), f"{script}\n;{make}"
 
 
 def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[Table], figures: list[str]) -> str:
@@ -169,5 +184,7 @@ def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[T
         captions=CAPTIONS,
         apart=APART if any(group.method == "liblinear" for source in sources for group in source.groups) else "",
         facts=[facts_of(source.head) for source in sources],
-        downloads=[(source.label, download(source.path)) for source in sources],
+        downloads={name: link for source in sources for name, link in downloads(source).items()},
+        datatables=datatables(),
+        place=place,
     )

@@ -30,18 +30,19 @@ if TYPE_CHECKING:
 ROWS = "rows.jsonl"
 Row = dict[str, Any]
 NUMBER = (int, float)
-RUN_FIELDS = {"cell": str, "method": str, "kind": str, "workers": int, "seed": int, "epoch": NUMBER, "status": str}
-FIELDS: dict[str, dict[str, Any]] = {  # required fields of a row, by its phase
-    "optimum": {"start_objective": NUMBER, "eps": list},
+RUN_FIELDS = ("cell", "method", "kind", "workers", "seed", "epoch", "status")
+FIELDS = {  # required fields of a row, by its phase
+    "optimum": ("start_objective", "eps"),
     "tuning": RUN_FIELDS,
     "reported": RUN_FIELDS,
-    "delay": {"method": str, "kind": str, "workers": int, "seed": int, "gradient_delay": NUMBER, "status": str},
+    "delay": ("method", "kind", "workers", "seed", "gradient_delay", "status"),
 }
-#: Fields that two comparisons must have in common to have the same optimum.
-PROBLEM = (
-    "data fingerprint rows width nnz loss loss_param l1 l2 normalize class_weight intercept rank penalty nonnegative "
-    "biases negatives examples parameters"
+#: Options that say what is minimised, as fields of the first row.
+OBJECTIVE = (
+    "loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty nonnegative biases negatives"
 ).split()
+#: Fields that two comparisons must have in common to have the same optimum.
+PROBLEM = (*OBJECTIVE, *"data fingerprint rows width nnz examples parameters".split())
 #: The order in which methods are listed; "in step": on a GPU, with one replica or several that do not race.
 KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "in step", "outside")
 REFERENCES = ("serial", "outside")
@@ -91,21 +92,11 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def _fault(row: Any) -> str:
-    """Return what is wrong with a row, or an empty text; an objective that is not finite becomes None."""
-    phase = row.get("phase") if isinstance(row, dict) else None
-    if not isinstance(phase, str) or phase not in FIELDS:
+    """Return what is wrong with a row, or an empty text."""
+    phase = str(row.get("phase")) if isinstance(row, dict) else None
+    if phase not in FIELDS:
         return f"has the phase {phase!r}, not one of {', '.join(FIELDS)}"
-    required = dict(FIELDS[phase])
-    if phase == "optimum" and row.get("optimum_seen") is not True:  # otherwise it is the lowest of the rows that follow
-        required["objective"] = NUMBER
-    for name, kind in required.items():
-        value = row.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool) or (name == "workers" and value < 1):
-            return f"has {name} {value!r}"
-    for name in ("objective", "train_seconds"):  # null: it diverged, or never ran
-        value = number(row, name)
-        row[name] = value if math.isfinite(value) else None
-    return ""
+    return next((f"has no {name}" for name in FIELDS[phase] if row.get(name) is None), "")
 
 
 def number(row: Row | None, name: str) -> float:
@@ -120,9 +111,18 @@ def lowest(rows: Iterable[Row], start: float) -> float:
 
 
 def with_gaps(rows: Iterable[Row], start: float, optimum: float) -> list[Row]:
-    """Add the field ``gap`` to rows, the sub-optimality: 1 at the start, 0 at the optimum; NaN if it is unknown."""
+    """Add two fields to rows: ``gap``, the sub-optimality, which is 1 at the start, 0 at the optimum and NaN if it is
+    unknown; and ``call_seconds``, the time from the call, in which the run was set up and trained.
+    """
     span = start - optimum if start > optimum else math.nan
-    return [row | {"gap": (number(row, "objective") - optimum) / span} for row in rows]
+    return [
+        row
+        | {
+            "gap": (number(row, "objective") - optimum) / span,
+            "call_seconds": number(row, "setup_seconds") + number(row, "train_seconds"),
+        }
+        for row in rows
+    ]
 
 
 def crossing(rows: Iterable[Row], eps: float, clock: str) -> float | None:
@@ -407,7 +407,7 @@ class ComparisonResult:
     @property
     def tuned(self) -> bool:
         """Whether every method ran at its own best step; otherwise at a step that was given."""
-        return any("tuned" in (run.first.get("step_rule") or []) for run in self.reported)
+        return bool(self.tuning)
 
     @cached_property
     def metric(self) -> tuple[str, str, bool] | None:
@@ -499,7 +499,7 @@ def frame(groups: Iterable[Group]) -> pandas.DataFrame:
 
 
 def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
-    """Load comparisons from several directories; those of the same problem are measured against the same optimum.
+    """Load comparisons from several directories, the newest first; those of one problem have the same optimum.
 
     Raises
     ------
@@ -515,10 +515,11 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
         optima[_problem(rows[0])] = min(start, seen, optima.get(_problem(rows[0]), math.inf))
     names = [path.parent.resolve().name for path in paths]
     labels = [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
-    return [
+    sources = [
         _comparison(label, path, rows, optima[_problem(rows[0])])
         for label, path, rows in zip(labels, paths, comparisons)
     ]
+    return sorted(sources, key=lambda source: source.head.get("began") or "", reverse=True)
 
 
 def _rows_files(directory: Path) -> list[Path]:
@@ -534,16 +535,11 @@ def _rows_files(directory: Path) -> list[Path]:
 
 def _checked(path: Path, rows: list[Row]) -> list[Row]:
     """Return the rows of one comparison, which begin with the row of phase optimum."""
-    if not rows:
-        raise InputError(f"{path}: no rows: expected what hogwild compare writes; run it again with the same --out")
-    head = rows[0]
-    if [row["phase"] for row in rows].count("optimum") != 1 or head["phase"] != "optimum":
+    if [row["phase"] for row in rows].count("optimum") != 1 or rows[0]["phase"] != "optimum":
         raise InputError(f"{path}: needs one row of phase optimum, in line 1: expected one comparison to a file")
-    eps = head["eps"]
-    if not eps or any(isinstance(value, bool) or not isinstance(value, NUMBER) or not 0 < value < 1 for value in eps):
-        raise InputError(f"{path}, line 1: has eps {eps!r}: expected numbers between 0 and 1")
-    unknown = head["objective"] is None and head.get("optimum_seen") is not True
-    if unknown or not math.isfinite(head["start_objective"]):
+    head = rows[0]
+    unknown = math.isnan(number(head, "objective")) and head.get("optimum_seen") is not True
+    if unknown or not math.isfinite(number(head, "start_objective")):
         raise InputError(f"{path}, line 1: the objective of the optimum or of the start is no finite number")
     return rows
 
@@ -557,6 +553,7 @@ def _problem(head: Row) -> tuple[Any, ...]:
 
 def _comparison(label: str, path: Path, rows: list[Row], best: float) -> ComparisonResult:
     head = dict(rows[0])
+    head["load_after"] = next((row["load"] for row in reversed(rows[1:]) if "load" in row), None)
     start = float(head["start_objective"])
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in with_gaps(rows[1:], start, best):

@@ -28,6 +28,7 @@ from hogwild.compare.run.runner import ComparedData, Pools, Row, refused, run_ce
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import evenly
 from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.model_file import package_version
 
 EXTENSIONS = 6  # most steps, or one more, by which a grid that was not asked for grows
 TIMEOUT = 600.0  # seconds of training allowed for a cell
@@ -148,28 +149,22 @@ class Comparison:
             self.plan = dataclasses.replace(self.plan, grid=tuple(ledger.head["step_grid"]))
         elif not self.plan.grid:
             self.progress.label = "probing for a step"
-            step = self.subject.first_step(self.task.base, self.task.rows)
+            case = self.task.case
+            step = case.config.step or case.search_step()()[0]
             self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
-        if (most := self.plan.crews()[-1]) > self.cores and self.task.base.host != "simulator":
+        if (most := self.plan.most_workers) > self.cores and self.task.base.host != "simulator":
             crowd = f"{most} workers on {self.cores} cores"
             warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
         if ledger.head is None:
             self.progress.label = "looking for the optimum"
-            facts = {"comparison": self.identity, "command": self.command, "load": load}
-            facts |= {} if self.gpu is None else {"gpu": self.gpu}
-            ledger.begin(self._describe(facts))
+            ledger.begin(self._describe() | {"comparison": self.identity, "load": load})
 
-    def _describe(self, facts: dict[str, Any]) -> Row:
-        """Return the row of phase "optimum"; it holds ``facts`` too."""
+    def _describe(self) -> Row:
+        """Return the row of phase "optimum"."""
         task = self.task
         plan = self.plan
         base = task.base
-        subject = self.subject
-        optimum = subject.optimum(
-            dataclasses.replace(base, seed=plan.first_seed),
-            task.rows,
-            self.task.case,
-        )
+        optimum = self.subject.optimum(dataclasses.replace(base, seed=plan.first_seed), task.rows, task.case)
         last_cache = machine.cache_bytes()
         return {
             "phase": "optimum",
@@ -192,24 +187,27 @@ class Comparison:
             "train_seconds": optimum.seconds,
             "wall_seconds": optimum.seconds,
             "setup_seconds": None,
-            **subject.facts(base, task.rows, task.test),
-            "fingerprint": subject.fingerprint(task.rows),
+            **self.subject.facts(base, task.rows, task.test),
+            "fingerprint": self.subject.fingerprint(task.rows),
             "schedule": base.schedule,
             "order": base.order,
             "host": base.host,
             "link": base.link,
-            "device": "cpu" if facts.get("gpu") is None else "cuda",
+            "device": "cpu" if self.gpu is None else "cuda",
+            **({} if self.gpu is None else {"gpu": self.gpu}),
             "eps": sorted(plan.eps, reverse=True),
             "epochs": plan.epochs,
-            "workers_list": list(plan.workers),
             "methods": [method.name for method, _ in plan.pairs()],
             "step_grid": list(plan.grid),
             "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
             "plan": dataclasses.asdict(plan),
+            "began": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "caches": machine.caches(),
             "cache_megabytes": last_cache / 1e6 if last_cache else None,
+            "version_hogwild": package_version(),
             **machine.machine_fields(),
             "affinity": sorted(os.sched_getaffinity(0)),
-            **facts,
+            "command": self.command,
         }
 
     # ---- the cells

@@ -1,12 +1,14 @@
-"""The rows of a comparison on disk: finished cells are kept, those a killed run left half-written are not.
+"""The rows of a comparison on disk: finished cells are kept, what a killed run left half-written is not.
 
-A cell's rows are written at once when it has ended, each with the number of rows (``cell_rows``), so that complete
-cells are recognised on opening; the others are cut off and run again.
+A cell's rows are written at once when it has ended, each with the number of rows (``cell_rows``), so only the end of
+the file can be incomplete; it is cut off on opening, and that cell runs again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from pathlib import Path
 
 from hogwild.compare.report.results import ROWS, Row
@@ -36,43 +38,43 @@ class Ledger:
     """
 
     def __init__(self, directory: str | Path, identity: str) -> None:
-        self.directory = Path(directory)
-        self.path = self.directory / ROWS
+        self.path = Path(directory, ROWS)
         self.head: Row | None = None
         self.cells: dict[str, list[Row]] = {}
-        self._lock: DirectoryLock | None = None
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock = DirectoryLock(self.directory, f"--out {directory}", "a comparison")
-            if self.path.exists() and self.path.stat().st_size:
-                self._take_over(identity)
-            self._file = RowsFile(str(self.path), append=self.head is not None, option="--out")
-        except OSError as error:
-            self._unlock()
-            raise OutputError(f"--out {directory}: {error.strerror or error}") from None
-        except BaseException:
-            self._unlock()
-            raise
+        with contextlib.ExitStack() as stack:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                stack.callback(DirectoryLock(self.path.parent, f"--out {directory}", "a comparison").close)
+                if self.path.exists():
+                    self._take_over(identity)
+                self._file = RowsFile(str(self.path), append=True, option="--out")
+            except OSError as error:
+                raise OutputError(f"--out {directory}: {error.strerror or error}") from None
+            stack.callback(self._file.close)
+            self.close = stack.pop_all().close
 
     def _take_over(self, identity: str) -> None:
-        rows = _whole_rows(self.path)
-        if not rows and _is_torn(self.path):
-            return
-        if not rows or rows[0].get("comparison") != identity:
-            raise UsageError(
-                f"--out {self.directory} holds another comparison (of other data, options or version): name another "
-                "directory, or remove it"
-            )
-        cells: dict[str, list[Row]] = {}
-        for row in rows[1:]:
-            cells.setdefault(str(row.get("cell")), []).append(row)
-        self.head = rows[0]
-        self.cells = {name: members for name, members in cells.items() if len(members) == members[0].get("cell_rows")}
-        partial = self.path.with_suffix(".partial")
-        file = RowsFile(str(partial), option="--out")
-        file.write_all([self.head, *(row for members in self.cells.values() for row in members)])
-        file.close()
-        partial.replace(self.path)
+        content = self.path.read_bytes()
+        lines = content.splitlines(keepends=True)
+        if content and not (b"\n" not in content and content.startswith(OPENING[: len(content)])):
+            self.head = _row(lines[0])
+            if self.head is None or self.head.get("comparison") != identity:
+                raise UsageError(
+                    f"--out {self.path.parent} holds another comparison (of other data, options or version): name "
+                    "another directory, or remove it"
+                )
+        kept = 1 if self.head else 0
+        cell: list[Row] = []
+        for place, line in enumerate(lines[1:], 2):
+            row = _row(line)
+            if row is None:
+                break
+            cell.append(row)
+            if len(cell) == row.get("cell_rows"):
+                self.cells[row["cell"]] = cell
+                cell = []
+                kept = place
+        os.truncate(self.path, sum(map(len, lines[:kept])))
 
     def begin(self, head: Row) -> None:
         """Write the first row."""
@@ -84,33 +86,11 @@ class Ledger:
         self.cells[rows[0]["cell"]] = rows
         self._file.write_all(rows)
 
-    def close(self) -> None:
-        """Close the file."""
-        try:
-            self._file.close()
-        finally:
-            self._unlock()
 
-    def _unlock(self) -> None:
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            lock.close()
-
-
-def _is_torn(path: Path) -> bool:
-    """Return whether a killed run left only part of the first row of a comparison."""
-    content = path.read_bytes()
-    return content.startswith(OPENING[: len(content)]) and b"\n" not in content
-
-
-def _whole_rows(path: Path) -> list[Row]:
-    """Return every line that is a row; a cell with a damaged line lacks that row, and is run again."""
-    rows: list[Row] = []
-    for line in path.read_bytes().splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = None
-        if isinstance(row, dict):
-            rows.append(row)
-    return rows
+def _row(line: bytes) -> Row | None:
+    """Return the row of a whole line."""
+    with contextlib.suppress(ValueError):
+        row = json.loads(line)
+        if isinstance(row, dict) and line.endswith(b"\n"):
+            return row
+    return None

@@ -92,7 +92,7 @@ class Method:
         if self.problems and base.problem not in self.problems:
             return f"{self.name} is for problem {' or '.join(self.problems)}, not for {base.problem}"
         if self.outside:
-            return OUTSIDE[self.name].refuse(base, rows)
+            return OUTSIDE[self.name].refusal(base, rows)
         if workers > len(rows):
             return f"{workers} workers for {len(rows)} rows"
         spinning = self.kind == "locks" and self.device == "cpu" and base.host != "simulator"

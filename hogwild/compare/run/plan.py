@@ -26,7 +26,6 @@ class Cell:
     workers: int
     step: float | None
     seed: int
-    rule: str = ""  # how a reported cell's step was chosen: "tuned" or "given"
     gradient_delay: float = 0.0
 
     @property
@@ -92,10 +91,10 @@ class ComparisonPlan:
             return (1,)
         return self.workers if method.device != "cpu" else self.cpu_workers or self.workers
 
-    def crews(self) -> tuple[int, ...]:
-        """Numbers of workers, ascending, of methods on the CPU that are run with several; 1 if there are none."""
-        ours = [(method, count) for method, count in self.pairs() if method.device == "cpu"]
-        return tuple(sorted({count for method, count in ours if method.parallel})) or (1,)
+    @property
+    def most_workers(self) -> int:
+        """Largest number of workers of a method on the CPU."""
+        return max((count for method, count in self.pairs() if method.device == "cpu"), default=1)
 
     def tuning(self, steps: Sequence[float] | None = None) -> list[Cell]:
         """Trials of the grid, or of other steps: the same for all methods with a step; none if there is no choice."""
@@ -125,9 +124,8 @@ class ComparisonPlan:
 
     def reported(self, winners: dict[tuple[str, int], float]) -> list[Cell]:
         """Every method at its own best step, once per seed; methods take turns, as machines drift."""
-        rule = "tuned" if len(self.grid) > 1 else "given"
         return [
-            Cell("reported", method.name, count, winners.get((method.name, count), step), seed, rule)
+            Cell("reported", method.name, count, winners.get((method.name, count), step), seed)
             for seed in range(self.first_seed, self.first_seed + self.seeds)
             for method, count in self.pairs()
             for step in (self.grid[0] if method.tuned else None,)
@@ -138,7 +136,7 @@ class ComparisonPlan:
         kinds = ("serial", "lock-free", "locks")
         pairs = [(method, n) for method, n in self.pairs() if method.kind in kinds and method.device == "cpu"]
         return [
-            Cell("delay", method.name, count, step, repeat, "", delay)
+            Cell("delay", method.name, count, step, repeat, delay)
             for repeat in range(DELAY_REPEATS)
             for delay in self.delays
             for method, count in pairs

@@ -23,7 +23,6 @@ import numpy as np
 from hogwild.compare.reference.outside import OUTSIDE, Solver, timed
 from hogwild.compare.run.methods import find, gpu
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.problems import start_of
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, UsageError
 from hogwild.hosts.pool import Pool
@@ -51,8 +50,8 @@ class ComparedData:
     @functools.cached_property
     def case(self) -> Case:
         """The case that evaluates every solution: it judges our own runs too, and is made once for all cells."""
-        numbering = {"renumber": "never"} if self.base.problem == "linear" else {}
-        config = self.base.replace(workers=1, discipline="serial", **numbering)
+        numbering = {"renumber": "never"} if hasattr(self.base, "renumber") else {}
+        config = self.base.replace(workers=1, discipline="serial", keep="last", **numbering)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HogwildWarning)  # the first run gives the warnings
             case = case_of(config.problem)(config, self.rows, self.test)
@@ -60,10 +59,10 @@ class ComparedData:
         return case
 
     def config(self, cell: Cell, epochs: int) -> TrainConfig:
-        """Return the options of a cell's run."""
+        """Return the options of a cell's run, of all epochs: a method is judged by what it trained."""
         method = find(cell.method)
         config = method.config(self.base, cell.workers, cell.step, cell.seed, self.in_flight)
-        return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay)
+        return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay, keep="last", patience=0)
 
 
 class Pools(contextlib.ExitStack):
@@ -112,7 +111,6 @@ def _cell_fields(cell: Cell, rows: int) -> Row:
         "kind": find(cell.method).kind,
         "cell": cell.name,
         "workers": cell.workers,
-        "step_rule": [cell.rule] if cell.rule else [],
         "cell_step": cell.step,
         "gradient_delay": cell.gradient_delay,
         "cell_rows": rows,
@@ -145,7 +143,6 @@ def _late(timeout: float) -> str:
 
 def _ours(config: TrainConfig, task: ComparedData, pool: Pool) -> list[Row]:
     """Run our own trainer; its clock is stopped while it evaluates."""
-    config = dataclasses.replace(config, keep="last")  # a method is judged by what it trained
     made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, task.case)
     with made as run, _alarm(run, task.timeout):
         try:
@@ -214,7 +211,9 @@ def _outside(cell: Cell, task: ComparedData, epochs: int) -> Iterator[Row]:
             "status": "ok",
         }
 
-    yield row(0, 0.0, start_of(task.case, cell.seed), None)
+    start = np.zeros(task.case.problem.size, np.float32)
+    task.case.problem.start(start, cell.seed)
+    yield row(0, 0.0, task.case.solution(start), None)
     total = 0.0
     done = 0
     for epoch in entry.epochs(epochs):

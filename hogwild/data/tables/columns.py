@@ -6,17 +6,22 @@ gaps), as a dictionary's value and as text are all ``column=7``; booleans are ``
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from hogwild.data.rows.container import readonly
-from hogwild.data.tables.plan import TableColumn, TablePlan
+from hogwild.data.tables.plan import NUMBERS, TableColumn, TablePlan
 from hogwild.errors import InputError
 
 BEYOND = 3.4028235677973366e38  # rounds to infinity in float32
+LATE = 1e11  # Unix times beyond this are milliseconds
+WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 WORD = re.compile(r"[A-Za-z0-9_\u00c0-\u1fff\u2070-\u2fff\u3040-\U0010ffff]+")  # as text_kernel.py finds them
 
 
@@ -26,6 +31,17 @@ class CellError(InputError):
     def __init__(self, row: int, what: str) -> None:
         super().__init__(what)
         self.row = row
+
+
+@contextlib.contextmanager
+def naming(column: str, role: str) -> Iterator[None]:
+    """Refuse what pyarrow cannot convert, such as times in an unknown zone."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except ArrowException as error:
+        raise CellError(0, f"column {column}: cannot be {role}: {' '.join(str(error).split())}") from None
 
 
 def name_state(text: str) -> int:
@@ -47,7 +63,7 @@ def bucket_of(text: str, bits: int) -> int:
 def known_names(plan: TablePlan) -> dict[int, list[str]]:
     """Return the names known without the table, by bucket: those of numbers and of missing values."""
     names: dict[int, list[str]] = {}
-    for column in plan.columns:
+    for column in plan.features():
         for end in {"numeric": ("", "="), "categorical": ("=",), "text": ()}[column.role]:
             names.setdefault(bucket_of(column.name + end, plan.hash_bits), []).append(column.name + end)
     return names
@@ -75,20 +91,15 @@ class Categories:
         InputError
             For values that pyarrow cannot write as text, such as times in an unknown zone.
         """
-        from pyarrow import ArrowException
         from pyarrow import types as t
 
-        kind = values.type
-        try:
-            if t.is_string(kind) or t.is_large_string(kind):
+        with naming(self.column.name, "categorical"):
+            if t.is_string(values.type) or t.is_large_string(values.type):
                 return self._of_text(values)
-            coded = values if t.is_dictionary(kind) else values.dictionary_encode()  # each value is written once
+            coded = values if t.is_dictionary(values.type) else values.dictionary_encode()  # each value is written once
             buckets = np.append(self._of_text(coded.dictionary), np.int32(self.missing))
             places = coded.indices.cast("int64").fill_null(len(coded.dictionary))  # which int8 may not hold
             return buckets[np.asarray(places)]
-        except ArrowException as error:
-            reason = " ".join(str(error).split())
-            raise CellError(0, f"column {self.column.name}: cannot be categorical: {reason}") from None
 
     def texts(self, values: Any) -> Any:
         """Return each value's text as it is hashed, a pyarrow array; missing values give empty text."""
@@ -111,13 +122,12 @@ class Categories:
         """Return text as it is hashed: ``true`` for True and 7 for 7.0 if training had booleans or numbers."""
         import pyarrow as pa
         import pyarrow.compute as pc
-        from pyarrow.csv import ConvertOptions
 
         if not pa.types.is_string(values.type):
             values = values.cast(pa.large_string() if not pa.types.is_temporal(values.type) else pa.string())
         kind = self.column.kind
         if kind in ("boolean", "whole", "number"):
-            values = pc.if_else(pc.is_in(values, pa.array(ConvertOptions().null_values, values.type)), "", values)
+            values = pc.if_else(missing_in(values), "", values)
         if kind == "boolean":
             return pc.utf8_lower(values)
         if kind in ("whole", "number"):
@@ -132,6 +142,15 @@ class Categories:
         with np.errstate(over="ignore"):
             hash_texts(starts, text, self.state, self.bits, buckets)
         return buckets
+
+
+def missing_in(texts: Any) -> Any:
+    """Return which texts stand for a missing number, a pyarrow array."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    from pyarrow.csv import ConvertOptions
+
+    return pc.is_in(texts, pa.array(ConvertOptions().null_values, texts.type))
 
 
 def text_of(values: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -184,6 +203,72 @@ def finite(values: Any, name: str) -> np.ndarray:
     return numbers
 
 
+def dates_of(values: Any, column: TableColumn) -> Any:
+    """Return dates, their text in the form of ISO 8601, or Unix times, as a pyarrow array in the column's zone.
+
+    Raises
+    ------
+    CellError
+        For the first value that is no date.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    zoned = pa.timestamp("us", column.zone)
+    if pa.types.is_temporal(values.type) or pa.types.is_null(values.type):
+        return values.cast(zoned, safe=False)
+    if column.kind in NUMBERS:
+        seconds = finite(values, column.name)
+        seconds = np.where(seconds > LATE, seconds / 1000, seconds)
+        there = np.isfinite(seconds)
+        microseconds = np.where(there, 1e6 * seconds, 0).astype(np.int64)
+        return pa.array(microseconds, mask=~there).cast(pa.timestamp("us")).cast(zoned)
+    texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
+    texts = pc.if_else(missing_in(texts), None, texts)
+    for unit, zone in (("us", None), ("us", "UTC"), ("ns", None)):
+        with contextlib.suppress(pa.ArrowInvalid):
+            return texts.cast(pa.timestamp(unit, zone)).cast(zoned, safe=False)
+    moments = []
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            moment = None if text is None else datetime.fromisoformat(text)
+        except ValueError:
+            said = f"column {column.name}: {text[:40]!r} is no date such as 2005-09-06 17:30"
+            raise CellError(row, f"{said}; --categorical {column.name} takes it as it is") from None
+        moments.append(moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC))
+    return pa.array(moments, pa.timestamp("us", "UTC")).cast(zoned)
+
+
+def days_of(dates: Any) -> np.ndarray:
+    """Return the days from 1970 to each of some times, (n,) float64, with NaN for missing ones."""
+    return numbers_of(dates.cast("int64")) / 86_400e6
+
+
+def date_parts(dates: Any, column: TableColumn) -> dict[str, Any]:
+    """Return a date's columns of features, pyarrow arrays by name."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    weekdays = pa.DictionaryArray.from_arrays(pc.day_of_week(dates), WEEKDAYS)
+    parts: dict[str, Any] = {"hour": pc.hour(dates), "weekday": weekdays, "month": pc.month(dates)}
+    parts["age"] = pa.array(column.latest - days_of(dates))
+    return {f"{column.name}.{part}": values for part, values in parts.items()}
+
+
+def bucketed(values: Any, column: TableColumn) -> Any:
+    """Return numbers as the categories between the column's edges, a pyarrow array."""
+    import pyarrow as pa
+
+    numbers = finite(values, column.name)
+    limits = ["", *(f"{edge:.12g}" for edge in column.edges), ""]
+    codes = np.searchsorted(column.edges, numbers, side="right").astype(np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes, mask=np.isnan(numbers)), [f"{low}..{high}" for low, high in itertools.pairwise(limits)]
+    )
+
+
 def words_of(values: Any, column: TableColumn, bits: int) -> tuple[np.ndarray, np.ndarray]:
     """Return where each row's words and pairs of words begin, (n + 1,) int64, and their buckets, (words,) int32."""
     import pyarrow as pa
@@ -214,14 +299,16 @@ def kind_of(type: Any) -> str:
 
     if t.is_dictionary(type):
         inner = kind_of(type.value_type)
-        return "category" if inner in ("text", "boolean", "whole", "number", "date") else inner
+        return "category" if inner in ("text", "boolean", "whole", "number", "day", "date") else inner
     tests = {
         "text": (t.is_string, t.is_large_string, t.is_string_view),
         "boolean": (t.is_boolean,),
         "whole": (t.is_integer,),
         "number": (t.is_floating, t.is_decimal),
         "empty": (t.is_null,),
-        "date": (t.is_temporal,),
+        "day": (t.is_date,),
+        "date": (t.is_timestamp,),
+        "clock": (t.is_temporal,),
         "binary": (t.is_binary, t.is_large_binary, t.is_fixed_size_binary, t.is_binary_view),
     }
     return next((kind for kind, ways in tests.items() if any(way(type) for way in ways)), "nested")

@@ -9,12 +9,17 @@ neighbouring words. A number is the feature ``column``, its value divided by the
 table; a missing number is 0, and the feature ``column=`` indicates it. All are hashed to ``2**hash_bits``: FNV-1a of
 the UTF-8 bytes, 64 bits, then the hash of ``data/text/hashing.py``. A number in a categorical column is hashed as its
 text.
+
+Other columns of features are made from the table's: a date's ``time.hour``, ``time.weekday`` and ``time.month`` are
+categories, its ``time.age`` a number, in days before the latest date of training. A bucket is a category named by its
+limits, ``price=10..12.5``; a cross is one of its parts' values, ``device*country=phone,DE``.
 """
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +28,7 @@ from typing import Any
 from hogwild.data.bits import check_bits
 from hogwild.errors import InputError, UsageError, nearest
 
-ROLES = ("categorical", "numeric", "text")
+ROLES = ("categorical", "numeric", "text", "date", "bucket")
 NUMBERS = ("whole", "number")
 #: Description of each kind of column, for messages.
 KINDS = {
@@ -33,16 +38,24 @@ KINDS = {
     "number": "numbers",
     "category": "categories",
     "empty": "nothing",
-    "date": "dates",
+    "day": "dates",
+    "date": "times",
+    "clock": "times of day or durations",
     "nested": "lists or values of another odd type",
     "binary": "bytes",
 }
 LABELS = ("text", "boolean", "whole", "number", "category", "empty")
 TAKEN = {
-    "categorical": (*LABELS, "date"),
+    "categorical": (*LABELS, "day", "date", "clock"),
     "numeric": ("boolean", "whole", "number", "empty"),
     "text": ("text", "category", "empty"),
+    "date": ("day", "date", "text", "category", "empty", *NUMBERS),
+    "bucket": ("boolean", "whole", "number", "empty"),
 }
+DATE_PARTS = ("hour", "weekday", "month")
+MOST_BUCKETS = 10_000
+MOST_CROSSED = 10  # columns whose pairs "all" crosses
+LATER = ("edges", "latest", "zone", "separator", "crosses")  # facts that plans of old lack, written where they are set
 BOOLEANS = ("false", "true")
 SHOWN = 20  # names shown in a message
 MOST_LABELS = 10_000
@@ -55,7 +68,11 @@ class AskedColumns:
     Attributes
     ----------
     label : str, optional
-    categorical, numeric, text, ignore : tuple of str
+    categorical, numeric, text, date, ignore : tuple of str
+    bucket : tuple of str
+        Columns and the number of their buckets, such as ``price:20``.
+    cross : tuple of str
+        Such as ``device*country``; or ``all``, every pair of categorical columns.
     weight : str, optional
     """
 
@@ -63,12 +80,15 @@ class AskedColumns:
     categorical: tuple[str, ...] = ()
     numeric: tuple[str, ...] = ()
     text: tuple[str, ...] = ()
+    date: tuple[str, ...] = ()
+    bucket: tuple[str, ...] = ()
+    cross: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     weight: str | None = None
 
     @classmethod
     def of(cls, **given: Any) -> AskedColumns:
-        lists = {name: _names(given.get(name)) for name in (*ROLES, "ignore")}
+        lists = {name: _names(given.get(name)) for name in (*ROLES, "ignore", "cross")}
         asked = cls(given.get("label"), weight=given.get("weight"), **lists)
         seen: dict[str, str] = {}
         for use, names in asked.uses().items():
@@ -80,14 +100,21 @@ class AskedColumns:
         return asked
 
     def __bool__(self) -> bool:
-        return any(self.uses().values())
+        return any(dataclasses.astuple(self))
 
     def uses(self) -> dict[str, tuple[str, ...]]:
         """Return the names given for each use."""
         one = {"label": self.label, "weight": self.weight}
-        return {word: () if name is None else (name,) for word, name in one.items()} | {
-            word: getattr(self, word) for word in (*ROLES, "ignore")
-        }
+        lists = {word: getattr(self, word) for word in (*ROLES, "ignore")} | {"bucket": tuple(self.buckets())}
+        return {word: () if name is None else (name,) for word, name in one.items()} | lists
+
+    def buckets(self) -> dict[str, int]:
+        """Return the number of buckets by column."""
+        pairs = [each.rpartition(":") for each in self.bucket]
+        for (name, _, count), each in zip(pairs, self.bucket):
+            if not name or not count.isdecimal() or not 2 <= int(count) <= MOST_BUCKETS:
+                raise UsageError(f"bucket {each}: expected COLUMN:COUNT of 2 to {MOST_BUCKETS:,}, such as price:20")
+        return {name: int(count) for name, _, count in pairs}
 
 
 def _names(names: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -100,12 +127,19 @@ def _names(names: str | Iterable[str] | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column of features. ``kind`` is its kind in the training table; numbers are divided by ``deviation``."""
+    """One column. ``kind`` is its kind in the training table.
+
+    Numbers, and the ages of dates, are divided by ``deviation``. ``edges`` are the limits of buckets; ``latest`` is the
+    latest date in training, in days since 1970, and ``zone`` the one in which hours are told, by default UTC.
+    """
 
     name: str
     role: str
     kind: str
     deviation: float = 1.0
+    edges: tuple[float, ...] = ()
+    latest: float = 0.0
+    zone: str | None = None
 
 
 @dataclass(frozen=True)
@@ -125,6 +159,8 @@ class TablePlan:
         0 if not chosen yet.
     separator : str, optional
         Of the training table's columns, if it was given: other text is read with it, too.
+    crosses : tuple of str
+        Categorical columns of features joined by ``*``.
     """
 
     columns: tuple[TableColumn, ...]
@@ -135,17 +171,27 @@ class TablePlan:
     ignored: tuple[str, ...] = ()
     hash_bits: int = 0
     separator: str | None = None
+    crosses: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan in JSON types, as rows, stores and models hold it."""
-        facts: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))  # tuples become lists
-        return {name: fact for name, fact in facts.items() if name != "separator" or fact is not None}
+        facts = dataclasses.asdict(self, dict_factory=lambda pairs: {k: v for k, v in pairs if v or k not in LATER})
+        return dict(json.loads(json.dumps(facts)))  # tuples become lists
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> TablePlan:
         """Return the plan that :meth:`to_json` wrote; raise ValueError, KeyError or TypeError for anything else."""
         columns = tuple(
-            TableColumn(str(c["name"]), c["role"], c["kind"], float(c["deviation"])) for c in facts["columns"]
+            TableColumn(
+                str(c["name"]),
+                c["role"],
+                c["kind"],
+                float(c["deviation"]),
+                tuple(map(float, c.get("edges", ()))),
+                float(c.get("latest", 0.0)),
+                c.get("zone"),
+            )
+            for c in facts["columns"]
         )
         for column in columns:
             if column.role not in ROLES or column.kind not in KINDS or not 0 < column.deviation < float("inf"):
@@ -155,21 +201,43 @@ class TablePlan:
             raise ValueError(f"labels of kind {kind!r}")
         weight = None if facts["weight"] is None else str(facts["weight"])
         ignored = tuple(map(str, facts["ignored"]))
-        bits = check_bits(facts["hash_bits"])
-        return cls(columns, str(facts["label"]), kind, names, weight, ignored, bits, facts.get("separator"))
+        bits, crosses = check_bits(facts["hash_bits"]), tuple(map(str, facts.get("crosses", ())))
+        plan = cls(columns, str(facts["label"]), kind, names, weight, ignored, bits, facts.get("separator"), crosses)
+        categories = {column.name for column in plan.of_role("categorical")}
+        if not categories.issuperset(part for cross in crosses for part in cross.split("*")):
+            raise ValueError(f"crosses {crosses}")
+        return plan
+
+    def features(self) -> list[TableColumn]:
+        """Return the columns of features, which are categorical, numeric or text, in the order of their fields."""
+        made = []
+        for column in self.columns:
+            if column.role == "date":
+                parts = DATE_PARTS[column.kind == "day" :]
+                made += [TableColumn(f"{column.name}.{part}", "categorical", column.kind) for part in parts]
+                made.append(dataclasses.replace(column, name=f"{column.name}.age", role="numeric"))
+            elif column.role == "bucket":
+                made.append(TableColumn(column.name, "categorical", "text"))
+            else:
+                made.append(column)
+        return made + [TableColumn(cross, "categorical", "text") for cross in self.crosses]
 
     def of_role(self, role: str) -> list[TableColumn]:
-        return [column for column in self.columns if column.role == role]
+        """Return the columns of features of a role."""
+        return [column for column in self.features() if column.role == role]
 
     def lines(self) -> Iterable[str]:
         """Yield lines for people that describe the choice of columns."""
         for role in ROLES:
             names = [
-                f"{column.name} (numbers)" if role != "numeric" and column.kind in NUMBERS else column.name
-                for column in self.of_role(role)
+                f"{column.name} (numbers)" if role == "categorical" and column.kind in NUMBERS else column.name
+                for column in self.columns
+                if column.role == role
             ]
             if names:
                 yield f"{role}: {', '.join(names)}"
+        if self.crosses:
+            yield f"cross: {', '.join(self.crosses)}"
         if self.ignored:
             yield f"left out: {', '.join(self.ignored)}"
 
@@ -188,11 +256,13 @@ class TablePlan:
             raise InputError(f"{name}: no column {shown(missing)}, which the model was trained with{has(kinds)}")
         for column, kinds_of_role in wanted.items():
             if kinds[column] not in kinds_of_role:
-                expected = "numbers" if kinds_of_role == TAKEN["numeric"] else "text"
+                expected = {TAKEN["numeric"]: "numbers", TAKEN["date"]: "dates"}.get(kinds_of_role, "text")
                 raise InputError(f"{name}: column {column} holds {KINDS[kinds[column]]}, expected {expected}")
 
 
-def draft(name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Mapping[str, str]) -> TablePlan:
+def draft(
+    name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Mapping[str, str], labels: bool = True
+) -> TablePlan:
     """Sort columns by what was asked and by their kinds, in the order of the table.
 
     Parameters
@@ -204,14 +274,19 @@ def draft(name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Map
     options : AskedColumns
     hints : mapping
         Roles that the first values suggest for some columns, rather than their type.
+    labels : bool
+        Whether there must be a label.
 
     Raises
     ------
     InputError
-        For a missing column, one that cannot have the use asked for, or dates and nested values.
+        For a missing column, one that cannot have the use asked for, or nested values.
     """
+    if labels and options.label is None:
+        raise UsageError(
+            f"{name}: a table needs its label named: --label COLUMN, or open_table(..., label=){has(kinds)}"
+        )
     _check_asked(name, kinds, options)
-    assert options.label is not None
     uses = {column: use for use, names in options.uses().items() for column in names}
     columns, ignored = [], []
     for column, kind in kinds.items():
@@ -221,31 +296,52 @@ def draft(name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Map
         if use == "ignore" or (use is None and (kind == "empty" or not column)):
             ignored.append(column or "(without a name)")
             continue
-        role = use or hints.get(column) or ("numeric" if kind in NUMBERS else "categorical")
-        if kind not in TAKEN[role] or (kind == "date" and use is None):
+        usual = {"whole": "numeric", "number": "numeric", "day": "date", "date": "date"}.get(kind, "categorical")
+        role = use or hints.get(column) or usual
+        if kind not in TAKEN[role] or (kind == "clock" and use is None):
             raise InputError(f"{name}: column {column} holds {KINDS[kind]}, {_remedy(column, kind, use)}")
         columns.append(TableColumn(column, role, kind))
     if not columns:
-        raise InputError(f"{name}: no column is left to learn from beside {options.label}")
-    label = kinds[options.label]
+        beside = "" if options.label is None else f" beside {options.label}"
+        raise InputError(f"{name}: no column is left to learn from{beside}")
+    label = "number" if options.label is None else kinds[options.label]
     if label not in LABELS:
         raise InputError(f"{name}: column {options.label} holds {KINDS[label]}, which are no labels")
     kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
-    return TablePlan(tuple(columns), options.label, kind, (), options.weight, tuple(ignored))
+    plan = TablePlan(tuple(columns), options.label or "", kind, (), options.weight, tuple(ignored))
+    return dataclasses.replace(plan, crosses=_crosses(name, plan, options.cross, kinds))
+
+
+def _crosses(name: str, plan: TablePlan, asked: Sequence[str], kinds: Mapping[str, str]) -> tuple[str, ...]:
+    categories = [column.name for column in plan.of_role("categorical")]
+    if [*asked] == ["all"]:
+        if len(categories) > MOST_CROSSED:
+            raise UsageError(
+                f"{name}: cross all is for up to {MOST_CROSSED} categorical columns; got {len(categories)}: name pairs"
+            )
+        return tuple(map("*".join, itertools.combinations(categories, 2)))
+    roles = {column.name: column.role for column in plan.columns}
+    for cross in asked:
+        if "*" not in cross:
+            raise UsageError(f"cross {cross}: expected columns joined by *, such as device*country")
+        for part in cross.split("*"):
+            if part not in {*categories, *roles}:
+                raise InputError(f"{name}: no column {part} (--cross {cross}){nearest(part, kinds) or has(kinds)}")
+            if part not in categories:
+                remedy = {"date": f"cross {part}.hour or {part}.weekday", "numeric": f"--bucket {part}:20 makes it so"}
+                what = remedy.get(roles[part], f"--categorical {part} makes it so")
+                raise InputError(f"{name}: cross {cross}: column {part} is not categorical: {what}")
+    return tuple(dict.fromkeys(asked))
 
 
 def _remedy(column: str, kind: str, use: str | None) -> str:
     if use is not None:
         return f"which cannot be {use}"
-    each = f"make each of them a category with --categorical {column}, or " if kind == "date" else ""
+    each = f"make each of them a category with --categorical {column}, or " if kind == "clock" else ""
     return f"which are not taken: {each}leave it out with --ignore {column}"
 
 
 def _check_asked(name: str, kinds: Mapping[str, str], options: AskedColumns) -> None:
-    if options.label is None:
-        raise UsageError(
-            f"{name}: a table needs its label named: --label COLUMN, or open_table(..., label=){has(kinds)}"
-        )
     for use, names in options.uses().items():
         for column in names:
             if column not in kinds:

@@ -8,9 +8,10 @@ than a few pieces, so the table may be larger than memory; a pass over text cost
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,14 @@ from hogwild.data.tables.columns import (
     Categories,
     CellError,
     bucket_of,
+    bucketed,
+    date_parts,
+    dates_of,
     finite,
-    known_names,
+    missing_in,
+    naming,
     numbers_of,
     scaled,
-    words_in,
     words_of,
 )
 from hogwild.data.tables.files import Piece, TableSource
@@ -39,16 +43,23 @@ FEWEST_BITS, USUAL_BITS = 18, 24  # limits of the default
 WORDY = 4.0  # mean words per value from which a column is text rather than categories
 EXACT = 2**53  # larger whole numbers are taken as names, not amounts
 ID_WORDS = {"id", "ids", "code", "zip", "zipcode"}  # last words of the names of columns whose numbers are names
+DATE = r"^\s*\d{4}-\d\d-\d\d([T ]\d\d.*)?$"  # the first value of a column of dates
+SAMPLED = 1 << 20  # numbers of a column, at most, that its buckets are made from
+SURVEYED = ("numeric", "date", "bucket")  # roles for which all rows are looked at before
 SEEN_AGAIN = 1.1  # rows per value from which values repeat
 FEWEST_IDS = 32  # values from which their spread tells
 GAP = 100  # whole numbers for each value in its range
 UNEVEN = 0.1  # most distance from an even spread, as Kolmogorov measures it
-SHARED = 3  # names shown of a bucket
+NO_FIELD = np.iinfo(np.int16).max
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
 def plan_table(
-    source: TableSource, asked: AskedColumns, hash_bits: int | None, workers: int | None = None
+    source: TableSource,
+    asked: AskedColumns,
+    hash_bits: int | None,
+    workers: int | None = None,
+    labels: bool = True,
 ) -> TablePlan:
     """Make the plan of a training table: uses of columns, deviations, the labels' names, and the number of buckets.
 
@@ -58,14 +69,23 @@ def plan_table(
         One line that names the table, and the column and line if known.
     """
     kinds, batch = source.kinds()
-    plan = draft(source.name, kinds, asked, {} if batch is None else _hints(kinds, batch))
-    for column in plan.of_role("categorical"):
-        if batch is not None and column.kind == "text" and column.name not in asked.categorical:
-            _warn_of_words(source, column.name, batch.column(column.name))
-    plan = dataclasses.replace(plan, hash_bits=0 if hash_bits is None else check_bits(hash_bits))
-    numeric = plan.of_role("numeric")
-    if hash_bits is None or numeric or plan.label_kind != "number":
-        plan = _Survey(plan, source).of(workers)
+    plan = draft(source.name, kinds, asked, {} if batch is None else _hints(kinds, batch), labels)
+    columns = []
+    for column in plan.columns:
+        if column.role == "date":
+            zone = getattr(source.schema.field(column.name).type, "tz", None)
+            column = dataclasses.replace(column, zone=zone)
+        if batch is not None and column.role == "bucket":  # until all rows are known
+            edges = _edges(finite(batch.column(column.name), column.name), asked.buckets()[column.name])
+            column = dataclasses.replace(column, edges=edges)
+        if batch is not None and column.role == "categorical" and column.kind == "text":
+            if column.name not in asked.categorical:
+                _warn_of_words(source, column.name, batch.column(column.name))
+        columns.append(column)
+    bits = 0 if hash_bits is None else check_bits(hash_bits)
+    plan = dataclasses.replace(plan, columns=tuple(columns), hash_bits=bits)
+    if hash_bits is None or plan.label_kind != "number" or any(column.role in SURVEYED for column in columns):
+        plan = _surveyed(plan, source, asked.buckets(), labels and bool(plan.label), workers)
     if len(plan.label_names) == 1:
         only = plan.label_names[0]
         raise InputError(f"{source.name}: column {plan.label}: every label is {only!r}, expected two or more")
@@ -73,7 +93,7 @@ def plan_table(
 
 
 def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
-    """Return uses that the first values show better than the type: long texts, and whole numbers that are names.
+    """Return uses that the first values show better than the type: text of dates, long texts, numbers that are names.
 
     Whole numbers are names beyond ``EXACT``; or if they repeat and their column is called so, or they are few for
     their range and scattered evenly over it, as amounts are not.
@@ -86,6 +106,9 @@ def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
             words = pc.mean(pc.add(pc.count_substring(pc.utf8_trim_whitespace(values), " "), 1)).as_py()
             if words is not None and words >= WORDY:
                 roles[name] = "text"
+            texts = values.drop_null()
+            if pc.any(pc.match_substring_regex(texts.filter(pc.invert(missing_in(texts))).slice(0, 1), DATE)).as_py():
+                roles[name] = "date"
         elif kind in NUMBERS:  # whole numbers beyond 64 bits are inferred as decimals
             numbers = numbers_of(batch.column(name))
             numbers = numbers[~np.isnan(numbers)]
@@ -105,13 +128,11 @@ def _hints(kinds: dict[str, str], batch: Any) -> dict[str, str]:
 
 def _warn_of_words(source: TableSource, name: str, values: Any) -> None:
     """Warn of the first value that is no number in a column where most are, and that makes it categorical."""
-    import pyarrow as pa
     import pyarrow.compute as pc
-    from pyarrow.csv import ConvertOptions
 
     if values.null_count == len(values):
         return
-    missing = pc.is_in(values, pa.array(ConvertOptions().null_values, values.type))
+    missing = missing_in(values)
     words = pc.invert(pc.or_(pc.match_substring_regex(values, NUMBER), missing)).fill_null(False)
     count = pc.sum(words).as_py()
     if 0 < 2 * count < len(values) - pc.sum(missing).as_py():
@@ -156,17 +177,22 @@ class Reader:
         self.labels = labels
         self.weight = plan.weight if labels and weighted else None
         bits = plan.hash_bits
-        self.numbers = {column.name: number for number, column in enumerate(plan.columns)}
-        #: The first column of each bucket's, (2^bits,) int16, or -1, as far as blocks are taken; empty: nobody asks.
+        self.numbers = {column.name: number for number, column in enumerate(plan.features())}
+        #: The first column of each bucket's, (2^bits,) int16, or NO_FIELD, as far as blocks are taken; empty: nobody
+        #: asks.
         self.fields = np.empty(0, np.int16)
-        self.categories = [Categories(column, bits) for column in plan.of_role("categorical")]
+        self.categories = {column.name: Categories(column, bits) for column in plan.of_role("categorical")}
         self.numeric, self.texts = plan.of_role("numeric"), plan.of_role("text")
         self.own = np.array([bucket_of(c.name, bits) for c in self.numeric], np.int32)
         self.missing = np.array([bucket_of(f"{c.name}=", bits) for c in self.numeric], np.int32)
 
     def types(self) -> dict[str, str]:
         """Return the columns that are read, and whether their text is read as numbers."""
-        types = {c.name: "number" if c.role == "numeric" else "text" for c in self.plan.columns}
+        numbers = ("numeric", "bucket")
+        types = {
+            c.name: "number" if c.role in numbers or (c.role == "date" and c.kind in NUMBERS) else "text"
+            for c in self.plan.columns
+        }
         if self.labels:
             types[self.plan.label] = "number" if self.plan.label_kind == "number" else "text"
         if self.weight is not None:
@@ -192,7 +218,7 @@ class Reader:
     def block(self, batch: Any, found: Found | None = None) -> Block:
         n, bits = batch.num_rows, self.plan.hash_bits
         targets = self.targets(batch)
-        lengths, indices, values = self._entries(batch, found)
+        lengths, indices, values = self.entries(self.values(batch), n, found)
         indices, values, _, bad = sort_rows(lengths, indices, values, bits)
         if bad >= 0:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
@@ -203,10 +229,30 @@ class Reader:
     def take(self, found: Found) -> None:
         """Take the columns of a block's buckets."""
         for column, buckets in found:
-            known = self.fields[buckets]
-            self.fields[buckets] = np.where(known < 0, column, np.minimum(known, column))
+            self.fields[buckets] = np.minimum(self.fields[buckets], column)
 
-    def _entries(self, batch: Any, found: Found | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def values(self, batch: Any) -> dict[str, Any]:
+        """Return the columns of features of a batch by name, as pyarrow arrays."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        values = {column.name: batch.column(column.name) for column in self.plan.columns}
+        for column in self.plan.columns:
+            if column.role == "date":
+                with naming(column.name, "a date"):
+                    values |= date_parts(dates_of(values[column.name], column), column)
+            elif column.role == "bucket":
+                values[column.name] = bucketed(values[column.name], column)
+        written = functools.cache(lambda name: self.categories[name].texts(values[name]).cast(pa.large_string()))
+        for cross in self.plan.crosses:
+            with naming(cross, "categorical"):
+                parts = map(written, cross.split("*"))
+                values[cross] = pc.binary_join_element_wise(*parts, pa.scalar(",", pa.large_string()))
+        return values
+
+    def entries(
+        self, values: dict[str, Any], n: int, found: Found | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return row lengths and the entries, still unsorted; append to ``found`` what :meth:`take` takes."""
         from hogwild.data.tables.text_kernel import lay_rows, others
 
@@ -215,19 +261,18 @@ class Reader:
                 column, out = self.numbers[name], np.empty_like(buckets)
                 found.append((column, out[: others(self.fields, buckets, column, out)].copy()))
 
-        n = batch.num_rows
         codes = np.empty((len(self.categories), n), np.int32)
-        for out, column in zip(codes, self.categories):
-            out[:] = column.of(batch.column(column.column.name))
-            note(column.column.name, out)
+        for out, (name, categories) in zip(codes, self.categories.items()):
+            out[:] = categories.of(values[name])
+            note(name, out)
         numbers = np.empty((len(self.numeric), n), np.float32)
-        for out, number in zip(numbers, self.numeric):
-            out[:] = scaled(batch.column(number.name), number)
-        for number, *both in zip(self.numeric, self.own, self.missing):
-            note(number.name, np.array(both, np.int32))
+        for amounts, number, *both in zip(numbers, self.numeric, self.own, self.missing):
+            amounts[:] = scaled(values[number.name], number)
+            there = [np.nan_to_num(amounts).any(), np.isnan(amounts).any()]
+            note(number.name, np.array(both, np.int32)[there])
         starts, words = np.zeros((len(self.texts), n + 1), np.int64), [np.empty(0, np.int32)]
         for k, text in enumerate(self.texts):
-            begins, codes_of_words = words_of(batch.column(text.name), text, self.plan.hash_bits)
+            begins, codes_of_words = words_of(values[text.name], text, self.plan.hash_bits)
             starts[k] = begins + sum(map(len, words))
             note(text.name, codes_of_words)
             words.append(codes_of_words)
@@ -235,9 +280,9 @@ class Reader:
         room = n * (len(codes) + len(numbers)) + len(flat)
         lengths = np.empty(n, np.int64)
         indices = np.empty(room, np.int32)
-        values = np.empty(room, np.float32)
-        used = lay_rows(codes, numbers, self.own, self.missing, starts, flat, lengths, indices, values)
-        return lengths, indices[:used], values[:used]
+        entries = np.empty(room, np.float32)
+        used = lay_rows(codes, numbers, self.own, self.missing, starts, flat, lengths, indices, entries)
+        return lengths, indices[:used], entries[:used]
 
     def targets(self, batch: Any) -> np.ndarray | None:
         """Return targets (n,) float32, or None if they are not read."""
@@ -289,84 +334,110 @@ def written_labels(values: Any) -> Any:
     return values.cast(pa.large_string()).fill_null("")
 
 
-class _Survey(Reader):
-    """The first pass, which finds what a plan must know about all rows."""
+#: Count, mean, sum of squares about the mean, and least of some numbers.
+Moments = tuple[int, float, float, float]
 
-    def __init__(self, plan: TablePlan, source: TableSource) -> None:
-        self.asked = plan
-        super().__init__(dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS), source)
-        self.weight = None
-        self.counting = plan.hash_bits == 0
 
-    def types(self) -> dict[str, str]:
-        types = super().types()
-        if not self.counting:
-            needed = {self.plan.label, *(column.name for column in self.numeric)}
-            types = {name: kind for name, kind in types.items() if name in needed}
-        return types
+def _surveyed(
+    plan: TablePlan, source: TableSource, buckets: dict[str, int], labels: bool, workers: int | None
+) -> TablePlan:
+    """Make the first pass, which finds what a plan must know about all rows; return the complete plan."""
+    from hogwild.data.text.hashing import mark_buckets
 
-    def of(self, workers: int | None) -> TablePlan:
-        """Return the complete plan."""
-        from hogwild.data.text.hashing import mark_buckets
+    looked = dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS)
+    if plan.hash_bits:  # features need not be counted
+        few = tuple(column for column in plan.columns if column.role in SURVEYED)
+        looked = dataclasses.replace(looked, columns=few, crosses=())
+    reader = Reader(looked, source, labels, weighted=False)
 
-        source = self.source
-        seen, used = np.zeros(2**COUNTED_BITS >> 3, np.uint8), 0
-        moments = [(0, 0.0, 0.0)] * len(self.numeric)
-        names: set[str] = set()
-        for sums, buckets, labels in self.each(self._facts, workers):
-            moments = [_merged(*pair) for pair in zip(moments, sums)]
-            used += mark_buckets(seen, buckets)
-            names |= labels
-            if len(names) > MOST_LABELS:
-                raise InputError(
-                    f"{source.name}: column {self.plan.label}: more than {MOST_LABELS:,} labels, such as {min(names)!r}"
-                )
-        bits = self.asked.hash_bits or _enough(collisions(COUNTED_BITS, used)["features"])
-        deviations = {c.name: self._deviation(c.name, *moment) for c, moment in zip(self.numeric, moments)}
-        columns = tuple(
-            dataclasses.replace(column, deviation=deviations.get(column.name, 1.0)) for column in self.plan.columns
+    def look(batch: Any) -> tuple[list[Moments], list[np.ndarray], np.ndarray, set[str]]:
+        values, names = reader.values(batch), set[str]()
+        if labels and plan.label_kind != "number":
+            names = set(written_labels(batch.column(plan.label).unique()).to_pylist()) - {""}
+        return (
+            [_moments(finite(values[column.name], column.name)) for column in reader.numeric],
+            [finite(batch.column(name), name) for name in buckets],
+            np.empty(0, np.int32) if plan.hash_bits else reader.entries(values, batch.num_rows)[1],
+            names,
         )
-        names_in_order = self._label_names(names)
-        return dataclasses.replace(self.asked, columns=columns, label_names=names_in_order, hash_bits=bits)
 
-    def _facts(self, batch: Any) -> tuple[list[tuple[int, float, float]], np.ndarray, set[str]]:
-        moments = []
-        for column in self.numeric:
-            numbers = finite(batch.column(column.name), column.name)
-            numbers = numbers[~np.isnan(numbers)]
-            with np.errstate(over="ignore", invalid="ignore"):  # _deviation refuses the result
-                mean = float(numbers.mean()) if len(numbers) else 0.0
-                moments.append((len(numbers), mean, float(((numbers - mean) ** 2).sum())))
-        labels: set[str] = set()
-        if self.plan.label_kind != "number":
-            labels = set(written_labels(batch.column(self.plan.label).unique()).to_pylist()) - {""}
-        return moments, self._entries(batch)[1] if self.counting else np.empty(0, np.int32), labels
+    seen, used = np.zeros(2**COUNTED_BITS >> 3, np.uint8), 0
+    moments: list[Moments] = [(0, 0.0, 0.0, np.inf)] * len(reader.numeric)
+    samples, rows, stride = [np.empty(0)] * len(buckets), 0, 1  # numbers of every stride-th row
+    names: set[str] = set()
+    for facts, numbers, codes, labels_there in reader.each(look, workers):
+        moments = [_merged(*pair) for pair in zip(moments, facts)]
+        samples = [np.append(sample, each[-rows % stride :: stride]) for sample, each in zip(samples, numbers)]
+        if samples:
+            rows += len(numbers[0])
+            while len(samples[0]) > SAMPLED:
+                samples, stride = [sample[::2] for sample in samples], 2 * stride
+        used += mark_buckets(seen, codes)
+        names |= labels_there
+        if len(names) > MOST_LABELS:
+            raise InputError(
+                f"{source.name}: column {plan.label}: more than {MOST_LABELS:,} labels, such as {min(names)!r}"
+            )
+    known = dict(zip((column.name for column in reader.numeric), moments))
+    sampled = dict(zip(buckets, samples))
+    columns = []
+    for column in plan.columns:
+        if column.role == "bucket":
+            column = dataclasses.replace(column, edges=_edges(sampled[column.name], buckets[column.name]))
+        elif column.role in SURVEYED:
+            age = column.role == "date"
+            count, mean, spread, least = known[f"{column.name}.age" if age else column.name]
+            deviation = _deviation(f"{source.name}: column {column.name}", count, mean, spread)
+            column = dataclasses.replace(column, deviation=deviation, latest=-least if age and count else 0.0)
+        columns.append(column)
+    bits = plan.hash_bits or _enough(collisions(COUNTED_BITS, used)["features"])
+    return dataclasses.replace(plan, columns=tuple(columns), label_names=_label_names(plan, names), hash_bits=bits)
 
-    def _label_names(self, names: set[str]) -> tuple[str, ...]:
-        """Return the labels in the order of their targets; booleans as the table writes them."""
-        if self.plan.label_kind == "number":
-            return ()
-        if self.plan.label_kind == "text":
-            return tuple(sorted(names))
-        spelling = {name.lower(): name for name in sorted(names)}
-        return tuple(spelling.get(name, name) for name in BOOLEANS)
 
-    def _deviation(self, column: str, count: int, mean: float, spread: float) -> float:
-        deviation = float(np.sqrt(spread / count)) if count else 0.0
-        if not np.isfinite(deviation):
-            raise InputError(f"{self.source.name}: column {column}: the squares of its numbers are beyond float64")
-        if deviation <= 1e-12 * abs(mean):  # constant up to rounding
-            return abs(mean) or 1.0
-        return deviation
+def _label_names(plan: TablePlan, names: set[str]) -> tuple[str, ...]:
+    """Return the labels in the order of their targets; booleans as the table writes them."""
+    if plan.label_kind == "number":
+        return ()
+    if plan.label_kind == "text":
+        return tuple(sorted(names))
+    spelling = {name.lower(): name for name in sorted(names)}
+    return tuple(spelling.get(name, name) for name in BOOLEANS)
 
 
-def _merged(one: tuple[int, float, float], other: tuple[int, float, float]) -> tuple[int, float, float]:
-    """Combine count, mean and sum of squares about the mean of two sets (Chan, Golub, LeVeque 1979)."""
+def _edges(numbers: np.ndarray, count: int) -> tuple[float, ...]:
+    """Return the limits between ``count`` buckets with about as many numbers each; fewer where numbers repeat."""
+    numbers = numbers[~np.isnan(numbers)]
+    if not len(numbers):
+        return ()
+    return tuple(np.unique(np.quantile(numbers, np.arange(1, count) / count, method="higher")).tolist())
+
+
+def _deviation(column: str, count: int, mean: float, spread: float) -> float:
+    deviation = float(np.sqrt(spread / count)) if count else 0.0
+    if not np.isfinite(deviation):
+        raise InputError(f"{column}: the squares of its numbers are beyond float64")
+    if deviation <= 1e-12 * abs(mean):  # constant up to rounding
+        return abs(mean) or 1.0
+    return deviation
+
+
+def _moments(numbers: np.ndarray) -> Moments:
+    numbers = numbers[~np.isnan(numbers)]
+    if not len(numbers):
+        return 0, 0.0, 0.0, np.inf
+    with np.errstate(over="ignore", invalid="ignore"):  # _deviation refuses the result
+        mean = float(numbers.mean())
+        return len(numbers), mean, float(((numbers - mean) ** 2).sum()), float(numbers.min())
+
+
+def _merged(one: Moments, other: Moments) -> Moments:
+    """Combine the moments of two sets (Chan, Golub, LeVeque 1979)."""
     count = one[0] + other[0]
     if one[0] == 0 or other[0] == 0:
         return other if one[0] == 0 else one
     shift = other[1] - one[1]
-    return count, one[1] + shift * other[0] / count, one[2] + other[2] + shift * shift * one[0] * other[0] / count
+    spread = one[2] + other[2] + shift * shift * one[0] * other[0] / count
+    return count, one[1] + shift * other[0] / count, spread, min(one[3], other[3])
 
 
 def _enough(features: int) -> int:
@@ -375,55 +446,3 @@ def _enough(features: int) -> int:
     while bits < min(USUAL_BITS, MOST_BITS) and 1.0 - np.exp(-features / 2**bits) > ROOMY:
         bits += 1
     return bits
-
-
-def read_blocks(
-    source: TableSource,
-    plan: TablePlan,
-    labels: bool = True,
-    weighted: bool = True,
-    workers: int | None = None,
-) -> Iterator[Block]:
-    """Yield the table's rows by its plan, in blocks.
-
-    Raises
-    ------
-    InputError
-        One line that names the table and the column, and the line if known.
-    """
-    reader = Reader(plan, source, labels, weighted)
-    yield from reader.each(reader.block, workers)
-
-
-def names_in(source: TableSource, plan: TablePlan, buckets: Iterable[int]) -> dict[int, list[str]]:
-    """Return up to ``SHARED`` names, such as ``site=example.org``, of each bucket that the table's features have.
-
-    Words and pairs are looked up where they first occur in a piece.
-    """
-    wanted = np.zeros(2**plan.hash_bits, np.bool_)
-    wanted[list(buckets)] = True
-    names = {bucket: texts for bucket, texts in known_names(plan).items() if wanted[bucket]}
-    reader = Reader(plan, source, labels=False)
-
-    def look(batch: Any) -> list[tuple[int, str]]:
-        pairs = []
-        for column in reader.categories:
-            values, name = batch.column(column.column.name), column.column.name
-            at = np.flatnonzero(wanted[column.of(values)])
-            texts = [f"{name}={text}" for text in column.texts(values.take(at)).unique().to_pylist()]
-            pairs += [(bucket_of(text, plan.hash_bits), text) for text in texts]
-        for text in reader.texts:
-            begins, codes = words_of(batch.column(text.name), text, plan.hash_bits)
-            for code, at in zip(*np.unique(codes, return_index=True)):
-                if wanted[code]:
-                    row = int(np.searchsorted(begins, at, side="right")) - 1
-                    word = words_in(batch.column(text.name)[row].as_py())[at - begins[row]]
-                    pairs.append((int(code), f"{text.name}={word}"))
-        return pairs
-
-    for pairs in reader.each(look, None):
-        for bucket, text in pairs:
-            texts = names.setdefault(bucket, [])
-            if text not in texts and len(texts) < SHARED:
-                texts.append(text)
-    return names

@@ -19,13 +19,15 @@ from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
+from hogwild.data.tables.columns import bucket_of, known_names, words_in, words_of
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
-from hogwild.data.tables.rows import Block, Found, Reader, names_in, plan_table, read_blocks
-from hogwild.data.text.hashing import HashedSink, warn_if_crowded
+from hogwild.data.tables.rows import NO_FIELD, Block, Found, Reader, plan_table
+from hogwild.data.text.hashing import warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
-VERSION = 4  # version of the rows made from a table; part of a cache entry's key
+SHARED = 3  # names shown of a bucket
+VERSION = 5  # version of the rows made from a table; part of a cache entry's key
 
 
 def open_table(
@@ -35,6 +37,9 @@ def open_table(
     categorical: str | Iterable[str] | None = None,
     numeric: str | Iterable[str] | None = None,
     text: str | Iterable[str] | None = None,
+    date: str | Iterable[str] | None = None,
+    bucket: str | Iterable[str] | None = None,
+    cross: str | Iterable[str] | None = None,
     ignore: str | Iterable[str] | None = None,
     weight: str | None = None,
     hash_bits: int | None = None,
@@ -53,9 +58,15 @@ def open_table(
         A CSV, TSV (also .gz, .bz2, .xz), Parquet or Arrow file, or a frame of pandas, polars or pyarrow.
     label : str
         The column to be learned: text, booleans or numbers.
-    categorical, numeric, text, ignore : names, optional
-        Columns to treat as categories, numbers or words, or to leave out; a list, or comma-separated text. The others
-        are treated by their type: numbers are numeric, text of many words is text, all else categorical.
+    categorical, numeric, text, date, ignore : names, optional
+        Columns to treat as categories, numbers, words or dates, or to leave out; a list, or comma-separated text. The
+        others are treated by their type: numbers are numeric, text of many words is text, dates are dates, all else
+        categorical.
+    bucket : names and numbers, optional
+        Numbers to treat as categories of about as many rows each, such as ``"price:20,width:10"``.
+    cross : names, optional
+        Categorical columns whose values together are categories, such as ``"device*country,site*time.hour"``; ``"all"``
+        crosses each pair of up to ten columns.
     weight : str, optional
         A column with the weight of each row.
     hash_bits : int, optional
@@ -92,7 +103,15 @@ def open_table(
     (3, [1.0, 0.0, 1.0])
     """
     asked = AskedColumns.of(
-        label=label, categorical=categorical, numeric=numeric, text=text, ignore=ignore, weight=weight
+        label=label,
+        categorical=categorical,
+        numeric=numeric,
+        text=text,
+        date=date,
+        bucket=bucket,
+        cross=cross,
+        ignore=ignore,
+        weight=weight,
     )
     plan = None
     if like is not None:
@@ -103,10 +122,10 @@ def open_table(
             raise UsageError(f"like={like!r}: it was not made from a table")
     reading: dict[str, Any] = {"format": format, "separator": separator, "workers": workers, "progress": progress}
     recipe = table_recipe(table, asked, hash_bits, plan, **reading)
-    rows, meta = build(None if is_frame(table) else cache, recipe)
+    rows: Rows = build(None if is_frame(table) else cache, recipe)[0]
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
-    warn_if_crowded(recipe.label, meta["hashing"])
+    warn_if_crowded(recipe.label, rows)
     return rows
 
 
@@ -133,27 +152,27 @@ def table_recipe(
         usual = None if made is None else made.separator
         with closing(open_source(table, format, progress, separator, usual)) as source:
             if made is None:
-                made = dataclasses.replace(plan_table(source, options, hash_bits, workers), separator=separator)
+                made = dataclasses.replace(plan_table(source, options, hash_bits, workers, labels), separator=separator)
             else:
                 check_columns(source, made, labels)
-            hashed = HashedSink(sink, made.hash_bits, raw=False)
-            weighted = plan is None or made.weight in source.names
-            reader = Reader(made, source, labels, weighted)
-            reader.fields = np.full(2**made.hash_bits, -1, np.int16)
+            bits = made.hash_bits
+            reader = Reader(made, source, labels, weighted=plan is None or made.weight in source.names)
+            reader.fields = np.full(2**bits, NO_FIELD, np.int16)
 
             def make(batch: Any) -> tuple[Block, Found]:
                 found: Found = []
                 return reader.block(batch, found), found
 
             for block, found in reader.each(make, workers):
-                hashed.append(*block)
+                sink.append(*block)
                 reader.take(found)
         if before is not None:
             check_unchanged(name, before)
-        return hashed.facts() | {"table": made.to_json(), "fields": reader.fields}
+        fields = np.where(reader.fields == NO_FIELD, np.int16(-1), reader.fields)
+        return {"hash_bits": bits, "width": 2**bits, "table": made.to_json(), "fields": fields}
 
-    uses = {word: list(names) for word, names in options.uses().items()}
-    key = {"format": f"table {format}", "file": before, "asked": uses, "bits": hash_bits, "plan": plan}
+    asked = dataclasses.asdict(options)
+    key = {"format": f"table {format}", "file": before, "asked": asked, "bits": hash_bits, "plan": plan}
     key |= {"labels": labels, "tables": VERSION} | ({} if separator is None else {"separator": separator})
     meta = {"source": os.path.abspath(name) if before else name, "parser": f"tables {VERSION}"}
     return Recipe(os.path.basename(name), key, meta, fill)
@@ -169,7 +188,8 @@ def stream_table(
     plan = TablePlan.from_json(facts)
     with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
-        for lengths, indices, values, targets, _ in read_blocks(source, plan, labels, weighted=False):
+        reader = Reader(plan, source, labels, weighted=False)
+        for lengths, indices, values, targets, _ in reader.each(reader.block, None):
             indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
             flat, bits = (indices, values, targets), plan.hash_bits
             yield Rows(indptr, *flat, 2**bits, check=False, hash_bits=bits, table=facts)
@@ -194,7 +214,38 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
     table_plan = TablePlan.from_json(plan)
     with closing(open_source(table, usual=table_plan.separator)) as source:
         check_columns(source, table_plan, labels=False)
-        return names_in(source, table_plan, buckets)
+        return _names_in(Reader(table_plan, source, labels=False), buckets)
+
+
+def _names_in(reader: Reader, buckets: Iterable[int]) -> dict[int, list[str]]:
+    """Return up to ``SHARED`` names of each bucket; words and pairs are looked up where a piece has them first."""
+    plan = reader.plan
+    wanted = np.zeros(2**plan.hash_bits, np.bool_)
+    wanted[list(buckets)] = True
+    names = {bucket: texts for bucket, texts in known_names(plan).items() if wanted[bucket]}
+
+    def look(batch: Any) -> list[tuple[int, str]]:
+        pairs, columns = [], reader.values(batch)
+        for name, categories in reader.categories.items():
+            values = columns[name]
+            at = np.flatnonzero(wanted[categories.of(values)])
+            texts = [f"{name}={text}" for text in categories.texts(values.take(at)).unique().to_pylist()]
+            pairs += [(bucket_of(text, plan.hash_bits), text) for text in texts]
+        for text in reader.texts:
+            begins, codes = words_of(columns[text.name], text, plan.hash_bits)
+            for code, at in zip(*np.unique(codes, return_index=True)):
+                if wanted[code]:
+                    row = int(np.searchsorted(begins, at, side="right")) - 1
+                    word = words_in(columns[text.name][row].as_py())[at - begins[row]]
+                    pairs.append((int(code), f"{text.name}={word}"))
+        return pairs
+
+    for pairs in reader.each(look, None):
+        for bucket, text in pairs:
+            texts = names.setdefault(bucket, [])
+            if text not in texts and len(texts) < SHARED:
+                texts.append(text)
+    return names
 
 
 def check_columns(source: TableSource, plan: TablePlan, labels: bool) -> None:

@@ -147,10 +147,10 @@ def lay_rows(
 
 @njit(**JIT)
 def others(fields, buckets, column, out):
-    """Put the ``buckets`` whose field is another than ``column`` in ``out``, as long as they are; return how many."""
+    """Put the ``buckets`` whose field is a later one than ``column`` in ``out``, as long as they; return how many."""
     count = 0
     for each in buckets:
-        if fields[each] != column:
+        if fields[each] > column:
             out[count] = each
             count += 1
     return count

@@ -140,18 +140,6 @@ class CompletionProblem:
             flat[:p], flat[p : p + q], flat[p + q : p + q + self.users], flat[p + q + b_u :][: self.items]
         )
 
-    def guards(self) -> np.ndarray:
-        """Which lock a worker holds when it writes each parameter, or -1; empty if the discipline takes none."""
-        if self.discipline != "aig":
-            return np.zeros(self.size if self.discipline == "locked" else 0, np.int32)
-        guards = np.full(self.size, -1, np.int32)
-        parts = self.parameters(guards)
-        users = np.arange(self.users)
-        items = self.users + np.arange(self.items)
-        for part, rows in zip(parts, (users, items, users, items)):
-            part[:] = np.repeat(rows, len(part) // max(len(rows), 1))
-        return guards
-
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
         """An empty list: nothing is kept by rank."""
         return []

@@ -3,9 +3,6 @@
 The values are computed in float64 from the graph itself by separate code (``values_kernel.py``), none of it shared with
 the training kernel; the tests check it against NumPy. Values are sums over the edges, not means, so that they are
 values of cuts in the usual sense. This costs a few ns an edge and core, off the training clock.
-
-Two labels can be rounded at any threshold, not only at 1/2: over all thresholds the mean value of the cut is the
-relaxed value (the coarea formula), so the best one is never worse than that. All are tried in one pass, by counting.
 """
 
 from __future__ import annotations
@@ -21,24 +18,17 @@ from hogwild.data.rows.container import frozen_array
 from hogwild.errors import InputError
 
 PIECE = 1 << 16  # edges at a time; affects the last digits of a sum
-THRESHOLDS = 1024  # number of thresholds tried
 
 
 class CutEvaluator:
-    """``objective`` and ``cut_value`` of relaxed labels ``x``, (n_vertices, n_labels).
-
-    For two labels also ``threshold_value`` and ``threshold``: the best cut at any threshold.
-    """
+    """``objective`` and ``cut_value`` of relaxed labels ``x``, (n_vertices, n_labels)."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
 
     def __call__(self, x: np.ndarray) -> dict[str, float]:
         """Return the values that go into a row of measurements."""
-        values = {"objective": self.relaxed(x), "cut_value": self.cut(rounded(x))}
-        if self.graph.n_labels == 2:
-            values |= dict(zip(("threshold_value", "threshold"), self.threshold(x)))
-        return values
+        return {"objective": self.relaxed(x), "cut_value": self.cut(rounded(x))}
 
     def relaxed(self, x: np.ndarray) -> float:
         """Return ``sum of w/2 ||x_u - x_v||_1``; for two labels, w is the weight in the direction of the change.
@@ -60,22 +50,6 @@ class CutEvaluator:
         from hogwild.problems.cuts.values_kernel import cut_value
 
         return sum(self._over_edges(cut_value, frozen_array(labels, np.int32)), 0.0)
-
-    def threshold(self, x: np.ndarray) -> tuple[float, float]:
-        """``(value, threshold)`` of the best cut into ``x[:, 1] > threshold`` and the rest."""
-        from hogwild.problems.cuts.values_kernel import add_steps
-
-        total, count = np.zeros(THRESHOLDS + 1), THRESHOLDS
-
-        def changes(u: Any, v: Any, forward: Any, backward: Any, x: np.ndarray) -> np.ndarray:
-            steps = np.zeros(count + 1)
-            add_steps(u, v, forward, backward, x, steps)
-            return steps
-
-        for steps in self._over_edges(changes, frozen_array(x, np.float32)):
-            total += steps
-        best = int(np.argmin(np.cumsum(total)[:count]))
-        return self.cut(x[:, 1] > best / count), best / count
 
     def _over_edges(self, function: Callable[..., Any], of_vertices: np.ndarray) -> Iterator[Any]:
         """Results of ``function`` for each piece of the edges and all vertices, in order."""

@@ -1,4 +1,4 @@
-"""Values of relaxed labels, of cuts, and of cuts at every threshold, for the evaluator: compiled loops in float64.
+"""Values of relaxed labels and of cuts, for the evaluator: compiled loops in float64.
 
 This shares nothing with the training kernel (``kernel.py``): it reads the graph's own edges, terminals included, and
 labels as the user gets them. It takes a few ns an edge and core, and one more for each eight labels.
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT, called
+from hogwild.kernels.options import JIT
 
 ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 
@@ -44,25 +44,3 @@ def cut_value(u, v, forward, backward, labels):
         total += np.float64(forward[e]) if a < b else 0.0
         total += np.float64(backward[e]) if a > b else 0.0
     return total
-
-
-@called
-def _level(p, levels):
-    """Return ``ceil(levels p)`` of a share, from 0 to ``levels``; 0 for NaN."""
-    return np.int64(np.ceil((min(np.float64(p), 1.0) if p > 0.0 else 0.0) * levels))
-
-
-@njit(**JIT)
-def add_steps(u, v, forward, backward, x, steps):
-    """Add to ``steps`` (levels + 1,) float64 the change of the cut of two labels at every threshold.
-
-    With k = ceil(levels p), ``p > t / levels`` is ``k > t``: an edge with k_u < k_v pays its forward weight at
-    thresholds t for k_u <= t < k_v.
-    """
-    levels = len(steps) - 1
-    for e in range(len(u)):
-        a, b = _level(x[np.uint32(u[e]), 1], levels), _level(x[np.uint32(v[e]), 1], levels)
-        if a != b:
-            weight = np.float64(forward[e] if a < b else backward[e])
-            steps[np.uint64(min(a, b))] += weight
-            steps[np.uint64(max(a, b))] -= weight

@@ -79,6 +79,8 @@ class FMConfig(TrainConfig):
         return PATH if self.l2_factors is None else ()
 
     def __post_init__(self) -> None:
+        if self.l2 == "auto":  # what linear models call what is usual here
+            self._set("l2", None)
         super().__post_init__()
         if self.l2 is None and self.l2_factors is not None:
             self._set("l2", SHARE * self.l2_factors)

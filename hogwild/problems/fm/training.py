@@ -30,7 +30,6 @@ from hogwild.problems.linear.problem import aligned
 from hogwild.training.checkpoint import resumable
 from hogwild.training.keep import has_diverged
 from hogwild.training.l2_choice import L2Choice
-from hogwild.training.run import FEWEST
 from hogwild.training.schedule import make_schedule
 from hogwild.training.step_search import best_power
 from hogwild.training.workers import InlineWorker
@@ -49,10 +48,10 @@ def occurring(rows: Rows, numbering: Numbering | None) -> np.ndarray:
 
 
 def judges_of(config: TrainConfig, rows: Rows, held: Rows | None) -> tuple[Rows, Rows]:
-    """Rows that trials train on, and those that judge them: of few rows the same ones."""
-    if held is not None:
-        return rows, held
-    return (rows, rows) if len(rows) < FEWEST else rows.split(config.usual_holdout, config.seed)
+    """Rows that trials train on, and others that judge them."""
+    if held is not None or len(rows) < 2:
+        return rows, rows if held is None else held
+    return rows.split(config.usual_holdout, config.seed)
 
 
 class Trials:

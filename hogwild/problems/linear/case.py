@@ -66,9 +66,6 @@ class LinearCase:
         self._scaled = self._coordinates.rows(train)
         self._rows = self._pose(self._scaled)  # what is trained on
         self._check_classes()
-        if self.numbering is not None:
-            note = "features numbered by popularity while training (--renumber never: as they are)"
-            self.note = f"{self.note}; {note}" if self.note else note
         self.order = Order.of(
             len(train), config.order == "shuffled", 8 * self._rows.nnz / len(train), outgrows_memory(self._rows)
         )

@@ -171,15 +171,6 @@ class LinearProblem(InChunks):
         coef, intercept = (-(-n * self.stride // self.page) * self.page for n in (self.width, 1))
         return coef, intercept, (coef + intercept) * (2 if self.adagrad else 1)
 
-    def guards(self) -> np.ndarray:
-        """Which lock a worker holds when it writes each parameter, or -1; empty if the discipline takes none."""
-        if self.discipline != "aig":
-            return np.zeros(self.size if self.discipline == "locked" else 0, np.int32)
-        guards = np.full(self.size, -1, np.int32)
-        for part in self.per_feature(guards):
-            part[:] = np.arange(self.width)[:, None]
-        return guards
-
     def parameters(self, flat: np.ndarray) -> Parameters:
         """Named views of the flat array."""
         coef, intercept, _ = self._layout

@@ -126,22 +126,16 @@ class ModuleCase(Case):
         return feed_of(kept)
 
     def _try(self) -> None:
-        """Run a minibatch forward and back; turn off the layers' own kernels if the module fails only with them."""
+        """Run a minibatch forward and back."""
         batch = self._feed(np.arange(min(self._batch, TRIED, self.n), dtype=np.int32))
-        for bagged in (True, False):
-            flat = self._initial.copy()
-            replica = ModuleReplica(self.problem.program, self.layout, 0, bagged)
-            try:
-                with torch.random.fork_rng(devices=[]), torch.enable_grad():
-                    replica.bind(flat, 0)
-                    replica.gradients(batch)
-                break
-            except Exception as error:
-                problem = describe(error)
-                if not bagged:
-                    message = f"the model fails on the first {len(batch.target)} examples: {problem}"
-                    raise InputError(message) from error
-        self.problem = dataclasses.replace(self.problem, bagged=bagged)
+        replica = ModuleReplica(self.problem.program, self.layout, 0)
+        try:
+            with torch.random.fork_rng(devices=[]), torch.enable_grad():
+                replica.bind(self._initial.copy(), 0)
+                replica.gradients(batch)
+        except Exception as error:
+            problem = describe(error)
+            raise InputError(f"the model fails on the first {len(batch.target)} examples: {problem}") from error
 
     def cut(self) -> dict[str, Any]:
         return {"batch": self._batch}

@@ -11,11 +11,9 @@ t counted)
 
 (Polyak 1964; Duchi, Hazan, Singer 2011; Kingma, Ba 2015), the defaults of ``torch.optim``.
 
-The gradient array of an ``EmbeddingBag`` is never made. It would have a row for each entry of each bag, most of them
-copies of the bag's own gradient; ``rows`` takes the bags' gradients, the entries and their weights, and adds the
-products where they belong. SGD adds one entry at a time, since a sum needs no order. The other rules are not sums:
-entries of one row are first added up in the worker's own table, which finds a row's sum in one lookup, so that nothing
-is sorted. No rule reads or writes rows that no entry names.
+A sparse gradient names rows, some of them several times. SGD adds one entry at a time, since a sum needs no order. The
+other rules are not sums: entries of one row are first added up in the worker's own table, which finds a row's sum in
+one lookup, so that nothing is sorted. No rule reads or writes rows that no entry names.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from hogwild.kernels.atomics import fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, inlined
-from hogwild.kernels.vectors import LANE, fma, move
+from hogwild.kernels.vectors import LANE, fma
 
 RULES = {"sgd": 0, "momentum": 1, "adagrad": 2, "adam": 3}
 SGD, MOMENTUM, ADAGRAD, ADAM = RULES.values()
@@ -39,7 +37,6 @@ ADAGRAD_EPS, ADAM_EPS = np.float32(1e-10), np.float32(1e-8)
 ZERO, ONE = np.float32(0), np.float32(1)
 AHEAD = 32  # entries ahead whose rows are prefetched
 ROWS_AHEAD, ROW_START = 4, 256  # rows ahead whose first entries, and how many, are prefetched as a batch is gathered
-ONE_LANE = (0,)
 
 
 @njit(**JIT)
@@ -126,29 +123,6 @@ def dense(rule, atomic):
 
 
 @inlined
-def factor(coefficients, k):
-    """Return ``coefficients[k]``, or one if the array is empty."""
-    return coefficients[k] if coefficients.size else ONE
-
-
-def whole(dim):
-    """Return 1 if a row of ``dim`` numbers is whole cache lines, else 0."""
-    return int(dim > 0 and dim % LANE == 0)
-
-
-@inlined
-def add_row(whole, a, i, b, j, dim, c):
-    """Add c * row j of ``b`` to row i of ``a``; ``whole``: rows are whole cache lines, and go through registers."""
-    if whole:
-        lines = dim // LANE
-        for k in range(lines):
-            move(ONE_LANE, False, a, i * lines + k, b, j * lines + k, -c, ONE)
-    else:
-        for k in range(dim):
-            a[i * dim + k] = fma(c, b[j * dim + k], a[i * dim + k])
-
-
-@inlined
 def fetch(weights, indices, k, dim):
     """Prefetch the row of a later entry; it may lie anywhere, since a prefetch reads nothing."""
     if k + AHEAD < len(indices):
@@ -158,16 +132,14 @@ def fetch(weights, indices, k, dim):
 
 
 @lru_cache(None)
-def rows(rule, atomic, whole):
+def rows(rule, atomic):
     """The kernel that updates the rows of an array that entries name."""
 
     @njit(**JIT)
     def run(
         weights,  # (rows * dim,) float32, shared
         indices,  # (nnz,) int64: an entry's row
-        begins,  # (bags + 1,) int64: the entries of each bag
-        coefficients,  # (nnz,) float32: factor on a bag's gradient for an entry; empty: all 1
-        grads,  # (bags * dim,) float32
+        grads,  # (nnz * dim,) float32
         first,
         second,
         counts,  # as in ``dense``
@@ -180,23 +152,21 @@ def rows(rule, atomic, whole):
         beta2,
     ):
         n = 0
-        for bag in range(len(begins) - 1):
-            for k in range(begins[bag], begins[bag + 1]):
-                row, c = indices[k], factor(coefficients, k)
-                if rule == SGD and not atomic:
-                    fetch(weights, indices, k, dim)
-                    add_row(whole, weights, row, grads, bag, dim, -step * c)
-                elif rule == SGD:
-                    for j in range(dim):
-                        fetch_add(weights, row * dim + j, -step * c * grads[bag * dim + j])
-                else:
-                    place = np.int64(places[row])
-                    if place < 0:
-                        place, places[row], named[n] = n, n, row
-                        n += 1
-                        for j in range(dim):
-                            sums[place * dim + j] = ZERO
-                    add_row(whole, sums, place, grads, bag, dim, c)
+        for k in range(len(indices)):
+            row = indices[k]
+            if rule == SGD:
+                fetch(weights, indices, k, dim)
+                for j in range(dim):
+                    change(rule, atomic, weights, first, second, row * dim + j, grads[k * dim + j], step, 0, 0, 0)
+                continue
+            place = np.int64(places[row])
+            if place < 0:
+                place, places[row], named[n] = n, n, row
+                n += 1
+                for j in range(dim):
+                    sums[place * dim + j] = ZERO
+            for j in range(dim):
+                sums[place * dim + j] += grads[k * dim + j]
         if rule == SGD:
             return
         scaled, eps = begin(rule, atomic, counts, step, beta1, beta2)
@@ -206,34 +176,6 @@ def rows(rule, atomic, whole):
             for j in range(dim):
                 i = row * dim + j
                 change(rule, atomic, weights, first, second, i, sums[place * dim + j], scaled, eps, beta1, beta2)
-
-    return run
-
-
-@lru_cache(None)
-def bags(whole):
-    """The kernel that sums bags of rows."""
-
-    @njit(**JIT)
-    def run(
-        weights,  # (rows * dim,) float32
-        indices,  # (nnz,) int64
-        begins,  # (bags + 1,) int64
-        coefficients,  # (nnz,) float32; empty: all 1
-        out,  # (bags * dim,) float32, zeros
-        dim,
-    ):
-        """Write each bag's weighted sum of the rows it names; return whether all offsets and entries were right."""
-        n = len(weights) // dim
-        for bag in range(len(begins) - 1):
-            if begins[bag] < 0 or begins[bag] > begins[bag + 1] or begins[bag + 1] > len(indices) or begins[0] != 0:
-                return False
-            for k in range(begins[bag], begins[bag + 1]):
-                if indices[k] < 0 or indices[k] >= n:
-                    return False
-                fetch(weights, indices, k, dim)
-                add_row(whole, out, bag, weights, indices[k], dim, factor(coefficients, k))
-        return True
 
     return run
 

@@ -78,7 +78,6 @@ class ModuleProblem(InChunks):
     layout: Layout
     program: bytes  # see layout.pack
     betas: tuple[float, float]
-    bagged: bool = True  # whether the replica's kernels may take over layers
     delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     threads: int = 1  # torch's threads when no worker runs
 
@@ -111,7 +110,7 @@ class ModuleProblem(InChunks):
         return feed_of(arrays)
 
     def scratch(self, order: Minibatches, *_: Any) -> ModuleReplica:
-        return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"), self.bagged)
+        return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"))
 
     def prepare(
         self, shared: Shared, scratch: ModuleReplica, data: Feed, part: OrderSlice, step: Step
@@ -164,12 +163,8 @@ class ModuleProblem(InChunks):
         one = np.float32(0)
         state = none[:0], none[:0], none
         modules.dense(rule, atomic)(none[:0], none[:0], *state, one, one, one)
-        for whole in {modules.whole(place.dim) for place in self.layout.places if place.trained}:
-            places = np.zeros(1, np.int32) if rule else np.empty(0, np.int32)
-            modules.rows(rule, atomic, whole)(
-                none[:0], some[:0], some, none[:0], none[:0], *state, places, none[:0], some, 16, one, one, one
-            )
-            modules.bags(whole)(none, some[:0], some, none[:0], none[:0], 16)
+        places = np.zeros(1, np.int32) if rule else np.empty(0, np.int32)
+        modules.rows(rule, atomic)(none[:0], some[:0], none[:0], *state, places, none[:0], some, 16, one, one, one)
         control, locks = np.zeros(cells(1), np.int64), np.zeros(1, np.int32)
         modules.claim(control, 0)
         count(control, 0, 0, 0)
