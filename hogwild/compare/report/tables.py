@@ -235,7 +235,7 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
         trials: dict[tuple[str, int], set[float]] = {}
         for run in source.tuning:
             if run.ran and run.step is not None:
-                trials.setdefault(run.key, set()).add(run.step)
+                trials.setdefault((run.first["method"], run.first["workers"]), set()).add(run.step)
         for key, tried in trials.items():
             steps = sorted(tried)
             at_end = len(steps) > 1 and winners.get(key) in (steps[0], steps[-1])
