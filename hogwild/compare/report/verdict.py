@@ -82,11 +82,11 @@ def choice(source: ComparisonResult) -> str:
     if best is None or eps is None:
         return ""
     race = Race(source, eps, best.workers, best.device)
-    others = [each for each in source.groups if each is not best]
+    others = [each for each in source.groups if each.method != best.method]
     if not others:
         return ""
-    ratios = [paired_ratio(each, best, race.eps, source.clock) for each in others]
-    alike = listed(each.method for each, ratio in zip(others, ratios) if ratio.sure and ratio.low <= 1)
+    outcomes = [(each.method, race.against(best, each)[0]) for each in others]
+    alike = listed(method for method, outcome in outcomes if outcome not in ("sooner", "never"))
     clear = f"not clearly sooner than {alike}" if alike else "clearly sooner than all others"
     if len(best.runs) < FEWEST_PAIRS:
         clear = "of too few seeds to tell it from the others"
