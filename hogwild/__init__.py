@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         HogwildFMRegressor,
         HogwildRegressor,
         HogwildRegressorCV,
+        HogwildTableEncoder,
     )
     from hogwild.exchanges.deepdist import serve
     from hogwild.machines.cluster import gather
@@ -70,6 +71,7 @@ __all__ = [
     "HogwildFactorizer",
     "HogwildRegressor",
     "HogwildRegressorCV",
+    "HogwildTableEncoder",
     "HogwildWarning",
     "InputError",
     "LinearModel",
@@ -106,6 +108,7 @@ _PLACES = {
     "HogwildFactorizer": "hogwild.estimators",
     "HogwildRegressor": "hogwild.estimators",
     "HogwildRegressorCV": "hogwild.estimators",
+    "HogwildTableEncoder": "hogwild.estimators",
     "LinearModel": "hogwild.problems.linear.model",
     "ModuleModel": "hogwild.problems.module.model",
     "Ratings": "hogwild.data.ratings.container",

@@ -53,13 +53,14 @@ def convert(
         display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
         return
     from hogwild.data.rows.source import convert as make_store
-    from hogwild.data.text.hashing import collision_line
+    from hogwild.data.rows.store import open_store
+    from hogwild.data.text.hashing import collision_line, occupancy
 
     with display.live(reading.line):
         meta = make_store(source, destination, overwrite=overwrite, progress=reading.update, **sources.row_options())
     display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
-    if "hashing" in meta:
-        display.say(collision_line(meta["hashing"]))
+    if meta.get("hash_bits") is not None:
+        display.say(collision_line(occupancy(open_store(destination))))
 
 
 @takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)

@@ -4,6 +4,7 @@ from hogwild.estimators.classifier import HogwildClassifier, HogwildClassifierCV
 from hogwild.estimators.factorizer import HogwildFactorizer
 from hogwild.estimators.fm import HogwildFMClassifier, HogwildFMRegressor
 from hogwild.estimators.regressor import HogwildRegressor, HogwildRegressorCV
+from hogwild.estimators.table_encoder import HogwildTableEncoder
 
 __all__ = [
     "HogwildClassifier",
@@ -13,4 +14,5 @@ __all__ = [
     "HogwildFactorizer",
     "HogwildRegressor",
     "HogwildRegressorCV",
+    "HogwildTableEncoder",
 ]

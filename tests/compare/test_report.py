@@ -119,7 +119,7 @@ def test_numbers_for_other_programs(made: Path) -> None:
         "Time to target, each method at its own best step",
         "Epochs, their time, and the speed-up over serial",
         "Tuning of the step",
-        "Staleness and lost updates",
+        "Speed and conflicts",
         "Speed-up where gradients cost more",
         "Runs that did not end ok",
         "What was compared, and where",

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from hogwild.compare.report.cells import aim, crew, duration, listed, millions, percent, plural
+from hogwild.compare.report.cells import aim, crew, duration, listed, percent, plural
 from hogwild.compare.report.results import (
     CONFIDENCE,
     FEWEST_PAIRS,
-    KINDS,
     REFERENCES,
     ComparisonResult,
     Group,
@@ -29,7 +28,6 @@ from hogwild.compare.report.results import (
 
 NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
 CLOSE_POINTS, CLOSE_SHARE = 0.5, 0.01  # differences of a metric that one figure can represent: points, or relative
-MOST_SAID = 3  # methods, beside serial, that the sentences about exchanges name
 SHORT = 0.01  # seconds of an epoch below which its beginning and end are a large part of it
 BUSY = 0.5  # load over cores at the start above which the machine was not idle
 #: What is said of one side against another, where seconds are compared and where epochs are; first the phrases.
@@ -73,21 +71,20 @@ MORALS = {
 def verdict(source: ComparisonResult) -> list[str]:
     """Return sentences, the most important first."""
     race = Race.of(source)
-    sentences = _trading(source)
-    if isinstance(race, Race):
-        sentences += [text for rule in RULES for text in rule(race)]
-    elif race:
-        sentences.append(race)
-    return [*sentences, *(text for rule in CONDITIONS if (text := rule(source)))]
+    sentences = [race] if isinstance(race, str) else [text for rule in RULES for text in rule(race)]
+    return [*filter(None, sentences), *(text for rule in CONDITIONS if (text := rule(source)))]
 
 
 def choice(source: ComparisonResult) -> str:
     """Return one sentence: which method gets to the hardest target first, and which others may be as good."""
-    race = Race.of(source)
-    best = race.best(source.groups, *KINDS, anywhere=True) if isinstance(race, Race) else None
-    if not isinstance(race, Race) or best is None or not race.reaches(best):
+    eps = target(source, serial(source.groups))
+    best = None if eps is None else fastest(source.groups, eps, source.clock)
+    if best is None or eps is None:
         return ""
+    race = Race(source, eps, best.workers, best.device)
     others = [each for each in source.groups if each is not best]
+    if not others:
+        return ""
     ratios = [paired_ratio(each, best, race.eps, source.clock) for each in others]
     alike = listed(each.method for each, ratio in zip(others, ratios) if ratio.sure and ratio.low <= 1)
     clear = f"not clearly sooner than {alike}" if alike else "clearly sooner than all others"
@@ -236,17 +233,6 @@ def _moral(race: Race) -> list[str]:
     return [MORALS[outcome] for outcome in outcomes if outcome in MORALS]
 
 
-def _without_locks(race: Race) -> list[str]:
-    """Say on which numbers of workers lock-free methods had no locks beside them."""
-    groups = [group for group in race.source.groups if group.device == race.device]
-    locks = {group.workers for group in groups if group.kind == "locks"}
-    most = max(group.workers for group in groups if group.kind == "lock-free")
-    if most in locks or (race.device != "cpu" and not locks):
-        return []
-    rest = f", so this is about {race.workers}" if most != race.workers else ""
-    return [f"On {staff(race.source, most, race.device)} no method with locks has results{rest}."]
-
-
 def _others(race: Race) -> list[str]:
     """Say how the best of every other kind did."""
     groups = race.source.groups
@@ -273,34 +259,10 @@ def _beside(race: Race, other: Group) -> str:
     return f"{race.free.method} {'gets there' if race.source.in_seconds else 'needs'} {text}, the best of them"
 
 
-RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _moral, _without_locks, _others)
+RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _moral, _others)
 
 
 # ---- rules of a comparison
-
-
-def _trading(source: ComparisonResult) -> list[str]:
-    """Say which exchanges reached the hardest target that half of serial's runs reach, and when."""
-    groups = source.groups if source.linked else []
-    alone = serial(groups)
-    eps = min((each for each in source.eps if alone is not None and alone.share(each) >= 0.5), default=None)
-    exchanges = [group for group in groups if group.kind == "exchange" and group.replicas > 1]
-    if alone is None or eps is None or not exchanges:
-        return []
-    race = Race(source, eps, 1, "cpu")
-    there = [group for group in exchanges if group.share(eps) >= 0.5 and group.reached(eps, source.clock)]
-    there.sort(key=lambda group: group.reached(eps, source.clock).median)  # type: ignore[union-attr]
-    sentences = [f"By the simulator's clock serial reaches {race.aim} in {race.time(alone)} (median)."]
-    for group in there[:MOST_SAID]:
-        sent = group.reached(eps, "bytes_sent")
-        size = f", after sending {millions(sent.median)} MB" if sent else ""
-        outcome = race.against(group, alone)[1]
-        sentences.append(
-            f"{group.replicas} replicas with {group.method} get there in {race.time(group)}{size}: {outcome}."
-        )
-    if missing := [f"{group.method} ({group.replicas})" for group in exchanges if group.share(eps) < 0.5]:
-        sentences.append(f"Most runs of these do not get there: {', '.join(missing)}.")
-    return sentences
 
 
 def _no_target(source: ComparisonResult, alone: Group | None) -> str:
