@@ -246,9 +246,8 @@ def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None, resuming: bool
         return ""  # it was chosen, or not, when the run began
     if config.problem == "completion":
         pairs = len(rows) * (1 + config.negatives)
-        return f"it takes long for {pairs:,} pairs of ratings and drawn items, above {MOST_PAIRS:,}" * (
-            pairs > MOST_PAIRS
-        )
+        few = pairs <= MOST_PAIRS
+        return "" if few else f"it takes long for {pairs:,} ratings and items drawn against them, above {MOST_PAIRS:,}"
     many = len(rows) + (0 if held is None else len(held))
     if many < FEWEST:
         return f"{many} rows are too few to hold some out, below {FEWEST}"
