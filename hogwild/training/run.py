@@ -162,10 +162,12 @@ class Run(Generic[M]):
             own = pool is None
             pool = pool or start_pool(c.host, c.workers or 1, c.delay)
             if leader is not None:
-                pool = leader.around(case, config, pool)
+                pool = leader.around(case, pool)
             n = case.n if c.own_rows else None
             self.engine = Engine(case.lay_out, pool, own, self.stopwatch, parse_link(c.link), n)
             self._closing.callback(self.engine.close)
+            if leader is not None:
+                leader.agree(case, config)
             self._job = self.engine.job
             self._solution = self._newest = case.solution(self._job.export())
             self.engine.clock.add(chosen.seconds if chosen else 0.0)
