@@ -122,7 +122,7 @@ def site() -> Iterator[Site]:
 
 
 def write_card(folder: Path, stem: str, parts: dict[str, Any], **changes: Any) -> None:
-    """A card with what all need; ``parts`` by role, each a dict with its ``files``."""
+    """A card with what all need; ``parts`` by role, each a dict with its ``file``."""
     about = {
         "name": stem,
         "title": f"The set {stem}",

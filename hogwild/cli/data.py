@@ -53,13 +53,14 @@ def convert(
         display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
         return
     from hogwild.data.rows.source import convert as make_store
-    from hogwild.data.text.hashing import collision_line
+    from hogwild.data.rows.store import open_store
+    from hogwild.data.text.hashing import collision_line, occupancy
 
     with display.live(reading.line):
         meta = make_store(source, destination, overwrite=overwrite, progress=reading.update, **sources.row_options())
     display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
-    if "hashing" in meta:
-        display.say(collision_line(meta["hashing"]))
+    if meta.get("hash_bits") is not None:
+        display.say(collision_line(occupancy(open_store(destination))))
 
 
 @takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)
@@ -110,7 +111,6 @@ def machine_facts() -> dict[str, Any]:
     from hogwild import machine
 
     total, available = machine.memory()
-    shared = machine.shared_memory()
     facts: dict[str, Any] = {
         "cpu": machine.cpu_model(),
         "physical_cores": machine.physical_cores(),
@@ -122,8 +122,6 @@ def machine_facts() -> dict[str, Any]:
         facts["cpu_quota"] = quota
     if total is not None and available is not None:
         facts["memory"] = f"{size(total)}, {size(available)} available"
-    if shared is not None:
-        facts["shared_memory"] = f"{size(shared[0])}, {size(shared[1])} free in /dev/shm"
     return facts | {f"{name}_version": version for name, version in machine.versions().items()}
 
 

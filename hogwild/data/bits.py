@@ -31,6 +31,8 @@ def check_bits(bits: Any) -> int:
 
 def check_hashing(bits: Any, width: int | None) -> int | None:
     """``bits`` as an int, or None; the number of features, if given, must be what it makes it."""
+    if width is not None and not 1 <= width < 2**31:
+        raise UsageError(f"width={width}: expected 1 to {2**31 - 1}")
     if bits is None:
         return None
     bits = check_bits(bits)

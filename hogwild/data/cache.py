@@ -23,12 +23,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import (
+    ROWS,
     TEMPORARY,
     VERSION,
+    Kind,
     MemoryWriter,
     StoreExists,
     StoreWriter,
@@ -52,18 +53,20 @@ class Recipe:
     label : str
         Readable beginning of the entry's name.
     key : dict
-        Everything the content depends on, in JSON types.
+        Everything the content depends on, in JSON types; empty for what is not kept.
     meta : dict
         Facts for ``meta.json``, ``source`` among them.
     fill : function
-        Takes a sink, appends all rows to it, and returns ``{"width": ..., **more facts}``; for ratings see
-        ``ratings/store.py``.
+        Takes a writer, gives it all data, and returns ``{"width": ..., **more facts}``.
+    kind : Kind
+        What the data are.
     """
 
     label: str
     key: dict[str, Any]
     meta: dict[str, Any]
-    fill: Callable[..., Any]
+    fill: Callable[..., dict[str, Any]]
+    kind: Kind = ROWS
 
     @property
     def name(self) -> str:
@@ -82,9 +85,6 @@ class CacheEntry:
     bytes: int
     made: float
     path: Path
-
-
-Opened = TypeVar("Opened")  # what a store contains
 
 
 class Cache:
@@ -106,34 +106,32 @@ class Cache:
         self.directory = Path(os.path.abspath(Path(directory).expanduser()))
         self.limit_bytes = limit_bytes
 
-    def lookup(self, name: str, open: Callable[[Path], Opened]) -> Opened | None:
-        """Open the entry ``name``; a damaged entry is removed and counts as absent."""
+    def lookup(self, name: str, kind: Kind = ROWS) -> Any:
+        """Open the entry ``name``; a damaged entry is removed and counts as absent, which is None."""
         path = self.directory / name
         if not path.is_dir():
             return None
         try:
-            return open(path)
+            return open_store(path, kind)
         except InputError:
             _remove(path)
             return None
 
-    def keep(
-        self, name: str, write: Callable[[Path], None], open: Callable[[Path], Opened]
-    ) -> tuple[Opened, dict[str, Any]] | None:
-        """Return the entry ``name`` and its meta data, written now if missing; None, with a warning, if that fails.
+    def keep(self, recipe: Recipe) -> Any:
+        """Return the data of the recipe's entry, written now if missing; None, with a warning, if that fails.
 
         This is safe for several processes at once: each writes its own copy, and the first to finish gives it the name.
         """
-        path = self.directory / name
+        path = self.directory / recipe.name
         reason = f"{path} cannot be opened after it was made"
         for _ in range(3):  # again if another process was faster, or removed it at that moment
-            opened = self.lookup(name, open)
-            if opened is not None:
-                return opened, read_meta(path)
+            if (opened := self.lookup(recipe.name, recipe.kind)) is not None:
+                return opened
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self.trim()
-                write(path)
+                with StoreWriter(path, recipe.meta, kind=recipe.kind) as writer:
+                    writer.close(**recipe.fill(writer))
             except StoreExists:
                 continue
             except (OutputError, OSError) as error:
@@ -170,19 +168,13 @@ class Cache:
         return len(entries)
 
 
-def build(cache: Cache | None, recipe: Recipe) -> tuple[Rows, dict[str, Any]]:
-    """Return ``(rows, meta data)`` from the cache, or made in memory if there is no cache."""
-
-    def write(path: Path) -> None:
-        with StoreWriter(path, recipe.meta) as writer:
-            writer.close(**recipe.fill(writer))
-
-    if cache is not None and (built := cache.keep(recipe.name, write, open_store)) is not None:
-        return built
-    memory = MemoryWriter()
-    facts = recipe.fill(memory)
-    rows = memory.close(**facts)
-    return rows, recipe.meta | {name: fact for name, fact in facts.items() if name not in ("width", "fields")}
+def build(cache: Cache | None, recipe: Recipe) -> tuple[Any, dict[str, Any]]:
+    """Return the data and their meta data from the cache, or made in memory if there is no cache."""
+    if cache is not None and recipe.key and (kept := cache.keep(recipe)) is not None:
+        return kept, read_meta(kept.store)
+    writer = MemoryWriter(recipe.kind)
+    facts = recipe.fill(writer)
+    return writer.close(**facts), recipe.meta | facts
 
 
 def identity(path: str | Path) -> dict[str, Any]:
@@ -203,6 +195,30 @@ def identity(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None
     times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
     return {"path": absolute, "bytes": status.st_size, **times, "sample": digest.hexdigest()}
+
+
+def text_recipe(
+    text: Any,
+    parse: Callable[[Any], dict[str, Any]],
+    key: dict[str, Any],
+    parser: str,
+    kind: Kind = ROWS,
+) -> Recipe:
+    """Return the recipe for the data in a text, which ``parse`` gives to a writer; ``key`` are the options of reading.
+
+    A stream or a pipe, which can be read only once, has no key, and is not kept.
+    """
+    if not isinstance(text, str) or not os.path.isfile(text):
+        return Recipe("text", {}, {"source": str(text)}, parse, kind)
+    before = identity(text)
+
+    def fill(writer: Any) -> dict[str, Any]:
+        facts = parse(writer)
+        check_unchanged(text, before)
+        return facts
+
+    meta = {"source": before["path"], "options": key, "parser": parser}
+    return Recipe(os.path.basename(text), {**key, "file": before, "parser": parser}, meta, fill, kind)
 
 
 def check_unchanged(path: str | Path, before: dict[str, Any]) -> None:

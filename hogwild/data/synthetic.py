@@ -18,6 +18,7 @@ from hogwild.errors import InputError, expected_one_of, nearest
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Recipe
+    from hogwild.data.rows.store import Kind
 
 PREFIX = "synthetic:"
 BITS = 52  # resolution of a cumulative popularity table
@@ -104,13 +105,14 @@ class Spec:
         given = [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
         return f"{PREFIX}{self.family}" + ("?" + "&".join(given) if given else "")
 
-    def recipe(self, label: str, generator: str, fill: Callable[..., Any], **key: Any) -> Recipe:
+    def recipe(self, label: str, generator: str, fill: Callable[..., Any], kind: Kind) -> Recipe:
         """Return the recipe of the set; ``generator`` is the version of its bits."""
         from hogwild.data.cache import Recipe
 
         dials = dataclasses.asdict(self)
-        key |= {"synthetic": {**dials, "family": ""}, "generator": generator}
-        return Recipe(label, key, {"source": str(self), "options": dials, "parser": f"synthetic {generator}"}, fill)
+        key = {"synthetic": {**dials, "family": ""}, "generator": generator}
+        meta = {"source": str(self), "options": dials, "parser": f"synthetic {generator}"}
+        return Recipe(label, key, meta, fill, kind)
 
 
 def _value(name: str, dial: str, text: str, kind: type) -> Any:

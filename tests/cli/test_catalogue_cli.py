@@ -43,16 +43,16 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         for name, text in {"tiny.bz2": SVM, "tiny.t.bz2": SVM, "films": RATINGS, "net.max": NETWORK}.items():
             made.put(name, bz2.compress(text.encode()) if name.endswith("bz2") else text)
         parts = {
-            role: {"rows": ROWS, "nonzeros": NONZEROS, "files": [{"url": made / f"tiny{end}.bz2"}]}
+            role: {"rows": ROWS, "nonzeros": NONZEROS, "file": {"url": made / f"tiny{end}.bz2"}}
             for role, end in (("train", ""), ("test", ".t"))
         }
         citation = "@article{one}"
         write_card(tmp_path / "cards", "tiny", parts, features=FEATURES, aliases=["tiny.svm"], citation=citation)
-        films = {"rows": 180, "files": [{"url": made / "films", "bytes": len(RATINGS)}]}
+        films = {"rows": 180, "file": {"url": made / "films", "bytes": len(RATINGS)}}
         about = {"task": "ratings", "format": "ratings", "layout": {"separator": "tab"}, "users": 20, "items": 9}
         write_card(tmp_path / "cards", "films", {"ratings": films}, **about)
         about = {"task": "graph", "format": "dimacs", "vertices": 4, "arcs": 5}
-        write_card(tmp_path / "cards", "net", {"graph": {"files": [{"url": made / "net.max"}]}}, **about)
+        write_card(tmp_path / "cards", "net", {"graph": {"file": {"url": made / "net.max"}}}, **about)
         yield made
 
 

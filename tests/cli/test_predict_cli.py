@@ -105,7 +105,7 @@ def test_unknown_features_are_ignored_and_counted_once(
 def test_repaired_rows_are_counted(hogwild: Callable, model: tuple[Path, LinearModel], tmp_path: Path) -> None:
     untidy = tmp_path / "untidy.svm"
     untidy.write_text("1 3:1 1:1\n2 1:1 1:2\n")
-    said = f"{untidy}: 1 rows with unsorted features (sorted), 1 rows with repeated features (summed)"
+    said = f"{untidy}: 1 rows with repeated features (summed)"
     for command in ("predict", "evaluate"):
         assert hogwild(f"{command} {model[0]} {untidy}").err == f"hogwild: warning: {said}\n"
 

@@ -11,8 +11,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from hogwild.compare.report.results import load
-from hogwild.compare.report.tables import tables
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.problems import SUBJECTS
 from hogwild.config import TrainConfig
@@ -74,27 +72,19 @@ def test_a_module_is_compared_from_end_to_end(posed: Posed, tmp_path: Path) -> N
     Comparison(posed, test, plan, BASE, data="mine").run(tmp_path)
     found = rows_in(tmp_path)
     about = found[0]
-    names = ("problem", "loss", "optimizer", "batch", "examples", "test_examples", "parameters", "device")
-    assert [about[name] for name in names] == ["module", "cross-entropy", "sgd", 16, N, N, 23, "cpu"]
+    assert [about[name] for name in ("loss", "optimizer", "batch", "parameters")] == ["cross-entropy", "sgd", 16, 23]
     assert about["optimum_seen"] is True
     with torch.no_grad():
         X, y = (torch.from_numpy(part) for part in data())
         assert about["start_objective"] == pytest.approx(float(functional.cross_entropy(posed.model(X), y)), rel=1e-5)
     started = {row["objective"] for row in found if row["phase"] == "reported" and row["epoch"] == 0}
     assert {value for value in started if value is not None} == {about["start_objective"]}  # whatever the seed
-    by_method = {
-        name: [row for row in found if row["method"] == name and row["phase"] == "reported"] for name in methods
-    }
-    for name in ("serial", "hogwild", "locked", "averaging"):
-        assert {row["status"] for row in by_method[name]} == {"ok"}
-        assert all(row["test_accuracy"] is not None for row in by_method[name])
-        assert min(row["objective"] for row in by_method[name]) < about["start_objective"]
-    assert all("expected one of" in row["status"] for row in by_method["tiered"])
+    ends = {row["method"]: row for row in found if (row["phase"], row["epoch"]) == ("reported", 2)}
+    assert {name: row["status"] for name, row in ends.items()} == dict.fromkeys({*methods} - {"tiered"}, "ok")
+    assert all(row["test_accuracy"] is not None for row in ends.values())
     delays = [row for row in found if row["phase"] == "delay" and row["status"] == "ok"]
     assert {row["delay_rows"] for row in delays} == {-(-N // 16)}  # gradients, of which a minibatch has one
     assert all(torch.equal(*pair) for pair in zip(before, posed.model.parameters()))
-    facts = tables(load([tmp_path]))[-1]
-    assert any("16 examples in a minibatch" in cell for row in facts.rows for cell in row)
 
 
 def test_modules_are_told_apart() -> None:
@@ -104,7 +94,6 @@ def test_modules_are_told_apart() -> None:
         "data": (network, "cross-entropy", (X, 1 - y), 0),
         "first parameters": (network, "cross-entropy", (X, y), 1),
         "layer without parameters": (lambda: network(nn.Tanh), "cross-entropy", (X, y), 0),
-        "loss": (network, "mse", (X, np.stack([y, y], axis=1).astype(np.float32)), 0),
         "own loss": (network, smooth, (X, y), 0),
         "code of the loss": (network, smoother, (X, y), 0),
         "own class": (Scaled, "cross-entropy", (X, y), 0),

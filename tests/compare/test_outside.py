@@ -70,15 +70,6 @@ def test_it_is_the_same_objective(name, loss):
     assert left(solver, rows, c) < (3e-3 if name == "sklearn-sgd" else 2e-2)  # LIBLINEAR penalises the intercept
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_rows_scaled_by_their_largest_value_and_no_intercept(name):
-    rows = weighted(toy(400, 24, 4, noise=2.0))
-    solver, c = made(name, rows, l2=0.01, normalize="max", intercept=False, decay=0.98)
-    solver.advance(400)
-    assert left(solver, rows, c) < 1e-3
-    assert solver.solution()[1] == [0.0]
-
-
 def test_l1_and_many_classes():
     rows = toy(600, 24, 4, classes=3, noise=1.0)
     for options in ({"l2": 1e-2}, {"l2": 1e-3, "l1": 1e-3}, {"l2": 0.0, "l1": 3e-3}):
@@ -161,7 +152,7 @@ def test_who_diverges_says_so_by_the_parameters():
 def test_refusals_are_one_sentence(name, options, why, monkeypatch):
     monkeypatch.setattr(outside, "installed", lambda package: "1.0")
     rows = toy(50, 24, 4, classes=options.pop("classes", 2))
-    options = options | ({"problem": "completion"} if name == "cornac" else {})
+    options = ({"problem": "completion", "penalty": "per-rating"} if name == "cornac" else {}) | options
     said = OUTSIDE[name].refusal(TrainConfig(**options), rows)
     assert why in said
     assert "\n" not in said

@@ -79,7 +79,7 @@ def test_too_many_edges_or_labels_leave_the_best_seen(monkeypatch: pytest.Monkey
 def test_an_unknown_optimum_needs_to_be_said(tmp_path: Path) -> None:
     row = {"phase": "optimum", "objective": None, "start_objective": 1.0, "eps": [0.1]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(InputError, match="has objective None"):
+    with pytest.raises(InputError, match="line 1: the objective of the optimum or of the start is no finite number"):
         load([tmp_path])
     (tmp_path / "rows.jsonl").write_text(json.dumps(row | {"optimum_seen": True}) + "\n")
     [source] = load([tmp_path])

@@ -33,7 +33,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_card(
         tmp_path / "cards",
         "tiny",
-        {"train": {"files": [{"url": "http://x/tiny"}]}, "test": {"files": [{"url": "http://x/tiny.t"}]}},
+        {"train": {"file": {"url": "http://x/tiny"}}, "test": {"file": {"url": "http://x/tiny.t"}}},
         aliases=["tiny.svm"],
         features=FEATURES,
     )
@@ -67,7 +67,7 @@ def test_names_and_aliases_mean_one_set_each() -> None:
 # -- what a card must be ----------------------------------------------------------------------------------------------
 
 
-FILES = {"files": [{"url": "http://x/y"}]}
+FILES = {"file": {"url": "http://x/y"}}
 
 
 def test_cards_are_consistent() -> None:
@@ -78,7 +78,7 @@ def test_cards_are_consistent() -> None:
         assert card.parts
         assert all((card.title, card.licence, card.citation, card.source, card.homepage))
         assert {"linear": card.features, "completion": card.users, "cuts": card.vertices}[card.problem]
-        assert all(part.files for part in card.parts)
+        assert all(part.file for part in card.parts)
         for file in card.files():
             assert re.fullmatch(r"[A-Za-z0-9][\w.+-]*", file.name)
             assert re.fullmatch("[0-9a-f]{64}", file.sha256 or "0" * 64)
@@ -89,7 +89,7 @@ def test_cards_are_consistent() -> None:
     ("parts", "changes", "said"),
     [
         ({"train": FILES}, {"colour": "red"}, "unexpected keyword argument 'colour'"),
-        ({"train": {"files": [{"url": "http://x/y", "sha": "12"}]}}, {}, "unexpected keyword argument 'sha'"),
+        ({"train": {"file": {"url": "http://x/y", "sha": "12"}}}, {}, "unexpected keyword argument 'sha'"),
     ],
 )
 def test_wrong_card(tmp_path: Path, parts: dict, changes: dict, said: str) -> None:

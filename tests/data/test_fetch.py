@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import bz2
 import errno
-import gzip
 import hashlib
 import io
-import lzma
 import os
 import random
 import socket
@@ -25,7 +23,7 @@ from hogwild.data.public import catalogue
 from hogwild.data.public import download as fetch_download
 from hogwild.data.public.catalogue import File, cards, place
 from hogwild.data.public.download import Partial, download
-from hogwild.data.public.fetch import fetch, is_archive, unpack
+from hogwild.data.public.fetch import fetch, unpack
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
 from hogwild.data.rows.store import Column, read_meta
@@ -124,7 +122,7 @@ def test_what_was_whole_before_a_kill_is_not_asked_for_again(web: Site, tmp_path
 def test_a_damaged_note_costs_a_download_only(web: Site, tmp_path: Path) -> None:
     web.put("file", BODY)
     (tmp_path / "file.part").write_bytes(b"rest of something")
-    for note in ("{", "[]", "{}", '{"url": 3, "total": null}', f'{{"url": "{web / "file"}"}}'):
+    for note in ("{", "[]", f'{{"url": "{web / "file"}"}}'):
         (tmp_path / "file.part.json").write_text(note)
         assert get(web, tmp_path) == BODY
         os.rename(tmp_path / "file", tmp_path / "file.part")
@@ -155,13 +153,6 @@ def test_silence_is_not_waited_for(web: Site, tmp_path: Path, monkeypatch: pytes
     web.put("dead", BODY, stalls=[0] * 5)
     with pytest.raises(InputError, match=r"dead: the connection failed \(.*timed out\), 5 times in a row"):
         get(web, tmp_path, "dead")
-
-
-def test_refusals_are_final(web: Site, tmp_path: Path) -> None:
-    web.put("file", BODY, statuses=[451] * 9)
-    with pytest.raises(InputError, match=f"^{web / 'file'}: the server answers 451"):
-        get(web, tmp_path)
-    assert len(web.asked) == 1
 
 
 def test_mirrors(web: Site, tmp_path: Path) -> None:
@@ -246,21 +237,6 @@ def test_a_full_disk(web: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         get(web, tmp_path)
 
 
-def test_an_interrupt_keeps_what_has_come(web: Site, tmp_path: Path) -> None:
-    web.put("file", BODY)
-
-    def stop(done: int, total: int | None) -> None:
-        if done:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        download(File(name="file", url=web / "file"), tmp_path / "file", stop)
-    kept = (tmp_path / "file.part").stat().st_size
-    assert 0 < kept < len(BODY)
-    assert get(web, tmp_path) == BODY
-    assert web.asked[-1] == ("/file", f"bytes={kept}-")
-
-
 # -- unpacking --------------------------------------------------------------------------------------------------------
 
 
@@ -286,16 +262,15 @@ def taped(mode: str = "w:gz", **members: str) -> bytes:
 def test_members(tmp_path: Path, body: Any) -> None:
     path = tmp_path / "archive"
     path.write_bytes(body(**{"set/b.txt": "two", "set/a.txt": "one", "set/README": "no", "a.txt.bak": "no"}))
-    assert is_archive(path)
-    (tmp_path / "out").mkdir()
-    texts = unpack(path, "*.txt", tmp_path / "out")
-    assert [one.read_text() for one in texts] == ["one", "two"]  # by their names
-    with pytest.raises(InputError, match=r"no c\.txt among its 4 other members \['set/b\.txt'\]"):
-        unpack(path, "c.txt", tmp_path / "out")
+    unpack(path, "a.txt", tmp_path / "out")
+    assert (tmp_path / "out").read_text() == "one"
+    for pattern, said in (("c.txt", "0 members called c.txt, and 4 others"), ("*.txt", "2 members called")):
+        with pytest.raises(InputError, match=said):
+            unpack(path, pattern, tmp_path / "out")
 
 
 def test_names_and_links_in_archives_lead_nowhere(tmp_path: Path) -> None:
-    evil = {"../../evil.txt": "a", "/evil.txt": "b", "x/..\\..\\evil.txt": "c", "..": "d", "a\nb.txt": "e"}
+    evil = {"../../evil.txt": "a", "/tmp/evil": "b", "..": "d"}
     linked = io.BytesIO(taped("w", **evil))
     with tarfile.open(fileobj=linked, mode="a") as archive:
         for name, kind in {"link": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE, "pipe": tarfile.FIFOTYPE}.items():
@@ -305,11 +280,10 @@ def test_names_and_links_in_archives_lead_nowhere(tmp_path: Path) -> None:
             archive.addfile(info)
     for n, body in enumerate((zipped(**evil), linked.getvalue())):
         (tmp_path / "archive").write_bytes(body)
-        out = tmp_path / str(n)
-        out.mkdir()
-        texts = unpack(tmp_path / "archive", "*", out)
-        assert sorted(path.read_text() for path in texts) == list("abcde")
-        assert {path.parent for path in texts} == {out}
+        unpack(tmp_path / "archive", "*.txt", tmp_path / str(n))
+        assert (tmp_path / str(n)).read_text() == "a"
+        with pytest.raises(InputError, match="0 members called passwd|0 members called link"):
+            unpack(tmp_path / "archive", "link", tmp_path / "link")
     assert sorted(os.listdir(tmp_path)) == ["0", "1", "archive"]
 
 
@@ -317,19 +291,11 @@ def test_names_and_links_in_archives_lead_nowhere(tmp_path: Path) -> None:
 def test_damaged_archives(tmp_path: Path, body: Any) -> None:
     noise = random.Random(0).randbytes(20_000).hex()  # so that the member is more than a block
     whole = body(**{"a.txt": noise})
-    for n, damaged in enumerate((whole[:-40], whole[:60], whole[:5000] + b"\x55" * 9 + whole[5009:])):
+    for damaged in (whole[:-40], whole[:60], whole[:5000] + b"\x55" * 9 + whole[5009:]):
         (tmp_path / "archive").write_bytes(damaged)
-        (tmp_path / str(n)).mkdir()
         with pytest.raises(InputError, match="archive: the archive is damaged: .") as caught:
-            unpack(tmp_path / "archive", "*.txt", tmp_path / str(n))
+            unpack(tmp_path / "archive", "*.txt", tmp_path / "out")
         assert "\n" not in str(caught.value)
-
-
-def test_single_compressed_texts_are_no_archives(tmp_path: Path) -> None:
-    path = tmp_path / "text"
-    for body in (b"1 1:1\n", b"", gzip.compress(b"1 1:1\n"), bz2.compress(b"1 1:1\n"), lzma.compress(b"1 1:1\n")):
-        path.write_bytes(body)
-        assert not is_archive(path)
 
 
 # -- whole sets -------------------------------------------------------------------------------------------------------
@@ -346,7 +312,7 @@ def own(tmp_path: Path, web: Site, monkeypatch: pytest.MonkeyPatch) -> Path:
 def rows_card(own: Path, web: Site, name: str = "tiny.bz2", **facts: Any) -> Any:
     part = {"rows": facts.pop("rows", ROWS), "nonzeros": facts.pop("nonzeros", NONZEROS)}
     changes = {"features": 12, "classes": 2} | {key: facts.pop(key) for key in ("features", "classes") if key in facts}
-    write_card(own / "cards", "tiny", {"train": part | {"files": [{"url": web / name, **facts}]}}, **changes)
+    write_card(own / "cards", "tiny", {"train": part | {"file": {"url": web / name, **facts}}}, **changes)
     return cards()["tiny"]
 
 
@@ -356,7 +322,7 @@ def rows_card(own: Path, web: Site, name: str = "tiny.bz2", **facts: Any) -> Any
         ("t.bz2", bz2.compress),
         (
             "t.zip",
-            lambda body: zipped(**{"a/t.svm": body[:2010].decode(), "a/u.svm": body[2010:].decode(), "README": "no"}),
+            lambda body: zipped(**{"a/t.svm": body.decode(), "README": "no"}),
         ),
     ],
 )
@@ -372,7 +338,7 @@ def test_fetch_rows(own: Path, web: Site, name: str, pack: Any) -> None:
     rows = open_data("tiny")
     assert (len(rows), rows.nnz, rows.width) == (ROWS, NONZEROS, 12)  # the card's width, of which 10 occur
     meta = read_meta(done.path)
-    assert (meta["dataset"], meta["source"]) == ({"name": "tiny", "part": "train"}, web / name)
+    assert meta["source"] == web / name
     web.asked.clear()
     assert [again.counts for again in fetch(card)] == [{}]
     assert web.asked == []
@@ -452,7 +418,7 @@ def test_a_data_folder_that_cannot_be_made(own: Path, web: Site, monkeypatch: py
 @pytest.fixture
 def two(own: Path, web: Site) -> Any:
     parts = {
-        role: {"rows": ROWS, "files": [{"url": web / f"two{end}.bz2", "md5": md5(bz2.compress(SVM.encode()))}]}
+        role: {"rows": ROWS, "file": {"url": web / f"two{end}.bz2", "md5": md5(bz2.compress(SVM.encode()))}}
         for role, end in (("train", ""), ("test", ".t"))
     }
     write_card(own / "cards", "two", parts, features=FEATURES)
@@ -480,7 +446,7 @@ RATINGS = "".join(
 
 def test_ratings(own: Path, web: Site) -> None:
     web.put("films.zip", zipped(**{"films/ratings.data": RATINGS, "films/movies.dat": "no"}))
-    part = {"rows": 24, "files": [{"url": web / "films.zip", "member": "ratings.data"}]}
+    part = {"rows": 24, "file": {"url": web / "films.zip", "member": "ratings.data"}}
     about = {"task": "ratings", "format": "ratings", "users": 8, "items": 30, "layout": {"separator": "::"}}
     write_card(own / "cards", "films", {"ratings": part}, **about)
     [done] = fetch(cards()["films"])
@@ -500,7 +466,7 @@ NETWORK = "c a network\np max 4 5\nn 1 s\nn 2 t\na 1 3 5\na 3 4 2\na 4 3 1\na 4 
 
 def test_graphs(own: Path, web: Site) -> None:
     web.put("net.tbz2", taped("w:bz2", **{"net0.max": NETWORK, "net0.sol": "no", "net1.max": "no"}))
-    part = {"files": [{"url": web / "net.tbz2", "member": "net0.max"}]}
+    part = {"file": {"url": web / "net.tbz2", "member": "net0.max"}}
     about = {"task": "graph", "format": "dimacs", "vertices": 4}
     write_card(own / "cards", "net", {"graph": part}, **about, arcs=5)
     [done] = fetch(cards()["net"])
@@ -512,6 +478,3 @@ def test_graphs(own: Path, web: Site) -> None:
     with pytest.raises(InputError, match="net: .*4 vertices and not 5; nothing was kept"):
         list(fetch(cards()["net"], force=True))
     assert os.listdir(done.path.parent) == ["graph.max"]
-    write_card(own / "cards", "net", {"graph": {"files": [{"url": web / "net.tbz2", "member": "*.max"}]}}, **about)
-    with pytest.raises(InputError, match="net: 2 files where there should be one"):
-        list(fetch(cards()["net"], force=True))

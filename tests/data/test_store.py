@@ -46,13 +46,6 @@ def saved(tmp_path: Path) -> Path:
     return save_store(make_rows(), tmp_path / "s.hog", {"source": "here"})
 
 
-def edit(path: Path, name: str, at: int, value: float) -> None:
-    """Change one number of an array in its file."""
-    array = np.load(path / f"{name}.npy", mmap_mode="r+")
-    array[at] = value
-    array.flush()
-
-
 @pytest.mark.parametrize("weights", [True, False])
 def test_round_trip(tmp_path, weights):
     rows = make_rows(weights=weights)
@@ -81,12 +74,6 @@ def test_a_store_of_version_1(tmp_path):
     verify(path)
 
 
-@pytest.mark.parametrize("indptr", [[0], [0, 0, 0]])
-def test_no_entries(tmp_path, indptr):
-    rows = Rows(indptr, [], [], np.ones(len(indptr) - 1), 7)
-    assert same(open_store(save_store(rows, tmp_path / "s")), rows)
-
-
 def test_how_rows_arrive_does_not_matter(tmp_path):
     rows = make_rows(90)
     memory = MemoryWriter()
@@ -94,53 +81,50 @@ def test_how_rows_arrive_does_not_matter(tmp_path):
         with StoreWriter(tmp_path / f"s{step}") as writer:
             for first in range(0, 90, step):
                 pour(rows.block(first, min(first + step, 90)), writer)
-            writer.close(rows.width)
+            writer.close(width=rows.width)
     for name in FILES:
         whole = (tmp_path / "s90" / name).read_bytes()
         assert (tmp_path / "s1" / name).read_bytes() == (tmp_path / "s7" / name).read_bytes() == whole
     pour(rows, memory)
-    assert same(memory.close(rows.width), rows)
+    assert same(memory.close(width=rows.width), rows)
     assert len(MemoryWriter().close()) == 0
     part, _ = rows.split(0.5)
     assert same(open_store(save_store(part, tmp_path / "part")), part)
 
 
 def test_width_is_that_of_the_data_unless_given(tmp_path):
-    with StoreWriter(tmp_path / "a") as writer:
-        writer.append([2], [3, 8], [1, 2], [1])
-        writer.close()
-    assert open_store(tmp_path / "a").width == 9
-    with StoreWriter(tmp_path / "b") as writer:
-        writer.append([2], [3, 8], [1, 2], [1])
-        with pytest.raises(InputError, match="width 8, but features up to 9"):
-            writer.close(8)
+    for name in "ab":
+        with StoreWriter(tmp_path / name) as writer:
+            writer.append([2], [3, 8], [1, 2], [1])
+            if name == "a":
+                writer.close()
+            else:
+                with pytest.raises(InputError, match="width 8, but features up to 9"):
+                    writer.close(width=8)
+    opened = open_store(tmp_path / "a")
+    assert opened.width == 9
+    assert opened.known_degrees is None  # they are more than the entries
+    assert opened.degrees().tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 1]
     assert os.listdir(tmp_path) == ["a"]
 
 
 # ---- damage
 
 
-@pytest.mark.parametrize("name", ["indptr.npy", "weights.npy"])
-def test_a_flipped_bit_is_found_by_its_checksum(saved, name):
-    path = saved / name
-    data = path.read_bytes()
-    for at in {128, len(data) // 2, len(data) - 1}:
-        changed = bytearray(data)
-        changed[at] ^= 0x10
-        path.write_bytes(changed)
-        with pytest.raises(InputError, match=f"damaged store: {name} does not match its checksum; remove it"):
-            verify(saved)
+def test_a_flipped_bit_is_found_by_its_checksum(saved):
+    path = saved / "weights.npy"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 0x10
     path.write_bytes(data)
-    verify(saved)
+    with pytest.raises(InputError, match="damaged store: weights.npy does not match its checksum; remove it"):
+        verify(saved)
 
 
 @pytest.mark.parametrize("name", ["values.npy", "meta.json"])
-@pytest.mark.parametrize("change", ["cut", "longer", "gone", "directory"])
+@pytest.mark.parametrize("change", ["longer", "gone", "directory"])
 def test_files_of_the_wrong_size_are_found(saved, name, change):
     path = saved / name
-    if change == "cut":
-        os.truncate(path, path.stat().st_size - 1 - 20 * (name == "meta.json"))
-    elif change == "longer":
+    if change == "longer":
         with open(path, "ab") as file:
             file.write(b"0000")
     else:
@@ -155,12 +139,11 @@ def test_files_of_the_wrong_size_are_found(saved, name, change):
 @pytest.mark.parametrize("value", [-1, 51])
 def test_numbers_that_send_a_kernel_out_of_its_arrays(saved, monkeypatch, name, value):
     monkeypatch.setattr(store, "PIECE", 7)
-    for at in (3, -1):
-        before = np.load(saved / f"{name}.npy")[at]
-        edit(saved, name, at, value)
-        with pytest.raises(InputError, match=f"{name}.npy (does not ascend|holds {value}, expected 0 to (39|50);)"):
-            open_store(saved)
-        edit(saved, name, at, before)
+    array = np.load(saved / f"{name}.npy", mmap_mode="r+")
+    array[-1] = value
+    array.flush()
+    with pytest.raises(InputError, match=f"{name}.npy (does not ascend|holds {value}, expected 0 to (39|50);)"):
+        open_store(saved)
 
 
 def test_another_header(saved):
@@ -169,30 +152,22 @@ def test_another_header(saved):
         open_store(saved)
 
 
-def rewrite_meta(path: Path, **changes: object) -> None:
-    meta = json.loads((path / "meta.json").read_text()) | changes
-    (path / "meta.json").write_text(json.dumps(meta))
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"version": 7}, "store of version 7, expected at most 2: "),
         ({"rows": 49}, "do not fit 49 rows"),
-        ({"rows": None}, "rows is None, expected a whole number from 0"),
-        ({"nnz": -1}, "nnz is -1, expected"),
-        ({"width": 1.5}, "width is 1.5, expected"),
+        ({"width": 1.5}, "width is 1.5, expected a whole number from 0"),
         ({"arrays": 1}, "meta.json cannot be used"),
         ({"arrays": {}}, "do not fit"),
         ({"arrays": {"indptr": {}}}, "no 'length'|no 'dtype'"),
         ({"hash_bits": "x"}, "hashed to"),
         ({"table": {}}, "meta.json cannot be used"),
         ({"warnings": 1}, "warnings is 1"),
-        ({"hashing": {"share": 1}}, "no 'bits'"),
     ],
 )
 def test_facts_that_do_not_fit(saved, change, message):
-    rewrite_meta(saved, **change)
+    (saved / "meta.json").write_text(json.dumps(read_meta(saved) | change))
     with pytest.raises(InputError, match=rf"{message}.*convert the source again\Z"):
         open_store(saved)
 
@@ -221,9 +196,8 @@ def test_what_exists_is_not_overwritten(tmp_path, saved):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "folder").mkdir()
     for name in ("file", "folder"):
-        for overwrite in (False, True):
-            with pytest.raises(InputError, match="exists and is not a hogwild store"):
-                save_store(make_rows(), tmp_path / name, overwrite=overwrite)
+        with pytest.raises(InputError, match="exists and is not a hogwild store"):
+            save_store(make_rows(), tmp_path / name, overwrite=True)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder", "s.hog"]
 
 
@@ -238,28 +212,14 @@ def test_a_store_is_overwritten_on_request(saved):
     assert os.listdir(saved.parent) == ["s.hog"]
 
 
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_an_error_leaves_nothing(tmp_path, error):
+def test_an_interrupt_leaves_nothing(tmp_path):
     def stop_half_way() -> None:
         with StoreWriter(tmp_path / "s") as writer:
             pour(make_rows(), writer)
-            raise error
+            raise KeyboardInterrupt
 
-    with pytest.raises(error):
-        stop_half_way()
-    assert os.listdir(tmp_path) == []
-
-
-def test_ctrl_c_while_the_folder_is_made_leaves_nothing(tmp_path, monkeypatch):
-    make = Path.mkdir
-
-    def interrupted(path, *arguments):
-        make(path, *arguments)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Path, "mkdir", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        save_store(make_rows(), tmp_path / "s")
+        stop_half_way()
     assert os.listdir(tmp_path) == []
 
 
@@ -273,11 +233,9 @@ def test_a_writer_that_was_overtaken(tmp_path):
     assert os.listdir(tmp_path) == ["s"]
 
 
-@pytest.mark.parametrize("when", ["append", "close"])
-def test_full_disk(tmp_path, when):
-    """A real limit on the size of files, met while rows are written or when buffers are flushed at the end."""
-    rows = make_rows(2000)
-    big = Rows.from_scipy(np.ones((3000, 400)), np.ones(3000)) if when == "append" else rows  # > 1 MiB of values
+def test_full_disk(tmp_path):
+    """A real limit on the size of files, met while rows are written."""
+    big = Rows.from_scipy(np.ones((3000, 400)), np.ones(3000))  # > 1 MiB of values
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
@@ -288,11 +246,6 @@ def test_full_disk(tmp_path, when):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
     assert os.listdir(tmp_path) == []
-
-
-def test_unwritable_destination(tmp_path):
-    with pytest.raises(OutputError, match=r"\A[^\n]*/s: cannot write the store: [^\n]*\Z"):
-        save_store(make_rows(), tmp_path / "missing" / "s")
 
 
 def test_append_refuses_arrays_that_do_not_fit(tmp_path):
@@ -337,7 +290,7 @@ def test_a_killed_writer_leaves_no_store_and_is_cleaned_up_after(tmp_path):
 # ---- degrees
 
 
-def test_degrees_are_kept_and_a_hold_out_takes_its_share(tmp_path, saved):
+def test_degrees_are_kept_and_a_hold_out_takes_its_share(saved):
     """What training asks for first is read, not counted: hidden entries would be found out."""
     rows = open_store(saved)
     assert rows.degrees().tolist() == counted(rows).tolist()
@@ -347,23 +300,8 @@ def test_degrees_are_kept_and_a_hold_out_takes_its_share(tmp_path, saved):
         assert part.degrees().tolist() == counted(part).tolist()
     rest = rest.replace(begin=rest.end, known_degrees=None)  # no entries to count
     assert rest.degrees().tolist() == (counted(rows) - counted(held_out)).tolist()
-    bigger = save_store(rows, tmp_path / "wider")
-    assert open_store(bigger).degrees().tolist() == counted(rows).tolist()
 
 
 def counted(rows: Rows) -> np.ndarray:
     """How many rows hold each feature, in NumPy."""
     return np.bincount(rows.compact().indices, minlength=rows.width)
-
-
-def test_a_store_without_degrees_opens(tmp_path, monkeypatch):
-    """As it is of one that was made before there were any, or of very many features for few entries."""
-    rows = make_rows()
-    monkeypatch.setattr(store, "FEW", 0)
-    wide = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, 10**6, check=False)
-    opened = open_store(save_store(wide, tmp_path / "store"))
-    assert opened.known_degrees is None
-    assert not (tmp_path / "store" / "degrees.npy").exists()
-    assert opened.degrees().tolist() == rows.degrees().tolist() + [0] * (10**6 - rows.width)
-    monkeypatch.setattr(store, "MOST_COUNTED", 3)
-    assert open_store(save_store(rows, tmp_path / "many")).known_degrees is None

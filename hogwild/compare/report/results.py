@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 ROWS = "rows.jsonl"
 Row = dict[str, Any]
 NUMBER = (int, float)
-RUN_FIELDS = {"cell": str, "method": str, "kind": str, "workers": int, "seed": int, "epoch": NUMBER, "status": str}
-FIELDS: dict[str, dict[str, Any]] = {  # required fields of a row, by its phase
-    "optimum": {"start_objective": NUMBER, "eps": list},
+RUN_FIELDS = ("cell", "method", "kind", "workers", "seed", "epoch", "status")
+FIELDS = {  # required fields of a row, by its phase
+    "optimum": ("start_objective", "eps"),
     "tuning": RUN_FIELDS,
     "reported": RUN_FIELDS,
-    "delay": {"method": str, "kind": str, "workers": int, "seed": int, "gradient_delay": NUMBER, "status": str},
+    "delay": ("method", "kind", "workers", "seed", "gradient_delay", "status"),
 }
 #: Options that say what is minimised, as fields of the first row.
 OBJECTIVE = (
@@ -92,21 +92,11 @@ def read_rows(path: str | Path) -> list[Row]:
 
 
 def _fault(row: Any) -> str:
-    """Return what is wrong with a row, or an empty text; an objective that is not finite becomes None."""
-    phase = row.get("phase") if isinstance(row, dict) else None
-    if not isinstance(phase, str) or phase not in FIELDS:
+    """Return what is wrong with a row, or an empty text."""
+    phase = str(row.get("phase")) if isinstance(row, dict) else None
+    if phase not in FIELDS:
         return f"has the phase {phase!r}, not one of {', '.join(FIELDS)}"
-    required = dict(FIELDS[phase])
-    if phase == "optimum" and row.get("optimum_seen") is not True:  # otherwise it is the lowest of the rows that follow
-        required["objective"] = NUMBER
-    for name, kind in required.items():
-        value = row.get(name)
-        if not isinstance(value, kind) or isinstance(value, bool) or (name == "workers" and value < 1):
-            return f"has {name} {value!r}"
-    for name in ("objective", "train_seconds"):  # null: it diverged, or never ran
-        value = number(row, name)
-        row[name] = value if math.isfinite(value) else None
-    return ""
+    return next((f"has no {name}" for name in FIELDS[phase] if row.get(name) is None), "")
 
 
 def number(row: Row | None, name: str) -> float:
@@ -215,11 +205,6 @@ class ReportedRun:
     @property
     def first(self) -> Row:
         return self.rows[0]
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """Method and number of workers."""
-        return self.first["method"], self.first["workers"]
 
     @property
     def device(self) -> str:
@@ -388,15 +373,11 @@ class ComparisonResult:
         return "the best seen" if self.head.get("optimum_seen") is True else "the optimum"
 
     @property
-    def cores(self) -> int | None:
-        return self.head.get("cores")
-
-    @property
     def crowd(self) -> str:
         """A warning in capitals if more workers ran than there are cores and that matters; otherwise empty."""
         most = max((run.first["workers"] for run in self.reported if run.ran and run.device == "cpu"), default=0)
-        crowded = self.timed and self.cores and most > self.cores
-        return f"MORE WORKERS THAN CORES ({most} on {self.cores})" if crowded else ""
+        cores = self.head.get("cores") or most
+        return f"MORE WORKERS THAN CORES ({most} on {cores})" if self.timed and most > cores else ""
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -404,7 +385,7 @@ class ComparisonResult:
         runs: dict[tuple[str, str, int], list[ReportedRun]] = {}
         for run in self.reported:
             if run.ran:
-                runs.setdefault((run.first["kind"], *run.key), []).append(run)
+                runs.setdefault((run.first["kind"], run.first["method"], run.first["workers"]), []).append(run)
         groups = [Group(method, kind, workers, tuple(members)) for (kind, method, workers), members in runs.items()]
         return sorted(groups, key=lambda group: (*KINDS, group.kind).index(group.kind))
 
@@ -475,10 +456,6 @@ class Ratio:
         """Whether there are enough pairs for an interval."""
         return self.pairs >= FEWEST_PAIRS
 
-    @property
-    def inverse(self) -> Ratio:
-        return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
-
 
 def ratio_of(pairs: Iterable[tuple[float, float]]) -> Ratio:
     """Ratio of the first to the second of pairs: Student's interval of the mean logarithm; NaN counts for nothing."""
@@ -545,16 +522,11 @@ def _rows_files(directory: Path) -> list[Path]:
 
 def _checked(path: Path, rows: list[Row]) -> list[Row]:
     """Return the rows of one comparison, which begin with the row of phase optimum."""
-    if not rows:
-        raise InputError(f"{path}: no rows: expected what hogwild compare writes; run it again with the same --out")
-    head = rows[0]
-    if [row["phase"] for row in rows].count("optimum") != 1 or head["phase"] != "optimum":
+    if [row["phase"] for row in rows].count("optimum") != 1 or rows[0]["phase"] != "optimum":
         raise InputError(f"{path}: needs one row of phase optimum, in line 1: expected one comparison to a file")
-    eps = head["eps"]
-    if not eps or any(isinstance(value, bool) or not isinstance(value, NUMBER) or not 0 < value < 1 for value in eps):
-        raise InputError(f"{path}, line 1: has eps {eps!r}: expected numbers between 0 and 1")
-    unknown = head["objective"] is None and head.get("optimum_seen") is not True
-    if unknown or not math.isfinite(head["start_objective"]):
+    head = rows[0]
+    unknown = math.isnan(number(head, "objective")) and head.get("optimum_seen") is not True
+    if unknown or not math.isfinite(number(head, "start_objective")):
         raise InputError(f"{path}, line 1: the objective of the optimum or of the start is no finite number")
     return rows
 

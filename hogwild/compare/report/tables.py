@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hogwild.compare.report.cells import (
     NONE,
@@ -34,24 +35,34 @@ from hogwild.compare.report.verdict import choice, verdict
 Cells = tuple[str, ...]
 #: Columns of words rather than figures.
 WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value"}
-SIZES = {
-    "rows": "rows",
+#: Fields of the first row by the line in which they are shown.
+FACTS = {
+    "began": "began",
+    "data": "data rows width nnz test_rows ratings users items test_ratings vertices edges labels terminals examples "
+    "test_examples parameters",
+    "sparsity": "omega delta rho",
+    "minimised": "loss l1 l2 l2_factors rank loss_param normalize class_weight penalty negatives intercept biases "
+    "nonnegative",
+    "module": "model optimizer batch",
+    "objective": "start_objective objective optimum_how",
+    "plan": "epochs seeds_list step_grid schedule order link",
+    "machine": "cpu cores caches load load_after affinity gpu host",
+    "command": "command",
+}
+NAMES = {
+    **dict.fromkeys(["began", "data", "cpu", "command", "gpu", "model", "optimum_how"], ""),
     "width": "features",
     "nnz": "nonzeros",
-    "test_rows": "rows to test on",
-    "ratings": "ratings",
-    "users": "users",
-    "items": "items",
-    "test_ratings": "ratings to test on",
-    "vertices": "vertices",
-    "edges": "edges",
-    "labels": "labels",
-    "terminals": "terminals",
-    "examples": "examples",
-    "test_examples": "examples to test on",
-    "parameters": "parameters",
+    "omega": "Ω",
+    "delta": "Δ",
+    "rho": "ρ",
+    "start_objective": "at the start",
+    "objective": "at the optimum",
+    "seeds_list": "seeds",
+    "step_grid": "steps",
+    "load": "load before",
+    "affinity": "may use CPUs",
 }
-PAPER = {"omega": "Ω", "delta": "Δ", "rho": "ρ"}  # of Recht et al., equation 2.6
 TRADED = ("messages", "bytes_sent", "waited_seconds")
 TARGETS = (
     "Medians over the seeds, quartiles in brackets. A target of 1 % is the objective with 1 % of the way from the "
@@ -71,13 +82,10 @@ UNSTEADY = (
     "WARNING: the times of an epoch of {} spread by more than 25 % of their median (quartile to quartile): the machine "
     "was not quiet."
 )
-IN_FLIGHT = (
-    "Workers are replicas on streams. In flight: examples in hand at the same time, whose updates were each computed "
-    "from weights that the others changed meanwhile. The speed is millions a second."
-)
-STALENESS = (
+CONFLICTS = (
     "Staleness: how many updates of others fall between the reading of a row's weights and the storing of its update. "
-    "Lost: weights whose update was overwritten by another's, for each update of a row."
+    "Lost: weights whose update was overwritten by another's, for each update of a row. In flight: examples that a GPU "
+    "has in hand at the same time. The speed is millions a second."
 )
 TRADING = (
     "Time and megabytes of all replicas until a target was reached: medians over seeds. Link: {}. Messages take its "
@@ -101,9 +109,6 @@ class Table:
         return tuple(name in WORDS or self.columns[0] == "what" for name in self.columns)
 
 
-Line = tuple[ComparisonResult, Group, dict[str, str]]  # with the cells of its row
-
-
 def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -> dict[str, str]:
     """Return what tables show of a group, by heading."""
     last = {
@@ -118,7 +123,7 @@ def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -
         "replicas": str(group.replicas),
         "step": step_text(group.step),
         "ended ok": f"{group.ended_well}/{len(group.runs)}",
-        "left": quartiles(last["gap"], percent),
+        "left at the end": quartiles(last["gap"], percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
         "set-up": quartiles(last["setup_seconds"] if source.timed else None, duration),
@@ -160,70 +165,56 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     """Return all tables that have rows; rows of several comparisons follow one another."""
     eps = sorted({each for source in sources for each in source.eps}, reverse=True)
     best = [(source, group, cells_of(source, group, eps)) for source in sources for group in source.groups]
-    targets = list(map(aim, eps))
+    several = len(sources) > 1
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
+    to, epochs_to, megabytes_to = ([f"{what}to {aim(each)}" for each in eps] for what in ("", "epochs ", "MB "))
 
-    def table(title: str, lines: Iterable[Line], names: Iterable[str], *notes: str) -> Table:
-        names = ("comparison", "method", *names)
-        rows = [tuple(cells.get(name, NONE) for name in names) for _, _, cells in lines]
+    def view(title: str, names: list[str], *notes: str, linked: bool = False) -> Table:
+        """Return these columns of the methods that have any of their figures."""
+        shown = [cells for source, _, cells in best if source.linked or not linked]
+        shown = [cells for cells in shown if any(cells.get(name, NONE) != NONE for name in names)]
+        names = ["comparison", "method", "workers", *names]
+        rows = [tuple(cells.get(name, NONE) for name in names) for cells in shown]
         return Table(title, tuple(metrics if name == "metric" else name for name in names), rows, list(notes))
 
-    arrivals = ["workers", *(f"to {each}" for each in targets), "left", "objective", "metric", "step", "ended ok"]
+    links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
     tuned = any(source.tuned for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
-    several = len(sources) > 1
     notes = [f"{source.label}: " * several + note for source in sources for note in (*source.notes, *floor_of(source))]
-    first = table(title, best, arrivals, TARGETS, *notes)
-    traded = ["replicas", "step", *(f"to {each}" for each in targets), *(f"MB to {each}" for each in targets)]
-    traded += ["messages an epoch", "MB an epoch", "waited", "staleness"]
-    links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
-    factors = ["workers", "set-up", *(f"epochs to {each}" for each in targets), "an epoch"]
-    factors += ["at", "statistical", "hardware", "speed-up"]
     paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
     wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
-    crowds = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
-    counted = [line for line in best if {line[2]["staleness"], line[2]["lost"]} != {NONE}]
+    warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
+    warnings += [UNSTEADY.format(wide)] if wide else []
+    traded = ["replicas", "step", *to, *megabytes_to, "messages an epoch", "MB an epoch", "waited", "staleness"]
+    factors = ["set-up", *epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
     made = [
         _index(sources if several else []),
-        table(
-            "Replicas that trade", (line for line in best if line[0].linked), traded, TRADING.format("; ".join(links))
-        ),
-        first,
-        table(
-            "Epochs, their time, and the speed-up over serial",
-            best,
-            factors,
-            FACTORS,
-            *([UNSTEADY.format(wide)] if wide else []),
-            *dict.fromkeys(crowds),
-        ),
+        view("Replicas that trade", traded, TRADING.format("; ".join(links)), linked=True),
+        view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], TARGETS, *notes),
+        view("Epochs, their time, and the speed-up over serial", factors, FACTORS, *dict.fromkeys(warnings)),
         _tuning(sources),
-        table(
-            "On the GPU",
-            (line for line in best if line[1].device == "cuda"),
-            ("workers", "minibatch", "in flight", "speed"),
-            IN_FLIGHT,
-        ),
-        table("Staleness and lost updates", counted, ("workers", "staleness", "at most", "lost"), STALENESS),
+        view("Speed and conflicts", ["speed", "minibatch", "in flight", "staleness", "at most", "lost"], CONFLICTS),
         _delayed(sources),
         _failed(sources),
-        _conditions(sources, list(dict.fromkeys(crowds))),
+        _conditions(sources),
     ]
     for each in made:
-        if not several and each.columns[0] == "comparison":
-            each.columns = each.columns[1:]
-            each.rows = [row[1:] for row in each.rows]
+        empty = [{*column} <= {NONE, ""} for column in zip(*each.rows)]
+        empty[:1] = [not several and each.columns[0] == "comparison"]
+        kept = [place for place, none in enumerate(empty) if not none]
+        each.columns = tuple(each.columns[place] for place in kept)
+        each.rows = [tuple(row[place] for place in kept) for row in each.rows]
     return [each for each in made if each.rows]
 
 
 def _index(sources: Sequence[ComparisonResult]) -> Table:
     """Return a line a comparison, the newest first."""
+    names = ("began", "data", "machine", "versions")
     rows = []
     for source in sources:
         facts = facts_of(source.head)
-        names = ("began", "data", "processor", "versions")
-        rows.append((source.label, *(facts.get(name, NONE) for name in names), choice(source) or verdict(source)[0]))
-    return Table("The comparisons", ("what", "began", "data", "processor", "versions", "which method"), rows)
+        rows.append((source.label, choice(source) or verdict(source)[0], *(facts.get(name, NONE) for name in names)))
+    return Table("The comparisons", ("what", "which method", *names), rows)
 
 
 def floor_of(source: ComparisonResult) -> Iterator[str]:
@@ -245,7 +236,7 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
         trials: dict[tuple[str, int], set[float]] = {}
         for run in source.tuning:
             if run.ran and run.step is not None:
-                trials.setdefault(run.key, set()).add(run.step)
+                trials.setdefault((run.first["method"], run.first["workers"]), set()).add(run.step)
         for key, tried in trials.items():
             steps = sorted(tried)
             at_end = len(steps) > 1 and winners.get(key) in (steps[0], steps[-1])
@@ -302,62 +293,37 @@ def _failed(sources: Sequence[ComparisonResult]) -> Table:
     return Table("Runs that did not end ok", columns, rows, ["Nothing is dropped."])
 
 
-def _conditions(sources: Sequence[ComparisonResult], notes: list[str]) -> Table:
+def _conditions(sources: Sequence[ComparisonResult]) -> Table:
     """Return data, machine and plan, one column per comparison."""
     columns = [facts_of(source.head) for source in sources]
     names = dict.fromkeys(name for column in columns for name in column)
     rows = [(name, *(column.get(name, NONE) for column in columns)) for name in names]
     headings = ("what", *(source.label for source in sources)) if len(sources) > 1 else ("what", "value")
-    return Table("What was compared, and where", headings, rows, notes)
+    return Table("What was compared, and where", headings, rows)
 
 
 def facts_of(head: Row) -> dict[str, str]:
     """Return the conditions of one comparison, by name."""
-
-    def joined(*parts: object) -> str:
-        return ", ".join(str(part) for part in parts if part)
-
-    def counted(name: str, words: str) -> str:
-        value = number(head, name)
-        return f"{value:,.0f} {words}" if math.isfinite(value) else ""
-
-    how = head.get("optimum_how")
-    optimum = how if head.get("optimum_seen") is True else f"at the optimum{f': {how}' if how else ''}"
-    named = "loss l1 l2 rank loss_param normalize class_weight penalty negatives".split()
-    unusual = {"intercept": True, "biases": True, "nonnegative": False}
-    facts = {
-        "began": head.get("began"),
-        "data": joined(head.get("data"), *(counted(name, words) for name, words in SIZES.items())),
-        "sparsity": joined(*(f"{sign} = {head[name]:.4g}" for name, sign in PAPER.items() if head.get(name))),
-        "in memory": memory(head),
-        "minimised": joined(
-            *(f"{name} {head[name]}" for name in named if head.get(name) not in (None, "none")),
-            *(f"{name} {head[name]}" for name, usual in unusual.items() if head.get(name, usual) is not usual),
-        ),
-        "module": joined(head.get("model"), head.get("optimizer"), counted("batch", "examples in a minibatch")),
-        "objective": f"{number(head, 'start_objective'):.6g} at the start, {number(head, 'objective'):.9g} {optimum}",
-        "plan": joined(
-            counted("epochs", "epochs"),
-            f"seeds {listed(map(str, head.get('seeds_list') or []))}",
-            f"steps {' '.join(map(step_text, head.get('step_grid') or []))}",
-            *(f"{name} {head[name]}" for name in ("schedule", "order") if head.get(name)),
-        ),
-        "processor": joined(
-            head.get("cpu"),
-            counted("cores", "cores"),
-            joined(*(f"{name} {size}" for name, size in (head.get("caches") or {}).items())),
-            f"load {head['load']} before" if head.get("load") is not None else "",
-            f"and {head['load_after']} after it" if head.get("load_after") is not None else "",
-            f"may use CPUs {' '.join(map(str, head['affinity']))}" if head.get("affinity") else "",
-        ),
-        "graphics processor": head.get("gpu"),
-        "host": head.get("host"),
-        "command": head.get("command"),
-        "versions": joined(
-            *(f"{name.removeprefix('version_')} {head[name]}" for name in head if name.startswith("version_"))
-        ),
+    lines = {
+        line: [name for name in names.split() if head.get(name) not in (None, "none", "")]
+        for line, names in FACTS.items()
     }
-    return {name: str(text) for name, text in facts.items() if text}
+    facts = {
+        line: ", ".join(f"{NAMES.get(name, name.replace('_', ' '))} {_shown(head[name])}".strip() for name in names)
+        for line, names in lines.items()
+        if names
+    }
+    versions = (f"{name.removeprefix('version_')} {head[name]}" for name in head if name.startswith("version_"))
+    facts |= {"versions": ", ".join(versions), "in memory": memory(head)}
+    return {name: text for name, text in facts.items() if text}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{name} {size}" for name, size in value.items())
+    if isinstance(value, list):
+        return " ".join(map(_shown, value))
+    return f"{value:.9g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
 
 
 def memory(head: Row) -> str:

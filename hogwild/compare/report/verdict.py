@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from hogwild.compare.report.cells import aim, crew, duration, listed, millions, percent, plural
+from hogwild.compare.report.cells import aim, crew, duration, listed, percent, plural
 from hogwild.compare.report.results import (
     CONFIDENCE,
     FEWEST_PAIRS,
-    KINDS,
     REFERENCES,
     ComparisonResult,
     Group,
@@ -29,7 +28,6 @@ from hogwild.compare.report.results import (
 
 NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
 CLOSE_POINTS, CLOSE_SHARE = 0.5, 0.01  # differences of a metric that one figure can represent: points, or relative
-MOST_SAID = 3  # methods, beside serial, that the sentences about exchanges name
 SHORT = 0.01  # seconds of an epoch below which its beginning and end are a large part of it
 BUSY = 0.5  # load over cores at the start above which the machine was not idle
 #: What is said of one side against another, where seconds are compared and where epochs are; first the phrases.
@@ -73,23 +71,22 @@ MORALS = {
 def verdict(source: ComparisonResult) -> list[str]:
     """Return sentences, the most important first."""
     race = Race.of(source)
-    sentences = _trading(source)
-    if isinstance(race, Race):
-        sentences += [text for rule in RULES for text in rule(race)]
-    elif race:
-        sentences.append(race)
-    return [*sentences, *(text for rule in CONDITIONS if (text := rule(source)))]
+    sentences = [race] if isinstance(race, str) else [text for rule in RULES for text in rule(race)]
+    return [*filter(None, sentences), *(text for rule in CONDITIONS if (text := rule(source)))]
 
 
 def choice(source: ComparisonResult) -> str:
     """Return one sentence: which method gets to the hardest target first, and which others may be as good."""
-    race = Race.of(source)
-    best = race.best(source.groups, *KINDS, anywhere=True) if isinstance(race, Race) else None
-    if not isinstance(race, Race) or best is None or not race.reaches(best):
+    eps = target(source, serial(source.groups))
+    best = None if eps is None else fastest(source.groups, eps, source.clock)
+    if best is None or eps is None:
         return ""
-    others = [each for each in source.groups if each is not best]
-    ratios = [paired_ratio(each, best, race.eps, source.clock) for each in others]
-    alike = listed(each.method for each, ratio in zip(others, ratios) if ratio.sure and ratio.low <= 1)
+    race = Race(source, eps, best.workers, best.device)
+    others = [each for each in source.groups if each.method != best.method]
+    if not others:
+        return ""
+    outcomes = [(each.method, race.against(best, each)[0]) for each in others]
+    alike = listed(method for method, outcome in outcomes if outcome not in ("sooner", "never"))
     clear = f"not clearly sooner than {alike}" if alike else "clearly sooner than all others"
     if len(best.runs) < FEWEST_PAIRS:
         clear = "of too few seeds to tell it from the others"
@@ -174,13 +171,15 @@ class Race:
             kind = "same" if NARROW[0] <= ratio.low and ratio.high <= NARROW[1] else "unclear"
         seeds = max(len(group.runs), len(other.runs))
         some = f", on the {ratio.pairs} of {seeds} seeds where both got there" if ratio.pairs < seeds else ""
-        more = ratio.inverse if ratio.high < 1 else ratio
-        decimals = 1 if more.low >= 1.05 else 2 if more.low >= 1.005 else 3  # that show that it is not 1
+        low, times, high = ratio.low, ratio.value, ratio.high
+        if high < 1:
+            low, times, high = 1 / high, 1 / times, 1 / low
+        decimals = 1 if low >= 1.05 else 2 if low >= 1.005 else 3  # that show that it is not 1
         return kind, OUTCOMES[kind][not self.source.in_seconds].format(
             other=other.method,
             never=never(other, self.eps),
             pairs=ratio.pairs,
-            times=f"{more.value:.{decimals}f}x (95 % CI {more.low:.{decimals}f}–{more.high:.{decimals}f}{some})",
+            times=f"{times:.{decimals}f}x (95 % CI {low:.{decimals}f}–{high:.{decimals}f}{some})",
             medians=f"{self.time(group)} and {self.time(other)}",
             ratio=f"ratio {ratio.value:.2f}, 95 % CI {ratio.low:.2f}–{ratio.high:.2f}{some}",
             floor=f"{floor.low:.2f}–{floor.high:.2f}",
@@ -236,20 +235,9 @@ def _moral(race: Race) -> list[str]:
     return [MORALS[outcome] for outcome in outcomes if outcome in MORALS]
 
 
-def _without_locks(race: Race) -> list[str]:
-    """Say on which numbers of workers lock-free methods had no locks beside them."""
-    groups = [group for group in race.source.groups if group.device == race.device]
-    locks = {group.workers for group in groups if group.kind == "locks"}
-    most = max(group.workers for group in groups if group.kind == "lock-free")
-    if most in locks or (race.device != "cpu" and not locks):
-        return []
-    rest = f", so this is about {race.workers}" if most != race.workers else ""
-    return [f"On {staff(race.source, most, race.device)} no method with locks has results{rest}."]
-
-
 def _others(race: Race) -> list[str]:
-    """Say how the best of every other kind did."""
-    groups = race.source.groups
+    """Say how the best of every other kind did against the best lock-free method."""
+    groups = race.source.groups if race.reaches(race.free) else []
     cores = [group for group in groups if group.device == "cpu" and race.device == "cuda"]
     in_step = [group for group in groups if group.device == race.device and group.workers in (1, race.workers)]
     others = (
@@ -259,48 +247,19 @@ def _others(race: Race) -> list[str]:
         ("On the same GPU without a race", race.best(in_step, "in step", anywhere=True)),
         ("On the processor's cores", race.best(cores, "lock-free", "locks", "blocks", "exchange", anywhere=True)),
     )
-    return [f"{topic}: {_beside(race, other)}." for topic, other in others if other is not None]
+    gets = f"{race.free.method} {'gets there' if race.source.in_seconds else 'needs'} "
+    sentences = []
+    for topic, other in others:
+        if other is not None:
+            kind, text = race.against(race.free, other)
+            sentences.append(f"{topic}: {gets if kind in PHRASES else ''}{text}, the best of them.")
+    return sentences
 
 
-def _beside(race: Race, other: Group) -> str:
-    if not race.reaches(other):
-        return f"{never(other, race.eps)}, and none of them does"
-    if not race.reaches(race.free):
-        return f"{other.method} reaches {race.aim} in {race.time(other)} (median)"
-    kind, text = race.against(race.free, other)
-    if kind not in PHRASES:
-        return text
-    return f"{race.free.method} {'gets there' if race.source.in_seconds else 'needs'} {text}, the best of them"
-
-
-RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _moral, _without_locks, _others)
+RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _moral, _others)
 
 
 # ---- rules of a comparison
-
-
-def _trading(source: ComparisonResult) -> list[str]:
-    """Say which exchanges reached the hardest target that half of serial's runs reach, and when."""
-    groups = source.groups if source.linked else []
-    alone = serial(groups)
-    eps = min((each for each in source.eps if alone is not None and alone.share(each) >= 0.5), default=None)
-    exchanges = [group for group in groups if group.kind == "exchange" and group.replicas > 1]
-    if alone is None or eps is None or not exchanges:
-        return []
-    race = Race(source, eps, 1, "cpu")
-    there = [group for group in exchanges if group.share(eps) >= 0.5 and group.reached(eps, source.clock)]
-    there.sort(key=lambda group: group.reached(eps, source.clock).median)  # type: ignore[union-attr]
-    sentences = [f"By the simulator's clock serial reaches {race.aim} in {race.time(alone)} (median)."]
-    for group in there[:MOST_SAID]:
-        sent = group.reached(eps, "bytes_sent")
-        size = f", after sending {millions(sent.median)} MB" if sent else ""
-        outcome = race.against(group, alone)[1]
-        sentences.append(
-            f"{group.replicas} replicas with {group.method} get there in {race.time(group)}{size}: {outcome}."
-        )
-    if missing := [f"{group.method} ({group.replicas})" for group in exchanges if group.share(eps) < 0.5]:
-        sentences.append(f"Most runs of these do not get there: {', '.join(missing)}.")
-    return sentences
 
 
 def _no_target(source: ComparisonResult, alone: Group | None) -> str:
@@ -335,9 +294,9 @@ def _short(source: ComparisonResult) -> str:
 
 def _load(source: ComparisonResult) -> str:
     load = number(source.head, "load")
-    busy = source.timed and source.cores and load > BUSY * source.cores
-    text = f"The machine was not quiet: a load of {load:g} on {source.cores} cores when the comparison began."
-    return text if busy else ""
+    cores = number(source.head, "cores")
+    text = f"The machine was not quiet: a load of {load:g} on {cores:g} cores when the comparison began."
+    return text if source.timed and load > BUSY * cores else ""
 
 
 CONDITIONS: tuple[Callable[[ComparisonResult], str], ...] = (_no_seconds, _crowd, _short, _load)

@@ -16,7 +16,6 @@ import contextlib
 import os
 import re
 import tomllib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,10 +66,10 @@ class File:
 
 @dataclass(frozen=True)
 class CardPart:
-    """Source of one store: ``files``, read one after another; ``rows`` (or ratings) and ``nonzeros`` if known."""
+    """Source of one store: its file; ``rows`` (or ratings) and ``nonzeros`` if known."""
 
     role: str
-    files: tuple[File, ...]
+    file: File
     rows: int | None = None
     nonzeros: int | None = None
 
@@ -134,10 +133,9 @@ class Card:
         """Return the user's name for the part."""
         return self.name if len(self.parts) == 1 else f"{self.name}:{role}"
 
-    def files(self, roles: Iterable[str] | None = None) -> list[File]:
-        """Return all files of some parts, or of all, each URL once."""
-        files = [file for role in roles or self.roles for file in self.part(role).files]
-        return list({file.url: file for file in files}.values())
+    def files(self) -> list[File]:
+        """Return the files of all parts."""
+        return [part.file for part in self.parts]
 
 
 # -- reading cards ----------------------------------------------------------------------------------------------------
@@ -155,7 +153,7 @@ def read_card(path: str | Path) -> Card:
     try:
         facts = tomllib.loads(path.read_text(encoding="utf-8"))
         parts = tuple(
-            CardPart(role, **part | {"files": tuple(map(_file, part["files"]))})
+            CardPart(role, **part | {"file": _file(part["file"])})
             for role in PARTS
             if (part := facts.pop(role, None)) is not None
         )

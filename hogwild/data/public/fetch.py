@@ -18,21 +18,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import fnmatch
 import lzma
 import os
-import re
 import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import Card, CardPart, is_fetched, place
 from hogwild.data.public.download import Failed, download
@@ -42,7 +40,6 @@ from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 FileProgress = Callable[[str, int, int | None], None]
 
 DOWNLOADS = ".downloads"  # in the directory of a set
-UNPACKED = "unpacked-"  # prefix of directories with unpacked members
 DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError)
 BLOCK = 1 << 20  # bytes
 
@@ -105,8 +102,6 @@ def _work_folder(card: Card, parent: Path) -> Iterator[Path]:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         work.mkdir(exist_ok=True)
-        for folder in work.glob(f"{UNPACKED}*"):  # of a killed process
-            shutil.rmtree(folder, ignore_errors=True)
         try:
             yield work
         finally:
@@ -123,86 +118,60 @@ def _work_folder(card: Card, parent: Path) -> Iterator[Path]:
 
 
 def _fetch_part(card: Card, part: CardPart, path: Path, work: Path, progress: FileProgress | None) -> dict[str, int]:
-    """Make ``path`` of the files of a part; return the counts."""
+    """Make ``path`` of the file of a part; return the counts."""
     title = card.title_of(part.role)
-    paths = [work / file.name for file in part.files]
+    source = text = work / part.file.name
 
     def step(action: str) -> BytesRead | None:
         return None if progress is None else lambda done, total: progress(action, done, total)
 
-    for file, source in zip(part.files, paths):
-        try:
-            download(file, source, step(f"fetching {file.name}"))
-        except Failed as error:
-            raise InputError(f"{error}; its page is {card.homepage}") from None
-    dataset = {"name": card.name, "part": part.role}
-    meta = {"source": part.files[0].url, "parser": f"catalogue, {card.format}", "dataset": dataset}
     try:
-        with tempfile.TemporaryDirectory(prefix=UNPACKED, dir=work) as scratch:
-            texts: list[Path] = []
-            for file, source in zip(part.files, paths):
-                texts += unpack(source, file.member, Path(scratch)) if file.member and is_archive(source) else [source]
-            counts = _convert(card, part, texts, path, meta, step(f"reading {title}"))
+        download(part.file, source, step(f"fetching {part.file.name}"))
+    except Failed as error:
+        raise InputError(f"{error}; its page is {card.homepage}") from None
+    try:
+        if part.file.member:
+            text = work / "unpacked"
+            unpack(source, part.file.member, text)
+        counts = _convert(card, part, text, path, step(f"reading {title}"))
     except InputError as error:  # the data are wrong, and would be again with the same download
-        for source in paths:
-            source.unlink(missing_ok=True)
+        source.unlink(missing_ok=True)
         raise InputError(f"{title}: {error}; nothing was kept") from None
-    for source in paths:
-        source.unlink()
+    finally:
+        if text != source:
+            text.unlink(missing_ok=True)
+    source.unlink(missing_ok=True)
     return counts
 
 
 # -- archives ---------------------------------------------------------------------------------------------------------
 
 
-def is_archive(path: Path) -> bool:
-    """Return whether the file is an archive of files, rather than one text.
+def unpack(archive: Path, pattern: str, path: Path) -> None:
+    """Write the member of a zip or tar archive whose name, or its last parts, fit ``pattern`` to ``path``.
 
     Raises
     ------
     InputError
-        If it is compressed and damaged.
-    """
-    try:
-        return zipfile.is_zipfile(path) or tarfile.is_tarfile(path)
-    except DAMAGE as error:
-        raise InputError(f"{path}: the archive is damaged: {reason_of(error)}") from None
-
-
-def fits(name: str, pattern: str) -> bool:
-    """Return whether ``name``, or its part after the last ``/``, fits a shell pattern."""
-    return any(fnmatch.fnmatchcase(each, pattern) for each in (name, name.rpartition("/")[2]))
-
-
-def unpack(archive: Path, pattern: str, folder: Path) -> list[Path]:
-    """Write the members of a zip or tar archive whose names fit ``pattern`` to ``folder``, in order of their names.
-
-    Raises
-    ------
-    InputError
-        If none fits, or the archive is damaged or encrypted.
+        If none or several fit, or the archive is damaged or encrypted.
     OutputError
-        If they cannot be written.
+        If it cannot be written.
     """
-    members: list[tuple[str, Path]] = []
-    others: list[str] = []
+    fitting = others = 0
     try:
         for name, open_member in _members(archive):
-            if not fits(name, pattern):
-                others.append(name)
+            if not PurePosixPath(name).match(pattern):
+                others += 1
                 continue
-            short = re.sub("[^A-Za-z0-9._-]", "_", name)[-80:]  # with the suffix, which may tell a layout
-            path = folder / f"{len(members)}-{short}"
-            with open_member() as member, open(path, "xb") as file:
+            fitting += 1
+            with open_member() as member, open(path, "wb") as file:
                 shutil.copyfileobj(member, file)
-            members.append((name, path))
     except DAMAGE as error:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk is at fault
-            raise OutputError(f"{folder}: cannot unpack there: {error.strerror}") from None
+            raise OutputError(f"{path}: cannot unpack there: {error.strerror}") from None
         raise InputError(f"{archive}: the archive is damaged: {reason_of(error)}") from None
-    if not members:
-        raise InputError(f"{archive}: no {pattern} among its {len(others)} other members {others[:1]}")
-    return [path for _, path in sorted(members)]
+    if fitting != 1:
+        raise InputError(f"{archive}: {fitting} members called {pattern}, and {others} others: expected one")
 
 
 def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -224,8 +193,8 @@ def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 # -- from text to a store, compared with the card ---------------------------------------------------------------------
 
 
-def compare(card: Card, part: CardPart, counts: dict[str, int]) -> None:
-    """Raise InputError if the counts of the data differ from those that the card states."""
+def compare(card: Card, part: CardPart, counts: dict[str, int]) -> dict[str, int]:
+    """Return the counts of the data; raise InputError if they differ from those that the card states."""
     exact = {"rows": part.rows, "ratings": part.rows, "nonzeros": part.nonzeros, "vertices": card.vertices}
     most = {"users": card.users, "items": card.items}
     wrong = []
@@ -236,49 +205,37 @@ def compare(card: Card, part: CardPart, counts: dict[str, int]) -> None:
             wrong.append(f"{count:,} {name}, more than {most[name]:,}")
     if wrong:
         raise InputError(f"not the data of the card: {', '.join(wrong)}")
-
-
-def _convert(
-    card: Card, part: CardPart, texts: list[Path], path: Path, meta: dict[str, Any], progress: BytesRead | None
-) -> dict[str, int]:
-    """Make ``path`` of texts, once their counts are those of the card; return these."""
-    if card.problem == "linear":
-        from hogwild.data.text.svmlight import parse_svmlight
-
-        repairs = {"unsorted_rows": 0, "duplicate_rows": 0, "query_rows": 0}
-        with StoreWriter(path, meta, overwrite=True) as writer:
-            width = 0
-            for text in texts:
-                summary = parse_svmlight(text, writer, width=card.features, progress=progress)
-                width = max(width, summary.width)
-                for name in repairs:
-                    repairs[name] += int(getattr(summary, name))
-            counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": width}
-            compare(card, part, counts)
-            writer.close(width, warnings=repairs)
-        return counts
-    if len(texts) != 1:
-        raise InputError(f"{len(texts)} files where there should be one")
-    if card.problem == "completion":
-        from hogwild.data.ratings.container import last_of_repeats
-        from hogwild.data.ratings.store import save_ratings
-        from hogwild.data.ratings.text import parse_ratings
-
-        ratings, repeats = last_of_repeats(parse_ratings(texts[0], card.layout, progress=progress))
-        counts = dict(zip(("ratings", "users", "items"), (len(ratings), *ratings.shape)))
-        compare(card, part, counts)
-        save_ratings(ratings, path, meta | ({"warnings": {"repeats": repeats}} if repeats else {}), overwrite=True)
-        return counts
-    from hogwild.data.graphs.text import read_dimacs
-
-    counts = {"vertices": read_dimacs(str(texts[0]), progress).n_vertices}  # it compares the arcs with its problem line
-    compare(card, part, counts)
-    temporary = path.with_name(f".{path.name}.part")
-    try:
-        shutil.copyfile(texts[0], temporary)
-        with open(temporary, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
     return counts
+
+
+def _convert(card: Card, part: CardPart, text: Path, path: Path, progress: BytesRead | None) -> dict[str, int]:
+    """Make ``path`` of a text, once its counts are those of the card; return these."""
+    if card.problem == "cuts":
+        from hogwild.data.graphs.text import read_dimacs
+
+        graph = read_dimacs(str(text), progress)  # it compares the arcs with its problem line
+        counts = compare(card, part, {"vertices": graph.n_vertices})
+        with open(text, "rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(text, path)
+        return counts
+    recipe = _recipe(card, str(text), progress)
+    meta = {"source": part.file.url, "parser": f"catalogue, {card.format}"}
+    with StoreWriter(path, meta, overwrite=True, kind=recipe.kind) as writer:
+        facts = recipe.fill(writer)
+        counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": facts["width"]}
+        if card.problem == "completion":
+            counts = {"ratings": facts["nnz"], "users": facts["users"], "items": facts["items"]}
+        compare(card, part, counts)
+        writer.close(**facts)
+    return counts
+
+
+def _recipe(card: Card, text: str, progress: BytesRead | None) -> Recipe:
+    if card.problem == "linear":
+        from hogwild.data.rows.source import recipe_of
+
+        return recipe_of(text, "svmlight", {"width": card.features, "hash_bits": None, "progress": progress})
+    from hogwild.data.ratings.source import recipe_of as recipe_of_ratings
+
+    return recipe_of_ratings(text, card.layout, progress=progress)

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import stat
 import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from hogwild.data.cache import Cache, Recipe, check_unchanged, identity
+from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
-from hogwild.data.ratings.store import KIND, build_ratings, open_ratings_store, save_ratings
+from hogwild.data.ratings.store import RATINGS, open_ratings_store, put_ratings, save_ratings
 from hogwild.data.ratings.synthetic import RatingSpec, rating_recipe
 from hogwild.data.ratings.text import parse_ratings
-from hogwild.data.rows.source import check_choices, check_room, kind_of, load_npz, title_of
-from hogwild.data.rows.store import read_meta
+from hogwild.data.rows.source import check_choices, kind_of, load_npz, title_of, warn_of_repairs
+from hogwild.data.rows.store import MemoryWriter, read_meta
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import HogwildWarning, InputError
@@ -102,29 +101,22 @@ def open_ratings(
     ((50, 20), 400)
     """
     check_choices(unknown=(unknown, UNKNOWN), values=(values, VALUES), repeats=(repeats, REPEATS))
-    options = {"layout": layout, "values": values, "repeats": repeats, "progress": progress}
-    if not isinstance(name, str | os.PathLike):
-        title = title_of(name, "ratings")
-        ratings, meta = _text(name, options)
+    stream = not isinstance(name, str | os.PathLike)
+    title = title_of(name, "ratings") if stream else located(os.fspath(name))  # type: ignore[arg-type]
+    kind = kind_of(title, format, FORMATS, "ratings") if not stream else "ratings"
+    kind = kind or ("npz" if title.lower().endswith(".npz") else "ratings")
+    (layout or TextLayout()).check(title, kind, "ratings")
+    if kind == "store":
+        ratings, meta = open_ratings_store(title), read_meta(title)
+    elif kind == "npz":
+        ratings, meta = _matrix(title, repeats)
+    elif kind == "synthetic":
+        ratings, meta = build(cache, rating_recipe(RatingSpec.parse(title), progress))
     else:
-        title = located(os.fspath(name))
-        kind = _kind(title, format)
-        (layout or TextLayout()).check(title, kind, "ratings")
-        if kind == "store":
-            ratings, meta = open_ratings_store(title), read_meta(title)
-        elif kind == "ratings" and not stat.S_ISREG(os.stat(title).st_mode):
-            with open(title, "rb") as stream:  # a pipe can be read only once
-                ratings, meta = _text(stream, options)
-        elif kind == "npz":
-            ratings, meta = _matrix(title, options)
-        else:
-            ratings, meta = build_ratings(cache, _recipe(title, kind, options))
+        ratings, meta = build(cache, recipe_of(name if stream else title, layout, values, repeats, progress))
     if len(ratings) == 0:
         raise InputError(f"{title}: no ratings in it")
-    repeated = (meta.get("warnings") or {}).get("repeats", 0)
-    if repeated:
-        message = f"{title}: {repeated:,} ratings of a user and item that come again later (the last one counts)"
-        warnings.warn(message, HogwildWarning, stacklevel=2)
+    warn_of_repairs(title, meta)
     return _match(ratings, users, items, unknown, title)
 
 
@@ -150,15 +142,22 @@ def convert_ratings(
     return read_meta(destination)
 
 
-def _kind(name: str, format: str | None) -> str:
-    kind = kind_of(name, format, FORMATS, "ratings")
-    return kind or ("npz" if name.lower().endswith(".npz") else "ratings")
+def recipe_of(
+    source: Any,
+    layout: TextLayout | None,
+    values: str = "required",
+    repeats: str = "last",
+    progress: BytesRead | None = None,
+) -> Recipe:
+    """Return how a store is made of a text; the options are those of :func:`open_ratings`."""
 
+    def parse(writer: MemoryWriter) -> dict[str, Any]:
+        ratings, facts = _without_repeats(parse_ratings(source, layout, values=values, progress=progress), repeats)
+        return put_ratings(ratings, writer) | facts
 
-def _text(source: Any, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
-    """Return the ratings of a stream or file, and what was repaired."""
-    ratings = parse_ratings(source, options["layout"], values=options["values"], progress=options["progress"])
-    return _without_repeats(ratings, options["repeats"])
+    key: dict[str, Any] = {"kind": RATINGS.name, "format": "ratings", "values": values, "repeats": repeats}
+    key["layout"] = dataclasses.asdict(layout or TextLayout())
+    return text_recipe(source, parse, key, f"ratings {PARSER}", RATINGS)
 
 
 def _without_repeats(ratings: Ratings, repeats: str) -> tuple[Ratings, dict[str, Any]]:
@@ -168,34 +167,12 @@ def _without_repeats(ratings: Ratings, repeats: str) -> tuple[Ratings, dict[str,
     return ratings, {"warnings": {"repeats": dropped}} if dropped else {}
 
 
-def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
-    if kind == "synthetic":
-        return rating_recipe(RatingSpec.parse(name), options["progress"])
-    kept = {"values": options["values"], "repeats": options["repeats"]}
-    kept["layout"] = dataclasses.asdict(options["layout"] or TextLayout())
-    before = identity(name)
-
-    def make() -> tuple[Ratings, dict[str, Any]]:
-        made = _text(name, options)
-        check_unchanged(name, before)
-        return made
-
-    return Recipe(
-        label=os.path.basename(os.path.abspath(name)),
-        key={"kind": KIND, "format": kind, **kept, "file": before, "parser": PARSER},
-        meta={"source": os.path.abspath(name), "options": {"format": kind, **kept}, "parser": f"ratings {PARSER}"},
-        fill=make,
-    )
-
-
-def _matrix(name: str, options: dict[str, Any]) -> tuple[Ratings, dict[str, Any]]:
+def _matrix(name: str, repeats: str) -> tuple[Ratings, dict[str, Any]]:
     matrix = load_npz(name)
     try:
-        check_room(matrix.shape[0])
-        ratings = Ratings.from_scipy(matrix)
+        return _without_repeats(Ratings.from_scipy(matrix), repeats)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    return _without_repeats(ratings, options["repeats"])
 
 
 def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:

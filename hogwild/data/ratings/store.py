@@ -16,21 +16,45 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.cache import Cache, Recipe
 from hogwild.data.ratings.container import Ids, Ratings
-from hogwild.data.rows.store import StoreWriter, check_range, damaged, open_arrays, read_meta, usable
+from hogwild.data.rows.store import Kind, MemoryWriter, StoreWriter, check_range, open_store, read_meta
 from hogwild.errors import InputError
 
-KIND = "ratings"
 NAMES = {"numbers": "<i8", "text": "|u1", "ends": "<i8"}
 SIDES = ("user", "item")
-ARRAYS: dict[str, tuple[str, str | None]] = {
+
+
+def ratings_of(meta: dict[str, Any], arrays: dict[str, np.ndarray], path: str | None) -> Ratings:
+    """Return the ratings in a store's arrays."""
+    shape = meta["users"], meta["items"]
+    for name, size in zip(("users", "indices"), shape):
+        check_range(name, arrays[name], size)
+    ids = [Ids.from_arrays(arrays, f"{side}_") for side in SIDES]
+    for side, size, names in zip(SIDES, shape, ids):
+        if names is not None and len(names) != size:
+            raise InputError(f"{len(names)} names for {size} {side}s")
+    flat = arrays["users"], arrays["indices"], arrays["values"], shape, arrays.get("times")
+    return Ratings(*flat, ids[0], ids[1], path, check=False)
+
+
+_ARRAYS: dict[str, tuple[str, str | None]] = {
     "users": ("<i4", "rows"),
     "indices": ("<i4", "rows"),
     "values": ("<f4", "rows"),
     "times": ("<i8", "rows"),
-    **{f"{side}_{name}": (kind, None) for side in SIDES for name, kind in NAMES.items()},
+    **{f"{side}_{name}": (dtype, None) for side in SIDES for name, dtype in NAMES.items()},
 }
+RATINGS = Kind("ratings", _ARRAYS, tuple(_ARRAYS)[3:], ratings_of)
+
+
+def put_ratings(ratings: Ratings, writer: MemoryWriter) -> dict[str, Any]:
+    """Write ``ratings``; return the facts that go with them."""
+    arrays = {"users": ratings.users, "indices": ratings.items, "values": ratings.values, "times": ratings.times}
+    for side, ids in zip(SIDES, (ratings.user_ids, ratings.item_ids), strict=True):
+        arrays |= {} if ids is None else ids.arrays(f"{side}_")
+    writer.put(**arrays)
+    n, (users, items) = len(ratings), ratings.shape
+    return {"users": users, "items": items, "rows": n, "width": items, "nnz": n}
 
 
 def save_ratings(
@@ -47,67 +71,19 @@ def save_ratings(
     """
     if len(ratings) and min(int(ratings.users.min()), int(ratings.items.min())) < 0:
         raise InputError(f"{os.fspath(path)}: ratings of unknown users or items cannot be kept: drop them first")
-    arrays = {"users": ratings.users, "indices": ratings.items, "values": ratings.values, "times": ratings.times}
-    for side, ids in zip(SIDES, (ratings.user_ids, ratings.item_ids), strict=True):
-        arrays |= {} if ids is None else ids.arrays(f"{side}_")
-    n, (users, items) = len(ratings), ratings.shape
-    counts = {"kind": KIND, "users": users, "items": items, "rows": n, "width": items, "nnz": n}
-    with StoreWriter(path, meta, overwrite, ARRAYS) as writer:
-        writer.put(**arrays)
-        return writer.seal(writer.meta | counts)
+    with StoreWriter(path, meta, overwrite, RATINGS) as writer:
+        return writer.close(**put_ratings(ratings, writer))
 
 
 def is_rating_store(path: str | Path) -> bool:
     """Return whether ``path`` is a store of ratings whose meta data can be read."""
     try:
-        return bool(read_meta(path).get("kind") == KIND)
+        return bool(read_meta(path).get("kind") == RATINGS.name)
     except InputError:
         return False
 
 
 def open_ratings_store(path: str | Path) -> Ratings:
-    """Return a store's ratings, mapped read-only and checked as :func:`hogwild.data.rows.store.open_store` does.
-
-    Raises
-    ------
-    InputError
-        If it is not a store of ratings, has another version, is truncated or damaged; the message names the file.
-    """
-    path = Path(path)
-    meta, arrays = open_arrays(path, KIND, ARRAYS)
-    with usable(path):
-        check_range(path, "users", arrays["users"], meta["users"])
-        check_range(path, "indices", arrays["indices"], meta["items"])
-    try:
-        user_ids, item_ids = (_ids(arrays, side, meta[f"{side}s"]) for side in SIDES)
-    except InputError as error:
-        raise damaged(path, str(error)) from None
-    flat = arrays["users"], arrays["indices"], arrays["values"], (meta["users"], meta["items"]), arrays.get("times")
-    return Ratings(*flat, user_ids, item_ids, os.path.abspath(path), check=False)
-
-
-def _ids(arrays: dict[str, np.ndarray], side: str, size: int) -> Ids | None:
-    ids = Ids.from_arrays(arrays, f"{side}_")
-    if ids is not None and len(ids) != size:
-        raise InputError(f"{len(ids)} names for {size} {side}s")
-    return ids
-
-
-# -- the cache --------------------------------------------------------------------------------------------------------
-
-
-def build_ratings(cache: Cache | None, recipe: Recipe) -> tuple[Ratings, dict[str, Any]]:
-    """Return ``(ratings, meta data)`` from the cache, made and kept there if missing, or in memory without a cache.
-
-    The recipe's ``fill`` takes nothing, and returns the ratings and facts.
-    """
-    made: list[tuple[Ratings, dict[str, Any]]] = []  # at most one, whatever happens to its cache entry
-
-    def write(path: Path) -> None:
-        made[:] = made or [recipe.fill()]
-        save_ratings(made[0][0], path, recipe.meta | made[0][1])
-
-    if cache is not None and (kept := cache.keep(recipe.name, write, open_ratings_store)) is not None:
-        return kept
-    ratings, facts = made[0] if made else recipe.fill()
-    return ratings, {**recipe.meta, **facts}
+    """Return a store's ratings, mapped read-only and checked; errors are those of ``open_store``."""
+    ratings: Ratings = open_store(path, RATINGS)
+    return ratings

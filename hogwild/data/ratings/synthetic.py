@@ -25,8 +25,9 @@ from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import Ratings
-from hogwild.data.ratings.store import KIND
+from hogwild.data.ratings.store import RATINGS, put_ratings
 from hogwild.data.rows.container import INDEX_LIMIT
+from hogwild.data.rows.store import MemoryWriter
 from hogwild.data.synthetic import choice, dial
 from hogwild.errors import InputError
 
@@ -93,7 +94,11 @@ class RatingSpec(common.Spec):
 def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:
     """Return the recipe for the ratings of ``spec``."""
     label = f"synthetic-{spec.family}-{spec.ratings}"
-    return spec.recipe(label, f"ratings {GENERATOR}", lambda: (_draw(spec, progress), {}), kind=KIND)
+
+    def fill(writer: MemoryWriter) -> dict[str, Any]:
+        return put_ratings(_draw(spec, progress), writer)
+
+    return spec.recipe(label, f"ratings {GENERATOR}", fill, RATINGS)
 
 
 def _draw(spec: RatingSpec, progress: BytesRead | None) -> Ratings:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hogwild.data.parallel import map_cuts
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -514,8 +514,6 @@ def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
     """
     if width is None or width == rows.width:
         return rows
-    if not 1 <= width <= INDEX_LIMIT:
-        raise UsageError(f"width={width}: expected 1 to {INDEX_LIMIT}")
     if rows.hash_bits is not None:
         raise InputError(f"{name}: hashed to 2^{rows.hash_bits} = {rows.width} features, so there cannot be {width}")
     end = rows.end if rows.width < width else _known_ends(rows, width)

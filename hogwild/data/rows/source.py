@@ -9,10 +9,11 @@ The cost is that the first opening of a text file writes its content once more t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,18 +21,18 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.data.bits import check_hashing
-from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
+from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located, suggestion
 from hogwild.data.rows.container import Rows, chunks, fit_width
-from hogwild.data.rows.store import MemoryWriter, Sink, StoreWriter, is_store, open_store, pour, read_meta
+from hogwild.data.rows.store import Sink, StoreWriter, is_store, open_store, pour, read_meta
 from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.data.rows.synthetic import recipe as synthetic_recipe
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
 from hogwild.data.tables.files import table_format
 from hogwild.data.tables.plan import AskedColumns, check_plan
-from hogwild.data.text.hashing import HashedSink, check_same, hash_and_count, hashed_recipe, occupancy, warn_if_crowded
+from hogwild.data.text.hashing import check_same, hash_rows, hashed_recipe, warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
 
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
@@ -42,10 +43,10 @@ STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take millisecond
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional")
 REPAIRS = {
-    "unsorted_rows": "with unsorted features (sorted)",
-    "duplicate_rows": "with repeated features (summed)",
-    "moved_rows": "with a feature in another field than before (the first field counts)",
-    "query_rows": "with a qid: (left out: rows are not ranked by query)",
+    "duplicate_rows": "rows with repeated features (summed)",
+    "moved_rows": "rows with a feature in another field than before (the first field counts)",
+    "query_rows": "rows with a qid: (left out: rows are not ranked by query)",
+    "repeats": "ratings of a user and item that come again later (the last one counts)",
 }
 
 
@@ -128,38 +129,30 @@ def open_data(
     pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
     options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
     options |= {"workers": workers, "progress": progress}
-    if not isinstance(name, str | os.PathLike):
-        title = title_of(name, "data")
-        rows, meta = _read_stream(name, title, options)
+    title, kind = _named(name, format)
+    if targets is not None and kind != "npz":
+        raise UsageError(f"{title}: targets= goes with .npz; in {kind} data they are part of the rows")
+    if kind in TABLES:
+        options |= {"columns": columns, "plan": plan, "separator": separator}
+    elif columns or separator is not None:
+        raise UsageError(f"{title}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
+    meta: dict[str, Any] = {}
+    if kind == "store":
+        rows, meta = open_store(title), read_meta(title)
+        if hash_bits is not None:
+            check_same(rows.hash_bits, hash_bits, title)
+    elif kind == "npz":
+        rows = _matrix(title, _targets_path(title, targets, labels))
+        if hash_bits is not None:
+            rows = hash_rows(rows, hash_bits)
     else:
-        title = located(os.fspath(name))
-        kind = _kind(title, format)
-        if targets is not None and kind != "npz":
-            raise UsageError(f"{title}: targets= goes with .npz; in {kind} data they are part of the rows")
-        if kind in TABLES:
-            options |= {"columns": columns, "plan": plan, "separator": separator}
-        elif columns or separator is not None:
-            raise UsageError(f"{title}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
-        if kind == "store":
-            rows, meta = open_store(title), read_meta(title)
-            if hash_bits is not None:
-                check_same(rows.hash_bits, hash_bits, title)
-        elif kind == "npz":
-            rows, meta = _matrix(title, _targets_path(title, targets, labels)), {}
-            if hash_bits is not None:
-                rows, meta = hash_and_count(rows, hash_bits)
-        elif kind == "svmlight" and not stat.S_ISREG(os.stat(title).st_mode):  # a pipe can be read only once
-            import hogwild.data.text.svmlight  # noqa: F401  while it is imported a Ctrl-C may get lost, and a pipe may be slow
-
-            with open(title, "rb") as stream:
-                rows, meta = _read_stream(stream, title, options)
-        else:
-            rows, meta = build(cache, _recipe(title, kind, options))
+        rows, meta = build(cache, recipe_of(title if isinstance(name, str | os.PathLike) else name, kind, options))
     if len(rows) == 0:
         raise InputError(f"{title}: no rows in it")
     if plan is not None:
         check_plan(rows.table, plan, title)
-    _warn_of_repairs(title, meta)
+    warn_of_repairs(title, meta)
+    warn_if_crowded(title, rows)
     return fit_width(rows, width, beyond, title)
 
 
@@ -187,27 +180,25 @@ def convert(
     ------
     InputError, OutputError
     """
-    title = located(os.fspath(name))
-    kind = _kind(title, format)
+    title, kind = _named(name, format)
     hash_bits, hashed_before = check_hashing(hash_bits, width), False
-    if kind in ("svmlight", "synthetic", *TABLES):
-        options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
-        if kind in TABLES:
-            options |= {"columns": columns, "plan": None, "separator": separator}
-        recipe = _recipe(title, kind, options | {"hash_bits": hash_bits})
-    else:
+    if kind in ("npz", "store"):
         rows = open_data(title, format=kind, width=None if hash_bits else width, targets=targets, columns=columns)
         recipe, hashed_before = _copy(title, rows), rows.hash_bits is not None
         if hash_bits is not None and not hashed_before:
             recipe = hashed_recipe(recipe, hash_bits)
         elif hash_bits is not None:
             check_same(rows.hash_bits, hash_bits, title)
+    else:
+        options: dict[str, Any] = {"zero_based": zero_based, "width": width, "workers": workers, "progress": progress}
+        options |= {"columns": columns, "plan": None, "separator": separator} if kind in TABLES else {}
+        recipe = recipe_of(title, kind, options | {"hash_bits": hash_bits})
     with StoreWriter(destination, recipe.meta, overwrite) as writer:
-        facts = recipe.fill(writer)
-        writer.close(**facts | ({"width": width} if width else {}))
+        writer.close(**recipe.fill(writer) | ({"width": width} if width else {}))
     meta = read_meta(destination)
     if not hashed_before:  # otherwise opening it has already warned
-        _warn_of_repairs(title, meta)
+        warn_of_repairs(title, meta)
+        warn_if_crowded(title, open_store(destination))
     return meta
 
 
@@ -233,12 +224,10 @@ def stream_data(
     ``options`` are keywords of :func:`open_data`. A table is read by ``plan``, and a stream is one if there is a plan.
     """
     format, bits = options["format"], options["hash_bits"]
-    source: Any = located(name) if isinstance(name, str) else name
-    if isinstance(name, str):
-        title, kind = source, _kind(source, format)
-    else:
-        title = title_of(name, "data")
+    title, kind = _named(name, format)
+    if not isinstance(name, str):
         kind = format if format in TABLES else "svmlight" if plan is None or format else "csv"
+    source: Any = title if isinstance(name, str) else name
     if kind in TABLES:
         from hogwild.data.tables.source import stream_table
 
@@ -251,17 +240,20 @@ def stream_data(
         summary, zero_based = ParseSummary(), options["zero_based"]
         reading: dict[str, Any] = {"zero_based": zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
         yield from iter_svmlight(source, summary=summary, hash_bits=bits, **reading)
-        _warn_of_repairs(title, {"warnings": _repairs(summary, bits is not None)})
+        warn_of_repairs(title, {"warnings": _repairs(summary)})
     else:
         rows = open_data(source, labels=labels, **options)
         for first, last in chunks(rows):
             yield rows.block(first, last)
 
 
-def _kind(name: str, format: str | None) -> str:
-    if kind := kind_of(name, format, FORMATS, "rcv1"):
-        return kind
-    return "npz" if name.lower().endswith(".npz") else table_format(name) or "svmlight"
+def _named(name: str | Path | BinaryIO, format: str | None) -> tuple[str, str]:
+    """Return the name of data for messages, which is where they lie unless they are a stream, and their format."""
+    if not isinstance(name, str | os.PathLike):
+        return title_of(name, "data"), "svmlight"
+    title = located(os.fspath(name))
+    kind = kind_of(title, format, FORMATS, "rcv1")
+    return title, kind or ("npz" if title.lower().endswith(".npz") else table_format(title) or "svmlight")
 
 
 def kind_of(name: str, format: str | None, formats: Sequence[str], example: str) -> str | None:
@@ -295,101 +287,67 @@ def kind_of(name: str, format: str | None, formats: Sequence[str], example: str)
     return format
 
 
-def _recipe(name: str, kind: str, options: dict[str, Any]) -> Recipe:
+def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
+    """Return how a store is made of a text, a table or a synthetic set; ``options`` are those of :func:`open_data`."""
     bits = options["hash_bits"]
-    if kind == "svmlight":
-        return _svmlight(name, options)
     if kind in TABLES:
         from hogwild.data.tables.source import table_recipe
 
         asked, labels = options["columns"] or AskedColumns(), options.get("labels", "required") == "required"
-        about = {"format": kind, "labels": labels} | {
-            name: options[name] for name in ("separator", "workers", "progress")
-        }
-        return table_recipe(name, asked, bits, options["plan"], **about)
-    recipe = synthetic_recipe(SyntheticSpec.parse(name), options["progress"])
-    return recipe if bits is None else hashed_recipe(recipe, bits)
-
-
-def _svmlight(name: str, options: dict[str, Any]) -> Recipe:
-    before = identity(name)
+        reading = {name: options[name] for name in ("separator", "workers", "progress")}
+        return table_recipe(source, asked, bits, options["plan"], format=kind, labels=labels, **reading)
+    if kind == "synthetic":
+        recipe = synthetic_recipe(SyntheticSpec.parse(source), options["progress"])
+        return recipe if bits is None else hashed_recipe(recipe, bits)
     kept = {option: options.get(option) for option in ("zero_based", "width", "labels")}
-    if options["hash_bits"] is not None:  # so that cache entries from before hashing existed stay valid
-        kept["hash_bits"] = options["hash_bits"]
+    if bits is not None:  # so that cache entries from before hashing existed stay valid
+        kept["hash_bits"] = bits
 
-    def fill(sink: Sink) -> dict[str, Any]:
-        facts = _parse(name, sink, options)
-        check_unchanged(name, before)
-        return facts
+    def parse(sink: Sink) -> dict[str, Any]:
+        from hogwild.data.text.svmlight import parse_svmlight
 
-    return Recipe(
-        label=os.path.basename(name),
-        key={"format": "svmlight", **kept, "file": before, "parser": PARSER},
-        meta={"source": os.path.abspath(name), "options": kept, "parser": f"svmlight {PARSER}"},
-        fill=fill,
-    )
+        try:
+            summary = parse_svmlight(source, sink, **options)
+        except InputError as error:
+            raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
+        facts = {} if bits is None else {"hash_bits": bits}
+        return facts | {"width": summary.width, "fields": summary.fields, "warnings": _repairs(summary)}
 
-
-def _parse(source: str | BinaryIO, sink: Sink, options: dict[str, Any]) -> dict[str, Any]:
-    from hogwild.data.text.svmlight import parse_svmlight
-
-    hashed = None if options["hash_bits"] is None else HashedSink(sink, options["hash_bits"], raw=False)
-    try:
-        summary = parse_svmlight(source, hashed or sink, **options)
-    except InputError as error:
-        raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
-    repairs = _repairs(summary, hashed is not None)
-    if hashed is not None:
-        return hashed.facts() | {"fields": summary.fields} | ({"warnings": repairs} if repairs else {})
-    return {"width": int(summary.width), "fields": summary.fields, "warnings": repairs}
+    return text_recipe(source, parse, {"format": "svmlight", **kept}, f"svmlight {PARSER}")
 
 
-def _repairs(summary: Any, hashed: bool) -> dict[str, int]:
-    """Return how many rows of a text were repaired, by ``REPAIRS``; hashing sorts rows and joins features."""
-    repairs = {} if hashed else {name: int(getattr(summary, name)) for name in ("unsorted_rows", "duplicate_rows")}
-    return repairs | {name: count for name in ("query_rows", "moved_rows") if (count := int(getattr(summary, name)))}
-
-
-def _read_stream(stream: BinaryIO, title: str, options: dict[str, Any]) -> tuple[Rows, dict[str, Any]]:
-    memory = MemoryWriter()
-    facts = _parse(stream, memory, options)
-    return memory.close(**facts), {"source": title, **facts}
+def _repairs(summary: Any) -> dict[str, int]:
+    """Return how many rows of a text were repaired, by ``REPAIRS``."""
+    return {name: count for name in REPAIRS if (count := int(getattr(summary, name, 0)))}
 
 
 def _copy(source: str, rows: Rows) -> Recipe:
-    def fill(sink: Sink) -> dict[str, Any]:
-        pour(rows, sink)
-        facts: dict[str, Any] = {"width": rows.width, "fields": rows.fields}
-        if rows.hash_bits is not None:
-            facts |= {"hash_bits": rows.hash_bits, "hashing": occupancy(rows)}
-            facts |= {} if rows.table is None else {"table": rows.table}
-        return facts
-
-    return Recipe(os.path.basename(source), {}, {"source": os.path.abspath(source), "options": {}}, fill)
+    meta = {"source": os.path.abspath(source), "options": {}}
+    return Recipe(os.path.basename(source), {}, meta, lambda sink: pour(rows, sink))
 
 
 def _matrix(name: str, path: str | None) -> Rows:
     """Return the rows of a matrix file and its targets; every way in which either can be broken gives one line."""
     X = load_npz(name)
-    y = np.zeros(X.shape[0], np.float32) if path is None else _load(path, _load_npy)
+    y = np.zeros(X.shape[0], np.float32)
+    if path is not None:
+        with readable(path) as file:
+            y = np.load(file, allow_pickle=False)
     try:
         if np.shape(y)[:1] != X.shape[:1]:  # before allocating memory for what a file claims
             raise InputError(f"targets: expected one per row ({X.shape[0]}), got an array of shape {np.shape(y)}")
-        check_room(X.shape[0])
         return Rows.from_scipy(X, y)
     except InputError as error:
         raise InputError(f"{name}{f' (targets: {path})' if path else ''}: {error}") from None
 
 
-def check_room(rows: int) -> None:
-    """Raise InputError if ``rows`` rows, which a file can claim in a few bytes, need more memory than there is."""
-    machine.check_memory(f"{rows:,} rows", rows * ROW_BYTES)
-
-
-def _load(path: str, load: Callable[[str], Any]) -> Any:
+@contextlib.contextmanager
+def readable(path: str) -> Iterator[BinaryIO]:
+    """Open a file; whatever a library cannot read in it gives one line."""
     try:
-        return load(path)
-    except MemoryError:
+        with open(path, "rb") as file:  # given a name, numpy would leave a damaged file open
+            yield file
+    except (MemoryError, InputError):
         raise
     except Exception as error:  # zip, zlib, refused pickles, bad headers, key errors: each library has its own
         raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
@@ -399,19 +357,13 @@ def load_npz(path: str) -> Any:
     """Return the scipy matrix in a file written by ``scipy.sparse.save_npz``."""
     import scipy.sparse
 
-    def load(path: str) -> Any:
-        with open(path, "rb") as file:  # given a name, numpy would leave a damaged file open
-            matrix = scipy.sparse.load_npz(file)
+    with readable(path) as file:
+        matrix = scipy.sparse.load_npz(file)
         if matrix.format in ("csr", "csc", "bsr"):
             matrix.check_format()  # otherwise scipy's compiled code follows wrong offsets out of the arrays
-        return matrix
-
-    return _load(path, load)
-
-
-def _load_npy(path: str) -> Any:
-    with open(path, "rb") as file:
-        return np.load(file, allow_pickle=False)
+        # more than a file can claim in a few bytes
+        machine.check_memory(f"{matrix.shape[0]:,} rows", matrix.shape[0] * ROW_BYTES)
+    return matrix
 
 
 def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | None:
@@ -428,10 +380,9 @@ def _targets_path(name: str, targets: str | Path | None, labels: str) -> str | N
     raise InputError(f"{name}: no targets: expected {stem}.targets.npy beside it, or another .npy file to be named")
 
 
-def _warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
+def warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
+    """Say how many rows or ratings of a text were repaired."""
     repairs = meta.get("warnings") or {}
-    parts = [f"{repairs[key]:,} rows {text}" for key, text in REPAIRS.items() if repairs.get(key)]
+    parts = [f"{repairs[key]:,} {text}" for key, text in REPAIRS.items() if repairs.get(key)]
     if parts:
         warnings.warn(f"{name}: {', '.join(parts)}", HogwildWarning, stacklevel=3)
-    if "hashing" in meta:
-        warn_if_crowded(name, meta["hashing"], stacklevel=3)

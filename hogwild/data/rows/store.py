@@ -23,7 +23,8 @@ import sys
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,29 +38,36 @@ from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 FORMAT = "hogwild-store"
 VERSION = 2
 READABLE = (1, 2)  # versions
-#: Arrays of a store of rows: their types, and the fact in meta.json that is their length (indptr has one number more).
-#: Older stores lack ``degrees``, how many rows hold each feature; ``fields`` are those of tables and libffm's text.
-ARRAYS: dict[str, tuple[str, str | None]] = {
-    "indptr": ("<i8", "rows"),
-    "indices": ("<i4", "nnz"),
-    "values": ("<f4", "nnz"),
-    "targets": ("<f4", "rows"),
-    "weights": ("<f4", "rows"),
-    "degrees": ("<i4", "width"),
-    "fields": ("<i2", "width"),
-}
-FLAT = ("indptr", "indices", "values", "targets", "weights")  # what readers append, of indptr the lengths
-OPTIONAL = ("weights", "degrees", "fields", "times")  # arrays that a store may lack, besides those of no known length
 COUNTS = ("rows", "nnz", "width", "users", "items")  # facts that are lengths of arrays
-FEW = 1 << 16  # with at most this many features degrees are always stored; else only if not longer than the entries
 MOST_COUNTED = 1 << 27  # features; with more, degrees are not worth the memory
 PIECE = 1 << 22  # numbers checked at a time
 BUFFER = 1 << 20  # bytes written at a time
 HEADER = 128  # bytes before the data of an array
-HASHING = ("share", "bits", "features", "used")  # facts of hashed rows that are numbers
 REMEDY = "remove it and convert the source again"
 TEMPORARY = ".hogwild-tmp-"  # part of the name of a directory that is being written
 ABANDONED_AFTER = 86400.0  # seconds without a write
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a store holds.
+
+    Attributes
+    ----------
+    name : str
+        Said in meta.json, and in messages.
+    arrays : dict
+        Type of each array, and the fact in meta.json that is its length (None: any).
+    optional : tuple of str
+        Arrays that a store may lack.
+    container : function of (meta data, arrays, path or None)
+        Makes the container of arrays whose sizes and types are right; raises InputError for contents that are not.
+    """
+
+    name: str
+    arrays: dict[str, tuple[str, str | None]]
+    optional: tuple[str, ...]
+    container: Callable[[dict[str, Any], dict[str, np.ndarray], str | None], Any]
 
 
 class StoreExists(InputError):
@@ -80,6 +88,75 @@ class Sink(Protocol):
         targets: Any,  # (m,) float32
         weights: Any = None,  # (m,) float32: for all rows of a store or for none
     ) -> None: ...
+
+
+class MemoryWriter:
+    """Collects the arrays of a store in memory, for standard input or without a cache."""
+
+    def __init__(self, kind: Kind | None = None) -> None:
+        self.kind = kind or ROWS
+        self.rows = 0
+        self.nnz = 0
+        self.width_seen = 0
+        self._columns: dict[str, Any] = {}
+
+    def _column(self, name: str) -> Any:
+        return MemoryColumn(self.kind.arrays[name][0])
+
+    def put(self, **arrays: Any) -> None:
+        """Append to some of the arrays; those that are None are not made."""
+        for name, array in arrays.items():
+            if array is None:
+                continue
+            if name not in self._columns:
+                self._columns[name] = self._column(name)
+                if name == "indptr":  # one number more than rows
+                    self._columns[name].write([0])
+            self._columns[name].write(array)
+
+    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
+        """Append rows: their numbers of nonzeros (m,), flat indices and values, targets (m,) and weights (m,)."""
+        lengths, indices = np.asarray(lengths, np.int64), np.asarray(indices, np.int32)
+        m, nnz = len(lengths), int(lengths.sum())
+        if m == 0:
+            return
+        if (len(indices), len(values), len(targets), m if weights is None else len(weights)) != (nnz, nnz, m, m):
+            raise ValueError(f"append: {m} rows of {nnz} entries do not fit the arrays given")
+        if self.rows and (weights is not None) != ("weights" in self._columns):
+            raise ValueError("append: weights must be given for all rows or for none")
+        self.put(indptr=np.cumsum(lengths) + self.nnz, indices=indices, values=values, targets=targets, weights=weights)
+        self.rows += m
+        self.nnz += nnz
+        self.width_seen = max(self.width_seen, int(indices.max(initial=-1)) + 1)
+
+    def _end(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Complete the arrays; return what ``meta.json`` says of them."""
+        if self.kind is not ROWS:
+            return facts | {"kind": self.kind.name}
+        width = facts.get("width")
+        width = self.width_seen if width is None else int(width)
+        if not self.width_seen <= width <= INDEX_LIMIT:
+            raise InputError(f"width {width}, but features up to {self.width_seen} occur")
+        self.put(indptr=[], indices=[], values=[], targets=[], fields=fields_of_width(facts.pop("fields", None), width))
+        return facts | {"rows": self.rows, "width": width, "nnz": self.nnz}
+
+    def close(self, **facts: Any) -> Any:
+        """Return the container."""
+        meta = self._end(facts)
+        # popped, so that only one array at a time is held twice
+        arrays = {name: np.concatenate(self._columns.pop(name).parts) for name in tuple(self._columns)}
+        return self.kind.container(meta, arrays, None)
+
+
+class MemoryColumn:
+    """The parts of an array."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.parts: list[np.ndarray] = []
+
+    def write(self, array: Any) -> None:
+        self.parts.append(np.array(array, self.dtype))  # a copy: readers reuse their buffers
 
 
 class Column:
@@ -119,8 +196,8 @@ def header(dtype: str, length: int) -> bytes:
     return b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little") + text.ljust(HEADER - 11) + b"\n"
 
 
-class StoreWriter:
-    """Writes a store row by row, in bounded memory.
+class StoreWriter(MemoryWriter):
+    """Writes a store piece by piece, in bounded memory.
 
     Use it in a ``with`` statement: leaving it without ``close`` removes everything written so far.
 
@@ -133,8 +210,8 @@ class StoreWriter:
         for hashed rows, ``table`` for those of a table, ...
     overwrite : bool
         Replace ``path`` if it is a store. Anything else is never overwritten.
-    arrays : dict
-        Type and length of each array that the store may have; by default those of rows.
+    kind : Kind
+        Rows by default.
 
     Raises
     ------
@@ -145,21 +222,13 @@ class StoreWriter:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        meta: dict[str, Any] | None = None,
-        overwrite: bool = False,
-        arrays: dict[str, tuple[str, str | None]] = ARRAYS,
+        self, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False, kind: Kind | None = None
     ) -> None:
+        super().__init__(kind)
         self.path = Path(os.path.abspath(path))
         self.overwrite = overwrite
-        self.arrays = arrays
-        self.meta = dict(meta or {})
-        self.rows = 0
-        self.nnz = 0
-        self.width_seen = 0
+        self.meta = meta or {}
         self._degrees: np.ndarray | None = np.zeros(1 << 10, np.int32)  # None: of too many features
-        self._columns: dict[str, Column] = {}
         self._check_free()
         sweep(self.path.parent)
         self._folder = self.path.parent / f".{self.path.name[:100]}{TEMPORARY}{secrets.token_hex(6)}"
@@ -180,63 +249,32 @@ class StoreWriter:
             self.abort()
             raise OutputError(f"{self.path}: cannot write the store: {error.strerror or error}") from None
 
+    def _column(self, name: str) -> Column:
+        return Column(self._folder / f"{name}.npy", self.kind.arrays[name][0])
+
     def put(self, **arrays: Any) -> None:
-        """Append to some of the arrays; those that are None are not made."""
         with self._writing():
-            for name, array in arrays.items():
-                if array is None:
-                    continue
-                if name not in self._columns:
-                    self._columns[name] = Column(self._folder / f"{name}.npy", self.arrays[name][0])
-                    if name == "indptr":
-                        self._columns[name].write([0])
-                self._columns[name].write(array)
+            super().put(**arrays)
 
     def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
-        """Append rows: their numbers of nonzeros (m,), flat indices and values, targets (m,) and weights (m,)."""
-        lengths, indices = np.asarray(lengths, np.int64), np.asarray(indices, np.int32)
-        m, nnz = len(lengths), int(lengths.sum())
-        if m == 0:
-            return
-        if (len(indices), len(values), len(targets), m if weights is None else len(weights)) != (nnz, nnz, m, m):
-            raise ValueError(f"append: {m} rows of {nnz} entries do not fit the arrays given")
-        if self.rows and (weights is not None) != ("weights" in self._columns):
-            raise ValueError("append: weights must be given for all rows or for none")
-        self.put(indptr=np.cumsum(lengths) + self.nnz, indices=indices, values=values, targets=targets, weights=weights)
-        self.rows += m
-        self.nnz += nnz
-        self.width_seen = max(self.width_seen, int(indices.max(initial=-1)) + 1)
+        super().append(lengths, indices, values, targets, weights)
         if self.width_seen > MOST_COUNTED:
             self._degrees = None
         if self._degrees is not None:
             if self.width_seen > len(self._degrees):
                 self._degrees = _lengthened(self._degrees, max(self.width_seen, 2 * len(self._degrees)))
-            np.add.at(self._degrees, indices, np.int32(1))  # with a Python 1 it takes twenty times as long
+            np.add.at(self._degrees, np.asarray(indices), np.int32(1))  # with a Python 1 it takes twenty times as long
 
-    def close(self, width: int | None = None, fields: np.ndarray | None = None, **facts: Any) -> Path:
+    def close(self, **facts: Any) -> Path:
         """Flush everything to disk and name the store; ``facts`` are added to the meta data."""
-        width = self.width_seen if width is None else int(width)
-        if not self.width_seen <= width <= INDEX_LIMIT:
-            raise InputError(f"{self.path}: width {width}, but features up to {self.width_seen} occur")
-        degrees = None
-        if self._degrees is not None and width <= max(FEW, self.nnz):
-            degrees = _lengthened(self._degrees, width)
-        of_features = {"degrees": degrees, "fields": fields_of_width(fields, width)}
-        self.put(indptr=[], indices=[], values=[], targets=[], **of_features)
-        return self.seal({**self.meta, **facts, "rows": self.rows, "width": width, "nnz": self.nnz})
-
-    def seal(self, meta: dict[str, Any]) -> Path:
-        """Flush everything to disk, write ``meta``, and name the store."""
+        meta = self._end(self.meta | facts)
+        if self.kind is ROWS and self._degrees is not None and meta["width"] <= self.nnz:
+            self.put(degrees=_lengthened(self._degrees, meta["width"]))
         with self._writing():
-            arrays = {name: self._columns[name].finish() for name in self.arrays if name in self._columns}
-            facts = {
-                "format": FORMAT,
-                "version": VERSION,
-                "hogwild": sys.modules["hogwild"].__version__,
-                "arrays": arrays,
-            }
+            meta |= {"format": FORMAT, "version": VERSION, "hogwild": sys.modules["hogwild"].__version__}
+            arrays = {name: self._columns[name].finish() for name in self.kind.arrays if name in self._columns}
             with open(self._folder / "meta.json", "w") as file:
-                file.write(json.dumps(meta | facts, indent=1) + "\n")
+                file.write(json.dumps(meta | {"arrays": arrays}, indent=1) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
             _sync_folder(self._folder)
@@ -246,22 +284,18 @@ class StoreWriter:
 
     def _rename(self) -> None:
         self._check_free()
-        aside = None
+        # This name is not swept: if killed between the two renames, the old store is still there.
+        aside = self._folder.with_name(self._folder.name.replace("tmp", "old"))
         if os.path.lexists(self.path):
-            # This name is not swept: if killed between the two renames, the old store is still there.
-            aside = self._folder.with_name(self._folder.name.replace("tmp", "old"))
             os.rename(self.path, aside)
         try:
             os.rename(self._folder, self.path)
         except OSError as error:
-            if aside is not None:
-                os.rename(aside, self.path)
             if os.path.lexists(self.path):
                 raise StoreExists(f"{self.path} exists: it was made by someone else meanwhile") from error
             raise
         _sync_folder(self.path.parent)
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
 
     def abort(self) -> None:
         """Close everything and remove the temporary directory, unless the store already has its name."""
@@ -271,59 +305,29 @@ class StoreWriter:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> StoreWriter:
-        try:  # after a Ctrl-C here nobody would call __exit__
-            with self._writing():
-                self._folder.mkdir()
-        except BaseException:
-            self.abort()
-            raise
+        with self._writing():
+            self._folder.mkdir()
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.abort()
 
 
-class MemoryWriter:
-    """Writer with the same interface that collects ``Rows`` in memory, for standard input or without a cache."""
-
-    def __init__(self) -> None:
-        self._parts: dict[str, list[np.ndarray]] = {name: [] for name in FLAT}
-
-    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
-        for name, part in zip(FLAT, (lengths, indices, values, targets, weights), strict=True):
-            if part is not None:
-                self._parts[name].append(np.array(part, dtype=ARRAYS[name][0]))  # a copy: readers reuse their buffers
-
-    def close(self, width: int | None = None, **facts: Any) -> Rows:
-        """Return the rows; of the ``facts`` these keep ``hash_bits`` and ``table``."""
-        lengths, indices, values, targets, weights = (self._join(name) for name in FLAT)
-        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-        width = int(indices.max(initial=-1)) + 1 if width is None else width
-        flat = indices, values, targets, width, weights if len(weights) else None
-        fields = fields_of_width(facts.get("fields"), width)
-        kept: dict[str, Any] = {name: facts.get(name) for name in ("hash_bits", "table")}
-        return Rows(indptr, *flat, check=False, fields=fields, **kept)
-
-    def _join(self, name: str) -> np.ndarray:
-        parts = self._parts.pop(name)  # so that only one array at a time is held twice
-        return np.concatenate(parts) if parts else np.empty(0, ARRAYS[name][0])
-
-
 def save_store(rows: Rows, path: str | Path, meta: dict[str, Any] | None = None, overwrite: bool = False) -> Path:
     """Write ``rows`` as a store, a block at a time; errors are those of ``StoreWriter``."""
     with StoreWriter(path, meta, overwrite) as writer:
-        pour(rows, writer)
-        facts: dict[str, Any] = {"hash_bits": rows.hash_bits, "table": rows.table, "fields": rows.fields}
-        return writer.close(rows.width, **{name: fact for name, fact in facts.items() if fact is not None})
+        return writer.close(**pour(rows, writer))
 
 
-def pour(rows: Rows, sink: Sink) -> None:
-    """Append ``rows`` to ``sink``, about a million entries at a time."""
+def pour(rows: Rows, sink: Sink) -> dict[str, Any]:
+    """Append ``rows`` to ``sink``, about a million entries at a time; return the facts that go with them."""
     for first, last in chunks(rows):
         part = rows.block(first, last)
         part = part if part.contiguous else part.compact()
         flat = slice(part.begin[0], part.end[-1])
         sink.append(part.end - part.begin, part.indices[flat], part.values[flat], part.targets, part.weights)
+    facts = {"width": rows.width, "hash_bits": rows.hash_bits, "table": rows.table, "fields": rows.fields}
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
 def sweep(folder: Path) -> None:
@@ -390,57 +394,81 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     return meta
 
 
-def open_store(path: str | Path) -> Rows:
-    """Return the rows of a store, mapped read-only.
+def open_store(path: str | Path, kind: Kind | None = None) -> Any:
+    """Return what a store of ``kind``, by default rows, contains, mapped read-only.
 
     Raises
     ------
     InputError
-        If it is not a store, has another version, is truncated or damaged; the message names the file.
+        If it is not such a store, has another version, is truncated or damaged; the message names the file.
     """
-    path = Path(path)
-    meta, arrays = open_arrays(path, "rows", ARRAYS)
-    indptr = arrays["indptr"]
-    nnz = meta["nnz"]
-    width = meta["width"]
-    bits = meta.get("hash_bits")
-    if bits is not None and (bits not in range(32) or width != 1 << bits):
-        raise damaged(path, f"{width} features, but hashed to 2^{bits}")
-    ascends = indptr[0] == 0 and indptr[-1] == nnz
-    for first in range(0, len(indptr), PIECE):
-        part = indptr[first : first + PIECE + 1]
-        ascends = ascends and bool((part[1:] >= part[:-1]).all())
-    if not ascends:
-        raise damaged(path, f"indptr.npy does not ascend from 0 to {nnz}")
-    check_range(path, "indices", arrays["indices"], width)
-    check_range(path, "degrees", arrays.get("degrees", np.empty(0, np.int32)), meta["rows"] + 1)
-    flat = arrays["indices"], arrays["values"], arrays["targets"], width, arrays.get("weights")
-    rows = Rows(indptr, *flat, os.path.abspath(path), check=False, hash_bits=bits, table=meta.get("table"))
-    return rows.replace(known_degrees=arrays.get("degrees"), fields=arrays.get("fields"))
-
-
-def open_arrays(
-    path: Path, kind: str, arrays: dict[str, tuple[str, str | None]]
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return meta data and mapped ``arrays`` of a store of ``kind``, whose sizes and headers are checked.
-
-    Other errors are those of ``open_store``.
-    """
+    path, kind = Path(path), kind or ROWS
     meta = read_meta(path)
-    if (other := meta.get("kind", "rows")) != kind:
-        raise InputError(f"{path}: a store of {other}, expected one of {kind}; --problem says which is meant")
-    mapped = {}
+    if (other := meta.get("kind", "rows")) != kind.name:
+        raise InputError(f"{path}: a store of {other}, expected one of {kind.name}; --problem says which is meant")
+    arrays = {}
     with usable(path):
         _check_facts(meta)
-        for name, (dtype, fact) in arrays.items():
+        for name, (dtype, fact) in kind.arrays.items():
             described = meta["arrays"].get(name)
-            if described is None and (fact is None or name in OPTIONAL):
+            if described is None and name in kind.optional:
                 continue
             length = described and (described["length"] if fact is None else meta[fact] + (name == "indptr"))
             if described is None or (described["dtype"], described["length"]) != (dtype, length):
-                raise damaged(path, f"the arrays in meta.json do not fit {meta['rows']} {kind}")
-            mapped[name] = _map_array(path, name, dtype, length)
-    return meta, mapped
+                raise damaged(path, f"the arrays in meta.json do not fit {meta['rows']} {kind.name}")
+            arrays[name] = _map_array(path, name, dtype, length)
+        try:
+            return kind.container(meta, arrays, os.path.abspath(path))
+        except InputError as error:
+            raise damaged(path, str(error)) from None
+
+
+def rows_of(meta: dict[str, Any], arrays: dict[str, np.ndarray], path: str | None) -> Rows:
+    """Return the rows in a store's arrays."""
+    width, bits = meta["width"], meta.get("hash_bits")
+    if bits is not None and (bits not in range(32) or width != 1 << bits):
+        raise InputError(f"{width} features, but hashed to 2^{bits}")
+    if path is not None:
+        indptr, nnz = arrays["indptr"], meta["nnz"]
+        ascends = indptr[0] == 0 and indptr[-1] == nnz
+        for first in range(0, len(indptr), PIECE):
+            part = indptr[first : first + PIECE + 1]
+            ascends = ascends and bool((part[1:] >= part[:-1]).all())
+        if not ascends:
+            raise InputError(f"indptr.npy does not ascend from 0 to {nnz}")
+        check_range("indices", arrays["indices"], width)
+        check_range("degrees", arrays.get("degrees", np.empty(0, np.int32)), meta["rows"] + 1)
+    rows = Rows(
+        arrays["indptr"],
+        arrays["indices"],
+        arrays["values"],
+        arrays["targets"],
+        width,
+        arrays.get("weights"),
+        path,
+        check=False,
+        hash_bits=bits,
+        table=meta.get("table"),
+        fields=arrays.get("fields"),
+    )
+    return rows.replace(known_degrees=arrays.get("degrees"))
+
+
+#: ``degrees`` are how many rows hold each feature; older stores lack them. ``fields`` are of tables and libffm's text.
+ROWS = Kind(
+    "rows",
+    {
+        "indptr": ("<i8", "rows"),  # one number more
+        "indices": ("<i4", "nnz"),
+        "values": ("<f4", "nnz"),
+        "targets": ("<f4", "rows"),
+        "weights": ("<f4", "rows"),
+        "degrees": ("<i4", "width"),
+        "fields": ("<i2", "width"),
+    },
+    ("weights", "degrees", "fields"),
+    rows_of,
+)
 
 
 @contextlib.contextmanager
@@ -460,11 +488,8 @@ def _check_facts(meta: dict[str, Any]) -> None:
         count = meta.get(name, 0)
         if type(count) is not int or not 0 <= count < 2**48:
             raise ValueError(f"{name} is {repr(count)[:40]}, expected a whole number from 0")
-    for name in ("warnings", "hashing"):
-        if not isinstance(meta.get(name) or {}, dict):
-            raise TypeError(f"{name} is {repr(meta[name])[:40]}")
-    for name in HASHING if meta.get("hashing") else ():
-        float(meta["hashing"][name])
+    if not isinstance(meta.get("warnings") or {}, dict):
+        raise TypeError(f"warnings is {repr(meta['warnings'])[:40]}")
     if meta.get("table") is not None:
         from hogwild.data.tables.plan import TablePlan
 
@@ -485,14 +510,14 @@ def _map_array(store: Path, name: str, dtype: str, length: int) -> np.ndarray:
         raise damaged(store, f"{path.name} cannot be read ({error.strerror or error})") from None
 
 
-def check_range(path: Path, name: str, numbers: np.ndarray, size: int) -> None:
+def check_range(name: str, numbers: np.ndarray, size: int) -> None:
     """Raise InputError if one of the int32 ``numbers`` would make a kernel leave an array of this size."""
 
     def check(first: int, last: int) -> None:
         part = numbers[first:last]
         if int(part.view(np.uint32).max()) >= size:  # below zero is 2^31 and more
             wrong = part[(part < 0) | (part >= size)][0]
-            raise damaged(path, f"{name}.npy holds {wrong}, expected 0 to {size - 1}")
+            raise InputError(f"{name}.npy holds {wrong}, expected 0 to {size - 1}")
 
     deque(map_pieces(len(numbers), PIECE, check), 0)
 

@@ -26,7 +26,7 @@ from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
-from hogwild.data.rows.store import Sink
+from hogwild.data.rows.store import ROWS, Sink
 from hogwild.data.synthetic import choice, dial
 
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
@@ -116,7 +116,7 @@ class SyntheticSpec(common.Spec):
 def recipe(spec: SyntheticSpec, progress: BytesRead | None = None) -> Recipe:
     """Return the recipe for the data of ``spec``."""
     label = f"synthetic-{spec.family}-{spec.rows}"
-    return spec.recipe(label, str(GENERATOR), lambda sink: _pour(spec, sink, progress))
+    return spec.recipe(label, str(GENERATOR), lambda sink: _pour(spec, sink, progress), ROWS)
 
 
 def _pour(spec: SyntheticSpec, sink: Sink, progress: BytesRead | None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from hogwild.data.tables.columns import bucket_of, known_names, words_in, words_
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
 from hogwild.data.tables.rows import NO_FIELD, Block, Found, Reader, plan_table
-from hogwild.data.text.hashing import collisions, warn_if_crowded
+from hogwild.data.text.hashing import warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 SHARED = 3  # names shown of a bucket
@@ -122,10 +122,10 @@ def open_table(
             raise UsageError(f"like={like!r}: it was not made from a table")
     reading: dict[str, Any] = {"format": format, "separator": separator, "workers": workers, "progress": progress}
     recipe = table_recipe(table, asked, hash_bits, plan, **reading)
-    rows, meta = build(None if is_frame(table) else cache, recipe)
+    rows: Rows = build(None if is_frame(table) else cache, recipe)[0]
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
-    warn_if_crowded(recipe.label, meta["hashing"])
+    warn_if_crowded(recipe.label, rows)
     return rows
 
 
@@ -169,8 +169,7 @@ def table_recipe(
         if before is not None:
             check_unchanged(name, before)
         fields = np.where(reader.fields == NO_FIELD, np.int16(-1), reader.fields)
-        hashing = collisions(bits, int(np.count_nonzero(fields >= 0)))
-        return {"hash_bits": bits, "width": 2**bits, "hashing": hashing, "table": made.to_json(), "fields": fields}
+        return {"hash_bits": bits, "width": 2**bits, "table": made.to_json(), "fields": fields}
 
     asked = dataclasses.asdict(options)
     key = {"format": f"table {format}", "file": before, "asked": asked, "bits": hash_bits, "plan": plan}

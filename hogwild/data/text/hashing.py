@@ -27,7 +27,7 @@ import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
 from hogwild.data.rows.container import PIECE, Rows, chunks, readonly
-from hogwild.data.rows.store import MemoryWriter, Sink, pour, read_meta
+from hogwild.data.rows.store import MemoryWriter, Sink, pour
 from hogwild.errors import HogwildWarning, InputError
 
 if TYPE_CHECKING:
@@ -100,85 +100,48 @@ def hash_rows(rows: Rows, bits: int) -> Rows:
     HogwildWarning
         If more than half of the features share a bucket.
     """
-    hashed, facts = hash_and_count(rows, bits)
-    warn_if_crowded("the rows", facts["hashing"])
+    hashed = _hashed(rows, bits)
+    warn_if_crowded("the rows", hashed)
     return hashed
-
-
-def hash_and_count(rows: Rows, bits: int) -> tuple[Rows, dict[str, Any]]:
-    """Do the same as :func:`hash_rows` without its warning; also return the facts for a store's meta data."""
-    memory = MemoryWriter()
-    sink = HashedSink(memory, bits, raw=True)
-    check_not_hashed(rows.hash_bits)
-    pour(rows, sink)
-    return memory.close(2**sink.bits, hash_bits=sink.bits), sink.facts()
 
 
 def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
     """Yield the same rows in hashed copies of about a million entries each, for one pass in bounded memory."""
-    check_not_hashed(rows.hash_bits)
-    for part in _pieces(rows):
-        lengths, indices, values = _hash_entries(part.end - part.begin, part.indices, part.values, bits)
-        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-        yield Rows(indptr, indices, values, part.targets, 2**bits, part.weights, check=False, hash_bits=bits)
-
-
-def _pieces(rows: Rows) -> Iterator[Rows]:
-    """Yield copies of the rows, about a million entries at a time."""
     for first, last in chunks(rows, PIECE):
-        yield rows.block(first, last).compact()
+        yield _hashed(rows.block(first, last), bits)
 
 
-def _hash_entries(
-    lengths: np.ndarray, indices: np.ndarray, values: np.ndarray, bits: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    lengths, values = np.array(lengths, np.int64), np.array(values, np.float32)  # copies: they are sorted in place
-    indices, values, _, bad = sort_rows(lengths, hash_indices(indices, bits), values, bits)
-    if bad >= 0:
-        raise InputError("the sum of the values of a row's features that share a bucket is beyond float32")
-    return lengths, indices, values
+def _hashed(rows: Rows, bits: int) -> Rows:
+    if rows.hash_bits is not None:
+        raise InputError(f"the features are {_said(rows.hash_bits)} already: hash the data they were made from")
+    memory = MemoryWriter()
+    pour(rows, HashedSink(memory, bits))
+    hashed: Rows = memory.close(hash_bits=bits, width=2**bits)
+    return hashed
 
 
 class HashedSink:
-    """A sink in front of another that hashes rows, if they are raw, and counts the buckets that occur.
+    """A sink in front of another that hashes rows."""
 
-    Counting takes a bit for each bucket, and one or two nanoseconds an entry.
-
-    Parameters
-    ----------
-    sink : Sink
-    bits : int
-    raw : bool
-        Indices are not hashed yet; if False, the text parser, whose indices may be too large for a sink, has hashed
-        them.
-    """
-
-    def __init__(self, sink: Sink, bits: int, raw: bool) -> None:
+    def __init__(self, sink: Sink, bits: int) -> None:
         self.sink = sink
         self.bits = check_bits(bits)
-        self.raw = raw
-        self.used = 0
-        self._seen = np.zeros(max(1, 2**self.bits >> 3), np.uint8)
 
     def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
-        if self.raw:
-            lengths, indices, values = _hash_entries(lengths, indices, values, self.bits)
-        self.used += mark_buckets(self._seen, indices)
+        lengths, values = np.array(lengths, np.int64), np.array(values, np.float32)  # copies: they are sorted in place
+        indices, values, _, bad = sort_rows(lengths, hash_indices(indices, self.bits), values, self.bits)
+        if bad >= 0:
+            raise InputError("the sum of the values of a row's features that share a bucket is beyond float32")
         self.sink.append(lengths, indices, values, targets, weights)
-
-    def facts(self) -> dict[str, Any]:
-        """Return the facts on hashed rows for a store's meta data, and the width."""
-        return {"hash_bits": self.bits, "width": 2**self.bits, "hashing": collisions(self.bits, self.used)}
 
 
 def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
     """Return a recipe that hashes the data of ``recipe``; it has its own cache entry."""
 
     def fill(sink: Sink) -> dict[str, Any]:
-        hashed = HashedSink(sink, bits, raw=True)
-        return recipe.fill(hashed) | hashed.facts()
+        return recipe.fill(HashedSink(sink, bits)) | {"hash_bits": bits, "width": 2**bits}
 
-    return dataclasses.replace(recipe, key=recipe.key | {"hash_bits": bits}, fill=fill)
+    return dataclasses.replace(recipe, key=recipe.key and recipe.key | {"hash_bits": bits}, fill=fill)
 
 
 # -- collisions -------------------------------------------------------------------------------------------------------
@@ -199,15 +162,9 @@ def collisions(bits: int, used: int) -> dict[str, Any]:
 
 
 def occupancy(rows: Rows) -> dict[str, Any]:
-    """Return :func:`collisions` of hashed rows, from their store or counted in one pass over them."""
+    """Return :func:`collisions` of hashed rows."""
     assert rows.hash_bits is not None
-    if rows.store is not None:
-        meta = read_meta(rows.store)
-        if meta["rows"] == len(rows) and "hashing" in meta:
-            return dict(meta["hashing"])
-    seen = np.zeros(max(1, 2**rows.hash_bits >> 3), np.uint8)
-    used = sum(mark_buckets(seen, part.indices) for part in _pieces(rows))
-    return collisions(rows.hash_bits, used)
+    return collisions(rows.hash_bits, int(np.count_nonzero(rows.degrees())))
 
 
 def collision_line(facts: dict[str, Any]) -> str:
@@ -218,9 +175,12 @@ def collision_line(facts: dict[str, Any]) -> str:
     return f"hashed to 2^{bits} = {2**bits:,} weights: {used:,} buckets used, {count} {features:,} features, {shared}"
 
 
-def warn_if_crowded(name: str, facts: dict[str, Any], stacklevel: int = 2) -> None:
-    """Warn, as if from ``stacklevel``, if most features share a bucket, and say how many bits would suffice."""
-    if facts["share"] <= CROWDED:
+def warn_if_crowded(name: str, rows: Rows, stacklevel: int = 2) -> None:
+    """Warn, as if from ``stacklevel``, if most features of hashed rows share a bucket, and say how many bits would do.
+
+    With fewer entries than half the buckets they cannot, and nothing is counted.
+    """
+    if rows.hash_bits is None or 2 * rows.nnz < rows.width or (facts := occupancy(rows))["share"] <= CROWDED:
         return
     bits = facts["bits"]
     while bits < MOST_BITS and _share(facts["features"], bits) > ROOMY:
@@ -261,12 +221,6 @@ def check_same(found: int | None, expected: int | None, name: str, what: str = "
     else:
         remedy = f"convert the text or matrix they were made from with --hash-bits {expected}"
     raise InputError(f"{name}: the features are {_said(found)}, {what} {_said(expected)}: {remedy}")
-
-
-def check_not_hashed(bits: int | None) -> None:
-    """Raise InputError for hashed rows: their original features are no longer known."""
-    if bits is not None:
-        raise InputError(f"the features are {_said(bits)} already: hash the data they were made from")
 
 
 def _said(bits: int | None) -> str:

@@ -8,20 +8,25 @@ it ends; this is also a fifth faster than ``gzip.open`` on Python 3.11.
 
 from __future__ import annotations
 
+import bz2
+import lzma
 import math
 import os
 import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from io import RawIOBase
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from hogwild.errors import InputError, reason_of
 
 LINE_BYTES = 20 << 20  # a longer line is not taken for text; parsing one takes ten times its size
 PACKED = (".gz", ".bz2", ".xz")
+ENGINES: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": lambda: zlib.decompressobj(wbits=31),
+    b"BZh": bz2.BZ2Decompressor,
+    b"\xfd7zXZ\0": lzma.LZMADecompressor,
+}
 PACKED_BYTES = 1 << 17  # compressed bytes processed at a time
 
 
@@ -29,60 +34,87 @@ class ReadError(Exception):
     """The text ends here; the reason is reported after the errors of the lines before it."""
 
 
-class Source(RawIOBase):
-    """Raw bytes of a file or stream, counted; the first bytes can be read ahead (a pipe cannot seek)."""
+class Source:
+    """Bytes of a file or stream, decompressed if they are an archive of one or more members."""
 
     def __init__(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        self.done = 0
+        self.done = 0  # bytes read, as they are stored
         self.total: int | None = None
-        self.head = b""
-        self.raw: Any = None
         self.owned = isinstance(path, (str, os.PathLike))
+        self.raw: Any = path
+        name = getattr(path, "name", None)
+        self.label = name if isinstance(name, str) else "<stdin>"
+        self.new: Any = None  # makes the decompressor of a member; None: plain text
+        self.engine: Any = None
+        self.packed = b""  # read, and not given on
         if isinstance(path, (str, os.PathLike)):
             self.label = os.fspath(path)
             try:
                 self.raw = open(path, "rb", buffering=0)
             except (OSError, ValueError) as error:  # ValueError: a NUL in the name
                 raise InputError(f"{self.label}: {_reason(error)}") from None
-            if Path(path).is_file():
+            if os.path.isfile(path):
                 self.total = os.fstat(self.raw.fileno()).st_size
-        else:
-            self.raw = path
-            name = getattr(path, "name", None)
-            self.label = name if isinstance(name, str) else "<stdin>"
-
-    def peek(self, size: int) -> bytes:
-        """Return the first bytes, fewer only if there are no more; they will be read again."""
-        while len(self.head) < size and (more := self._take(size - len(self.head))):
-            self.head += more
-        return self.head
 
     def _take(self, size: int) -> bytes:
         data = self.raw.read(size)
         if not isinstance(data, bytes):
             raise InputError(f"{self.label}: expected a blocking binary stream, but it yields {type(data).__name__}")
+        self.done += len(data)
         return data
 
-    def readable(self) -> bool:
-        return True
+    def begin(self) -> None:
+        """Choose a decompressor by the first bytes."""
+        while len(self.packed) < 6 and (more := self._take(6 - len(self.packed))):
+            self.packed += more
+        self.new = next((new for magic, new in ENGINES.items() if self.packed.startswith(magic)), None)
+        self.engine = self.new and self.new()
 
-    def readinto(self, view: Any) -> int:
-        if self.head or not hasattr(self.raw, "readinto"):
-            data = self.head[: len(view)] or self._take(len(view))
-            self.head = self.head[len(view) :]
-            view[: len(data)] = data
-            size = len(data)
-        else:
-            size = self.raw.readinto(view)
+    def readinto(self, view: memoryview) -> int:
+        """Fill some of ``view`` with text; return 0 at the end."""
+        if self.engine is None and not self.packed and hasattr(self.raw, "readinto"):
+            size: int | None = self.raw.readinto(view)
             if size is None:
                 raise InputError(f"{self.label}: expected a blocking stream")
-        self.done += size
-        return size
+            self.done += size
+            return size
+        text = self._decompressed(len(view)) if self.engine else self.packed or self._take(len(view))
+        if self.engine is None:
+            self.packed = b""
+        view[: len(text)] = text
+        return len(text)
+
+    def _decompressed(self, size: int) -> bytes:
+        while True:
+            if self.engine.eof and not self._next_member():
+                return b""
+            ended = False
+            if not self.packed and getattr(self.engine, "needs_input", True):
+                self.packed = self._take(PACKED_BYTES)
+                ended = not self.packed
+            try:
+                text: bytes = self.engine.decompress(self.packed, size)
+            except Exception as error:  # zlib.error, OSError, LZMAError, ...: each library has its own
+                raise ReadError(f"the archive is damaged: {error}") from None
+            self.packed = getattr(self.engine, "unconsumed_tail", b"")  # zlib hands it back, the others keep it
+            if text:
+                return text
+            if ended and not self.engine.eof:
+                raise ReadError("the archive is truncated")
+
+    def _next_member(self) -> bool:
+        """Begin the next member, past any zeros that pad a tape or block; return False at the end."""
+        self.packed = self.engine.unused_data.lstrip(b"\0")
+        while not self.packed:
+            if not (block := self._take(PACKED_BYTES)):
+                return False
+            self.packed = block.lstrip(b"\0")
+        self.engine = self.new()
+        return True
 
     def close(self) -> None:
-        if self.owned and self.raw is not None:
+        if self.owned:
             self.raw.close()
-        super().close()
 
 
 def _reason(error: Exception) -> str:
@@ -91,62 +123,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, IsADirectoryError):
         return "is a directory, expected a text file"
     return f"cannot be read: {reason_of(error)}"
-
-
-class Archive:
-    """Decompressed text of a source of one or more members."""
-
-    def __init__(self, source: Source, engine: Callable[[], Any]) -> None:
-        self.source, self.new = source, engine
-        self.engine = engine()
-        self.packed = b""
-
-    def readinto(self, view: memoryview) -> int:
-        """Fill some of ``view``; return 0 at the end."""
-        while True:
-            if self.engine.eof and not self._next_member():
-                return 0
-            ended = False
-            if not self.packed and getattr(self.engine, "needs_input", True):
-                self.packed = self.source.read(PACKED_BYTES) or b""
-                ended = not self.packed
-            try:
-                text = self.engine.decompress(self.packed, len(view))
-            except Exception as error:  # zlib.error, OSError, LZMAError, ...: each library has its own
-                raise ReadError(f"the archive is damaged: {error}") from None
-            self.packed = getattr(self.engine, "unconsumed_tail", b"")  # zlib hands it back, the others keep it
-            if text:
-                view[: len(text)] = text
-                return len(text)
-            if ended and not self.engine.eof:
-                raise ReadError("the archive is truncated")
-
-    def _next_member(self) -> bool:
-        """Begin the next member, past any zeros that pad a tape or block; return False at the end."""
-        self.packed = self.engine.unused_data.lstrip(b"\0")
-        while not self.packed:
-            block = self.source.read(PACKED_BYTES)
-            if not block:
-                return False
-            self.packed = block.lstrip(b"\0")
-        self.engine = self.new()
-        return True
-
-
-def _text(source: Source) -> Source | Archive:
-    """Return the object to read the text from, chosen by the first bytes."""
-    head = source.peek(6)
-    if head.startswith(b"\x1f\x8b"):
-        return Archive(source, lambda: zlib.decompressobj(wbits=31))
-    if head.startswith(b"BZh"):
-        import bz2
-
-        return Archive(source, bz2.BZ2Decompressor)
-    if head.startswith(b"\xfd7zXZ\0"):
-        import lzma
-
-        return Archive(source, lzma.LZMADecompressor)
-    return source
 
 
 def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple[bytearray, int]]:
@@ -162,18 +138,18 @@ def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple
     room = chunk
     rest = b""
     failure = None
-    stream = None
+    first = True
     while True:
         buffer = free.popleft() if free and room == chunk else bytearray(room + 1)
         filled = len(rest)
         ended = False
-        first = stream is None
         buffer[:filled] = rest
         with memoryview(buffer) as view:
             try:
-                stream = stream or _text(source)
+                if first:
+                    source.begin()
                 while filled < room and not ended:
-                    size = stream.readinto(view[filled:room])
+                    size = source.readinto(view[filled:room])
                     filled, ended = filled + size, size == 0
             except ReadError as error:
                 failure, ended = error, True
@@ -181,6 +157,7 @@ def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple
                 failure, ended = ReadError(_reason(error)), True
         if first and buffer.startswith(b"\xef\xbb\xbf"):  # a byte order mark
             buffer[:3] = b"   "
+        first = False
         if ended and failure is None and filled and buffer[filled - 1] != 10:
             buffer[filled] = 10
             filled += 1

@@ -9,6 +9,7 @@ byte of text.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -20,13 +21,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from hogwild.data.bits import check_hashing
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows
 from hogwild.data.rows.store import Sink
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError
 
 CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
 MOST_WORKERS = 8  # a single thread reads, and could not supply more
@@ -43,8 +43,7 @@ class ParseSummary:
     rows: int = 0
     nnz: int = 0
     width: int = 0  # the pinned or hashed one, else the largest index + 1
-    unsorted_rows: int = 0  # rows sorted because their indices did not ascend; not counted if hashed
-    duplicate_rows: int = 0  # rows with a repeated feature (or bucket), whose values were summed
+    duplicate_rows: int = 0  # rows with a repeated feature, whose values were summed; not counted if hashed
     query_rows: int = 0  # rows with a qid:, which is ignored: no loss here is a ranking loss
     moved_rows: int = 0  # rows with a feature in another field than before, which is ignored
     fields: np.ndarray | None = None  # (features so far,) int16: where features are written field:feature:value
@@ -64,7 +63,7 @@ class ParseSummary:
 
 @dataclass
 class _Settings:
-    """Options of :func:`parse_svmlight`, checked."""
+    """Options of :func:`parse_svmlight`."""
 
     zero_based: bool = False
     width: int | None = None
@@ -75,16 +74,9 @@ class _Settings:
     progress: BytesRead | None = None
 
     def __post_init__(self) -> None:
-        self.hash_bits = check_hashing(self.hash_bits, self.width)
         if self.hash_bits is not None:
             self.width = 1 << self.hash_bits
-        if self.width is not None and not 1 <= self.width <= INDEX_LIMIT:
-            raise UsageError(f"width {self.width}: expected 1 to {INDEX_LIMIT}")
-        if self.labels not in ("required", "optional"):
-            raise UsageError(f"labels {self.labels!r}: expected 'required' or 'optional'")
-        self.threads = min(len(os.sched_getaffinity(0)), MOST_WORKERS) if self.workers is None else self.workers
-        if self.threads < 1:
-            raise UsageError(f"workers {self.workers}: expected at least 1")
+        self.threads = self.workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
         self.chunk = max(self.chunk_bytes or min(CHUNK_BYTES, 12 * CHUNK_BYTES // (self.threads + 2)), 16)
         self.fielded = False  # whether features are written field:feature:value, which the first one tells
         self.base = 0 if self.zero_based else 1
@@ -98,9 +90,8 @@ class _Block:
     arrays: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
     lines: int
     width: int
-    unsorted_rows: int = 0
+    query_rows: int
     duplicate_rows: int = 0
-    query_rows: int = 0
     fields: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # arguments of ParseSummary.note
     error: tuple[int, str] | None = None
 
@@ -154,18 +145,19 @@ def _parse(buffer: bytearray, size: int, settings: _Settings) -> _Block:
         fault(position, code == parse.BAD_LABEL)
         nnz = int(lengths[:rows].sum())  # whole rows, in which an earlier fault may be found
     arrays = lengths[:rows], indices[:nnz], values[:nnz], targets[:rows]
-    block = _Block(arrays, lines, width, query_rows=queries)
+    block = _Block(arrays, lines, width, queries)
     if settings.fielded:
         block.fields = arrays[0].copy(), arrays[1].copy(), fields[:nnz]
-    overflowing, what = -1, "the sum of a repeated feature's values is beyond float32"
-    if settings.hash_bits:
-        overflowing, what = _sort(block, settings.hash_bits), "the sum of one bucket's values is beyond float32"
-    elif falls and nnz:
-        row = np.repeat(np.arange(rows), arrays[0])
-        block.unsorted_rows = len(np.unique(row[1:][(np.diff(arrays[1]) < 0) & (np.diff(row) == 0)]))
-        overflowing = _sort(block, width.bit_length())
-    if overflowing >= 0:
-        faults.append((line_of(buffer, overflowing), size, what))
+    if settings.hash_bits or (falls and nnz):
+        lengths, indices, values, targets = arrays
+        bits = settings.hash_bits or width.bit_length()
+        indices, values, repeats, overflowing = sort_rows(lengths, indices, values, bits)
+        block.arrays = lengths, indices, values, targets
+        if overflowing >= 0:
+            whose = "one bucket's" if settings.hash_bits else "a repeated feature's"
+            faults.append((line_of(buffer, overflowing), size, f"the sum of {whose} values is beyond float32"))
+        if not settings.hash_bits:
+            block.duplicate_rows = repeats
     if faults:
         line, _, what = min(faults)
         block.error = line, what
@@ -181,14 +173,6 @@ def line_of(buffer: bytearray, row: int) -> int:
 def token_at(buffer: bytearray, start: int) -> bytes:
     """Return the bytes from ``start`` to the next blank, line end or comment."""
     return TOKEN.match(buffer, start).group()  # type: ignore[union-attr]  # at least an empty one
-
-
-def _sort(block: _Block, bits: int) -> int:
-    """Sort each row's indices, below 2^bits, and sum repeated ones; return the first row with a sum beyond float32."""
-    lengths, indices, values, targets = block.arrays
-    indices, values, block.duplicate_rows, overflowing = sort_rows(lengths, indices, values, bits)
-    block.arrays = lengths, indices, values, targets
-    return overflowing
 
 
 def _describe(token: bytes, label: bool, settings: _Settings) -> str:
@@ -246,7 +230,7 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
             free.append(buffer)
         summary.rows += len(block.arrays[0])
         summary.nnz += len(block.arrays[1])
-        for name in ("unsorted_rows", "duplicate_rows", "query_rows"):
+        for name in ("duplicate_rows", "query_rows"):
             setattr(summary, name, getattr(summary, name) + getattr(block, name))
         if block.fields is not None:
             summary.note(*block.fields)
@@ -257,7 +241,7 @@ def _blocks(path: str | os.PathLike[str] | BinaryIO, summary: ParseSummary, sett
         return block
 
     try:
-        with Source(path) as source:
+        with contextlib.closing(Source(path)) as source:
             try:
                 for buffer, size in chunks(source, settings.chunk, free):
                     if not jobs and not lines and (first := FEATURES.search(buffer, 0, size)):
