@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
 from hogwild.problems.fm.objective import FMEvaluator
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
-from hogwild.problems.fm.training import Trials, judges_of, occurring
-from hogwild.problems.fm.training import settle as settle_factors
+from hogwild.problems.fm.training import Trials, judges_of, occurring, settle
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import aligned
@@ -42,7 +42,11 @@ class FMCase(LinearCase):
         if self.problem.fields:
             self.note = f"{self.problem.fields:,} fields" + (f"; {self.note}" if self.note else "")
 
-    settle = staticmethod(settle_factors)
+    @staticmethod
+    def settle(
+        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, *_: Any
+    ) -> tuple[Any, Any]:
+        return settle(config, rows, resumed, held)
 
     def lay_out(self, shared: bool) -> Job:
         features = occurring(self._rows, self.numbering)
