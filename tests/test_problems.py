@@ -160,7 +160,7 @@ def test_what_may_be_given_as_ratings() -> None:
     with pytest.raises(UsageError, match="a Graph, got Ratings"):
         hogwild.train(data, problem="cuts")
     with pytest.raises(UsageError, match="Rows or a pair"):
-        hogwild.train(data)
+        hogwild.train(data, problem="linear")
 
 
 def test_ratings_of_nobody_and_of_the_unknown() -> None:
