@@ -92,6 +92,7 @@ def test_time_to_target(tmp_path: Path) -> None:
     [group] = source.groups
     [one] = group.runs
     assert [one.reached(each, "train_seconds") for each in eps[:3]] == pytest.approx([1.0, 2.0, 2.5])
+    assert one.reached(0.1, "call_seconds") == pytest.approx(2.5)  # half a second of set-up
     assert [one.reached(each, "epoch") for each in eps[:3]] == pytest.approx([0.5, 1.0, 1.25])
     assert math.isnan(one.reached(1e-9, "epoch"))
     assert [group.share(each) for each in eps] == [1, 1, 1, 0]

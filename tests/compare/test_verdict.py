@@ -36,11 +36,15 @@ def test_which_method_is_first_and_how_sure_that_is(tmp_path: Path) -> None:
     parts = race("serial 1 1.6", "tiered 2 1", "locked 2 3")
     for others, says in (
         ([], "tiered on 2 workers, in 3.00 s: clearly sooner than all others (5 seeds, 95 % confidence)"),
-        (race("averaging 2 1", "atomic 2 1"), "tiered on 2 workers, in 3.00 s: not clearly sooner than atomic, averag"),
-        (race("liblinear 1 0.1"), "liblinear, in 300 ms: clearly sooner than all others"),
-        (race("aig 2 0.1", noise=(1.0,)), "aig on 2 workers, in 300 ms: of too few seeds to tell it from the others"),
+        (
+            [race("averaging 2 1", "atomic 2 1")],
+            "tiered on 2 workers, in 3.00 s: not clearly sooner than atomic, averag",
+        ),
+        ([race("liblinear 1 0.1")], "liblinear, in 300 ms: clearly sooner than all others"),
+        ([run("aig", [1.0, 0.5], 0.1, 2, seed) for seed in range(5)], "tiered on 2 workers, in 3.00 s: clearly sooner"),
+        ([race("aig 2 0.1", noise=(1.0,))], "aig on 2 workers, in 300 ms: of too few seeds to tell it from the others"),
     ):
-        assert choice(loaded(tmp_path, parts, others)).startswith(f"First at 0.1 % of the optimum is {says}")
+        assert choice(loaded(tmp_path, parts, *others)).startswith(f"First at 0.1 % of the optimum is {says}")
     assert choice(loaded(tmp_path, race("serial 1 1"))) == ""
 
 
