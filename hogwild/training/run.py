@@ -463,6 +463,7 @@ class _Call(TypedDict, total=False):
     pool: Pool | None
     data: str
     cluster: Cluster | None
+    report: Callable[[str], None]
 
 
 class _LinearCall(_Call, LinearOptions, total=False):
@@ -510,6 +511,7 @@ def train(
     data: str = "",
     cluster: Cluster | None = None,
     holdout: Any = None,
+    report: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> Run[Any]:
     """Train a sparse model on all cores without locks.
@@ -548,8 +550,10 @@ def train(
         without ``test`` they have it as ``test_loss``. For both at once the data must be rows. Of problem fm a tenth
         is held out unless ``keep="last"``.
 
-        Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by, and the model is then trained on
-        all of them. ``run.chosen`` says what was chosen.
+        Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by (of ratings a tenth), and the
+        model is then trained on all of them. ``run.chosen`` says what was chosen.
+    report : callable, optional
+        Takes a line of text about the progress of a long choice.
 
     Returns
     -------
@@ -603,7 +607,7 @@ def train(
             )
         else:
             held = holdout
-    return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster)
+    return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster, report)
 
 
 def _held_out(examples: Any, holdout: Any, config: TrainConfig) -> tuple[Any, Any]:
@@ -636,6 +640,7 @@ def begin(
     pool: Pool | None,
     data: str,
     cluster: Cluster | None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Run[Any]:
     """Return the run, or this machine's part in that of a cluster."""
     if config.patience is None and _ends_itself(config, examples):
@@ -647,7 +652,7 @@ def begin(
         if config.l2_path:
             judges = test if held is None and test is examples.held_out else held
             kind: Any = case_of(config.problem)
-            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges)
+            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
         run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
         run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
         return run
