@@ -69,9 +69,9 @@ class Twin:
         if problem.loss == "bpr":
             self.bpr(u, i, drawn, step)
         else:
-            self.pairs(u, [i, *drawn], step, self.arrays["values"][rows])
+            self.pairs(u, [i, *drawn], step, rows)
 
-    def pairs(self, u, items, step, values):
+    def pairs(self, u, items, step, rows):
         biased = self.problem.biases
         raw_p, raw_b = self.p[u], self.b_u[u]
         p, b = raw_p.copy(), raw_b.copy()
@@ -80,7 +80,7 @@ class Twin:
             k, q, b_i, now = j[on], self.q[j[on]], self.b_i[j[on]], step[on]
             margin, y = (p[on] * q).sum(1) + (b[on] + b_i) * biased, -1.0 if t else 1.0
             explicit = self.problem.loss == "squared-error"
-            move = now * (margin - values[on] if explicit else -y / (1 + np.exp(y * margin)))
+            move = now * (margin - self.arrays["values"][rows] if explicit else -y / (1 + np.exp(y * margin)))
             s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", k, now)
             if t and self.problem.penalty == "per-row":
                 s_u = s_i = np.ones_like(now)
