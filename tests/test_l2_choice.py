@@ -184,10 +184,13 @@ def test_the_better_half_of_candidates_for_several_classes_goes_on() -> None:
     rows = Rows((rows.begin, rows.end), rows.indices, rows.values * 1000, rows.targets, 24)  # columns to be scaled
     path = tuple(float(f"1e-{k}") for k in range(8))
     rest, held = rows.split(0.2, 0)
-    found = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held).path
+    choice = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held)
+    found = choice.path
+    assert choice.value(choice.l2) is not None  # those that left early are no longer asked
+    assert [choice.value(each["l2"]) is None for each in found] == [each["epochs"] < 8 for each in found]
     ends = sorted(each["epochs"] for each in found)
     assert set(ends) <= {1, 2, 4, 8}
-    assert sum(ends) < 0.6 * 8 * 8  # with the default, which the winner is compared with
+    assert sum(ends) == 4 * 1 + 2 * 2 + 1 * 4 + 1 * 8
     assert ends[-1] == 8
     for each in found:
         own = hogwild.train(rest, held, l2=each["l2"], epochs=8, step=0.25, keep="last", workers=1)
