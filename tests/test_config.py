@@ -146,7 +146,7 @@ def test_what_is_not_given_is_the_problems_own(problem: str) -> None:
 
 def test_a_penalty_by_rows_and_choices_have_defaults_of_their_own() -> None:
     by_row = TrainConfig(problem="completion", penalty="per-row")
-    assert (TrainConfig(problem="completion").l2, by_row.l2) == (0.05, 2e-5)
+    assert (TrainConfig(problem="completion").l2, by_row.l2) == (0.03, 2e-5)
     choices = TrainConfig(problem="completion", loss="bpr", step="auto")
     assert (choices.l2, choices.step, choices.negatives) == (0.01, 0.07, 4)
     assert TrainConfig(problem="completion", loss="log", penalty="per-row").l2 == 2e-5

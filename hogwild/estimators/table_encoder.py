@@ -7,6 +7,7 @@ it. Arrays are taken as frames whose columns are ``x0``, ``x1``, ...
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from hogwild.data.text.hashing import warn_if_crowded
 Columns = str | Iterable[str] | None
 
 
+@dataclass(eq=False, repr=False)
 class HogwildTableEncoder(TransformerMixin, BaseEstimator):
     """Turns frames of pandas, polars or pyarrow into sparse features: categories, numbers, text, dates and crosses.
 
@@ -51,26 +53,15 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
     (2, 1024)
     """
 
-    def __init__(
-        self,
-        *,
-        categorical: Columns = None,
-        numeric: Columns = None,
-        text: Columns = None,
-        date: Columns = None,
-        bucket: Columns = None,
-        cross: Columns = None,
-        ignore: Columns = None,
-        hash_bits: int | None = None,
-    ) -> None:
-        self.categorical = categorical
-        self.numeric = numeric
-        self.text = text
-        self.date = date
-        self.bucket = bucket
-        self.cross = cross
-        self.ignore = ignore
-        self.hash_bits = hash_bits
+    _: KW_ONLY
+    categorical: Columns = None
+    numeric: Columns = None
+    text: Columns = None
+    date: Columns = None
+    bucket: Columns = None
+    cross: Columns = None
+    ignore: Columns = None
+    hash_bits: int | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Make the plan of a frame.

@@ -132,8 +132,8 @@ class L2Choice:
 
     @property
     def metric(self) -> str:
-        """The field of the path that the choice goes by: ``held_out_loss``, or ``held_out_error``."""
-        return "held_out_error" if "held_out_error" in self.path[0] else "held_out_loss"
+        """The field of the path that the choice goes by: ``held_out_loss`` or, if there is one, another."""
+        return next((name for name in reversed(self.path[0]) if name.startswith("held_out_")), "held_out_loss")
 
     def value(self, l2: float) -> float | None:
         """The metric of a penalty of the path; None if it is none, was left out before the end, or diverged."""

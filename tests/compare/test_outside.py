@@ -152,7 +152,7 @@ def test_who_diverges_says_so_by_the_parameters():
 def test_refusals_are_one_sentence(name, options, why, monkeypatch):
     monkeypatch.setattr(outside, "installed", lambda package: "1.0")
     rows = toy(50, 24, 4, classes=options.pop("classes", 2))
-    options = options | ({"problem": "completion"} if name == "cornac" else {})
+    options = ({"problem": "completion", "penalty": "per-rating"} if name == "cornac" else {}) | options
     said = OUTSIDE[name].refusal(TrainConfig(**options), rows)
     assert why in said
     assert "\n" not in said

@@ -231,7 +231,7 @@ def test_only_the_same_problem_shares_an_optimum(tmp_path: Path) -> None:
 def test_facts() -> None:
     facts = facts_of(about(normalize="l2", caches={"L1d": "32K"}, load_after=0.5))
     assert facts["data"] == "made-up, rows 1,000, features 100, nonzeros 10,000, test rows 200"
-    assert facts["minimised"] == "log, l1 0, l2 1e-05, normalize l2"
+    assert facts["minimised"] == "loss log, l1 0, l2 1e-05, normalize l2"
     assert facts["machine"] == "A Processor, cores 2, caches L1d 32K, load before 0.1, load after 0.5, host threads"
     assert "seeds 0 1 2, steps 0.5" in facts["plan"]
     assert facts["versions"] == "python 3.11.7, numpy 2.4.6"

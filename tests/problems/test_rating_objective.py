@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -11,7 +12,6 @@ from hypothesis import strategies as st
 
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import UsageError
-from hogwild.methods import PENALTIES
 from hogwild.problems.completion import objective as rating_objective
 from hogwild.problems.completion.objective import (
     LOSSES,
@@ -23,7 +23,7 @@ from hogwild.problems.completion.objective import (
 )
 from hogwild.problems.completion.scores_kernel import sum_softplus
 
-SETUPS = [(loss, penalty) for loss in LOSSES for penalty in PENALTIES]
+SETUPS = [*itertools.product(LOSSES, ("per-rating", "per-row")), ("squared-error", "smoothed")]
 
 
 def make(n=50, users=7, items=9, seed=0, rank=3):
@@ -59,6 +59,9 @@ def twin(ratings, solution, loss, l2, penalty, mean, drawn):
         for j in drawn[at][drawn[at] >= 0].tolist():  # every pair, or triple, pays for the rows in it
             total += math.log1p(math.exp(score(u, j) if loss == "log" else score(u, j) - m))
             ridge += squares(u, j) if loss == "log" else squares(u, i) + of_item(j)
+    if penalty == "smoothed":
+        for index, factors, bias in ((ratings.users, P, b), (ratings.items, Q, c)):
+            ridge += 100 * sum(sum(p * p for p in factors[k]) + bias[k] ** 2 for k in set(index.tolist()))
     if penalty == "per-row":
         ridge = len(ratings) * sum(float((array.astype(float) ** 2).sum()) for array in solution)
     return (total + l2 / 2 * ridge) / len(ratings), total / len(ratings)

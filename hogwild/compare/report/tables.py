@@ -50,7 +50,7 @@ FACTS = {
     "command": "command",
 }
 NAMES = {
-    **dict.fromkeys(["began", "data", "cpu", "command", "gpu", "loss", "model", "optimum_how"], ""),
+    **dict.fromkeys(["began", "data", "cpu", "command", "gpu", "model", "optimum_how"], ""),
     "width": "features",
     "nnz": "nonzeros",
     "omega": "Ω",
@@ -123,7 +123,7 @@ def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -
         "replicas": str(group.replicas),
         "step": step_text(group.step),
         "ended ok": f"{group.ended_well}/{len(group.runs)}",
-        "left": quartiles(last["gap"], percent),
+        "left at the end": quartiles(last["gap"], percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
         "set-up": quartiles(last["setup_seconds"] if source.timed else None, duration),
@@ -169,10 +169,9 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
     to, epochs_to, megabytes_to = ([f"{what}to {aim(each)}" for each in eps] for what in ("", "epochs ", "MB "))
 
-    def view(title: str, names: Iterable[str], *notes: str, linked: bool = False) -> Table:
+    def view(title: str, names: list[str], *notes: str, linked: bool = False) -> Table:
         """Return these columns of the methods that have any of their figures."""
         shown = [cells for source, _, cells in best if source.linked or not linked]
-        names = [name for name in names if any(cells.get(name, NONE) != NONE for cells in shown)]
         shown = [cells for cells in shown if any(cells.get(name, NONE) != NONE for name in names)]
         names = ["comparison", "method", "workers", *names]
         rows = [tuple(cells.get(name, NONE) for name in names) for cells in shown]
@@ -191,7 +190,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     made = [
         _index(sources if several else []),
         view("Replicas that trade", traded, TRADING.format("; ".join(links)), linked=True),
-        view(title, [*to, "left", "objective", "metric", "step", "ended ok"], TARGETS, *notes),
+        view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], TARGETS, *notes),
         view("Epochs, their time, and the speed-up over serial", factors, FACTORS, *dict.fromkeys(warnings)),
         _tuning(sources),
         view("Speed and conflicts", ["speed", "minibatch", "in flight", "staleness", "at most", "lost"], CONFLICTS),
@@ -200,20 +199,22 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         _conditions(sources),
     ]
     for each in made:
-        if not several and each.columns[0] == "comparison":
-            each.columns = each.columns[1:]
-            each.rows = [row[1:] for row in each.rows]
+        empty = [{*column} <= {NONE, ""} for column in zip(*each.rows)]
+        empty[:1] = [not several and each.columns[0] == "comparison"]
+        kept = [place for place, none in enumerate(empty) if not none]
+        each.columns = tuple(each.columns[place] for place in kept)
+        each.rows = [tuple(row[place] for place in kept) for row in each.rows]
     return [each for each in made if each.rows]
 
 
 def _index(sources: Sequence[ComparisonResult]) -> Table:
     """Return a line a comparison, the newest first."""
+    names = ("began", "data", "machine", "versions")
     rows = []
     for source in sources:
         facts = facts_of(source.head)
-        names = ("began", "data", "machine", "versions")
-        rows.append((source.label, *(facts.get(name, NONE) for name in names), choice(source) or verdict(source)[0]))
-    return Table("The comparisons", ("what", "began", "data", "machine", "versions", "which method"), rows)
+        rows.append((source.label, choice(source) or verdict(source)[0], *(facts.get(name, NONE) for name in names)))
+    return Table("The comparisons", ("what", "which method", *names), rows)
 
 
 def floor_of(source: ComparisonResult) -> Iterator[str]:
@@ -235,7 +236,7 @@ def _tuning(sources: Sequence[ComparisonResult]) -> Table:
         trials: dict[tuple[str, int], set[float]] = {}
         for run in source.tuning:
             if run.ran and run.step is not None:
-                trials.setdefault(run.key, set()).add(run.step)
+                trials.setdefault((run.first["method"], run.first["workers"]), set()).add(run.step)
         for key, tried in trials.items():
             steps = sorted(tried)
             at_end = len(steps) > 1 and winners.get(key) in (steps[0], steps[-1])
@@ -304,7 +305,8 @@ def _conditions(sources: Sequence[ComparisonResult]) -> Table:
 def facts_of(head: Row) -> dict[str, str]:
     """Return the conditions of one comparison, by name."""
     lines = {
-        line: [name for name in names.split() if head.get(name) not in (None, "none")] for line, names in FACTS.items()
+        line: [name for name in names.split() if head.get(name) not in (None, "none", "")]
+        for line, names in FACTS.items()
     }
     facts = {
         line: ", ".join(f"{NAMES.get(name, name.replace('_', ' '))} {_shown(head[name])}".strip() for name in names)

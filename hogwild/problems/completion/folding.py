@@ -15,6 +15,7 @@ import numpy as np
 from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.objective import draw_negatives
+from hogwild.problems.completion.options import SMOOTHING
 
 DRAWS = 8  # epochs whose drawn items are taken together
 STEPS = 30  # most iterations of L-BFGS-B
@@ -50,6 +51,7 @@ def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
         each, others = np.nonzero(against >= 0)
         against, each = against[each, others], rated[each]
         visits = {"squared-error": 1, "log": 1 + count, "bpr": count}[model.loss] * len(places)
+        visits += SMOOTHING if model.penalty == "smoothed" else 0
         penalty = ridge * (1 if model.penalty == "per-row" else visits)
         if model.loss == "squared-error":
             rest = ratings.values[places] - model.mean - model.item_bias[rated]

@@ -21,6 +21,7 @@ from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import frozen_array, readonly
 from hogwild.errors import UsageError
+from hogwild.problems.completion.options import SMOOTHING
 from hogwild.problems.completion.ranking import AT, ranking_metrics
 
 LOSSES = ("squared-error", "log", "bpr")
@@ -100,7 +101,7 @@ class RatingObjective:
     loss : {"squared-error", "log", "bpr"}
         Half the squared error; or, with ratings as choices whatever their value: ``log(1 + exp(-m_ui))`` plus ``log(1 +
         exp(m_uj))`` for each sampled j, or the sum of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
-    l2, penalty : (float, float), {"per-rating", "per-row"}
+    l2, penalty : (float, float), {"per-rating", "smoothed", "per-row"}
         ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings or once for every user and item, with
         the l2 of factors and that of biases. With sampled items, per-rating means for every pair of ``log``
         and every triple of ``bpr``, as often as a row is in one.
@@ -133,8 +134,11 @@ class RatingObjective:
             lists = ratings.user_lists() if seen is None else seen
             self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
-        if any(l2) and penalty == "per-rating":
+        if any(l2) and penalty != "per-row":
             self.degrees = self._visits(*ratings.degrees())
+            if penalty == "smoothed":
+                users, items = (degrees + SMOOTHING * (degrees > 0) for degrees in self.degrees)
+                self.degrees = users, items
 
     def evaluate(
         self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, sums: np.ndarray | None = None

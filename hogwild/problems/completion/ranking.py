@@ -33,6 +33,11 @@ def _controller() -> Any:
     return ThreadpoolController()  # the search for the libraries takes milliseconds
 
 
+def one_blas_thread() -> Any:
+    """A context in which BLAS takes one thread: its own would compete with ours."""
+    return _controller().limit(limits=1, user_api="blas")
+
+
 def each_piece(
     users: np.ndarray,
     user_factors: Any,
@@ -67,7 +72,7 @@ def each_piece(
 
     size = max(1, min(CELLS // max(len(Q), 1), 1024))
     size = max(1, min(size, -(-len(users) // 8)))  # a few users occupy all cores too
-    with _controller().limit(limits=1, user_api="blas"):  # its threads would compete with ours
+    with one_blas_thread():
         for _ in map_pieces(len(users), size, part, threads):
             pass
 

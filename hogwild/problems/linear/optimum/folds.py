@@ -2,7 +2,7 @@
 
 Rows held out have no share of the objective, and the penalty stays what it is on all rows: it then weighs as much
 against each row as in the fit that follows on all of them. Each penalty begins where the one before has ended, so from
-strong to weak ones a few steps are enough, and the folds of a penalty share the factor of a Hessian, nearly.
+strong to weak ones a few steps are enough.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Folds:
         def group(number: int, _: int) -> None:
             newton, fits = self._groups[number]
             for fold, (sums, x) in enumerate(fits):
-                fits[fold] = sums, newton.lower(sums, x, 0.0, l2, WORK, SHARE, factored=fold > 0).x
+                fits[fold] = sums, newton.lower(sums, x, 0.0, l2, WORK, SHARE).x
 
         list(map_cuts([(k, k + 1) for k in range(len(self._groups))], group))
         solutions = []
