@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hogwild.data.cache import build
+from hogwild.data.rows.container import Rows
 from hogwild.data.tables.files import is_frame
 from hogwild.data.tables.plan import AskedColumns
 from hogwild.data.tables.source import stream_table, table_recipe
@@ -84,8 +85,8 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
         asked = self.get_params()
         bits = asked.pop("hash_bits")
         recipe = table_recipe(self._table(X, reset=True), AskedColumns.of(**asked), bits, labels=False)
-        rows, meta = build(None, recipe)
-        warn_if_crowded(recipe.label, meta["hashing"])
+        rows: Rows = build(None, recipe)[0]
+        warn_if_crowded(recipe.label, rows)
         assert rows.table is not None
         assert rows.fields is not None
         self.plan_ = rows.table
