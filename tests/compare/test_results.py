@@ -92,6 +92,7 @@ def test_time_to_target(tmp_path: Path) -> None:
     [group] = source.groups
     [one] = group.runs
     assert [one.reached(each, "train_seconds") for each in eps[:3]] == pytest.approx([1.0, 2.0, 2.5])
+    assert one.reached(0.1, "call_seconds") == pytest.approx(2.5)  # half a second of set-up
     assert [one.reached(each, "epoch") for each in eps[:3]] == pytest.approx([0.5, 1.0, 1.25])
     assert math.isnan(one.reached(1e-9, "epoch"))
     assert [group.share(each) for each in eps] == [1, 1, 1, 0]
@@ -119,24 +120,16 @@ def test_who_counts(tmp_path: Path) -> None:
         run("hogwild", [1.0, 0.1, 0.01], 3.0, seed=1),
         run("hogwild", [1.0, 0.1, None], seed=2, status="diverged"),
         run("hogwild", [1.0, 0.5], seed=3, status="timed out after 9 s"),
-        refused("hogwild", 1, "because", seed=5),
         refused("locked", 9, "too many"),
     ]
     source = loaded(tmp_path, *parts)
     [group] = source.groups
-    assert (len(group.runs), group.ended_well) == (4, 2)
-    assert group.share(0.1) == 0.75
-    assert group.share(0.01) == 0.5
+    assert (len(group.runs), group.ended_well, group.share(0.1), group.share(0.01)) == (4, 2, 0.75, 0.5)
     reached = group.reached(0.01, "train_seconds")
     assert reached is not None
     assert (reached.median, reached.q25, reached.q75) == pytest.approx((4.0, 3.0, 5.0))
-    listed = [(row["method"], row["seed"], row["status"]) for row in source.not_ok]
-    assert listed == [
-        ("hogwild", 2, "diverged"),
-        ("hogwild", 3, "timed out after 9 s"),
-        ("hogwild", 5, "refused: because"),
-        ("locked", 0, "refused: too many"),
-    ]
+    ends = [row["status"] for row in source.not_ok]
+    assert ends == ["diverged", "timed out after 9 s", "refused: too many"]
 
 
 def test_speedup_is_two_factors(tmp_path: Path) -> None:
