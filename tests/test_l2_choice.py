@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -125,9 +126,9 @@ def test_normalize_belongs_to_the_choice(kind: str, tmp_path: Path) -> None:
 def test_a_sample_tells_whether_to_normalise_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many classes or rare ones a sample may have one row, which cannot be in both halves."""
     X, shares, random = documents()
-    monkeypatch.setattr(l2_choice, "SCALED_ENTRIES", 9000)
     topics = (shares @ random.normal(size=(200, 8))).argmax(axis=1)
-    for y, kind in (topics, "l2"), (np.arange(600) < 5, "none"):
+    for y, entries, kind in (topics, 9000, "l2"), (np.arange(600) < 5, 1500, "none"):
+        monkeypatch.setattr(l2_choice, "SCALED_ENTRIES", entries)
         config = TrainConfig(loss="softmax", l2="auto")
         assert choose_l2(config, Rows.from_scipy(scipy.sparse.csr_matrix(X), y)).normalize == kind
 
@@ -184,10 +185,15 @@ def test_the_better_half_of_candidates_for_several_classes_goes_on() -> None:
     rows = Rows((rows.begin, rows.end), rows.indices, rows.values * 1000, rows.targets, 24)  # columns to be scaled
     path = tuple(float(f"1e-{k}") for k in range(8))
     rest, held = rows.split(0.2, 0)
-    found = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held).path
+    choice = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held)
+    found = choice.path
+    falling = itertools.count()  # a score that later epochs lower: those that left early are no longer asked
+    other = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held, score=lambda *_: -next(falling))
+    assert other.value(other.l2) is not None
+    assert [choice.value(each["l2"]) is None for each in found] == [each["epochs"] < 8 for each in found]
     ends = sorted(each["epochs"] for each in found)
     assert set(ends) <= {1, 2, 4, 8}
-    assert sum(ends) < 0.6 * 8 * 8  # with the default, which the winner is compared with
+    assert sum(ends) == 4 * 1 + 2 * 2 + 1 * 4 + 1 * 8
     assert ends[-1] == 8
     for each in found:
         own = hogwild.train(rest, held, l2=each["l2"], epochs=8, step=0.25, keep="last", workers=1)

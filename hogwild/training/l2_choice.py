@@ -136,8 +136,10 @@ class L2Choice:
         return next((name for name in reversed(self.path[0]) if name.startswith("held_out_")), "held_out_loss")
 
     def value(self, l2: float) -> float | None:
-        """The metric of a penalty of the path; None if it is none, or diverged."""
-        return next((each[self.metric] for each in self.path if each["l2"] == l2), None)
+        """The metric of a penalty of the path; None if it is none, was left out before the end, or diverged."""
+        return next(
+            (each[self.metric] for each in self.path if each["l2"] == l2 and each["epochs"] == self.epochs), None
+        )
 
 
 def settle_l2(
@@ -240,7 +242,7 @@ def choose_l2(
         raise NoChoice(NO_WEIGHT.format(judge.fewest))
     if exact:
         epochs = 0
-        path = _optima(config, rows, divisions, judge, report)
+        path = ended = _optima(config, rows, divisions, judge, report)
     else:
         lanes = _Lanes(config, rest, divisions[0] if len(divisions) else None, at, judge, intercept, epochs, report)
         for share in LOOKS if classes * len(judge.parts) > 1 else ():
@@ -248,8 +250,8 @@ def choose_l2(
                 lanes.train(look)
                 lanes.halve()
         lanes.train(epochs)
-        path = lanes.path
-    best = _ranked(judge, path)[0]
+        path, ended = lanes.path, lanes.going
+    best = _ranked(judge, ended)[0]
     if best.loss is None:
         advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
         raise NoChoice(f"every candidate for l2 diverged: {advice}")
@@ -550,9 +552,9 @@ class _Lanes:
             tried.epochs = until
 
     def halve(self) -> None:
-        """Go on with the better half, and with the default, which the winner is compared with."""
+        """Go on with the better half."""
         better = _ranked(self._judge, self.going)[: -(-len(self.going) // 2)]
-        places = [k for k, each in enumerate(self.going) if each in better or each.l2 == LinearConfig.l2]
+        places = [k for k, each in enumerate(self.going) if each in better]
         lanes = self._classes * len(self._judge.parts)
         self._candidates.keep([place * lanes + lane for place in places for lane in range(lanes)])
         self.going = [self.going[place] for place in places]

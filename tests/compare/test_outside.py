@@ -113,7 +113,8 @@ def test_every_epoch_has_an_order_of_its_own():
 def test_liblinear_goes_through_the_same_states():
     rows = toy(400, 24, 4, noise=2.0)
     solver, _ = made("liblinear", rows, loss="hinge", seed=3)
-    assert solver.seconds_replace
+    assert list(OUTSIDE["liblinear"].epochs(10)) == [1, 2, 4, 8, 10]  # each from scratch
+    assert list(OUTSIDE["sklearn-sgd"].epochs(3)) == [1, 2, 3]
     assert solver.untimed > 0
     found = {}
     for passes in (1, 2, 4, 2):

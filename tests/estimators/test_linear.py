@@ -168,6 +168,15 @@ def test_an_offset_does_not_hide_the_spread(offset: float) -> None:
         HogwildRegressor(fit_intercept=False).fit(far, y)
 
 
+def test_a_fit_of_far_columns_begins_where_it_is_told() -> None:
+    w = np.array([1.0, 2.0, 3.0])
+    X = np.random.default_rng(0).normal([1e6, 0, -1e6], size=(200, 3))
+    still = HogwildRegressor(learning_rate="constant", eta0=1e-12, max_iter=1, tol=None)
+    for targets in (X @ w, X @ w + 2e6):  # near zero of their own, and far
+        model = still.fit(X, targets, coef_init=w, intercept_init=3 + (targets - X @ w).mean())
+        np.testing.assert_allclose(model.predict(X), targets + 3, atol=0.5)
+
+
 def test_more_columns_than_the_memory_holds_are_one_line() -> None:
     X = scipy.sparse.csr_matrix(([1.0, 1.0], ([0, 1], [0, 2**31 - 2])), shape=(4, 2**31 - 1))
     with (

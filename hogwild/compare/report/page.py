@@ -32,9 +32,10 @@ MOST_ROWS = (
     250_000  # compressed bytes of the rows in the page, which has 6 MB with plotly's 4.8 and the 0.7 of DataTables
 )
 CAPTIONS = (
-    "Each method at its own best step. The distance is (f - f*) / (f0 - f*), 100 % at the start. A click in the legend "
-    "shows or hides a method, two clicks show it alone; drag to zoom, and click twice to go back. Lines are medians "
-    "over the seeds, bands reach from quartile to quartile, dotted lines are the targets.",
+    "Each method at its own best step. The distance is (f - f*) / (f0 - f*), 100 % at the start; the second row of "
+    "buttons shows the metric on test data instead. A click in the legend shows or hides a method, two clicks show it "
+    "alone; drag to zoom, and click twice to go back. Lines are medians over the seeds, bands reach from quartile to "
+    "quartile, dotted lines are the targets.",
     "How many epochs a method does while serial does one. How many it needs is another matter: see the tables.",
 )
 APART = "Each point of liblinear is a run of its own from the start, for it cannot go on."
