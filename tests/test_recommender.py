@@ -272,8 +272,16 @@ def test_choices_are_ranked_as_in_training():
     found = evaluate_completion(model, test, train)
     solution = model.user_factors, model.item_factors, model.user_bias, model.item_bias
     expected = RatingEvaluator(train, test, "bpr")(solution)
-    assert list(found) == ["ratings", "unknown", "auc", "precision_at_10", "ndcg_at_10", "popular_ndcg_at_10"]
-    assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:5])
+    assert list(found) == [
+        "ratings",
+        "unknown",
+        "auc",
+        "precision_at_10",
+        "recall_at_10",
+        "ndcg_at_10",
+        "popular_ndcg_at_10",
+    ]
+    assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:6])
     counts = np.bincount(train.items, minlength=25)
     popular = dataclasses.replace(model, user_factors=0 * model.user_factors, item_bias=counts)
     assert found["popular_ndcg_at_10"] == evaluate_completion(popular, test, train)["ndcg_at_10"]

@@ -127,7 +127,6 @@ def test_numbers_for_other_programs(made: Path) -> None:
     assert [table["title"] for table in summary["tables"]] == [
         "Time to target, each method at its own best step",
         "Epochs, their time, and the speed-up over serial",
-        "Tuning of the step",
         "Speed and conflicts",
         "Speed-up where gradients cost more",
         "Runs that did not end ok",

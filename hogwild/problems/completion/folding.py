@@ -85,11 +85,9 @@ def _least_squares(
     if nonnegative:
         import scipy.optimize
 
-        both = np.vstack((q, np.diag(np.sqrt(ridge))))
-        both = np.hstack((both, -both[:, nonnegative:]))  # a bias is the difference of two numbers at or above zero
-        parts = scipy.optimize.nnls(both, np.append(rest, np.zeros(len(ridge))))[0]
-        parts[nonnegative : len(ridge)] -= parts[len(ridge) :]
-        return parts[: len(ridge)]
+        both, targets = np.vstack((q, np.diag(np.sqrt(ridge)))), np.append(rest, np.zeros(len(ridge)))
+        lower = np.where(np.arange(len(ridge)) < nonnegative, 0.0, -np.inf)
+        return scipy.optimize.lsq_linear(both, targets, (lower, np.inf), method="bvls").x
     gram, right = q.T @ q + np.diag(ridge), q.T @ rest
     return np.linalg.solve(gram, right) if ridge.all() else np.linalg.lstsq(gram, right)[0]
 

@@ -13,14 +13,8 @@ from hogwild.problems.linear.options import LinearConfig, path_of
 RATING = {"step": 0.05, "negatives": 1}  # what is usual for ratings, and for choices, by NDCG
 RANKING = {"step": 0.07, "negatives": 4}
 SMOOTHING = 100  # ratings of a user or item that penalty "smoothed" adds to those there are
-#: The usual l2, by the penalty, and what "auto" tries.
 USUAL_L2 = {"smoothed": 0.03, "per-rating": 0.05, "per-row": 2e-5, "ranking": 0.01}
-L2_PATHS = {
-    "smoothed": (0.01, 0.02, 0.03, 0.05),
-    "per-rating": (0.03, 0.05, 0.08, 0.12),
-    "per-row": (5e-6, 2e-5, 5e-5, 1e-4),
-    "ranking": (0.005, 0.01, 0.02, 0.04),
-}
+TRIED = (0.5, 1, 2, 4)  # times the usual l2, by "auto"
 
 
 @documented
@@ -95,12 +89,13 @@ class CompletionConfig(TrainConfig):
         if self.penalty is None:
             self._set("penalty", "per-rating" if ranks else "smoothed")
         kind = "ranking" if ranks and self.penalty == "per-rating" else str(self.penalty)
+        usual_l2 = USUAL_L2.get(kind, 0.05)
         if isinstance(self.l2, str | tuple | list):
-            self._set("l2_path", L2_PATHS.get(kind) if self.l2 == "auto" else path_of(self.l2))
+            self._set("l2_path", path_of([each * usual_l2 for each in TRIED] if self.l2 == "auto" else self.l2))
             self._set("l2", None)
         elif self.l2_path is not None:
             self._set("l2_path", path_of(self.l2_path))
-        for name, value in ((RANKING if ranks else RATING) | {"l2": USUAL_L2.get(kind, 0.0)}).items():
+        for name, value in ((RANKING if ranks else RATING) | {"l2": usual_l2}).items():
             if getattr(self, name) is None or (name == "step" and self.step == "auto"):
                 self._set(name, value)
         super().__post_init__()

@@ -119,16 +119,13 @@ def settle(
     if not math.isfinite(lowest):
         raise NoChoice("every candidate for l2 diverged: give a smaller step")
     name = "held_out_ndcg_at_10" if ranks else "held_out_rmse"
-    tried = [
-        {
-            "l2": l2,
-            "step": config.step,
-            "held_out_loss": value if math.isfinite(value) else None,
-            name: abs(value),
-            "epochs": count,
-        }
+    tried: list[dict[str, Any]] = [
+        {"l2": l2, "step": config.step, "held_out_loss": value, name: abs(value), "epochs": count}
         for l2, (value, count) in zip(path, fits)
     ]
+    for each in tried:
+        if not math.isfinite(each["held_out_loss"]):  # it diverged
+            each |= {"held_out_loss": None, name: None}
     l2 = path[fits.index((lowest, epochs))]
     seconds = time.perf_counter() - began
     chosen = L2Choice(l2, tried, len(rest), len(judges), config.epochs, seconds, held is None, step=config.step)
