@@ -242,6 +242,12 @@ def test_warning_of_too_few_bits(tmp_path):
         with pytest.warns(HogwildWarning, match=told) as caught:
             call(tmp_path / "store")
         assert len(caught) == 1
+    X, y = open_data(text).to_scipy()
+    scipy.sparse.save_npz(tmp_path / "x.npz", X)
+    np.save(tmp_path / "x.npy", y)
+    with pytest.warns(HogwildWarning, match=r"x.npz: 8\d %") as caught:
+        open_data(tmp_path / "x.npz", hash_bits=10)
+    assert len(caught) == 1
     with pytest.warns(HogwildWarning, match=r"the rows: 8\d % .* 2\^3 buckets .* it 1\d %") as caught:
         hashing.hash_rows(open_data(text), 3)
     assert Path(caught[0].filename).name == "test_hashing.py"

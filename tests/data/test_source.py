@@ -64,8 +64,11 @@ def test_a_matrix_that_points_outside_itself(tmp_path, kind, array):
     arrays[array][1:-1] = 10**8
     np.savez(path, **arrays)
     for call in (open_data, open_ratings):
-        with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*(must be <|non-decreasing)"):
+        with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*(must be <|does not ascend)"):
             call(path)
+    np.savez(path, **arrays | {"indptr": np.append(arrays["indptr"][:-1], -1), "indices": arrays["indices"] * 0})
+    with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*does not ascend"):
+        open_data(path)
 
 
 @pytest.mark.parametrize("bits", [None, 4])
