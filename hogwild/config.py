@@ -688,7 +688,8 @@ class FMOptions(CommonOptions, total=False):
 
 class CompletionOptions(CommonOptions, total=False):
     loss: str
-    l2: float
+    l2: float | str | tuple[float, ...]
+    l2_path: tuple[float, ...] | None
     rank: int
     penalty: str
     nonnegative: bool

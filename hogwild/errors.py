@@ -31,7 +31,7 @@ class UsageError(HogwildError, ValueError):
 
 
 class OutputError(HogwildError, OSError):
-    """A file or memory segment could not be written: full disk, no permission, small ``/dev/shm``."""
+    """A file or memory segment could not be written: full disk, no permission."""
 
 
 class TrainingError(HogwildError, RuntimeError):

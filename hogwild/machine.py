@@ -1,4 +1,4 @@
-"""Facts about this machine: cores this process may use, caches, memory, shared memory, versions.
+"""Facts about this machine: cores this process may use, caches, memory, versions.
 
 The default number of workers is that of *physical* cores, since two hyper-threads share one core's caches and load
 ports; a container's CPU quota counts as well. Everything comes from /proc and /sys in a few milliseconds. A fact that
@@ -157,15 +157,6 @@ def check_memory(label: str, needed: int, hint: str = "") -> None:
     if available is not None and needed > available:
         there = f"{available / 2**30:.1f} GiB are available"
         raise InputError(f"{label} need {needed / 2**30:.1f} GiB of memory or more, and {there}{hint}")
-
-
-def shared_memory() -> tuple[int, int] | None:
-    """``(size, free)`` bytes of /dev/shm, where torch keeps memory shared between processes."""
-    try:
-        facts = os.statvfs("/dev/shm")
-    except OSError:
-        return None
-    return facts.f_frsize * facts.f_blocks, facts.f_frsize * facts.f_bavail
 
 
 @lru_cache(None)

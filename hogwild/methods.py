@@ -34,7 +34,7 @@ SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adapti
 NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
-PENALTIES = ("per-rating", "per-row")
+PENALTIES = ("per-rating", "smoothed", "per-row")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 
 

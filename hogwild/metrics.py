@@ -16,7 +16,8 @@ import numpy as np
 from hogwild.data.rows.container import Rows, count_unknown, map_chunks
 from hogwild.errors import InputError
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel
-from hogwild.problems.linear.objective import auc, class_numbers, loss_values
+from hogwild.problems.linear.objective import auc, loss_values
+from hogwild.problems.linear.rows import class_numbers
 
 EPSILON = float(np.finfo(np.float64).eps)
 

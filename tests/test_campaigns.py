@@ -24,4 +24,4 @@ def test_nothing_is_found(name: str) -> None:
 def test_campaigns_are_named() -> None:
     result = subprocess.run([ROOT / "scripts" / "campaign"], capture_output=True, text=True)
     assert result.returncode == 2
-    assert result.stderr.startswith("usage: scripts/campaign kills|faults|fuzz|machines|optimum|soak")
+    assert result.stderr.startswith("usage: scripts/campaign kills|faults|fuzz|machines|optimum")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ def test_the_strongest_within_half_a_paired_standard_error_is_chosen() -> None:
     weights = np.ones(400)
 
     def near(*others: Any, rows: Any = weights) -> list[bool]:
-        return near_lowest([best, *others], rows, 0.5).tolist()
+        return near_lowest([best, *others], rows).tolist()
 
     assert near(best + apart + 0.02) == [True, True]
     assert near(best + apart + 0.03) == [True, False]
@@ -71,18 +72,6 @@ def test_hinge_is_judged_by_errors() -> None:
     errors = {each["l2"]: each["held_out_error"] for each in found.path}
     losses = {each["l2"]: each["held_out_loss"] for each in found.path}
     assert errors[found.l2] < errors[min(losses, key=losses.__getitem__)]
-
-
-def test_of_few_rows_errors_that_chance_explains_are_left_to_hinge_loss() -> None:
-    random = np.random.default_rng(2)
-    X = random.normal(size=(300, 10))
-    y = np.where(X @ random.normal(size=10) + random.normal(size=300) > 0, 1.0, -1.0)
-    weights = np.exp(2 * random.normal(size=300))  # a few rows decide which penalty makes the fewest errors
-    rows = Rows.from_scipy(scipy.sparse.csr_matrix(X), y, weights=weights)
-    found = choose_l2(TrainConfig(loss="hinge", l2="auto"), rows)
-    losses = {each["l2"]: each["held_out_loss"] for each in found.path}
-    assert losses[found.l2] <= 1.05 * min(losses.values())
-    assert found.value(found.l2) > min(each["held_out_error"] for each in found.path)
 
 
 def test_a_fit_is_finished_whose_l2_was_chosen_in_few_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,14 +95,19 @@ def test_an_optimum_that_may_overfit_is_left_alone(monkeypatch: pytest.MonkeyPat
     assert run.history[-1]["verdict"] == "l2 was chosen for 10 epochs; its optimum may overfit: name l2 to reach it"
 
 
+def documents(n: int = 600) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Counts of words in documents of uneven length, and the same of length one."""
+    random = np.random.default_rng(0)
+    lengths = np.exp(random.normal(3.5, 1.0, n))
+    X = random.poisson(lengths[:, None] * random.dirichlet(np.full(200, 0.1), n)).astype(float)
+    X[:, 0] += 1.0
+    return X, X / np.sqrt(np.square(X).sum(axis=1, keepdims=True)), random
+
+
 @pytest.mark.parametrize("kind", ["none", "l2"])
 def test_normalize_belongs_to_the_choice(kind: str, tmp_path: Path) -> None:
     """Documents of uneven length are normalised if what they are about decides, and not if their length does."""
-    random = np.random.default_rng(0)
-    lengths = np.exp(random.normal(3.5, 1.0, 600))
-    X = random.poisson(lengths[:, None] * random.dirichlet(np.full(200, 0.1), 600)).astype(float)
-    X[:, 0] += 1.0
-    shares = X / np.sqrt(np.square(X).sum(axis=1, keepdims=True))
+    X, shares, random = documents()
     z = X.sum(axis=1) if kind == "none" else shares @ random.normal(size=200)
     data = scipy.sparse.csr_matrix(X), np.where(z > np.median(z), 1.0, -1.0)
     run = hogwild.train(data, l2="auto", workers=1, checkpoint=tmp_path / "c")
@@ -123,11 +117,20 @@ def test_normalize_belongs_to_the_choice(kind: str, tmp_path: Path) -> None:
     assert more.config.normalize == kind
     more.close()
     given = {"none": "l2", "l2": "none"}[kind]
-    other = hogwild.train(data, l2="auto", normalize=given, workers=1)
-    assert other.config.normalize == given
-    rival = other.chosen
-    assert run.chosen.value(run.config.l2) < rival.value(rival.l2)
+    other = hogwild.train(data, l2="auto", normalize=given, workers=1).chosen
+    assert other.normalize == given
+    assert run.chosen.value(run.config.l2) < other.value(other.l2)
     assert TrainConfig(l2=1e-5).normalize == TrainConfig(l2=PATH).normalize == "none"
+
+
+def test_a_sample_tells_whether_to_normalise_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many classes or rare ones a sample may have one row, which cannot be in both halves."""
+    X, shares, random = documents()
+    topics = (shares @ random.normal(size=(200, 8))).argmax(axis=1)
+    for y, entries, kind in (topics, 9000, "l2"), (np.arange(600) < 5, 1500, "none"):
+        monkeypatch.setattr(l2_choice, "SCALED_ENTRIES", entries)
+        config = TrainConfig(loss="softmax", l2="auto")
+        assert choose_l2(config, Rows.from_scipy(scipy.sparse.csr_matrix(X), y)).normalize == kind
 
 
 def test_held_out_losses_are_those_of_runs_on_the_other_rows() -> None:
@@ -179,31 +182,25 @@ def test_held_out_rows_choose_and_test_rows_judge() -> None:
 
 def test_the_better_half_of_candidates_for_several_classes_goes_on() -> None:
     rows = toy(400, 24, 4, classes=3)
+    rows = Rows((rows.begin, rows.end), rows.indices, rows.values * 1000, rows.targets, 24)  # columns to be scaled
     path = tuple(float(f"1e-{k}") for k in range(8))
     rest, held = rows.split(0.2, 0)
-    found = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held).path
+    choice = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held)
+    found = choice.path
+    falling = itertools.count()  # a score that later epochs lower: those that left early are no longer asked
+    other = choose_l2(TrainConfig(l2=path, epochs=8, step=0.25), rest, held, score=lambda *_: -next(falling))
+    assert other.value(other.l2) is not None
+    assert [choice.value(each["l2"]) is None for each in found] == [each["epochs"] < 8 for each in found]
     ends = sorted(each["epochs"] for each in found)
     assert set(ends) <= {1, 2, 4, 8}
-    assert sum(ends) < 8 * 8 / 2
+    assert sum(ends) == 4 * 1 + 2 * 2 + 1 * 4 + 1 * 8
     assert ends[-1] == 8
     for each in found:
         own = hogwild.train(rest, held, l2=each["l2"], epochs=8, step=0.25, keep="last", workers=1)
         own.finish()
-        loss = own.history[each["epochs"]]["test_loss"]
-        assert each["held_out_loss"] == pytest.approx(loss, rel=1e-4)
-
-
-def test_scaled_columns_and_classes() -> None:
-    rows = toy(300, 24, 4, classes=3)
-    rows = Rows((rows.begin, rows.end), rows.indices, rows.values * 1000, rows.targets, 24)
-    config = TrainConfig(l2=PATH, epochs=2)
-    rest, held = rows.split(0.2, 0)
-    found = choose_l2(config, rest, held)
-    for each in found.path[:2]:  # lanes are binary models, and the trainer's classes round otherwise
-        own = hogwild.train(rest, held, l2=each["l2"], step=each["step"], epochs=2, keep="last", workers=1)
-        own.finish()
         assert own.history[-1]["columns_scaled"] == 24
-        assert each["held_out_loss"] == pytest.approx(own.history[each["epochs"]]["test_loss"], rel=1e-4)
+        loss = own.history[each["epochs"]]["test_loss"]  # lanes are binary models, and the trainer's classes round
+        assert each["held_out_loss"] == pytest.approx(loss, rel=1e-4)
 
 
 def test_test_rows_have_no_part_in_it_and_rows_tell_of_the_choice() -> None:
@@ -236,10 +233,7 @@ def test_a_run_that_is_resumed_does_not_choose_again(tmp_path: Path) -> None:
         ({"l2": "nine"}, "l2='nine': expected a number of at least 0, 'auto', or two or more"),
         ({"l2": (1e-3,)}, "two or more"),
         ({"l2": (-1.0, 1.0)}, "at least 0"),
-        ({"l2": "1,nan"}, "at least 0"),
-        ({"l2": (True, False)}, "at least 0"),
         ({"l2": np.array([True, False])}, "at least 0"),
-        ({"l2": "auto", "problem": "completion"}, "l2='auto': expected a finite number"),
         ({"l2": "auto", "machines": 2}, "on one machine"),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 import hogwild
 from hogwild.data.graphs.source import open_graph
 from hogwild.data.ratings.container import Ratings
-from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.training.engine import start_pool
 from tests.runs import stopped_inside, when
@@ -60,7 +59,6 @@ def pools() -> Iterator[Callable[[str, int], Pool]]:
     ("name", "discipline", "host"),
     [
         ("completion", "atomic", "threads"),
-        ("completion", "locked", "processes"),
         ("completion, implicit", "aig", "threads"),
         ("cuts", "atomic", "processes"),
         ("cuts, three labels", "hogwild", "threads"),
@@ -162,7 +160,7 @@ def test_what_may_be_given_as_ratings() -> None:
     with pytest.raises(UsageError, match="a Graph, got Ratings"):
         hogwild.train(data, problem="cuts")
     with pytest.raises(UsageError, match="Rows or a pair"):
-        hogwild.train(data)
+        hogwild.train(data, problem="linear")
 
 
 def test_ratings_of_nobody_and_of_the_unknown() -> None:
@@ -195,21 +193,17 @@ def test_ratings_far_from_zero_or_of_odd_sizes(level: float, spread: float) -> N
     assert objectives[-1] < 0.9 * objectives[0]
 
 
+@pytest.mark.filterwarnings("ignore::hogwild.errors.HogwildWarning")  # more workers than cores
 @pytest.mark.parametrize("shape", [(1, 1), (50, 1), (1_000, 2_000)])
 def test_odd_shapes(shape: tuple[int, int]) -> None:
     """One user, one item, hardly any ratings in a large matrix; more workers than there are tiles."""
     n = min(40, shape[0] * shape[1])
     pairs = np.random.default_rng(0).choice(shape[0] * shape[1], n, replace=False)
     data = Ratings(pairs // shape[1], pairs % shape[1], pairs % 5, shape)
-    for workers in (1, min(n, 3)):
-        for order in ("shuffled", "file", "blocks"):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", HogwildWarning)  # four workers, two cores
-                if order == "blocks" and min(shape) < 2 * workers:
-                    with pytest.raises(UsageError, match="order blocks"):
-                        hogwild.train(data, host="threads", workers=workers, problem="completion", order=order)
-                    continue
-                run = hogwild.train(data, host="threads", workers=workers, epochs=2, problem="completion", order=order)
-                rows = list(run)
-            assert [row["updates"] for row in rows[1:]] == [n, n]
-            assert run.model.shape == shape
+    options: dict[str, Any] = {"host": "threads", "workers": min(n, 3), "epochs": 2, "problem": "completion"}
+    run = hogwild.train(data, **options)
+    assert [row["updates"] for row in run][1:] == [n, n]
+    assert run.model.shape == shape
+    if min(shape) < 2 * options["workers"]:
+        with pytest.raises(UsageError, match="order blocks"):
+            hogwild.train(data, order="blocks", **options)

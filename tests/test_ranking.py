@@ -27,7 +27,7 @@ def test_the_best_items_beside_a_sort(scores, n, seen):
 
 
 def naive(P, Q, b, tested, seen, k):
-    """Mean AUC, precision and NDCG over users with test items, one user at a time."""
+    """Mean AUC, precision, recall and NDCG over users with test items, one user at a time."""
     rows = []
     for user in range(len(P)):
         candidates = [item for item in range(len(Q)) if item not in seen[user]]
@@ -45,7 +45,7 @@ def naive(P, Q, b, tested, seen, k):
             for j in candidates
             if j not in relevant
         ]
-        rows.append([np.mean(pairs) if pairs else math.nan, sum(hits) / k, gain / ideal])
+        rows.append([np.mean(pairs) if pairs else math.nan, sum(hits) / k, sum(hits) / len(relevant), gain / ideal])
     return np.nanmean(rows, axis=0)
 
 
@@ -59,13 +59,13 @@ def test_all_of_it_beside_its_twin(seed):
     seen = Ratings(random.integers(0, users, 60), random.integers(0, items, 60), np.ones(60), (users, items))
     lists = [[set(part.items[part.users == user].tolist()) for user in range(users)] for part in (tested, seen)]
     found = ranking_metrics(P, Q, b, tested.user_lists(), seen.user_lists(), k)
-    assert list(found) == ["auc", "precision_at_4", "ndcg_at_4"]
+    assert list(found) == ["auc", "precision_at_4", "recall_at_4", "ndcg_at_4"]
     assert list(found.values()) == pytest.approx(naive(P, Q, b, *lists, k))
 
 
 def test_nothing_to_rank_and_parameters_that_diverged():
     lists = Ratings([0], [0], [1], (2, 4)).user_lists()
-    none = {"auc": None, "precision_at_10": None, "ndcg_at_10": None}
+    none = dict.fromkeys(("auc", "precision_at_10", "recall_at_10", "ndcg_at_10"))
     assert ranking_metrics(np.ones((2, 1)), np.ones((4, 1)), np.zeros(4), lists, lists) == none
     assert ranking_metrics(np.full((2, 1), np.nan), np.ones((4, 1)), np.zeros(4), lists, None) == none
     everything = Ratings([0] * 4, range(4), [1] * 4, (1, 4)).user_lists()

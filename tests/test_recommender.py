@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+import hogwild
 from hogwild.data.ratings.container import Ids, Ratings
-from hogwild.errors import HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildWarning, InputError, NoChoice, UsageError
 from hogwild.problems.completion.folding import DRAWS, fold_in
 from hogwild.problems.completion.model import CompletionModel, evaluate_completion
 from hogwild.problems.completion.objective import RatingEvaluator, draw_negatives
@@ -138,8 +140,10 @@ def test_questions_that_cannot_be_answered():
             ask([[10, 20]])
 
 
-@pytest.mark.parametrize("penalty", ["per-rating", "per-row"])
-@pytest.mark.parametrize("loss", ["squared-error", "log", "bpr"])
+@pytest.mark.parametrize(
+    ("loss", "penalty"),
+    [*itertools.product(["squared-error", "log", "bpr"], ["per-rating", "per-row"]), ("squared-error", "smoothed")],
+)
 def test_a_stranger_with_a_history_gets_factors(loss, penalty):
     """Those that minimise the user's part of the objective, items drawn against the choices included."""
     model = make(False, loss=loss, items=40, penalty=penalty, ridge=(0.3, 0.2), config={"negatives": 2})
@@ -158,7 +162,7 @@ def test_a_stranger_with_a_history_gets_factors(loss, penalty):
             terms, visits = np.logaddexp(0, -m[:12]).sum() + np.logaddexp(0, m[drawn]).sum() / DRAWS, 3 * n
         else:
             terms, visits = np.logaddexp(0, m[drawn] - m[:12, None]).sum() / DRAWS, 2 * n
-        visits = 1 if penalty == "per-row" else visits
+        visits = 1 if penalty == "per-row" else visits + 100 * (penalty == "smoothed")
         return terms + visits / 2 * (0.3 * theta[:3] @ theta[:3] + 0.2 * theta[3] ** 2)
 
     best = scipy.optimize.minimize(objective, np.zeros(4), tol=1e-10)
@@ -268,9 +272,73 @@ def test_choices_are_ranked_as_in_training():
     found = evaluate_completion(model, test, train)
     solution = model.user_factors, model.item_factors, model.user_bias, model.item_bias
     expected = RatingEvaluator(train, test, "bpr")(solution)
-    assert list(found) == ["ratings", "unknown", "auc", "precision_at_10", "ndcg_at_10", "popular_ndcg_at_10"]
-    assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:5])
+    assert list(found) == [
+        "ratings",
+        "unknown",
+        "auc",
+        "precision_at_10",
+        "recall_at_10",
+        "ndcg_at_10",
+        "popular_ndcg_at_10",
+    ]
+    assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:6])
     counts = np.bincount(train.items, minlength=25)
     popular = dataclasses.replace(model, user_factors=0 * model.user_factors, item_bias=counts)
     assert found["popular_ndcg_at_10"] == evaluate_completion(popular, test, train)["ndcg_at_10"]
     assert "popular_ndcg_at_10" not in evaluate_completion(model, test)
+
+
+# -- the penalty and the epochs that are chosen -----------------------------------------------------------------------
+
+
+def made(users=120, items=60):
+    """Choices by two tastes, and stars, with more noise than structure."""
+    random = np.random.default_rng(0)
+    u, i = np.divmod(random.permutation(users * items), items)
+    taste = (u % 2 == i % 2) * 1.0
+    kept = np.flatnonzero(random.random(len(u)) < 0.1 + 0.6 * taste)
+    return Ratings(u[kept], i[kept], 3 + taste[kept] + random.standard_normal(len(kept)), (users, items))
+
+
+@pytest.mark.parametrize(("loss", "metric", "best"), [("log", "ndcg_at_10", max), ("squared-error", "rmse", min)])
+def test_l2_and_the_epochs_are_those_of_the_best_held_out_metric(loss, metric, best, tmp_path):
+    ratings, told = made(), []
+    options = {"problem": "completion", "loss": loss, "l2": "0.001,0.02,9", "rank": 8, "workers": 1, "epochs": 8}
+    run = hogwild.train(ratings, report=told.append, checkpoint=tmp_path, **options)
+    worth = {each["l2"]: each[f"held_out_{metric}"] for each in run.chosen.path}
+    assert list(worth) == [0.001, 0.02, 9]
+    l2 = best(worth, key=worth.__getitem__)
+    assert (run.config.l2, run.chosen.refitted) == (l2, True)
+    assert run.chosen.rows + run.chosen.held_out == len(ratings) == run.engine.job.order.n_rows  # trained on all
+    epochs = next(each["epochs"] for each in run.chosen.path if each["l2"] == l2)
+    assert told[-1].endswith("of at most 24")
+    model = run.finish()
+    assert run.history[-1]["epoch"] == epochs <= 8
+    given = hogwild.train(ratings, **options | {"l2": l2, "epochs": epochs}).finish()
+    assert given.user_factors.tobytes() == model.user_factors.tobytes()  # as if they had been given
+    again = hogwild.train(ratings, checkpoint=tmp_path, resume=True, **options)
+    assert (again.config.l2, again.config.epochs, again.chosen) == (l2, epochs, None)
+    with pytest.raises(InputError, match=f"l2 was {l2}, which is not to choose now"):
+        hogwild.train(ratings, checkpoint=tmp_path, resume=True, **options | {"l2": "3,4"})
+
+
+def test_ratings_that_were_held_out_choose():
+    rest, held = made().split(0.2, by="user")
+    run = hogwild.train(rest, held, problem="completion", loss="bpr", l2="auto", rank=4, workers=1, epochs=3)
+    assert (run.chosen.rows, run.chosen.held_out, run.chosen.refitted) == (len(rest), len(held), False)
+    assert [each["l2"] for each in run.chosen.path] == [0.005, 0.01, 0.02, 0.04]
+    run.close()
+
+
+def test_what_no_l2_is_chosen_by():
+    few = Ratings(np.repeat(np.arange(30), 5), np.tile(np.arange(5), 30), np.ones(150), (30, 9))
+    with pytest.raises(NoChoice, match="no user has six ratings"):
+        hogwild.train(few, problem="completion", loss="log", l2="auto")
+    with pytest.raises(NoChoice, match="every candidate for l2 diverged"):
+        hogwild.train(made(), problem="completion", l2="auto", step=1e6, workers=1)
+    for options, message in (
+        ({"l2": "auto", "machines": 2}, "chosen on one machine"),
+        ({"penalty": "smoothed", "loss": "log"}, "choose per-rating"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            hogwild.TrainConfig(problem="completion", **options)

@@ -99,13 +99,6 @@ def test_the_objective_in_the_rows_is_that_of_the_model_in_the_users_columns() -
     assert run.history[-1]["objective"] == judge.evaluate(run.model.coef_[0], run.model.intercept_)["objective"]
 
 
-def test_several_workers() -> None:
-    x, y = made()
-    x = (x + SHIFTS) * FACTORS
-    run = fit(rows_of(x, y), workers=2, discipline="tiered", l1=1e-7)
-    assert run.history[-1]["objective"] <= 1.05 * optimum(x, y, 1e-5)
-
-
 def test_a_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
     x, y = made()
     rows = rows_of((x + SHIFTS) * FACTORS, y)

@@ -63,9 +63,8 @@ def test_the_loop_of_the_run_is_the_one_that_probes() -> None:
     assert (trials[0].workers.parameters() == trials[1].workers.parameters()).all()
 
 
-@pytest.mark.parametrize("scale", [1e20, 1e30])
-def test_where_every_step_diverges_the_run_says_so(scale: float) -> None:
-    X = toy().to_scipy()[0] * np.float32(scale)
+def test_where_every_step_diverges_the_run_says_so() -> None:
+    X = toy().to_scipy()[0] * np.float32(1e30)
     assert probed(Rows.from_scipy(X, toy().targets)) >= 2.0**LOWEST
     with pytest.raises(TrainingError, match=r"diverged in epoch 1: .*rows scaled to one length"):
         hogwild.train((X, toy().targets), workers=1, loss="squared-error", scale_columns=False).finish()

@@ -55,7 +55,7 @@ def test_the_options_are_those_of_the_config(problem: str, options: type) -> Non
     kind = config_class(problem)
     hints = get_type_hints(kind)
     fields = {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.name != "problem"}
-    if problem == "linear":
+    if "l2_path" in fields:
         fields["l2"] |= str | tuple[float, ...]  # which end in l2_path
     if problem == "module":
         fields.pop("loss")  # an argument

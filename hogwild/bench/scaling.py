@@ -90,6 +90,8 @@ class Rival:
 def measure(plan: BenchPlan, problem: str, data: Any, test: Any) -> Iterator[Row]:
     """Yield seconds per epoch, throughput, speed-up and objective of every cell."""
     options = plan.options | {"problem": problem, "host": plan.host}
+    if problem == "completion":
+        options.setdefault("penalty", "per-rating")  # which cornac has too
     plan.note("searching for a step")
     with closing(Training.of(data, workers=1, discipline="serial", **options)) as serial:
         options["step"] = serial.run.config.step

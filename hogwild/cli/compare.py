@@ -219,6 +219,8 @@ def base_config(options: dict[str, Any]) -> TrainConfig:
     if options["problem"] == "module":
         options["loss"] = options["loss"] or NAMED_LOSSES[0]
         keywords["loss"] = options["loss"] if options["loss"] in NAMED_LOSSES else "custom"
+    if options["problem"] == "completion":
+        keywords.setdefault("penalty", "per-rating")  # which cornac has too
     config = TrainConfig(**keywords)
     if config.l2_path:
         option = "--l2" if options["problem"] == "linear" else "--l2-factors"

@@ -111,7 +111,6 @@ def machine_facts() -> dict[str, Any]:
     from hogwild import machine
 
     total, available = machine.memory()
-    shared = machine.shared_memory()
     facts: dict[str, Any] = {
         "cpu": machine.cpu_model(),
         "physical_cores": machine.physical_cores(),
@@ -123,8 +122,6 @@ def machine_facts() -> dict[str, Any]:
         facts["cpu_quota"] = quota
     if total is not None and available is not None:
         facts["memory"] = f"{size(total)}, {size(available)} available"
-    if shared is not None:
-        facts["shared_memory"] = f"{size(shared[0])}, {size(shared[1])} free in /dev/shm"
     return facts | {f"{name}_version": version for name, version in machine.versions().items()}
 
 

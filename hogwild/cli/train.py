@@ -34,7 +34,7 @@ from hogwild.cli.sources import KINDS, Sources, chosen_problem
 from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice, UsageError
 from hogwild.methods import LABEL_LOSSES
-from hogwild.problems.linear.options import L2_PATH, LinearConfig
+from hogwild.problems.linear.options import LinearConfig
 
 if TYPE_CHECKING:
     from hogwild.data.rows.container import Rows
@@ -51,6 +51,7 @@ USUAL = LinearConfig.l2
 FEWEST = 50  # rows, below which those that are held out tell too little
 FEWEST_OF_CLASS = 5
 MOST_ENTRIES = 50_000_000  # nonzeros times classes: candidates take up to about ten seconds
+MOST_PAIRS = 10_000_000  # of a rating, or an item drawn against it: candidates take some ten seconds
 MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
 STEPS = "step schedule decay power adagrad order seed discipline exchange workers"
 NAMES = (
@@ -134,10 +135,11 @@ def simulate(
 def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
     """Run a command with its options by name, and return the exit status."""
     meeting = meeting_of(options)
-    unasked = options["l2"] is None and options["problem"] == "linear" and meeting is None
+    unasked = options["l2"] is None and meeting is None
     named = config_options(options)
     config = TrainConfig(**named)
-    choosing = TrainConfig(**named | {"l2": L2_PATH}) if unasked and config.host != "simulator" else None
+    unasked &= config.problem == "linear" or (config.problem == "completion" and config.loss != "squared-error")
+    choosing = TrainConfig(**named | {"l2": "auto"}) if unasked and config.host != "simulator" else None
     sources = Sources.take(options)
     if data is None and options["holdout"] is options["test"] is None and config.problem != "cuts":
         options["holdout"] = DEFAULT_HOLDOUT
@@ -184,9 +186,13 @@ def lead_or_train(
         before = watch.seconds
 
         def begin(config: TrainConfig) -> Run:
-            doing = "choosing l2" if config.l2_path else "starting workers and compiling"
-            with display.live(lambda: doing):
-                return train(rows, test, config=config, **options)
+            doing = ["choosing l2" if config.l2_path else "starting workers and compiling"]
+
+            def report(text: str) -> None:
+                doing[0] = f"choosing l2: {text}"
+
+            with display.live(lambda: doing[0]):
+                return train(rows, test, config=config, report=report, **options)
 
         with request.naming():
             try:
@@ -196,11 +202,11 @@ def lead_or_train(
             except NoChoice as error:
                 if choosing is None:
                     raise
-                display.say(f"l2 {USUAL:g}, not chosen by held-out rows: {error}")
+                display.say(f"l2 {config.l2:g}, not chosen by held-out rows: {error}")
                 run = begin(config)
         run.stopwatch.add(before)
         if run.chosen is not None:
-            for line in lines_of_choice(run.chosen, choosing is None):
+            for line in lines_of_choice(run.chosen, config.l2, choosing is None):
                 display.say(line)
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
@@ -238,6 +244,10 @@ def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None, resuming: bool
         return "--target is a value of one objective"
     if resuming:
         return ""  # it was chosen, or not, when the run began
+    if config.problem == "completion":
+        pairs = len(rows) * (1 + config.negatives)
+        few = pairs <= MOST_PAIRS
+        return "" if few else f"it takes long for {pairs:,} ratings and items drawn against them, above {MOST_PAIRS:,}"
     many = len(rows) + (0 if held is None else len(held))
     if many < FEWEST:
         return f"{many} rows are too few to hold some out, below {FEWEST}"
@@ -254,7 +264,7 @@ def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None, resuming: bool
     return ""
 
 
-def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
+def lines_of_choice(chosen: L2Choice, default: float, all_candidates: bool) -> Iterator[str]:
     """Yield what was chosen, and before it a line for each candidate if somebody asked for the choice."""
     metric = chosen.metric.removeprefix("held_out_")
     path = chosen.path
@@ -266,15 +276,15 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
         for each in path:
             step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
-            note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == USUAL else ""
+            note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == default else ""
             yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
     if chosen.folds > 1:
         again = f", {chosen.rounds} times over" if chosen.rounds > 1 else ""
         held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
-    usual = chosen.value(USUAL)
-    against = "" if chosen.l2 == USUAL or usual is None else f", {USUAL:g} has {usual:.5g}"
+    usual = chosen.value(default)
+    against = "" if chosen.l2 == default or usual is None else f", {default:g} has {usual:.5g}"
     if chosen.normalize != "none":
         yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     yield (

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from hogwild.errors import InputError
-from hogwild.methods import MOST_STREAMS, located
+from hogwild.methods import located
 
 WARM_UP = 3  # runs before a capture: cuBLAS and autograd initialise themselves in the first
 
@@ -35,15 +35,13 @@ class Graphs(list[Any]):
 
 
 class Lane:
-    """One of a device's streams and the graphs captured on it.
+    """The graphs captured on one of a device's streams.
 
     Destroying a graph clears the cuBLAS workspace of its stream, which other graphs captured there may use (pytorch
     issue 193402): so each keeps all, until none is in use.
     """
 
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-        self.users = 0
+    def __init__(self) -> None:
         self._graphs: Callable[[], Graphs | None] = lambda: None
 
     def keep(self, graph: Any) -> Callable[[], None]:
@@ -54,40 +52,20 @@ class Lane:
         graphs.append(graph)
         return lambda: graphs[number].replay()
 
-    def leave(self) -> None:
-        self.users -= 1
 
-
-class Lanes:
-    """The streams of a device: each leased to one run at a time, unless open runs want more than there are.
-
-    torch hands out 32 and then the same again, also to itself, so all are taken at once. Runs on one stream wait for
-    each other, and do no other harm.
-    """
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-        self.lanes: list[Lane] = []
-
-    def lease(self, user: object) -> tuple[Lane, weakref.finalize[..., Any]]:
-        """Return a lane for ``user``, and a function that gives it back, which is called at the latest when it dies."""
-        self.lanes = self.lanes or [Lane(self._make()) for _ in range(MOST_STREAMS + 1)]
-        lane = min(self.lanes, key=lambda lane: lane.users)
-        lane.users += 1
-        give_back = weakref.finalize(user, lane.leave)
-        give_back.atexit = False
-        return lane, give_back
-
-
-LANES: dict[int, Lanes] = {}  # of each device, by its number
+LANES: dict[tuple[int, int], Lane] = {}  # by a device's number and a stream's handle
 
 
 class DeviceStream:
-    """A queue of work that runs in order, concurrently with other streams. ``close`` gives it back."""
+    """A queue of work that runs in order, concurrently with other streams.
 
-    def __init__(self, lanes: Lanes) -> None:
-        self._lane, self.close = lanes.lease(self)
-        self._stream = self._lane.stream
+    torch hands out 32 in turn, and then the same again. Replicas of different runs on one of them wait for each other,
+    and do no other harm.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)
+        self._lane = LANES.setdefault((device.index, self._stream.cuda_stream), Lane())
 
     def run(self, work: Callable[[], Any]) -> None:
         """Queue a function that launches kernels and does not wait. Memory it allocates belongs to the stream.
@@ -139,11 +117,10 @@ class Backend:
     def __init__(self, index: int = 0) -> None:
         self.device = torch.device("cuda", index)
         self.name = torch.cuda.get_device_name(index)
-        self._lanes = LANES.setdefault(index, Lanes(lambda: torch.cuda.Stream(torch.device("cuda", index))))
 
     def stream(self) -> DeviceStream:
-        """Return a stream that no other run has, if there is one."""
-        return DeviceStream(self._lanes)
+        """Return the next of the device's streams."""
+        return DeviceStream(self.device)
 
     def free(self) -> int:
         """Bytes that can be allocated."""

@@ -367,7 +367,7 @@ class CompletionLauncher(Launcher):
             "WIDTH": width,
             "TILE": tile,
             "BIASED": problem.biases,
-            "PER_ROW": problem.penalty == "per-row",
+            "PER_ROW": problem.rated,
             "NONNEGATIVE": problem.nonnegative,
             "ATOMIC": problem.discipline == "atomic",
             "num_warps": 1,

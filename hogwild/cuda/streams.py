@@ -478,12 +478,8 @@ class Streams(Pool):
 
     def close(self) -> None:
         self.closed = True
-        try:
-            if self._desk is not None:
-                self.release(self._desk.job)
-        finally:
-            for stream in self._streams:
-                stream.close()
+        if self._desk is not None:
+            self.release(self._desk.job)
 
 
 @contextlib.contextmanager

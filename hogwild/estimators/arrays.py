@@ -7,18 +7,19 @@ occurrence where an l1 penalty asks how often a feature occurs.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import TrainConfig
+from hogwild.config import LARGEST_FLOAT32, TrainConfig
 from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
 from hogwild.errors import InputError
 from hogwild.estimators.options import Options
 from hogwild.methods import COUNT_LOSSES
-from hogwild.problems.linear.problem import LinearProblem, slope
+from hogwild.problems.linear.problem import LinearProblem, aligned, slope
 from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share, uneven
 
 FAR = 1e4  # distance from zero, over the spread, from which float32 would keep little of the spread
@@ -26,6 +27,8 @@ COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, 
 MEAN = 500  # rows that a mean is taken over
 RANKED = 2_000_000  # nonzeros that tell how popular features are
 FEW = 1_000_000  # nonzeros below which one thread counts as fast as several
+
+Start = tuple[np.ndarray, np.ndarray]  # weights (k, width) and intercepts (k,) to start from, float64
 
 
 def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
@@ -124,6 +127,35 @@ def real_targets(y: np.ndarray, loss: str) -> np.ndarray:
     if loss == "poisson" and len(targets) and targets.min() < 0:
         raise InputError(f"y: loss 'poisson' is for counts, and target {int(np.argmin(targets))} is negative")
     return targets
+
+
+def start_of(coef: Any, intercept: Any, classes: int, width: int) -> Start | None:
+    """Weights and intercepts to start from, of which either may be None, for zeros; None if both are."""
+    if coef is None and intercept is None:
+        return None
+    k = classes if classes > 2 else 1
+    arrays = []
+    for name, value, shape in (("coef", coef, (k, width)), ("intercept", intercept, (k,))):
+        array = np.zeros(shape) if value is None else np.asarray(value, np.float64)
+        if array.shape != shape and not (k == 1 and array.size == math.prod(shape)):  # one margin: also (width,), ()
+            raise InputError(
+                f"Provided {name}_init does not match dataset: it has shape {array.shape}, and the data make it "
+                f"{shape}; warm_start and partial_fit too go on with the same classes and features"
+            )
+        if not (np.abs(array) <= LARGEST_FLOAT32).all():
+            raise InputError(f"{name} to start from is not finite in float32")
+        arrays.append(array.reshape(shape))
+    return arrays[0], arrays[1]
+
+
+def flat_of(problem: LinearProblem, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
+    """Flat parameters of weights, (width,) or (K, width), and intercepts (K,)."""
+    flat = aligned(problem.size)
+    views = problem.parameters(flat)
+    k = problem.classes
+    views.coef.reshape(problem.width, problem.stride)[:, :k] = np.reshape(coef, (k, problem.width)).T
+    views.intercept[:k] = intercept
+    return flat
 
 
 def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whole: bool) -> LinearProblem:

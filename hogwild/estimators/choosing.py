@@ -14,9 +14,10 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
-from hogwild.estimators.arrays import loss_here, mean_weight, problem_of, rows_of
+from hogwild.estimators.arrays import Start, loss_here, mean_weight, rows_of
 from hogwild.estimators.fit import FEW_EPOCHS, LOOSE
 from hogwild.estimators.options import Options, parameter
+from hogwild.estimators.progress import shown
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.lanes.candidates import NONE
@@ -66,12 +67,11 @@ def settle_alpha(
     weights: np.ndarray | None,
     labels: np.ndarray,
     seed: int,
-    start: Any,
+    start: Start | None,
 ) -> Options:
     """Choose ``alpha``, set the attributes that say how, and return the options with it.
 
-    ``labels`` are the classes, empty for real targets; ``start`` makes initial parameters, of which lanes take the
-    intercept of a regression.
+    ``labels`` are the classes, empty for real targets; of ``start`` lanes take the intercept of a regression.
     """
     alphas, cv, scoring = estimator._choosing()
     if not options.l1 + options.l2 > 0:
@@ -100,21 +100,19 @@ def settle_alpha(
         host="threads",
         workers=1,
     )
-    intercept = 0.0
-    if not classes:
-        problem = problem_of(options, rows, classes, "serial", whole=True)
-        flat = start(problem)
-        intercept = 0.0 if flat is None else float(problem.parameters(flat).intercept[0])
+    intercept = 0.0 if classes or start is None else float(start[1][0])
     meant = options.learning_rate == "auto" and options.max_iter >= FEW_EPOCHS and options.tol <= LOOSE
-    choice = choose_l2(
-        config,
-        rows,
-        divisions=None if cv is None else folds_of(cv, X, y, classes > 0),
-        penalties=lambda strength: (options.l1 * strength, options.l2 * strength),
-        score=None if scoring is None else lambda *solution: _scored(estimator, scoring, labels, X, y, *solution),
-        exact=meant and not options.average,
-        intercept=intercept,
-    )
+    with shown("choosing alpha", len(path), options.verbose) as report:
+        choice = choose_l2(
+            config,
+            rows,
+            divisions=None if cv is None else folds_of(cv, X, y, classes > 0),
+            penalties=lambda strength: (options.l1 * strength, options.l2 * strength),
+            score=None if scoring is None else lambda *solution: _scored(estimator, scoring, labels, X, y, *solution),
+            exact=meant and not options.average,
+            intercept=intercept,
+            report=(lambda done, total: report(done, None, total)) if options.verbose else None,
+        )
     strengths = [each["l2"] for each in choice.path]
     alpha = choice.l2 * unit
     estimator.alpha_ = alpha

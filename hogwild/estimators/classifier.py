@@ -118,7 +118,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if weights is not None:
             check_classes(classes, np.bincount(codes, weights), stacklevel=4)  # the line that calls fit
         held = self._held(codes, weights)
-        start = self._from(coef_init, intercept_init) or _zeros
+        start = self._from(coef_init, intercept_init, len(classes), X.shape[1])
         targets = as_targets(codes, len(classes))
         self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy, classes)
         self.classes_ = classes  # set with coef_: a fit that fails leaves the last one's model
@@ -167,7 +167,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         codes = _codes(y, labels)
         weights = self._weights(sample_weight, X, self._class_weights(labels, codes, y), batch=True)
         rows = rows_of(X, as_targets(codes, len(labels)), weights)
-        self._learn(options, rows, len(labels), _zeros)
+        self._learn(options, rows, len(labels))
         self.classes_ = labels
         return self
 
@@ -289,10 +289,6 @@ def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if wrong.any():
         raise InputError(f"y: label {y[wrong].tolist()[0]!r} is not among the classes {classes.tolist()}")
     return codes
-
-
-def _zeros(problem: Any) -> None:
-    """Return None, so that training starts from zeros."""
 
 
 def _accuracy(margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:

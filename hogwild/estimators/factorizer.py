@@ -68,11 +68,16 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "``squared_error`` for ratings; ``log`` or ``bpr`` for implicit feedback, where stored entries are choices.",
     )
     alpha: float | None = parameter(
-        None, "l2 penalty on the factors and biases of a rating; None: 0.05, or 0.01 to rank.", like="l2"
+        None, "l2 penalty on the factors and biases of a rating; None: 0.03, or 0.01 to rank.", like="l2"
     )
     eta0: float | None = parameter(None, "First step size, which falls; None: 0.05, or 0.07 to rank.", like="step")
     negatives: int | None = parameter(None, "Items drawn for each choice to rank; None: 4.", like="negatives")
     max_iter: int = parameter(20, "Number of passes over the ratings.", like="epochs")
+    early_stopping: bool = parameter(
+        False,
+        "Hold a tenth of the ratings out, of each user's if items are ranked, to choose ``alpha`` (unless it is given) "
+        "and the number of passes, up to ``max_iter``; then train on all.",
+    )
     biases: bool = parameter(True, like="biases")
     nonnegative: bool = parameter(False, like="nonnegative")
     n_jobs: int | None = parameter(None, "Workers, as in :class:`HogwildClassifier`.")
@@ -105,7 +110,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         config = TrainConfig(
             problem="completion",
             loss=str(self.loss).replace("_", "-"),
-            l2=p["alpha"],
+            l2="auto" if p["early_stopping"] and p["alpha"] is None else p["alpha"],
             step=p["eta0"],
             seed=seed,
             epochs=p["max_iter"],
@@ -118,6 +123,8 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             oversubscribe=True,  # as n_jobs asks
             evaluate_every=1 if p["verbose"] else p["max_iter"],
         )
+        if p["early_stopping"] and config.l2_path is None:
+            config = config.settled(l2_path=(config.l2,))
         with shown(type(self).__name__, p["max_iter"], p["verbose"]) as report:
             run = train(ratings, config=config)
             try:
@@ -131,7 +138,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 raise TrainingError(f"{end}; try an eta0 below {config.step:g}") from None
         self.model_: CompletionModel = run.model
         self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
-        self.n_iter_, self._n_features_out = p["max_iter"], self.model_.rank
+        self.n_iter_, self._n_features_out = run.config.epochs, self.model_.rank
         return self
 
     def transform(self, X: Any) -> np.ndarray:

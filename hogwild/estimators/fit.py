@@ -21,7 +21,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
 from hogwild.data.rows.margins_kernel import margins
 from hogwild.errors import TrainingError
-from hogwild.estimators.arrays import about_rates, converted, mean_weight, problem_of, rates_of
+from hogwild.estimators.arrays import Start, about_rates, converted, flat_of, mean_weight, problem_of, rates_of
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.hosts.job import Job
 from hogwild.kernels.losses import LABELS, LOSSES
@@ -213,7 +213,7 @@ def descend(
     *,
     seed: int,
     workers: int,
-    start: Callable[[Any], Any],
+    start: Start | None,
     score: Callable[[np.ndarray, np.ndarray], float] | None,
     report: Callable[[int, float], None],
 ) -> FitResult:
@@ -227,8 +227,8 @@ def descend(
     classes : int
         Number of classes; 0 for real targets.
     seed, workers : int
-    start : callable
-        Takes the problem and returns the flat parameters to start from, or None for zeros.
+    start : pair of arrays, optional
+        Weights and intercepts to start from; zeros if not given.
     score : callable, optional
         Takes weights and intercept and returns their score on held-out rows, higher is better; if given, it decides
         when to stop instead of the objective.
@@ -243,12 +243,10 @@ def descend(
     coordinates = Coordinates(Scaling.of(rows, options.intercept) if options.scale_columns else None)
     scaled = coordinates.rows(rows)
     problem = problem_of(options, scaled, classes, "serial", whole=True)
-    flat = start(problem)
-    if flat is not None:
-        views = problem.parameters(flat)
-        coef, intercept = coordinates.inward(*problem.solution(flat))
-        views.coef.reshape(problem.width, problem.stride)[:, : problem.classes] = coef.reshape(-1, problem.width).T
-        views.intercept[: problem.classes] = intercept
+    flat = None
+    if start is not None:
+        coef, intercept = start
+        flat = flat_of(problem, *coordinates.inward(coef if problem.classes > 1 else coef[0], intercept))
     team = _start_workers(problem, scaled, options, seed, workers)
     auto = options.learning_rate == "auto"
     try:

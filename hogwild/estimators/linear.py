@@ -7,7 +7,6 @@ stored beside them, checked against them, and discarded when they are replaced.
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -20,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.estimators.arrays import centred, rows_of
+from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of
 from hogwild.estimators.choosing import CHOSEN, settle_alpha
 from hogwild.estimators.fit import FitResult, descend
 from hogwild.estimators.options import (
@@ -36,7 +35,7 @@ from hogwild.estimators.options import (
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Stream
 from hogwild.problems.linear.model import LinearModel
-from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.problems.linear.problem import aligned
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -249,7 +248,7 @@ class LinearEstimator(Fitted):
         targets: np.ndarray,
         weights: np.ndarray | None,
         classes: int,
-        start: Callable[[LinearProblem], np.ndarray | None],
+        start: Start | None,
         held: tuple[np.ndarray, np.ndarray] | None,
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
         labels: np.ndarray = NO_LABELS,
@@ -267,8 +266,8 @@ class LinearEstimator(Fitted):
                 warnings.warn(text, HogwildWarning, stacklevel=3)
                 shift = None
             X = X if shift is None else inner
-        if shift is not None:
-            start = moved(start, shift, 0.0)
+        if start is not None:
+            start = start[0], start[1] - level + (0.0 if shift is None else start[0] @ shift)
         seed, score = drawn_seed(self.random_state), None
         if held is not None:
             score = self._scorer(X, targets, weights, held[1], judge)
@@ -314,19 +313,13 @@ class LinearEstimator(Fitted):
         self.validation_scores_ = fit.scores or None
         self._stream = None
 
-    def _from(self, coef: Any, intercept: Any) -> Callable[[LinearProblem], np.ndarray] | None:
-        """Function that makes initial flat parameters of given weights or (warm_start) the current ones, or None."""
+    def _from(self, coef: Any, intercept: Any, classes: int, width: int) -> Start | None:
+        """Given weights or (warm_start) the current ones, to start from."""
         if self.warm_start and hasattr(self, "coef_"):
             self.densify()
             coef = self.coef_ if coef is None else coef
             intercept = self.intercept_ if intercept is None else intercept
-        if coef is None and intercept is None:
-            return None
-        return lambda problem: _flat_of(problem, coef, intercept)
-
-    def _ours(self, problem: LinearProblem) -> np.ndarray:
-        self.densify()
-        return _flat_of(problem, self.coef_, self.intercept_)
+        return start_of(coef, intercept, classes, width)
 
     def _model(self, labels: list[float]) -> LinearModel:
         check_is_fitted(self)
@@ -337,10 +330,8 @@ class LinearEstimator(Fitted):
 
     # ---- batch by batch
 
-    def _learn(
-        self, options: Options, rows: Rows, classes: int, first: Callable[[LinearProblem], np.ndarray | None]
-    ) -> None:
-        """Pass over a batch once, from ``coef_`` if it exists, else from what ``first`` returns for the problem."""
+    def _learn(self, options: Options, rows: Rows, classes: int, start: Start | None = None) -> None:
+        """Pass over a batch once, from ``coef_`` if it exists, else from ``start``, or zeros."""
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             before = 0 if fresh else int(getattr(self, "t_", 1.0)) - 1
@@ -348,8 +339,10 @@ class LinearEstimator(Fitted):
         workers = self._workers(rows, classes)
         problem = stream.take(options, rows)
         if fresh or not stream.shows(self.coef_, self.intercept_):
-            flat = first(problem) if fresh else self._ours(problem)
-            stream.begin(aligned(problem.size) if flat is None else flat)
+            if not fresh:
+                self.densify()
+                start = start_of(self.coef_, self.intercept_, classes, rows.width)
+            stream.begin(aligned(problem.size) if start is None else flat_of(problem, *start))
         self._stream = stream
         try:
             stream.learn(options, problem, rows, workers)
@@ -359,38 +352,3 @@ class LinearEstimator(Fitted):
             raise
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.seen
-
-
-def moved(start: Callable[[LinearProblem], Any], shift: Any, level: float) -> Callable[[LinearProblem], Any]:
-    """Initial parameters for columns less ``shift`` and targets less ``level``, of those for the user's."""
-
-    def inner(problem: LinearProblem) -> Any:
-        flat = start(problem)
-        if flat is not None:
-            coef, intercept = problem.solution(flat)
-            change = 0.0 if shift is None else np.atleast_2d(coef) @ shift
-            problem.parameters(flat).intercept[: problem.classes] = intercept + change - level
-        return flat
-
-    return inner
-
-
-def _flat_of(problem: LinearProblem, coef: Any, intercept: Any) -> np.ndarray:
-    """Flat parameters of weights and intercepts; either may be None, for zeros."""
-    flat = aligned(problem.size)
-    parts, k = problem.parameters(flat), problem.classes
-    for name, value, shape in (("coef", coef, (k, problem.width)), ("intercept", intercept, (k,))):
-        with np.errstate(over="ignore"):
-            array = np.zeros(shape, np.float32) if value is None else np.asarray(value, dtype=np.float32)
-        if array.shape != shape and not (k == 1 and array.size == math.prod(shape)):  # one margin: also (width,), ()
-            raise InputError(
-                f"Provided {name}_init does not match dataset: it has shape {array.shape}, and the data make it "
-                f"{shape}; warm_start and partial_fit too go on with the same classes and features"
-            )
-        if not np.isfinite(array).all():
-            raise InputError(f"{name} to start from is not finite in float32")
-        if name == "coef":
-            parts.coef.reshape(problem.width, problem.stride)[:, :k] = array.reshape(shape).T
-        else:
-            parts.intercept[:k] = array.ravel()
-    return flat

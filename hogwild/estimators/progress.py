@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-Report = Callable[[int, float], None]  # epochs done, objective
+Report = Callable[..., None]  # epochs done and the objective; or steps of a choice, None and how many there are
 
 
 @contextlib.contextmanager
-def shown(title: str, epochs: int, verbose: int) -> Iterator[Report]:
+def shown(title: str, total: int, verbose: int) -> Iterator[Report]:
     """Show a bar within this block, unless ``verbose`` is 0; the function that is yielded moves it."""
     if not verbose:
-        yield lambda epoch, objective: None
+        yield lambda *_: None
         return
     import rich
     from rich.console import Console
@@ -25,16 +25,16 @@ def shown(title: str, epochs: int, verbose: int) -> Iterator[Report]:
     console = rich.get_console()
     if console.is_jupyter:
         console = Console(force_jupyter=False, force_terminal=True)
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("epochs")
-    objective = TextColumn("objective {task.fields[objective]:.6g}")
-    with Progress(*columns, objective, TimeElapsedColumn(), console=console) as bar:
-        task = bar.add_task(title, total=epochs, objective=float("nan"))
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}")
+    with Progress(*columns, TimeElapsedColumn(), console=console) as bar:
+        task = bar.add_task(title, total=total, said="")
         last = 0
 
-        def report(epoch: int, objective: float) -> None:
+        def report(done: int, objective: float | None, total: int = total) -> None:
             nonlocal last
-            last = epoch
-            bar.update(task, completed=epoch, objective=objective)
+            last = done
+            said = "steps" if objective is None else f"epochs objective {objective:.6g}"
+            bar.update(task, completed=done, total=total, said=said)
 
         yield report
         bar.update(task, total=last)  # most fits end long before max_iter

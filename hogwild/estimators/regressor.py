@@ -13,12 +13,11 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from hogwild.estimators.arrays import centred, real_targets, rows_of
+from hogwild.estimators.arrays import Start, centred, real_targets, rows_of, start_of
 from hogwild.estimators.choosing import CrossValidated
-from hogwild.estimators.linear import LinearEstimator, moved, or_as_before
-from hogwild.estimators.options import documented, loss_functions, loss_of, read_options
+from hogwild.estimators.linear import LinearEstimator, or_as_before
+from hogwild.estimators.options import Options, documented, loss_functions, loss_of, read_options
 from hogwild.problems.linear.model import LinearModel
-from hogwild.problems.linear.problem import LinearProblem, aligned
 
 
 @documented
@@ -65,12 +64,10 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         targets = real_targets(y, options.loss)
         weights = self._weights(sample_weight, X, None)
         held = self._held(targets, weights)
-        start = self._from(coef_init, intercept_init)
+        start = self._from(coef_init, intercept_init, 0, X.shape[1])
         if start is None:
             there = slice(None) if held is None else held[0]
-            start = _at_mean(targets[there], None if weights is None else weights[there], options.loss)
-        elif level:
-            start = moved(start, None, level)
+            start = _at_mean(options, X, targets[there], None if weights is None else weights[there], level)
         self._fit_rows(options, X, targets, weights, 0, start, held, self._r2, level=level)
         return self
 
@@ -81,7 +78,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         X, y = self._validated(X, y, reset=not hasattr(self, "coef_"), y_numeric=True)
         targets = real_targets(y, options.loss)
         weights = self._weights(sample_weight, X, None)
-        self._learn(options, rows_of(X, targets, weights), 0, _at_mean(targets, weights, options.loss))
+        self._learn(options, rows_of(X, targets, weights), 0, _at_mean(options, X, targets, weights))
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -133,17 +130,13 @@ class HogwildRegressorCV(CrossValidated, HogwildRegressor):
     """
 
 
-def _at_mean(targets: np.ndarray, weights: np.ndarray | None, loss: str) -> Any:
+def _at_mean(
+    options: Options, X: Any, targets: np.ndarray, weights: np.ndarray | None, level: float = 0.0
+) -> Start | None:
     """Start with an intercept that predicts the mean of the targets, so that learning it costs no epochs."""
+    if not options.intercept:
+        return None
     mean = float(np.average(targets.astype(np.float64), weights=weights))
-    if loss == "poisson":
+    if options.loss == "poisson":
         mean = math.log(max(mean, 1e-3))
-
-    def start(problem: LinearProblem) -> np.ndarray | None:
-        if not problem.intercept:
-            return None
-        flat = aligned(problem.size)
-        problem.parameters(flat).intercept[0] = mean
-        return flat
-
-    return start
+    return start_of(None, mean + level, 0, X.shape[1])

@@ -7,6 +7,7 @@ it. Arrays are taken as frames whose columns are ``x0``, ``x1``, ...
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hogwild.data.cache import build
+from hogwild.data.rows.container import Rows
 from hogwild.data.tables.files import is_frame
 from hogwild.data.tables.plan import AskedColumns
 from hogwild.data.tables.source import stream_table, table_recipe
@@ -23,6 +25,7 @@ from hogwild.data.text.hashing import warn_if_crowded
 Columns = str | Iterable[str] | None
 
 
+@dataclass(eq=False, repr=False)
 class HogwildTableEncoder(TransformerMixin, BaseEstimator):
     """Turns frames of pandas, polars or pyarrow into sparse features: categories, numbers, text, dates and crosses.
 
@@ -51,26 +54,15 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
     (2, 1024)
     """
 
-    def __init__(
-        self,
-        *,
-        categorical: Columns = None,
-        numeric: Columns = None,
-        text: Columns = None,
-        date: Columns = None,
-        bucket: Columns = None,
-        cross: Columns = None,
-        ignore: Columns = None,
-        hash_bits: int | None = None,
-    ) -> None:
-        self.categorical = categorical
-        self.numeric = numeric
-        self.text = text
-        self.date = date
-        self.bucket = bucket
-        self.cross = cross
-        self.ignore = ignore
-        self.hash_bits = hash_bits
+    _: KW_ONLY
+    categorical: Columns = None
+    numeric: Columns = None
+    text: Columns = None
+    date: Columns = None
+    bucket: Columns = None
+    cross: Columns = None
+    ignore: Columns = None
+    hash_bits: int | None = None
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Make the plan of a frame.
@@ -93,8 +85,8 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
         asked = self.get_params()
         bits = asked.pop("hash_bits")
         recipe = table_recipe(self._table(X, reset=True), AskedColumns.of(**asked), bits, labels=False)
-        rows, meta = build(None, recipe)
-        warn_if_crowded(recipe.label, meta["hashing"])
+        rows: Rows = build(None, recipe)[0]
+        warn_if_crowded(recipe.label, rows)
         assert rows.table is not None
         assert rows.fields is not None
         self.plan_ = rows.table

@@ -61,6 +61,7 @@ from hogwild.exchanges.trade import (
     keep_sign,
     left_out,
     replicas_spec,
+    round_of,
     send,
     take,
 )
@@ -215,10 +216,9 @@ class Averaging(Exchange):
         return mean if self.outer == 1.0 else np.float32(self.outer) * mean
 
     def meeting(self, size: int, arrays: Arrays) -> list[Step]:
-        count = len(arrays["rows"])
-        if count == 1 or self.by != "direct" or self.threshold > 0 or (self.one_shot and arrays["rows"].any()):
+        if self.by != "direct" or self.threshold > 0 or (self.one_shot and arrays["rows"].any()):
             return []  # rounds have done it, or the mean is for the measurements only
-        return [Step(count - 1, 8 * HEADER + 4 * -(-size // count), count)] * 2  # shares, and means
+        return round_of(size, len(arrays["rows"]))
 
     def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
         begun = arrays["begun"]

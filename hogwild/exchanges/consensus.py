@@ -26,7 +26,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from hogwild.exchanges.averaging import Part, direct, mean_of, next_round
-from hogwild.exchanges.trade import HEADER, LINE_FLOATS, Arrays, Exchange, Link, Spec, Step, left_out, replicas_spec
+from hogwild.exchanges.trade import (
+    HEADER,
+    LINE_FLOATS,
+    Arrays,
+    Exchange,
+    Link,
+    Spec,
+    Step,
+    left_out,
+    replicas_spec,
+    round_of,
+)
 from hogwild.kernels.control import NO_LIMIT
 
 
@@ -81,8 +92,7 @@ class Consensus(Exchange):
         return iter(())  # the meeting is the last iteration
 
     def meeting(self, size: int, arrays: Arrays) -> list[Step]:
-        count = len(arrays["rows"])
-        return [] if count == 1 else [Step(count - 1, 8 * HEADER + 4 * -(-size // count), count)] * 2  # as in a round
+        return round_of(size, len(arrays["rows"]))
 
     def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
         those, size = np.flatnonzero(arrays["begun"]).tolist(), len(flat)

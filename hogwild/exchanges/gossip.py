@@ -45,7 +45,6 @@ from hogwild.exchanges.trade import (
 
 SOME, LAST = range(2)  # kinds of messages
 LOG = 1 << 18  # bytes of messages that a replica may be ahead of the others
-PLAIN = 255  # instead of the code's parameter: every entry takes four bytes
 MOST_BITS = 30  # of a gap that the code does not write in unary
 SAMPLE = 1 << 14  # weights by which tau is found
 DENSITY = 0.01  # share of the weights that a message holds
@@ -193,8 +192,8 @@ def compile_kernels() -> None:
     absorb(state, pack_signs(state, np.float32(0)))
 
 
-# ---- which entries are sent, and how: ascending indices in a Golomb-Rice code or plainly, whichever is shorter. Packed
-# entries begin with two numbers, how many they are and the code's parameter; all parts are multiples of four bytes.
+# ---- which entries are sent, and how: their count, the code's parameter, and ascending indices in a Golomb-Rice code.
+# All parts are multiples of four bytes.
 
 
 class ReplicaState(NamedTuple):
@@ -219,19 +218,14 @@ def pack_entries(entries: np.ndarray, size: int, signs: bool) -> np.ndarray:
     ndarray, uint32
     """
     count, k = len(entries), parameter(len(entries), size)
-    if count:
-        words = np.empty((size >> k) // 32 + count * (k + 2) // 32 + 3, np.uint32)
-        used = deltas_kernel.rice_encode(entries, int(signs), k, words)
-        if used < count:
-            return np.concatenate((np.array([count, k], np.uint32), words[:used]))
-    return np.concatenate((np.array([count, PLAIN], np.uint32), entries))
+    words = np.empty(2 + (size >> k) // 32 + count * (k + 2) // 32 + 3, np.uint32)
+    words[:2] = count, k
+    return words[: 2 + deltas_kernel.rice_encode(entries, int(signs), k, words[2:])]
 
 
 def unpack_entries(data: np.ndarray, signs: bool) -> np.ndarray:
     """Return the entries that :func:`pack_entries` packed at the beginning of ``data`` (uint32)."""
     count, k = int(data[0]), int(data[1])
-    if k == PLAIN:
-        return data[2 : 2 + count]
     entries = np.empty(count, np.uint32)
     words = np.append(data[2:], np.uint32(0))  # the decoder reads one ahead
     deltas_kernel.rice_decode(words, int(signs), k, entries)

@@ -65,6 +65,11 @@ class Counts(NamedTuple):
         return Counts(*map(sum, zip(self, *others)))
 
 
+def round_of(size: int, count: int) -> list[Step]:
+    """Every replica sends each other a slice of its own, and then the mean of its slice."""
+    return [] if count == 1 else [Step(count - 1, 8 * HEADER + 4 * -(-size // count), count)] * 2
+
+
 NOTHING = Message(REPLY, 0, 0)  # the answer to a request that has none
 
 

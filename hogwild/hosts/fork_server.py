@@ -6,7 +6,7 @@ resource-tracker process and no thread, and the user's main script is not import
 
 For each worker the server holds the worker's own end of its channel. It reports there how the worker began and ended,
 and the end closes once server and worker have both closed it, so a parent learns of every death, even if the server
-was killed. A server stopped by a signal does not answer for ``ANSWER`` seconds; then it is killed.
+was killed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ PROGRAM = "import sys; sys.path[:] = %r; from hogwild.hosts.fork_server import s
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # they are for the parent to act upon
 WORKER = "hogwild.hosts.processes"  # whose ``serve`` is the program of a worker
 GRACE = 2.0  # seconds for a killed server to go
-ANSWER = 300.0  # seconds for the server to import and fork, and for a message to be taken
-FORK, IMPORT = b"f", b"i"  # how a request begins; a descriptor comes with the first, a name with the second
 WHOLE = b"+"  # before a message that has no part in a file of its own
 
 
@@ -65,7 +63,6 @@ class _Server:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self.end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.end.settimeout(ANSWER)
         stderr = _copy_of_stderr()
         passed = [other.fileno(), *([] if stderr is None else [stderr])]
         program = PROGRAM % ([*map(str, sys.path)], other.fileno(), stderr, _modules)
@@ -117,13 +114,11 @@ def ensure_running() -> None:
 
 
 def preload(module: str) -> None:
-    """Make the server import a module that workers will need, at once if it already runs."""
+    """Have servers that start from now on import a module that workers will need."""
     with _lock:
         if module not in _modules:
             _modules.append(module)
-            if _server is not None and _server.running():
-                with contextlib.suppress(OSError):  # it has died: the next server receives the list when it starts
-                    _server.end.send(IMPORT + module.encode(), socket.MSG_NOSIGNAL)
+            stop()
 
 
 def cannot_start(reason: str) -> TrainingError:
@@ -163,10 +158,10 @@ def fork(end: socket.socket) -> None:
     """
     with _lock:
         try:
-            socket.send_fds(_running().end, [FORK], [end.fileno()], socket.MSG_NOSIGNAL)
+            socket.send_fds(_running().end, [WHOLE], [end.fileno()], socket.MSG_NOSIGNAL)
         except (BrokenPipeError, ConnectionResetError):  # the server has just died
             stop()
-            socket.send_fds(_running().end, [FORK], [end.fileno()], socket.MSG_NOSIGNAL)
+            socket.send_fds(_running().end, [WHOLE], [end.fileno()], socket.MSG_NOSIGNAL)
 
 
 def _copy_of_stderr() -> int | None:
@@ -238,11 +233,9 @@ class _Forking:
                 self._serve(*socket.recv_fds(self._parent, 4096, 1)[:2])
 
     def _serve(self, data: bytes, files: list[int]) -> None:
-        """Handle one request."""
+        """Handle a request, which is a descriptor."""
         if not data:
             os._exit(0)
-        if data.startswith(IMPORT):
-            self._problem = self._problem or _import([data[len(IMPORT) :].decode()])
         for number in files:  # none if no descriptor was left: the parent sees its end close
             self._fork(socket.socket(fileno=number))
 

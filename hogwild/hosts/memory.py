@@ -1,8 +1,9 @@
 """Arrays that every worker sees: many named arrays in one block of memory, shared or private, and views of them.
 
-With one block there is one file descriptor to pass, one size to check against ``/dev/shm`` beforehand (a full one kills
-with a bus error, not an exception), and one place for the alignment to cache lines. Shared blocks come from torch: they
-are unlinked as soon as they are mapped, so nothing is left behind however a process dies.
+With one block there is one file descriptor to pass, and one place for the alignment to cache lines. A shared block is
+torch's shared storage over a memory file that never has a name: nothing is left behind however a process dies, and the
+size of ``/dev/shm``, which is 64 MB in a container, does not matter (torch's own files lie there, and a full one kills
+with a bus error, not an exception).
 
 In a worker's view some pages may be its own (:func:`overlaid`). A tiered worker of a wide model keeps private copies of
 popular weights and shares all others; both lie where one array would have them, so no kernel asks for each weight where
@@ -11,9 +12,7 @@ it is, which took a seventh of the speed.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import glob
 import math
 import mmap
 import os
@@ -51,7 +50,7 @@ class Block:
     Raises
     ------
     OutputError
-        If ``/dev/shm`` has no room for it.
+        If the system gives no memory.
     """
 
     def __init__(self, spec: Mapping[str, tuple[Shape, Any]], shared: bool, mapped: bool = False) -> None:
@@ -59,7 +58,6 @@ class Block:
         size = sum(_padded(shape, dtype) for shape, dtype in self.spec.values()) + CACHE_LINE
         self.tensor: torch.Tensor | np.ndarray
         if shared:
-            _check_room(size)
             self.tensor = _share(size)
         elif mapped:
             self.tensor = np.frombuffer(mmap.mmap(-1, size), dtype=np.uint8)
@@ -190,37 +188,19 @@ def _padded(shape: Shape, dtype: Any) -> int:
 
 
 def _share(size: int) -> torch.Tensor:
-    """Allocate zeroed bytes in shared memory, as ``torch.multiprocessing`` does."""
+    """Allocate zeroed bytes in shared memory of ``torch.multiprocessing``."""
     import torch
 
-    before = _named()
     try:
-        storage = torch.UntypedStorage._new_using_fd_cpu(size)
-    except RuntimeError as error:  # /dev/shm missing or read-only, no descriptors left, a limit on files or memory
-        for name in _named() - before:  # torch sizes a segment, maps it, and only then removes its name
-            with contextlib.suppress(OSError):
-                if os.stat(name).st_size in (0, size):  # otherwise another thread owns it
-                    os.unlink(name)
+        descriptor = os.memfd_create("hogwild-arrays")
+        try:
+            os.truncate(descriptor, size)
+            storage = torch.UntypedStorage._new_shared_fd_cpu(descriptor, size)  # which has a descriptor of its own
+        finally:
+            os.close(descriptor)
+    except (OSError, RuntimeError) as error:  # no descriptors left, or a limit on files or memory
         raise OutputError(f"cannot share {math.ceil(size / 2**20)} MiB: {_first_line(error)}; {REMEDY}") from error
     return torch.empty(0, dtype=torch.uint8).set_(storage)
-
-
-def _named() -> set[str]:
-    """Names of this process's segments that are not unlinked yet."""
-    return set(glob.glob(f"/dev/shm/torch_{os.getpid()}_*"))
-
-
-def _check_room(size: int) -> None:
-    try:
-        stat = os.statvfs("/dev/shm")
-    except OSError:
-        return  # no such directory: torch uses another place
-    free = stat.f_bavail * stat.f_frsize
-    if stat.f_blocks and free < size:  # a size of 0 means no limit
-        raise OutputError(
-            f"/dev/shm has {free / 2**20:.0f} MiB free and {math.ceil(size / 2**20)} MiB are needed: enlarge it "
-            f"(docker run --shm-size=2g, mount -o remount,size=2G /dev/shm) or {REMEDY}"
-        )
 
 
 def _first_line(error: Exception) -> str:

@@ -173,7 +173,6 @@ class _Worker:
         with contextlib.ExitStack() as undo:
             try:
                 end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-                end.settimeout(fork_server.ANSWER)
                 self.channel = undo.enter_context(contextlib.closing(Channel(end)))
                 with other:
                     self.send((self.number, self.cpu, sys.path))
@@ -184,14 +183,10 @@ class _Worker:
 
     def wait_for_process(self) -> None:
         """Return once the process has begun, which takes a while if the server has just been started."""
-        try:
-            self.receive()
-            reason = self.ended and (self.ended.reason or "its fork server died")
-        except TimeoutError:
-            reason = f"no answer from its fork server for {fork_server.ANSWER:.0f} seconds"
-        if reason is not None:
+        self.receive()
+        if self.ended is not None:
             fork_server.stop()  # the import error may be temporary: the next server tries again
-            raise cannot_start(reason)
+            raise cannot_start(self.ended.reason or "its fork server died")
 
     def cause(self) -> str:
         """Cause of the worker's death."""

@@ -30,7 +30,6 @@ class Loss(NamedTuple):
     targets: int  # LABELS, NUMBERS or COUNTS
     param: float | None = None  # default of its parameter: where Huber's straight line begins, half of a tube's width
     smooth: bool = True  # it has no kink
-    steepest: float | None = None  # largest curvature, where there is one
     sgd: str = ""  # scikit-learn's name, in its SGD
 
 
@@ -40,17 +39,17 @@ POISSON = 9
 SOFTMAX = 10  # cross-entropy over all classes at once: it has a code but no scalar function
 
 LOSSES = {
-    "log": Loss(LOG, LABELS, steepest=0.25, sgd="log_loss"),
+    "log": Loss(LOG, LABELS, sgd="log_loss"),
     "hinge": Loss(HINGE, LABELS, smooth=False, sgd="hinge"),
-    "squared-hinge": Loss(SQUARED_HINGE, LABELS, steepest=2.0, sgd="squared_hinge"),
-    "modified-huber": Loss(MODIFIED_HUBER, LABELS, steepest=2.0, sgd="modified_huber"),
+    "squared-hinge": Loss(SQUARED_HINGE, LABELS, sgd="squared_hinge"),
+    "modified-huber": Loss(MODIFIED_HUBER, LABELS, sgd="modified_huber"),
     "perceptron": Loss(PERCEPTRON, LABELS, smooth=False, sgd="perceptron"),
-    "softmax": Loss(SOFTMAX, LABELS, steepest=0.5),
-    "squared-error": Loss(SQUARED_ERROR, NUMBERS, steepest=1.0, sgd="squared_error"),
-    "huber": Loss(HUBER, NUMBERS, param=1.0, steepest=1.0, sgd="huber"),
+    "softmax": Loss(SOFTMAX, LABELS),
+    "squared-error": Loss(SQUARED_ERROR, NUMBERS, sgd="squared_error"),
+    "huber": Loss(HUBER, NUMBERS, param=1.0, sgd="huber"),
     "epsilon-insensitive": Loss(EPSILON_INSENSITIVE, NUMBERS, param=0.1, smooth=False, sgd="epsilon_insensitive"),
     "squared-epsilon-insensitive": Loss(
-        SQUARED_EPSILON_INSENSITIVE, NUMBERS, param=0.1, steepest=2.0, sgd="squared_epsilon_insensitive"
+        SQUARED_EPSILON_INSENSITIVE, NUMBERS, param=0.1, sgd="squared_epsilon_insensitive"
     ),
     "poisson": Loss(POISSON, COUNTS),
 }

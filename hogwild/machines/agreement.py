@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Callable
 from typing import Any
 
 from hogwild.config import TrainConfig
@@ -39,20 +37,15 @@ def spanning(
     cluster: Cluster,
     config: TrainConfig,
     examples: int,
-    agree: Callable[[], None] = lambda: None,
     totals: Totals | None = None,
 ) -> Machines:
-    """Turn this machine's pool of workers into one that spans all machines.
-
-    ``agree`` is called when the memory is laid out, before anything is trained. With ``totals`` every machine has rows
-    of its own.
-    """
+    """Return a pool that spans all machines, of this one's workers; with ``totals`` each has rows of its own."""
     exchange = make_exchange(config.exchange, examples / cluster.machines, shrinks=config.l1 > 0)
     if exchange is None:
-        return Ring(pool, cluster, agree)
+        return Ring(pool, cluster)
     if isinstance(exchange, Averaging):
         exchange = dataclasses.replace(exchange, period=min(exchange.period, NO_LIMIT - 1))  # it keeps a base
-    return Replicas(pool, cluster, exchange, agree, totals)
+    return Replicas(pool, cluster, exchange, totals)
 
 
 class Leader:
@@ -65,7 +58,8 @@ class Leader:
         self._pool: Machines | None = None
 
     def agree(self, case: Case, config: TrainConfig) -> None:
-        """Have all other machines confirm that they train the same, with the options as they were asked for.
+        """Have all other machines confirm, before anything is trained, that they train the same, with the options as
+        they were asked for.
 
         Raises
         ------
@@ -84,10 +78,9 @@ class Leader:
         cluster.tell({"kind": "go"})
         cluster.beside(lambda: readmit(cluster, plan))
 
-    def around(self, case: Case, asked: TrainConfig, pool: Pool) -> Pool:
+    def around(self, case: Case, pool: Pool) -> Pool:
         """Turn this machine's pool of workers into one that spans all machines."""
-        agree = functools.partial(self.agree, case, asked)
-        self._pool = spanning(pool, self.cluster, case.config, case.n, agree, self.totals)
+        self._pool = spanning(pool, self.cluster, case.config, case.n, self.totals)
         return self._pool
 
     def evaluate(self, case: Any, solution: tuple[Any, ...]) -> dict[str, float | None]:

@@ -18,7 +18,7 @@ arrays. Nothing is unpickled. The kinds, and who sends them to whom:
     bye                     who leaves: why
     comes, met              machine 0 of one that comes back, and to it from those that have connected
     plan, agreed, go, refused      machine 0 and each other, before anything is trained (agreement.py)
-    rows, whose, facts, totals     the like about rows that each has of its own (own_rows.py)
+    rows, facts, totals            the like about rows that each has of its own (own_rows.py)
     task, stop, end         machine 0 to all
     trade                   a message of an exchange
     ended, done, model      at the end of a task (trading.py)

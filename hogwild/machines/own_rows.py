@@ -41,7 +41,9 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     facts["tested"] = test is not None
     if not cluster.leads:
         cluster.tell({"kind": "facts"} | facts, [0], degrees.astype(np.int64))
-        note = _from_leader(cluster, "totals")
+        note = cluster.next_note(0, ("totals", "refused"))
+        if note["kind"] == "refused":
+            raise InputError(note["why"])
         (total,) = cluster.arrays_of(note, (np.int64, note["width"]))
         return Totals.from_json(note, total).given_to(rows), test
     every, total = [facts], degrees.astype(np.int64)
@@ -50,7 +52,9 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
         (received,) = cluster.arrays_of(every[-1], (np.int64, every[-1]["width"]))
         shorter, total = sorted((received, total), key=len)
         total[: len(shorter)] += shorter
-    _refuse(cluster, _unlike([cluster.name(k) for k in range(cluster.machines)], every, config))
+    if why := _unlike([cluster.name(k) for k in range(cluster.machines)], every, config):
+        cluster.tell({"kind": "refused", "why": why})
+        raise InputError(why)
     totals = Totals.of(every, total)
     cluster.tell({"kind": "totals", "width": len(total)} | totals.to_json(), None, total)
     return totals.given_to(rows), test
@@ -59,18 +63,15 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
 def _shares_of(cluster: Cluster, *examples: Rows | None) -> list[Rows | None]:
     """Return the training rows and the test rows, or this machine's range of those that all machines have opened."""
     prints = [None if rows is None else fingerprint(rows) for rows in examples]
-    if cluster.leads:
-        every = [prints, *(cluster.next_note(other, ("rows",))["prints"] for other in range(1, cluster.machines))]
-        same = [len(set(column)) == 1 for column in zip(*every)]
-        trained = [column[0] for column in every]
-        twice = next((k for k, each in enumerate(trained) if trained.index(each) < k), None)
-        if twice is not None and not same[0]:
-            names = cluster.name(twice), cluster.name(trained.index(trained[twice]))
-            _refuse(cluster, f"{names[0]} has opened the same rows as {names[1]}: give each its own, or all the same")
-        cluster.tell({"kind": "whose", "same": same})
-    else:
-        cluster.tell({"kind": "rows", "prints": prints}, [0])
-        same = _from_leader(cluster, "whose")["same"]
+    cluster.tell({"kind": "rows", "prints": prints})
+    others = (k for k in range(cluster.machines) if k != cluster.number)
+    every = {cluster.number: prints} | {k: cluster.next_note(k, ("rows",))["prints"] for k in others}
+    columns = [[every[k][side] for k in range(cluster.machines)] for side in range(len(examples))]
+    same, trained = [len(set(column)) == 1 for column in columns], columns[0]
+    twice = next((k for k, each in enumerate(trained) if trained.index(each) < k), None)
+    if twice is not None and not same[0]:
+        names = cluster.name(twice), cluster.name(trained.index(trained[twice]))
+        raise InputError(f"{names[0]} has opened the same rows as {names[1]}: give each its own, or all the same")
     return [_range_of(rows, cluster) if shared else rows for rows, shared in zip(examples, same)]
 
 
@@ -79,21 +80,6 @@ def _range_of(rows: Rows | None, cluster: Cluster) -> Rows | None:
         return rows
     first, last = (len(rows) * k // cluster.machines for k in (cluster.number, cluster.number + 1))
     return rows.block(first, last)
-
-
-def _from_leader(cluster: Cluster, kind: str) -> dict[str, Any]:
-    """Wait for machine 0's note of a kind; raise InputError if it has refused the rows instead."""
-    note = cluster.next_note(0, (kind, "refused"))
-    if note["kind"] == "refused":
-        raise InputError(note["why"])
-    return note
-
-
-def _refuse(cluster: Cluster, reason: str) -> None:
-    """Raise InputError here and on the other machines, if there is a reason."""
-    if reason:
-        cluster.tell({"kind": "refused", "why": reason})
-        raise InputError(reason)
 
 
 def _unlike(names: list[str], every: list[dict[str, Any]], config: TrainConfig) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,7 @@ from hogwild.training.schedule import slower
 class Machines(Pool):
     """A pool of the workers of this machine that trains with other machines (see :class:`hogwild.hosts.pool.Pool`)."""
 
-    def __init__(self, inner: Pool, cluster: Cluster, agree: Callable[[], None]) -> None:
-        """``agree`` is called when the memory is laid out, before anything is trained."""
-        self._agree: Callable[[], None] | None = agree
+    def __init__(self, inner: Pool, cluster: Cluster) -> None:
         self.inner, self.cluster = inner, cluster
         self.host = inner.host
         self.shared = inner.shared
@@ -98,9 +95,6 @@ class Machines(Pool):
         self._members, self._arrivals = members, arrivals
 
     def open(self, job: Job) -> None:
-        if self._agree is not None:
-            self._agree()
-            self._agree = None
         self.inner.open(job)
         self.cluster.own_progress = job.done
         self._in_step = False
@@ -181,10 +175,9 @@ class Replicas(Machines):
         inner: Pool,
         cluster: Cluster,
         exchange: Exchange,
-        agree: Callable[[], None],
         totals: Totals | None = None,
     ) -> None:
-        super().__init__(inner, cluster, agree)
+        super().__init__(inner, cluster)
         self._exchange, self._totals = exchange, totals
         self._starts = dict[int, int]()  # first chunks of others in an epoch that was stopped
         self._arrays: dict[str, np.ndarray] = {}

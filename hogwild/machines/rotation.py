@@ -16,7 +16,6 @@ middle of one machines are in different turns.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
@@ -41,8 +40,8 @@ class Ring(Machines):
     _rows: tuple[list[np.ndarray], list[np.ndarray]]  # users and items of each part
     _link: MachineLink
 
-    def __init__(self, inner: Pool, cluster: Cluster, agree: Any) -> None:
-        super().__init__(inner, cluster, agree)
+    def __init__(self, inner: Pool, cluster: Cluster) -> None:
+        super().__init__(inner, cluster)
         self._task = Task(0, 0, (0.0, 0.0, 0.0))
         self._turn = 0
         self._working = self._over = self._failed = False

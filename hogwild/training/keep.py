@@ -26,10 +26,8 @@ from hogwild.training.schedule import move_mean
 DIVERGED = 100.0  # times the objective at the start
 SMALLEST = 1e-3  # smallest initial objective to compare with
 UNSETTLED = 0.01  # share of the objective that a settled run is at most above its optimum
-MOST_LASTING = 9.0  # times the last falls: what they add up to at most
 ROUNDING = 1e-13  # share of the first objective below which one is zero, but for weights that are float32
 NEGLIGIBLE = 1e-4  # share of the first objective that nobody misses
-SLIGHT = 0.1  # share of tol below which a fall an epoch is none
 EARLY = 30  # epochs of the fits that l2 was chosen by, below which it may be too weak for its optimum,
 SAFE = 20  # unless there are so many rows a parameter: on 20 newsgroups the optimum loses a hundredth of accuracy
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
@@ -240,16 +238,7 @@ def unsettled(objectives: Sequence[float], tol: float, epochs: int = 1) -> str:
     if any(rises[-span:]) and sum(rises) > 1:
         return f"has risen in {sum(rises)} of {len(rises)} {'epochs' if epochs == 1 else 'looks'}: noise of the step"
     fall = 1.0 - (objectives[-1] / objectives[-1 - span]) ** (1.0 / (span * epochs))
-    return f"still falling {_percent(fall)} an epoch" if fall > tol * SLIGHT else ""
-
-
-def outlook(objectives: Sequence[float], span: int = 1) -> float:
-    """Share of the objective that its falls add up to if they go on shrinking as in the last epochs; 0 if it rises."""
-    last = objectives[-2 * span - 1 :]
-    if len(objectives) < 3 or any(now > before for before, now in itertools.pairwise(last)):
-        return 0.0
-    first, second = last[0] - last[span], last[span] - last[-1]
-    return second * second / max(first - second, second / MOST_LASTING, 1e-300) / max(abs(objectives[-1]), 1e-300)
+    return f"still falling {_percent(fall)} an epoch" if fall > tol else ""
 
 
 def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | None, bound: float | None = None) -> str:
@@ -257,14 +246,15 @@ def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | No
 
     ``gain`` is by how much the model's objective can be lowered at least, relative to it. That decides, and not how the
     objective moved: it may rise and fall about an optimum that the model has all the same. Where it is unknown (None)
-    the ``bound`` counts, by which it can be lowered at most, or if there is none an objective that falls, epoch after
-    epoch.
+    the ``bound`` counts, by which it can be lowered at most, or if there is none an objective that falls by more than
+    ``tol`` an epoch.
     """
     whole = {row["epoch"]: float(row["objective"]) for row in history if is_whole(row)}  # each epoch once
     objectives = list(whole.values())
-    sure = gain is not None or bound is None
+    motion = unsettled(objectives, config.tol, config.evaluate_every)
+    sure = gain is not None
     if gain is None:
-        gain = outlook(objectives, max((len(objectives) - 1) // 4, 1)) if bound is None else bound
+        gain = float(motion.startswith("still")) if bound is None else bound
     if min(objectives) > 0.0:
         gain = max(gain, 1.0 - min(objectives) / objectives[-1])
     nothing = 0.0 <= objectives[-1] <= ROUNDING * objectives[0]
@@ -272,7 +262,6 @@ def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | No
     if nothing or gain < UNSETTLED or (config.target is not None and objectives[-1] <= config.target):
         return "settled"
     more = "more --epochs" if history[-1]["epoch"] >= config.epochs else "more --patience"
-    motion = unsettled(objectives, config.tol, config.evaluate_every)
     if motion.startswith("still"):
         return f"{motion}: give {more}"
     if motion:

@@ -162,10 +162,12 @@ class Run(Generic[M]):
             own = pool is None
             pool = pool or start_pool(c.host, c.workers or 1, c.delay)
             if leader is not None:
-                pool = leader.around(case, config, pool)
+                pool = leader.around(case, pool)
             n = case.n if c.own_rows else None
             self.engine = Engine(case.lay_out, pool, own, self.stopwatch, parse_link(c.link), n)
             self._closing.callback(self.engine.close)
+            if leader is not None:
+                leader.agree(case, config)
             self._job = self.engine.job
             self._solution = self._newest = case.solution(self._job.export())
             self.engine.clock.add(chosen.seconds if chosen else 0.0)
@@ -461,6 +463,7 @@ class _Call(TypedDict, total=False):
     pool: Pool | None
     data: str
     cluster: Cluster | None
+    report: Callable[[str], None]
 
 
 class _LinearCall(_Call, LinearOptions, total=False):
@@ -508,6 +511,7 @@ def train(
     data: str = "",
     cluster: Cluster | None = None,
     holdout: Any = None,
+    report: Callable[[str], None] = lambda text: None,
     **options: Any,
 ) -> Run[Any]:
     """Train a sparse model on all cores without locks.
@@ -546,8 +550,10 @@ def train(
         without ``test`` they have it as ``test_loss``. For both at once the data must be rows. Of problem fm a tenth
         is held out unless ``keep="last"``.
 
-        Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by, and the model is then trained on
-        all of them. ``run.chosen`` says what was chosen.
+        Without ``holdout``, ``l2="auto"`` holds a fifth of ``rows`` out to choose by (of ratings a tenth), and the
+        model is then trained on all of them. ``run.chosen`` says what was chosen.
+    report : callable, optional
+        Takes a line of text about the progress of a long choice.
 
     Returns
     -------
@@ -601,7 +607,7 @@ def train(
             )
         else:
             held = holdout
-    return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster)
+    return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster, report)
 
 
 def _held_out(examples: Any, holdout: Any, config: TrainConfig) -> tuple[Any, Any]:
@@ -634,6 +640,7 @@ def begin(
     pool: Pool | None,
     data: str,
     cluster: Cluster | None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> Run[Any]:
     """Return the run, or this machine's part in that of a cluster."""
     if config.patience is None and _ends_itself(config, examples):
@@ -645,7 +652,7 @@ def begin(
         if config.l2_path:
             judges = test if held is None and test is examples.held_out else held
             kind: Any = case_of(config.problem)
-            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges)
+            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
         run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
         run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
         return run

@@ -59,12 +59,12 @@ def closed(numbers: tuple[int, ...]) -> Fault:
     return Fault(f"closed {','.join(map(str, numbers))}", prepare)
 
 
-def full(place: str, size: str, folder: str) -> Fault:
+def full(size: str, folder: str) -> Fault:
     mount = f'mount -t tmpfs -o size={size} tmpfs "$0" && exec "$@"'
-    where = "/dev/shm" if place == "shm" else f"{folder}/results"
+    where = f"{folder}/results"
     os.makedirs(where, exist_ok=True)
-    options = [] if place == "shm" else ["--out", f"{where}/model", "--checkpoint", f"{where}/state"]
-    return Fault(f"{place} of {size}", wrap=["unshare", "-m", "sh", "-c", mount, where], options=options)
+    options = ["--out", f"{where}/model", "--checkpoint", f"{where}/state"]
+    return Fault(f"disk of {size}", wrap=["unshare", "-m", "sh", "-c", mount, where], options=options)
 
 
 def temporary(kind: str, folder: str) -> Fault:
@@ -97,10 +97,7 @@ def draw(chance: random.Random, number: int, folder: str) -> Fault:
         lambda: temporary(chance.choice(["missing", "long", "forbidden"]), folder),
     ]
     if ROOT:
-        kinds += [
-            lambda: full("shm", chance.choice(["4k", "256k", "2m"]), folder),
-            lambda: full("disk", chance.choice(["4k", "64k", "256k"]), folder),
-        ]
+        kinds.append(lambda: full(chance.choice(["4k", "64k", "256k"]), folder))
     else:  # the former are root's to mount, and this does not bind root
         kinds.append(lambda: limited("NPROC", chance.randrange(1, 30)))
     return kinds[number % len(kinds)]()

@@ -80,8 +80,8 @@ class Machines:
         self.victim = 0
         self.commands: list[list[str]] = []
         for number in range(count):
-            options = f"""--workers 1 --host threads --step 0.2 --epochs {ENDLESS} --exchange {exchange} --quiet
-                --machines {count} --meet 127.0.0.1:{self.port} --machine {number}"""
+            options = f"""--workers 1 --host threads --step 0.2 --epochs {ENDLESS} --patience 0 --quiet
+                --exchange {exchange} --machines {count} --meet 127.0.0.1:{self.port} --machine {number}"""
             command = [sys.executable, "-m", "hogwild", "train", str(store), *options.split()]
             if exchange == "rotation":
                 command += [word for name, value in ON_RATINGS.items() for word in (f"--{name}", f"{value}")]

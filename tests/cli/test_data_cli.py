@@ -62,7 +62,7 @@ def test_info_on_a_damaged_store(hogwild: Callable, refused: Callable, svm: Path
 
 def test_info_on_the_machine(hogwild: Callable) -> None:
     shown = hogwild("info").out
-    for name in ("cpu", "physical cores", "memory", "shared memory", "numba version"):
+    for name in ("cpu", "physical cores", "memory", "numba version"):
         assert f"\n{name} " in "\n" + shown
     assert hogwild("info --json").facts()["physical_cores"] >= 1
 

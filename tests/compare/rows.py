@@ -214,20 +214,20 @@ def lifelike(directory: Path, pace: float = 1.0, **changes: Any) -> Path:
         for name in LIFE
         if name != "liblinear"
     ]
+    more = {"updates": 1000, "staleness_mean": 1.1, "staleness_max": 9, "lost_updates": 7}
     for seed in range(5):
         for name, count in pairs:
             seconds, factor = LIFE[name]
             seconds *= pace * (1 + 0.02 * ((seed * 7 + len(name)) % 5)) * (factor if count > 1 else 1.0)
-            rows = run(name, halving(0.4 + 0.01 * seed, 10), seconds, count, seed, None if name == "liblinear" else 0.5)
-            more = {"updates": 1000, "staleness_mean": 1.1, "staleness_max": 9, "lost_updates": 7}
-            rows = [row | (more if row["epoch"] and KINDS[name] == "lock-free" else {}) for row in rows]
+            step = None if name == "liblinear" else 0.5
+            rows = run(name, halving(0.4 + 0.01 * seed, 10), seconds, count, seed, step)
+            rows[1:] = [row | (more if KINDS[name] == "lock-free" else {}) for row in rows[1:]]
             if (name, count, seed) == ("locked", 1, 3):
-                rows = [*rows[:4], rows[4] | {"objective": None, "status": "diverged"}]
+                rows[4:] = [rows[4] | {"objective": None, "status": "diverged"}]
             if (name, count, seed) == ("locked", 2, 4):
-                rows = [*rows[:5], rows[5] | {"status": "timed out after 3 s"}]
+                rows[5:] = [rows[5] | {"status": "timed out after 3 s"}]
             if (name, count, seed) == ("aig", 2, 1):
                 rows = refused(name, count, "2 workers on 1 free core would spin", seed=seed)
             parts.append(rows)
-    for cost in (0.0, 1e-3):
-        parts += [delay(name, count, seed, cost, 1.0 / count + cost) for name, count in pairs[:5] for seed in range(3)]
+    parts += [delay(name, count, 0, cost, 1.0 / count + cost) for cost in (0.0, 1e-3) for name, count in pairs[:5]]
     return write(directory, *parts)

@@ -146,6 +146,12 @@ def test_every_method_of_a_gpu_is_a_config_of_its_problems(name: str) -> None:
         assert name not in usual(problem)
 
 
+def test_a_run_has_all_its_epochs_and_is_judged_by_the_last() -> None:
+    task = ComparedData(None, None, TrainConfig(problem="fm", l2_factors=1e-5), "rows", 60.0)
+    config = task.config(Cell("reported", "hogwild", 2, 0.5, 3), 7)
+    assert (config.epochs, config.patience, config.keep, config.workers, config.seed) == (7, 0, "last", 2, 3)
+
+
 def test_names_with_parameters() -> None:
     text = "serial, averaging:period=100,mean=rows,hogwild ,one-shot-averaging"
     assert listed(text) == ["serial", "averaging:period=100,mean=rows", "hogwild", "one-shot-averaging"]

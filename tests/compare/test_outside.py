@@ -113,7 +113,8 @@ def test_every_epoch_has_an_order_of_its_own():
 def test_liblinear_goes_through_the_same_states():
     rows = toy(400, 24, 4, noise=2.0)
     solver, _ = made("liblinear", rows, loss="hinge", seed=3)
-    assert solver.seconds_replace
+    assert list(OUTSIDE["liblinear"].epochs(10)) == [1, 2, 4, 8, 10]  # each from scratch
+    assert list(OUTSIDE["sklearn-sgd"].epochs(3)) == [1, 2, 3]
     assert solver.untimed > 0
     found = {}
     for passes in (1, 2, 4, 2):
@@ -152,7 +153,7 @@ def test_who_diverges_says_so_by_the_parameters():
 def test_refusals_are_one_sentence(name, options, why, monkeypatch):
     monkeypatch.setattr(outside, "installed", lambda package: "1.0")
     rows = toy(50, 24, 4, classes=options.pop("classes", 2))
-    options = options | ({"problem": "completion"} if name == "cornac" else {})
+    options = ({"problem": "completion", "penalty": "per-rating"} if name == "cornac" else {}) | options
     said = OUTSIDE[name].refusal(TrainConfig(**options), rows)
     assert why in said
     assert "\n" not in said

@@ -15,9 +15,10 @@ import matplotlib
 import pandas
 import pytest
 
+from hogwild.compare.report.figures import curves_of
 from hogwild.compare.report.page import write_report
 from hogwild.errors import HogwildWarning, InputError, OutputError
-from tests.compare.rows import about, halving, lifelike, run, write
+from tests.compare.rows import about, halving, lifelike, loaded, run, write
 
 FILES = ["summary.json", "evaluations.csv", "tables.tex", "report.html"]
 FILES += [f"curves-{name}.{kind}" for name in ("seconds", "epochs", "updates") for kind in ("svg", "png")]
@@ -98,6 +99,14 @@ def test_curves(made: Path) -> None:
         assert lines["serial"][axis][5] == pytest.approx(statistics.median(row[field] for row in fifth), rel=1e-4)
 
 
+def test_curves_of_the_metric(tmp_path: Path) -> None:
+    parts = [run("serial", halving(), seed=seed, test_accuracy=0.5 + 0.1 * seed) for seed in range(3)]
+    [curve] = curves_of([loaded(tmp_path, *parts)])
+    points = curve.points[["metric low", "metric median", "metric high"]]
+    assert points.iloc[2].tolist() == pytest.approx([0.55, 0.6, 0.65])
+    assert curve.points["call_seconds"].tolist() == pytest.approx([0.5, 1.5, 2.5, 3.5, 4.5])
+
+
 @pytest.mark.usefixtures("sketched")
 def test_speed_by_workers(tmp_path: Path) -> None:
     parts = [run("hogwild", halving(), 2.0 / count, count) for count in (1, 4, 2)]
@@ -118,7 +127,6 @@ def test_numbers_for_other_programs(made: Path) -> None:
     assert [table["title"] for table in summary["tables"]] == [
         "Time to target, each method at its own best step",
         "Epochs, their time, and the speed-up over serial",
-        "Tuning of the step",
         "Speed and conflicts",
         "Speed-up where gradients cost more",
         "Runs that did not end ok",
@@ -164,7 +172,7 @@ def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     assert {text.partition(":")[0] for text in report.verdict} == {"one", "two"}
     index, joint = report.tables[:2]
     assert [row[0] for row in index.rows] == ["two", "one"]  # the newest first
-    assert "First at 0.1 % of the optimum is tiered on 2 workers" in index.rows[0][-1]
+    assert "First at 0.1 % of the optimum is tiered on 2 workers" in index.rows[0][1]
     assert joint.columns[0] == "comparison"
     assert {row[0] for row in joint.rows} == {"one", "two"}
     assert report.tables[-1].columns == ("what", "two", "one")

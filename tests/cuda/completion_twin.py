@@ -38,10 +38,9 @@ class Twin:
         return flat
 
     def run(self, rows, steps, group, programs, salt=0):
-        turn = self.explicit if self.problem.loss == "squared-error" else self.implicit
         for program in range(programs):
             for first in range(program * group, len(rows), programs * group):
-                turn(rows[first : first + group], np.float64(steps[first : first + group]), salt + first)
+                self.turn(rows[first : first + group], np.float64(steps[first : first + group]), salt + first)
 
     def write(self, array, k, old, new, factors):
         """Of several of a group at one place the changes add up, or the last one stays."""
@@ -60,34 +59,28 @@ class Twin:
         new = (row - move[:, None] * along) * shrink[:, None]
         return np.maximum(new, 0) if self.problem.nonnegative else new
 
-    def explicit(self, rows, step, _):
-        u, i = self.arrays["users"][rows], self.arrays["items"][rows]
-        p, q, b_u, b_i = self.p[u], self.q[i], self.b_u[u], self.b_i[i]
-        e = (p * q).sum(1) + (b_u + b_i) * self.problem.biases - self.arrays["values"][rows]
-        move, s_u, s_i = step * e, self.shrinks("user_rates", u, step), self.shrinks("item_rates", i, step)
-        self.write(self.p, u, p, self.moved(p, q, move, s_u), True)
-        self.write(self.q, i, q, self.moved(q, p, move, s_i), True)
-        if self.problem.biases:
-            self.write(self.b_u, u, b_u, (b_u - move) * s_u, False)
-            self.write(self.b_i, i, b_i, (b_i - move) * s_i, False)
-
-    def implicit(self, rows, step, salt):
-        u, i = self.arrays["users"][rows], self.arrays["items"][rows]
+    def turn(self, rows, step, salt):
+        """Visits of a group, which all see what was there before; drawn items are written at once."""
+        problem, u, i = self.problem, self.arrays["users"][rows], self.arrays["items"][rows]
         drawn = [
-            np.array([draw(self.seen[user], self.problem.items, salt, visit, t) for visit, user in enumerate(u)])
-            for t in range(self.problem.negatives)
+            np.array([draw(self.seen[user], problem.items, salt, visit, t) for visit, user in enumerate(u)])
+            for t in range(0 if problem.loss == "squared-error" else problem.negatives)
         ]
-        (self.bpr if self.problem.loss == "bpr" else self.log)(u, i, drawn, step)
+        if problem.loss == "bpr":
+            self.bpr(u, i, drawn, step)
+        else:
+            self.pairs(u, [i, *drawn], step, rows)
 
-    def log(self, u, i, drawn, step):
+    def pairs(self, u, items, step, rows):
         biased = self.problem.biases
         raw_p, raw_b = self.p[u], self.b_u[u]
         p, b = raw_p.copy(), raw_b.copy()
-        for t, j in enumerate([i, *drawn]):
-            y, on = (1.0, slice(None)) if t == 0 else (-1.0, np.flatnonzero(j >= 0))
+        for t, j in enumerate(items):
+            on = np.flatnonzero(j >= 0)
             k, q, b_i, now = j[on], self.q[j[on]], self.b_i[j[on]], step[on]
-            margin = (p[on] * q).sum(1) + (b[on] + b_i) * biased
-            move = -y * now / (1 + np.exp(y * margin))
+            margin, y = (p[on] * q).sum(1) + (b[on] + b_i) * biased, -1.0 if t else 1.0
+            explicit = self.problem.loss == "squared-error"
+            move = now * (margin - self.arrays["values"][rows] if explicit else -y / (1 + np.exp(y * margin)))
             s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", k, now)
             if t and self.problem.penalty == "per-row":
                 s_u = s_i = np.ones_like(now)

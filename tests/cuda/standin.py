@@ -11,7 +11,7 @@ from collections import deque
 
 import torch
 
-from hogwild.cuda.backend import LAUNCHERS, Lanes
+from hogwild.cuda.backend import LAUNCHERS, Lane
 from hogwild.methods import located
 from tests.cuda import completion_twin, linear_twin, order_twin
 
@@ -65,8 +65,8 @@ class Queued:
     """A stream."""
 
     def __init__(self, device: StandIn) -> None:
-        self._lane, self.close = device.lanes.lease(self)
-        self._device, self.queue = device, self._lane.stream
+        self._device, self._lane, self.queue = device, Lane(), Queue()
+        device.queues.append(self.queue)
 
     def run(self, work) -> None:
         self.queue.append(work)
@@ -118,13 +118,8 @@ class StandIn:
     ) -> None:
         self.random, self.captures, self.captured = random.Random(seed), captures, 0
         self.queues: list[Queue] = []
-        self.lanes = Lanes(self._queue)
         self.inside = False
         self._free, self._programs, self._triton = free, programs, triton
-
-    def _queue(self) -> Queue:
-        self.queues.append(Queue())
-        return self.queues[-1]
 
     def stream(self) -> Queued:
         return Queued(self)

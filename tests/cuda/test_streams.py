@@ -256,31 +256,7 @@ def test_restored_parameters_are_those_of_the_device():
     assert (job.export() == 6).all()
 
 
-# --- streams of several runs
-
-
-def in_use(device):
-    return sum(lane.users for lane in device.lanes.lanes)
-
-
-def test_open_runs_have_streams_of_their_own():
-    device = StandIn()
-    one, other = Streams(3, device), Streams(2, device)
-    assert len({id(stream.queue) for stream in [*one._streams, *other._streams]}) == 5
-    one.close()
-    assert in_use(device) == 2
-    third = Streams(30, device)
-    assert len(device.queues) == 32
-    assert {lane.users for lane in device.lanes.lanes} == {1}
-    more = Streams(31, device)  # each shares one, and no two of them the same
-    assert len({id(stream.queue) for stream in more._streams}) == 31
-    assert len(device.queues) == 32
-    more.close()
-    del third  # never closed
-    gc.collect()
-    assert in_use(device) == 2
-    other.close()
-    assert in_use(device) == 0
+# --- graphs
 
 
 def test_a_graph_is_kept_while_another_lives_on_its_stream():

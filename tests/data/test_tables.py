@@ -285,3 +285,13 @@ def test_buckets_of_many_rows_are_made_from_every_few(monkeypatch: pytest.Monkey
     rows = hogwild.open_table(pa.table({"y": [0, 1] * 500, "n": range(1000)}), "y", bucket="n:4")
     assert rows.table is not None
     assert rows.table["columns"][0]["edges"] == [256, 496, 752]  # of rows 0, 16, 32 ...
+
+
+def test_the_generated_log_clicks_as_it_says() -> None:
+    from scripts.bench.click_log import generate
+
+    log, probability = generate(20_000)
+    assert abs(log["click"].to_numpy().mean() - probability.mean()) < 0.01
+    rows = hogwild.open_table(log, "click", cross="device*country")
+    roles = {column["name"]: column["role"] for column in (rows.table or {})["columns"]}
+    assert (roles["ad_id"], roles["title"], roles["time"]) == ("categorical", "text", "date")

@@ -42,14 +42,14 @@ def test_a_seed_gives_the_same_bits(model: Any, ratings: Any) -> None:
 
 
 def test_transform_minimises_what_was_trained(model: Any, ratings: Any) -> None:
-    """Of one user, half the squared errors and alpha/2 times (deviation |p|^2 + b^2) for each rating."""
+    """Of one user, half the squared errors and alpha/2 times (deviation |p|^2 + b^2) for each rating, and 100 more."""
     X = ratings[0][:1]
     items, rated, deviation = model.model_.item_factors.astype(float), X.indices, float(np.std(ratings[0].data))
 
     def cost(theta: np.ndarray) -> float:
         p, b = theta[:-1], theta[-1]
         error = model.model_.mean + b + model.model_.item_bias[rated] + items[rated] @ p - X.data
-        return float(error @ error / 2 + len(rated) * 0.05 / 2 * (deviation * p @ p + b * b))
+        return float(error @ error / 2 + (len(rated) + 100) * 0.03 / 2 * (deviation * p @ p + b * b))
 
     exact = scipy.optimize.minimize(cost, np.zeros(items.shape[1] + 1), tol=1e-12).x
     assert np.allclose(model.transform(X)[0], exact[:-1], atol=1e-3)
@@ -67,7 +67,7 @@ def test_transform_keeps_what_fit_promised(ratings: Any) -> None:
     assert predicted == pytest.approx(5, abs=1e-3)
     twice = scipy.sparse.coo_array(([4.0, 4.0], ([0, 0], [7, 7])), shape=(1, 80))  # two ratings, and not one of 8
     once = scipy.sparse.coo_array(([4.0], ([0], [7])), shape=(1, 80))
-    assert np.allclose(model.transform(twice), model.transform(once))
+    assert np.allclose(free.transform(twice), free.transform(once))
 
 
 def test_recommend_leaves_out_what_was_seen(model: Any, ratings: Any) -> None:
@@ -85,6 +85,18 @@ def test_choices_are_ranked(ratings: Any) -> None:
     assert margins[chosen].mean() > margins[~chosen].mean() + 0.1
     new = scipy.sparse.vstack([ratings[0], ratings[0][:1]])  # row 300 is a new user
     assert not set(model.recommend([300], 10, seen=new)[0][0]) & set(ratings[0][[0]].indices)
+
+
+def test_early_stopping_chooses_alpha_and_the_passes(ratings: Any) -> None:
+    options = {"n_components": 4, "loss": "log", "max_iter": 4, "n_jobs": 1, "random_state": 0}
+    stopped = HogwildFactorizer(early_stopping=True, **options).fit(ratings[0])
+    chosen = stopped.model_.config["l2"]
+    assert chosen in (0.005, 0.01, 0.02, 0.04)
+    assert stopped.n_iter_ <= 4
+    given = HogwildFactorizer(alpha=chosen, early_stopping=True, **options).fit(ratings[0])
+    assert np.array_equal(given.user_factors_, stopped.user_factors_)
+    plain = HogwildFactorizer(alpha=chosen, **options | {"max_iter": stopped.n_iter_}).fit(ratings[0])
+    assert np.array_equal(plain.user_factors_, stopped.user_factors_)  # trained on all ratings
 
 
 def test_errors_are_one_line(model: Any) -> None:

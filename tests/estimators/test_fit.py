@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from itertools import product
 from typing import Any
 
@@ -12,13 +11,10 @@ import scipy.sparse
 
 import hogwild
 from hogwild import HogwildClassifier
-from hogwild.data.order import Order
-from hogwild.data.rows.container import readonly
 from hogwild.estimators import options as estimator_options
 from hogwild.estimators.arrays import as_targets, converted, problem_of, rates_of, rows_of
-from hogwild.estimators.fit import SampleObjective, racing
+from hogwild.estimators.fit import SampleObjective
 from hogwild.estimators.options import read_options
-from hogwild.problems.linear.objective_kernel import sum_of_squares
 from tests import numpy_objective
 
 
@@ -57,41 +53,20 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
     assert SampleObjective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 5_003])
-def test_a_sum_of_squares(size: int) -> None:
-    w = np.random.default_rng(size).normal(size=size).astype(np.float32)
-    assert sum_of_squares(readonly(w)) == pytest.approx(np.square(w, dtype=np.float64).sum(), rel=1e-14)
-
-
-def test_racing_workers_lower_the_objective() -> None:
-    rows, problem, arrays = posed(classes=3)
-    options = read_options(HogwildClassifier())
-    team = racing(dataclasses.replace(problem, discipline="hogwild"), Order.of(len(rows)), rows, arrays, 0, 2, options)
-    objective = SampleObjective(problem, rows)
-    before = objective(team.parameters())
-    for epoch in range(3):
-        team.run(epoch, (0.5, 1.0, 0.0))
-    assert objective(team.parameters()) < 0.9 * before
-    team.close()
-
-
 @pytest.mark.parametrize(
     ("options", "rows", "gently"),
     [
         ({}, 10**9, True),
         ({}, 100, False),
-        ({"alpha": 0.0}, 1000, False),
         ({"penalty": None}, 1000, False),
         ({"learning_rate": "optimal"}, 10**9, True),
         ({"learning_rate": "optimal", "alpha": 10.0}, 1000, False),  # at first a step would shrink to nothing
         ({"learning_rate": "constant", "eta0": 0.1}, 10**5, True),
         ({"learning_rate": "constant", "eta0": 1.0}, 10**6, False),
         ({"learning_rate": "adaptive", "eta0": 1.0, "alpha": 1.0}, 1000, False),
-        ({"learning_rate": "invscaling", "eta0": 0.1}, 10**5, True),
         ({"learning_rate": "invscaling", "eta0": 0.1, "power_t": -1.0}, 1000, False),
         ({"learning_rate": "invscaling", "eta0": 100.0, "alpha": 1e-3, "power_t": 3.0}, 300, False),
         ({"penalty": "l1"}, 1000, False),
-        ({"penalty": "elasticnet"}, 1000, False),
     ],
 )
 @pytest.mark.filterwarnings("ignore:Negative values for `power_t`:FutureWarning")
@@ -113,15 +88,12 @@ def test_when_racing_workers_see_the_same_scale() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # there are few epochs
 @pytest.mark.filterwarnings("ignore:n_jobs=.* share")
 @pytest.mark.parametrize("rate", ["constant", "optimal", "auto"])
-@pytest.mark.parametrize("n_jobs", [2, 5])
-def test_racing_workers_end_where_one_does_whatever_the_penalty(
-    rate: str, n_jobs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_racing_workers_end_where_one_does_whatever_the_penalty(rate: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimator_options, "RACE", 1)
     X, y = many_classes(2, 4000, 200)
     for alpha in (1e-4, 1e-2):
         ends = []
-        for jobs in (None, n_jobs):
+        for jobs in (None, 2):
             fits = [
                 HogwildClassifier("log_loss", alpha=alpha, learning_rate=rate, eta0=0.3, n_jobs=jobs, random_state=k)
                 for k in range(3)

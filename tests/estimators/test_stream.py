@@ -112,15 +112,6 @@ def test_workers_share_a_large_batch(text: Any, monkeypatch: pytest.MonkeyPatch)
     assert np.median([model.score(X, y) for model in models]) > 0.9
 
 
-def test_regression_in_batches() -> None:
-    random = np.random.default_rng(0)
-    X = random.normal(size=(2000, 5))
-    y = X @ [1.0, 2.0, 3.0, 0.0, -1.0] + 50.0
-    model = learn(HogwildRegressor(random_state=0), X, y, 200)
-    assert model.score(X, y) > 0.95
-    assert model.coef_.shape == (5,)
-
-
 def test_errors_are_one_line(text: Any) -> None:
     X, y = text
     with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
@@ -128,13 +119,8 @@ def test_errors_are_one_line(text: Any) -> None:
     with pytest.raises(ValueError, match="class_weight 'balanced' is not supported for partial_fit"):
         HogwildClassifier(class_weight="balanced").partial_fit(X, y, classes=[-1, 1])
     model = HogwildClassifier(random_state=0).partial_fit(X[:300], y[:300], classes=[-1, 1])
-    with pytest.raises(ValueError, match="label 5.0 is not among the classes"):
-        model.partial_fit(X[:2], [5.0, 1.0])
     with pytest.raises(ValueError, match="differ from those before"):
         model.partial_fit(X[:2], y[:2], classes=[1, 2])
-    steep = HogwildRegressor(learning_rate="constant", eta0=1e20)
-    with pytest.raises(TrainingError, match="diverged in batch 1"):
-        steep.partial_fit(X[:300], y[:300])
 
 
 def test_a_learning_rate_that_changes_between_batches_is_the_one_in_use(text: Any) -> None:

@@ -139,20 +139,6 @@ def test_tau_aims_at_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
         assert message.size < 64 + 12 + SIZE / 4 * 4  # a code is shorter than plain indices
 
 
-def test_what_is_not_finite_is_never_sent() -> None:
-    table = Table(Gossip(tau=0.01), 2)
-    delta = np.full(SIZE, 0.1, np.float32)
-    delta[[3, 7]] = np.nan, np.inf
-    table.w[0] += delta
-    table.trade(0)
-    assert not sent(table.posted()[0])[[3, 7]].any()
-    table.trade(1)
-    assert np.isfinite(table.w[1]).all()
-    table.end()
-    assert np.isfinite(table.meet()).all()
-    assert table.arrays["left_out"].tolist() == [1, 0]
-
-
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.4, 1.0])
 def test_a_whole_delta_is_packed(share: float) -> None:
     rng = np.random.default_rng(0)

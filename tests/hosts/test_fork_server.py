@@ -28,16 +28,6 @@ def test_a_server_that_cannot_import_says_why(monkeypatch: pytest.MonkeyPatch) -
     Processes(1).close()
 
 
-def test_a_server_that_is_stopped_by_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
-    Processes(1).close()
-    monkeypatch.setattr(fork_server, "ANSWER", 0.5)
-    os.kill(fork_server.pid(), signal.SIGSTOP)  # type: ignore[arg-type]
-    with pytest.raises(TrainingError, match=r"cannot start a worker process \(no answer from its fork server for"):
-        Processes(2)
-    monkeypatch.undo()
-    Processes(1).close()
-
-
 def test_deaths_are_noticed_where_the_user_blocks_signals() -> None:
     fork_server.stop()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})

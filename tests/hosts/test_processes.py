@@ -71,7 +71,7 @@ def test_release_stops_the_workers_and_frees_the_memory(pool: Processes, make_jo
     control = job.control
 
     def mapped() -> bool:
-        return any("/torch_" in Path(f"/proc/{pid}/maps").read_text() for pid in pids(pool))
+        return any("memfd:hogwild-arrays" in Path(f"/proc/{pid}/maps").read_text() for pid in pids(pool))
 
     assert mapped()
     pool.release(job)

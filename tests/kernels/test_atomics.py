@@ -107,14 +107,6 @@ def test_compare_exchange_compares_bits(function, held, expected, swapped):
     assert array.tobytes() == np.array([7, 2 if swapped else held], np.float32).tobytes()
 
 
-def test_compare_exchange_of_integers():
-    locks = np.array([0, 3], np.int32)
-    assert compare_exchange(locks, 0, 0, 1)
-    assert not compare_exchange(locks, 0, 0, 1)
-    assert not compare_exchange(locks, 1, 0, 1)
-    assert locks.tolist() == [1, 3]
-
-
 def test_prefetch_touches_nothing_even_far_past_the_end():
     array = np.arange(4, dtype=np.float32)
     for index in (0, 3, 4, 10**6, 10**12):

@@ -51,7 +51,7 @@ def full_disk() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_full_disk_costs_one_warning(disk: Path) -> None:
+def test_a_full_disk_or_no_directory_costs_one_warning(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with full_disk():
@@ -60,15 +60,7 @@ def test_a_full_disk_costs_one_warning(disk: Path) -> None:
     assert str(caught[0].message).startswith(f"no kernel cache ({disk}/")
     with full_disk(), pytest.raises(OSError, match="File too large"):
         kernel("their.module")(1)
-
-
-def test_workers_leave_the_warning_to_their_parent(disk: Path) -> None:
-    cache.leave_warnings()
-    with full_disk():
-        assert kernel()(1) == 2
-
-
-def test_no_directory_for_it(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "_warned", False)
     monkeypatch.setattr(cache, "directory", lambda: None)
     with pytest.warns(HogwildWarning, match="no directory that only this user"):
         assert kernel()(1) == 2

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 COMBINATIONS = {
     "falling": (FALLING, {"rank": 32}),
     "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "nonnegative": True, "biases": False}),
+    "smoothed": (CONSTANT, {"penalty": "smoothed"}),
     "nonnegative": (FALLING, {"nonnegative": True, "l2": 0.0, "rank": 33}),
     "file": (CONSTANT, {"order": "file"}),
     "blocks": (FALLING, {"order": "blocks"}),

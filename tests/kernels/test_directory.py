@@ -23,16 +23,10 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     kernel_directory.cache_clear()
 
 
-def test_one_directory_for_one_source(places: Path) -> None:
-    directory = kernel_directory("", "flags")
-    assert directory is not None
-    assert directory.parent == places / "user"
-    assert directory.stat().st_mode & 0o777 == 0o700
-    kernel_directory.cache_clear()
-    assert kernel_directory("", "flags") == directory
-
-
 def test_flags_and_edits_change_it(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = kernel_directory(str(places / "mine"), "checked")
+    assert found is not None
+    assert found.parent == places / "mine"  # where the user wants it
     assert kernel_directory("", "checked") != kernel_directory("", "plain")
 
     kernels = places / "package" / "kernels"
@@ -55,13 +49,6 @@ def test_every_file_with_a_compiled_function_is_covered() -> None:
     others = {path for path in holding if path.parent.name != "kernels" and not path.name.endswith("kernel.py")}
     assert not others, f"kernels lie in kernels/ or in files named *kernel.py: {others}"
     assert {len(path.relative_to(package).parts) for path in holding} == {2, 3, 4}
-
-
-def test_where_the_user_wants_it(places: Path) -> None:
-    found = kernel_directory(str(places / "mine"), "")
-    assert found is not None
-    assert found.parent == places / "mine"
-    assert found.name == getattr(kernel_directory("", ""), "name", None)
 
 
 def test_places_that_cannot_be_trusted_or_written_are_passed_over(places: Path) -> None:

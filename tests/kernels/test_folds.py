@@ -84,7 +84,7 @@ def test_the_walk_ends_near_the_lowest_loss_wherever_it_is(lowest: float) -> Non
     losses = walked(loss, 0.32, 1e-12)
     assert list(losses) == sorted(losses)
     best = min(losses, key=losses.__getitem__)
-    assert best == pytest.approx(10**lowest, rel=0.1)
+    assert abs(math.log10(best) - lowest) < 0.3
     assert len(losses) <= 20
 
 

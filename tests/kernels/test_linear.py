@@ -104,6 +104,7 @@ def test_a_diverging_run_shows():
         ("hinge", "none", False, 3),
         ("softmax", "l2", True, 3),
         ("softmax", "l2", False, 3),
+        ("softmax", "l2", True, 2),
     ],
 )
 def test_several_classes(loss, penalty, adagrad, classes):
@@ -112,11 +113,6 @@ def test_several_classes(loss, penalty, adagrad, classes):
     job = against_twin(rows, FALLING, **options)
     assert job.problem.classes == classes
     against_twin(rows, CONSTANT, normalize="l2", intercept=False, **options)
-
-
-def test_softmax_of_two_classes():
-    job = against_twin(awkward_rows("softmax", 2), loss="softmax", adagrad=True, **PENALTIES["l2"])
-    assert (job.problem.classes, job.problem.stride) == (2, 4)
 
 
 def test_many_classes_and_padding():

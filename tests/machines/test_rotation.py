@@ -24,6 +24,7 @@ OPTIONS: dict[str, Any] = {
     "problem": "completion",
     "rank": 5,
     "step": 0.05,
+    "penalty": "per-rating",
     "exchange": "rotation",
     "workers": 1,
     "host": "threads",

@@ -93,6 +93,8 @@ def test_rates_are_ratings_over_degree():
     np.testing.assert_allclose(arrays["user_rates"][:-1], 600 / degree[:-1], rtol=1e-6)
     assert np.isfinite(arrays["user_rates"]).all()  # of users without ratings too
     assert arrays["seen_items"].size == 0
+    _, arrays = problem_of(penalty="smoothed").lay_out(users, items, values, 1 << 20, 1, 0)
+    np.testing.assert_allclose(arrays["user_rates"][:-1], 1 + 100 / degree[:-1], rtol=1e-6)  # as if 100 more
 
 
 @pytest.mark.parametrize(

@@ -133,27 +133,6 @@ def test_an_epoch_is_numpys(options: dict[str, Any]) -> None:
     assert not np.delete(lines, problem.places, axis=1).any()  # padding
 
 
-def test_the_gradient_is_that_of_the_objective() -> None:
-    """One step on one row moves each number by the objective's derivative, taken by differences."""
-    row = Rows([0, 3, 3], [0, 2, 3], [0.5, -1.0, 2.0], [1.0, -1.0], 5).block(0, 1)
-    both = Rows([0, 3, 3], [0, 2, 3], [0.5, -1.0, 2.0], [1.0, -1.0], 5)
-    config = TrainConfig(problem="fm", rank=2, l2_factors=0.0)
-    problem = FMProblem.of(config, both, "serial")
-    worker = InlineWorker(problem, Order.of(1), row, problem.row_arrays(row, None), 0)
-    problem.begin(worker.flat, np.arange(5), config, row)
-    coef, b = problem.solution(worker.flat)
-    objective = FMObjective(row, "log", labels=problem.labels, normalize="l2")
-    derivative = np.zeros(coef.shape)
-    for place in np.ndindex(coef.shape):
-        ends = [coef.astype(float), coef.astype(float)]
-        for end, way in zip(ends, (-1e-4, 1e-4)):
-            end[place] += way
-        low, high = (float(objective.evaluate(end, b)["objective"] or 0) for end in ends)
-        derivative[place] = (high - low) / 2e-4
-    worker.run(0, (1.0, 1.0, 0.0))
-    np.testing.assert_allclose(coef - problem.solution(worker.flat)[0], derivative, atol=1e-5)
-
-
 @pytest.mark.parametrize("fields", [None, np.arange(30, dtype=np.int16) % 3], ids=["fm", "ffm"])
 def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
     rows, random = toy(200, 30, 5), np.random.default_rng(0)
@@ -192,10 +171,8 @@ def test_what_lies_beside_the_rows_changes_no_bit() -> None:
     "options",
     [
         {"host": "processes"},
-        {"discipline": "aig"},
         {"discipline": "locked"},
         {"exchange": "averaging:period=100"},
-        {"exchange": "gossip"},
     ],
     ids=str,
 )
@@ -252,14 +229,6 @@ def test_features_that_no_training_row_holds_count_nothing() -> None:
     known = Rows([0, 2], [0, 40], [1, 1], [1.0], 54)
     new = Rows([0, 3], [0, 40, 55], [1, 1, 0.0], [1.0], 56)
     assert model.decision_function(known) == pytest.approx(model.decision_function(new))
-
-
-def test_counts_and_numbers_are_learned_too() -> None:
-    rows = clicks(1000)
-    for loss in ("poisson", "squared-error"):
-        counts = rows.replace(targets=(rows.targets > 0).astype(np.float32))
-        objectives = [row["objective"] for row in hogwild.train(counts, loss=loss, **FIXED)]
-        assert objectives[-1] < objectives[0]
 
 
 # ---- models

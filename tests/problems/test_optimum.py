@@ -198,28 +198,21 @@ def test_softmax_reaches_the_optimum_of_scipy(l1: float) -> None:
     assert found.gap <= 1e-3 * best
 
 
-@pytest.mark.parametrize("loss", ["bent-hinge", "bent-epsilon-insensitive", *SMOOTH])
-def test_slopes_and_curvatures_are_differences_of_values(loss: str) -> None:
-    p, y, h = np.linspace(-4.0, 4.0, 81) + 0.013, np.resize((1.3, -0.7), 81), 1e-6
-    y = np.sign(y) if loss in LABEL_LOSSES else y
-    code = kernel.BENT * loss.startswith("bent") + LOSSES[loss.removeprefix("bent-")].code
-    slopes, bends, ones = np.empty(81), np.empty(81), np.ones(1)
+@pytest.mark.parametrize("loss", KINKED)
+def test_slopes_and_curvatures_of_bent_losses_are_differences_of_values(loss: str) -> None:
+    p, y, h, code = np.linspace(-4.0, 4.0, 81) + 0.013, np.resize((1.3, -0.7), 81), 1e-6, LOSSES[loss].code
 
-    def look(at: np.ndarray, out: tuple[np.ndarray, np.ndarray]) -> list[float]:
-        values = []
+    def look(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        values, slopes, bends = np.empty((3, 81))
         for i in range(81):
-            one = at[i : i + 1]
-            about = one, one, 0.0, y[i : i + 1], ones, code, 0.4, np.empty(1)
-            values.append(kernel.derive(*about, out[0][i : i + 1], out[1][i : i + 1])[0])
-        return values
+            one = slice(i, i + 1)
+            ends = np.empty(1), slopes[one], bends[one]
+            values[i] = kernel.derive(at[one], at[one], 0.0, y[one], np.ones(1), kernel.BENT + code, 0.4, *ends)[0]
+        return values, slopes, bends
 
-    look(p, (slopes, bends))
-    beside = [(np.empty(81), np.empty(81)) for _ in range(2)]
-    low, high = look(p - h, beside[0]), look(p + h, beside[1])
-    np.testing.assert_allclose(slopes, np.subtract(high, low) / (2 * h), atol=1e-5)
-    straight = (np.abs(p - y) > 0.4) if loss == "huber" else (y * p < -1) if loss == "modified-huber" else p != p
-    np.testing.assert_allclose(bends[~straight], ((beside[1][0] - beside[0][0]) / (2 * h))[~straight], atol=1e-5)
-    assert (bends >= 0.0).all()
+    (low, slope_low, _), (_, slopes, bends), (high, slope_high, _) = look(p - h), look(p), look(p + h)
+    np.testing.assert_allclose(slopes, (high - low) / (2 * h), atol=1e-5)
+    np.testing.assert_allclose(bends, (slope_high - slope_low) / (2 * h), atol=1e-5)
 
 
 def test_a_whole_newton_step_is_that_of_numpy() -> None:
@@ -231,16 +224,6 @@ def test_a_whole_newton_step_is_that_of_numpy() -> None:
     found = from_zero(posed({"X": X, "y": y, "weights": weights}, "log", l2=0.1), skip=1e9)
     assert found.steps == 0
     assert found.gap == pytest.approx(g @ np.linalg.solve(H, g) / 2, rel=1e-6)
-
-
-def test_columns_of_other_scales_and_far_from_zero() -> None:
-    about = drawn("log", n=80, width=5)
-    about["X"][:, 0] = 1000.0 + about["X"][:, 0]
-    about["X"][:, 1] /= 1000.0
-    both = [from_zero(posed(about, "log", l2=1e-4), enough=1e-8).value]
-    moved = about | {"X": about["X"] - np.array([1000.0, 0, 0, 0, 0])}
-    both.append(from_zero(posed(moved, "log", l2=1e-4), enough=1e-8).value)
-    assert both[0] == pytest.approx(both[1], rel=1e-4)  # the columns are float32
 
 
 def test_more_work_is_never_worse_and_none_leaves_the_start() -> None:
@@ -339,16 +322,10 @@ def test_zeros_of_an_l1_penalty_are_those_of_the_optimum(l1: float) -> None:
 @pytest.mark.parametrize(
     ("loss", "l1", "l2", "kind"),
     [
-        ("hinge", 1e-3, 0.0, "normal"),
-        ("hinge", 1e-3, 0.0, "correlated"),
         ("hinge", 1e-5, 0.0, "correlated"),
-        ("hinge", 1e-3, 0.0, "weighted"),
         ("epsilon-insensitive", 1e-3, 0.0, "correlated"),
         ("epsilon-insensitive", 0.0, 0.0, "offset"),
-        ("squared-epsilon-insensitive", 5e-4, 5e-4, "correlated"),
-        ("huber", 1e-3, 0.0, "weighted"),
         ("huber", 5e-4, 5e-4, "weighted"),
-        ("modified-huber", 1e-3, 0.0, "weighted"),
         ("modified-huber", 5e-4, 5e-4, "weighted"),
     ],
 )
@@ -376,17 +353,6 @@ def test_fits_end_within_a_hundredth_of_the_optimum_or_warn(loss: str, l1: float
     start = np.mean(weights * reference.loss(loss, 0.0 * y, y, DEFAULT_PARAM.get(loss, 0.0)))
     assert value - best <= max(0.01 * best, 1e-4 * start) or warned
     assert value - best > 1e-3 * best or not warned
-
-
-def test_the_bound_of_multipliers_that_have_not_converged_is_below_the_optimum() -> None:
-    random = np.random.default_rng(1)
-    X = random.normal(size=(300, 100)) @ (np.ones((100, 100)) + 0.3 * random.normal(size=(100, 100))) / 10
-    z = X @ random.normal(size=100)
-    about = {"X": X, "y": np.where(z > np.median(z), 1.0, -1.0), "weights": np.ones(300)}
-    best = kinked_best(about, "hinge", 1e-5)
-    for work in (1e7, 1e8):
-        fit = from_zero(posed(about, "hinge", 1e-5), work=work)
-        assert fit.value - fit.gap <= best * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("loss", SMOOTH)

@@ -39,6 +39,7 @@ COLOURS = (
 #: Lines of kinds as plotly calls them, and as matplotlib does.
 LINES = {"lock-free": "solid", "serial": "solid", "exchange": "dashdot", "in step": "dashdot", "outside": "dot"}
 DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
+HEIGHTS = ("", "metric ")  # columns of a curve's points begin with these: of the distance, and of the metric
 GUIDE = {"color": "#888888", "dash": "dot"}  # of targets and the ideal
 BUTTONS = {"type": "buttons", "direction": "right", "x": 0, "xanchor": "left", "yanchor": "bottom", "pad": {"b": 4}}
 CONFIG = {"responsive": True, "displayModeBar": False}  # its buttons would hide ours on a telephone
@@ -52,7 +53,7 @@ class Curve:
     colour: str
     line: str  # as plotly calls it
     first: bool  # whether it is shown until the reader chooses
-    points: pandas.DataFrame  # columns: AXES, median, low and high; a row an evaluation
+    points: pandas.DataFrame  # a row an evaluation, with columns: AXES; low, median and high; and those of the metric
 
 
 def curves_of(sources: Sequence[ComparisonResult]) -> list[Curve]:
@@ -75,8 +76,11 @@ def colour_of(method: str, sources: Sequence[ComparisonResult]) -> str:
 
 
 def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
-    """Return medians of the axes, and quartiles of the distance, of evaluations that at least half of the runs have."""
-    rows = frame([group]).reindex(columns=["seed", *AXES, "gap"]).astype(float)
+    """Return medians of the axes, and quartiles of the distance and of the metric on test data, of evaluations that at
+    least half of the runs have.
+    """
+    metric = source.metric[0] if source.metric else "no metric"
+    rows = frame([group]).reindex(columns=["seed", *AXES, "gap", metric]).astype(float)
     rows["updates"] = rows.groupby("seed")["updates"].cumsum()
     if not source.timed:
         rows[["train_seconds", "call_seconds"]] = float("nan")
@@ -84,7 +88,8 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
         rows[["virtual_seconds", "bytes_sent"]] = float("nan")
     epochs = rows.dropna(subset="gap").assign(at=rows["epoch"]).groupby("at")
     points = epochs[[*AXES]].median()
-    points[["low", "median", "high"]] = epochs["gap"].quantile([0.25, 0.5, 0.75]).unstack()
+    for kind, field in zip(HEIGHTS, ("gap", metric), strict=True):
+        points[[kind + "low", kind + "median", kind + "high"]] = epochs[field].quantile([0.25, 0.5, 0.75]).unstack()
     return points[2 * epochs.size() >= len(group.runs)]
 
 
@@ -146,13 +151,13 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
     if not axes:
         return None
     traces: list[dict[str, Any]] = []
-    at: dict[str, list[list[float | None]]] = {axis: [] for axis in axes}
+    at: dict[str, list[list[float | None]]] = {axis: [] for axis in (*axes, *HEIGHTS)}
     for curve in curves:
         points = curve.points
         shared = {"legendgroup": _text(curve.name), "visible": True if curve.first else "legendonly"}
-        band = {"y": _numbers([*points["high"], *points["low"][::-1]]), "fill": "toself", "line": {"width": 0}}
+        band = {"fill": "toself", "line": {"width": 0}}
         fill = {"fillcolor": curve.colour, "opacity": 0.15, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
-        line: dict[str, Any] = {"y": _numbers(points["median"]), "mode": "lines+markers", "name": _text(curve.name)}
+        line: dict[str, Any] = {"mode": "lines+markers", "name": _text(curve.name)}
         line |= {"line": {"color": curve.colour, "dash": curve.line}, "marker": {"color": curve.colour, "size": 5}}
         line |= {"hovertemplate": "%{y:.4g} at %{x:.4g}<extra>%{fullData.name}</extra>"}
         traces += [shared | band | fill, shared | line]
@@ -161,8 +166,11 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
             seen = seen if (seen > 0).any() else seen[:0]  # serial sends nothing
             seen = seen.where(seen > 0) if AXES[axis][3] == "log" else seen
             at[axis] += [_numbers([*seen, *seen[::-1]]), _numbers(seen)]
-    for trace, x in zip(traces, at[axes[0]], strict=True):
-        trace["x"] = x
+        for kind in HEIGHTS:
+            band_of = [*points[kind + "high"], *points[kind + "low"][::-1]]
+            at[kind] += [_numbers(band_of), _numbers(points[kind + "median"])]
+    for trace, x, y in zip(traces, at[axes[0]], at[HEIGHTS[0]], strict=True):
+        trace |= {"x": x, "y": y}
     by_axis = [
         {
             "label": AXES[axis][0],
@@ -174,6 +182,29 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
         }
         for axis in axes
     ]
+    metrics = " or ".join(dict.fromkeys(source.metric[1] for source in sources if source.metric))
+    across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": GUIDE | {"width": 1}}
+    shapes = [across | {"y0": eps, "y1": eps} for eps in targets(sources)]
+    heights = [("distance", "log", title(sources), "~%", shapes), (metrics, "linear", metrics, "", [])]
+    by_height = [
+        {
+            "label": label,
+            "method": "update",
+            "args": [
+                {"y": at[kind]},
+                {
+                    "yaxis.title.text": words,
+                    "yaxis.type": scale,
+                    "yaxis.tickformat": form,
+                    "yaxis.dtick": 1 if scale == "log" else None,
+                    "yaxis.autorange": True,
+                    "shapes": lines,
+                },
+            ],
+        }
+        for kind, (label, scale, words, form, lines) in zip(HEIGHTS, heights, strict=True)
+        if label
+    ]
     by_scale = [
         {
             "label": f"{side} {kind}",
@@ -183,15 +214,15 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
         for side in ("x", "y")
         for kind in ("linear", "log")
     ]
-    layout = _layout(AXES[axes[0]][1], title(sources), 80)
+    layout = _layout(AXES[axes[0]][1], title(sources), 112)
     layout["updatemenus"] = [
-        BUTTONS | {"buttons": by_axis, "y": 1.0, "pad": {"b": 36}},
+        BUTTONS | {"buttons": by_axis, "y": 1.0, "pad": {"b": 68}},
+        BUTTONS | {"buttons": by_height, "y": 1.0, "pad": {"b": 36}},
         BUTTONS | {"buttons": by_scale, "y": 1.0, "showactive": False},
     ]
     layout["xaxis"]["type"] = AXES[axes[0]][3]
     layout["yaxis"] |= {"type": "log", "tickformat": "~%", "dtick": 1}
-    across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": GUIDE | {"width": 1}}
-    layout["shapes"] = [across | {"y0": eps, "y1": eps} for eps in targets(sources)]
+    layout["shapes"] = shapes
     return {"data": traces, "layout": layout}
 
 

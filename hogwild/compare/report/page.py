@@ -28,11 +28,14 @@ from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain, printable
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but line ends and tabs
-MOST_ROWS = 250_000  # bytes of the rows in the page, which has 6 MB with plotly's 4.8 and the 0.7 of DataTables
+MOST_ROWS = (
+    250_000  # compressed bytes of the rows in the page, which has 6 MB with plotly's 4.8 and the 0.7 of DataTables
+)
 CAPTIONS = (
-    "Each method at its own best step. The distance is (f - f*) / (f0 - f*), 100 % at the start. A click in the legend "
-    "shows or hides a method, two clicks show it alone; drag to zoom, and click twice to go back. Lines are medians "
-    "over the seeds, bands reach from quartile to quartile, dotted lines are the targets.",
+    "Each method at its own best step. The distance is (f - f*) / (f0 - f*), 100 % at the start; the second row of "
+    "buttons shows the metric on test data instead. A click in the legend shows or hides a method, two clicks show it "
+    "alone; drag to zoom, and click twice to go back. Lines are medians over the seeds, bands reach from quartile to "
+    "quartile, dotted lines are the targets.",
     "How many epochs a method does while serial does one. How many it needs is another matter: see the tables.",
 )
 APART = "Each point of liblinear is a run of its own from the start, for it cannot go on."
@@ -137,13 +140,13 @@ def address(kind: str, content: bytes) -> str:
     return f"data:application/{kind};base64,{base64.b64encode(content).decode()}"
 
 
-def downloads(source: ComparisonResult) -> dict[str, str]:
-    """Return the rows, unless they would make the page too long, and the plan, as addresses by the files' names."""
+def downloads(source: ComparisonResult, most: int) -> dict[str, str]:
+    """Return the rows, of at most so many bytes compressed, and the plan, as addresses by the files' names."""
     name = source.label.replace("/", "-")
     plan = {name: source.head.get(name) for name in ("command", "plan", "step_grid", *OBJECTIVE)}
     files = {f"{name}-plan.json": address("json", json.dumps(plain(plan), indent=1).encode())}
     rows = gzip.compress(source.path.read_bytes(), mtime=0)
-    return ({f"{name}.jsonl.gz": address("gzip", rows)} if len(rows) <= MOST_ROWS else {}) | files
+    return ({f"{name}.jsonl.gz": address("gzip", rows)} if len(rows) <= most else {}) | files
 
 
 def datatables() -> tuple[str, str]:
@@ -184,7 +187,7 @@ def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[T
         captions=CAPTIONS,
         apart=APART if any(group.method == "liblinear" for source in sources for group in source.groups) else "",
         facts=[facts_of(source.head) for source in sources],
-        downloads={name: link for source in sources for name, link in downloads(source).items()},
+        downloads=dict(item for each in sources for item in downloads(each, MOST_ROWS // len(sources)).items()),
         datatables=datatables(),
         place=place,
     )

@@ -207,11 +207,6 @@ class ReportedRun:
         return self.rows[0]
 
     @property
-    def key(self) -> tuple[str, int]:
-        """Method and number of workers."""
-        return self.first["method"], self.first["workers"]
-
-    @property
     def device(self) -> str:
         return self.first.get("device") or "cpu"
 
@@ -378,15 +373,11 @@ class ComparisonResult:
         return "the best seen" if self.head.get("optimum_seen") is True else "the optimum"
 
     @property
-    def cores(self) -> int | None:
-        return self.head.get("cores")
-
-    @property
     def crowd(self) -> str:
         """A warning in capitals if more workers ran than there are cores and that matters; otherwise empty."""
         most = max((run.first["workers"] for run in self.reported if run.ran and run.device == "cpu"), default=0)
-        crowded = self.timed and self.cores and most > self.cores
-        return f"MORE WORKERS THAN CORES ({most} on {self.cores})" if crowded else ""
+        cores = self.head.get("cores") or most
+        return f"MORE WORKERS THAN CORES ({most} on {cores})" if self.timed and most > cores else ""
 
     @cached_property
     def groups(self) -> list[Group]:
@@ -394,7 +385,7 @@ class ComparisonResult:
         runs: dict[tuple[str, str, int], list[ReportedRun]] = {}
         for run in self.reported:
             if run.ran:
-                runs.setdefault((run.first["kind"], *run.key), []).append(run)
+                runs.setdefault((run.first["kind"], run.first["method"], run.first["workers"]), []).append(run)
         groups = [Group(method, kind, workers, tuple(members)) for (kind, method, workers), members in runs.items()]
         return sorted(groups, key=lambda group: (*KINDS, group.kind).index(group.kind))
 
@@ -464,10 +455,6 @@ class Ratio:
     def sure(self) -> bool:
         """Whether there are enough pairs for an interval."""
         return self.pairs >= FEWEST_PAIRS
-
-    @property
-    def inverse(self) -> Ratio:
-        return Ratio(1 / self.value, 1 / self.high, 1 / self.low, self.pairs)
 
 
 def ratio_of(pairs: Iterable[tuple[float, float]]) -> Ratio:

@@ -34,7 +34,7 @@ from hogwild.compare.report.verdict import choice, verdict
 
 Cells = tuple[str, ...]
 #: Columns of words rather than figures.
-WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value"}
+WORDS = {"comparison", "method", "phase", "what", "why", "value"}
 #: Fields of the first row by the line in which they are shown.
 FACTS = {
     "began": "began",
@@ -50,7 +50,7 @@ FACTS = {
     "command": "command",
 }
 NAMES = {
-    **dict.fromkeys(["began", "data", "cpu", "command", "gpu", "loss", "model", "optimum_how"], ""),
+    **dict.fromkeys(["began", "data", "cpu", "command", "gpu", "model", "optimum_how"], ""),
     "width": "features",
     "nnz": "nonzeros",
     "omega": "Ω",
@@ -123,7 +123,7 @@ def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -
         "replicas": str(group.replicas),
         "step": step_text(group.step),
         "ended ok": f"{group.ended_well}/{len(group.runs)}",
-        "left": quartiles(last["gap"], percent),
+        "left at the end": quartiles(last["gap"], percent),
         "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
         "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
         "set-up": quartiles(last["setup_seconds"] if source.timed else None, duration),
@@ -169,10 +169,9 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
     to, epochs_to, megabytes_to = ([f"{what}to {aim(each)}" for each in eps] for what in ("", "epochs ", "MB "))
 
-    def view(title: str, names: Iterable[str], *notes: str, linked: bool = False) -> Table:
+    def view(title: str, names: list[str], *notes: str, linked: bool = False) -> Table:
         """Return these columns of the methods that have any of their figures."""
         shown = [cells for source, _, cells in best if source.linked or not linked]
-        names = [name for name in names if any(cells.get(name, NONE) != NONE for cells in shown)]
         shown = [cells for cells in shown if any(cells.get(name, NONE) != NONE for name in names)]
         names = ["comparison", "method", "workers", *names]
         rows = [tuple(cells.get(name, NONE) for name in names) for cells in shown]
@@ -181,7 +180,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
     tuned = any(source.tuned for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
-    notes = [f"{source.label}: " * several + note for source in sources for note in (*source.notes, *floor_of(source))]
+    notes = [f"{source.label}: " * several + note for source in sources for note in notes_of(source)]
     paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
     wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
     warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
@@ -191,29 +190,35 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     made = [
         _index(sources if several else []),
         view("Replicas that trade", traded, TRADING.format("; ".join(links)), linked=True),
-        view(title, [*to, "left", "objective", "metric", "step", "ended ok"], TARGETS, *notes),
+        view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], TARGETS, *notes),
         view("Epochs, their time, and the speed-up over serial", factors, FACTORS, *dict.fromkeys(warnings)),
-        _tuning(sources),
         view("Speed and conflicts", ["speed", "minibatch", "in flight", "staleness", "at most", "lost"], CONFLICTS),
         _delayed(sources),
         _failed(sources),
         _conditions(sources),
     ]
     for each in made:
-        if not several and each.columns[0] == "comparison":
-            each.columns = each.columns[1:]
-            each.rows = [row[1:] for row in each.rows]
+        empty = [{*column} <= {NONE, ""} for column in zip(*each.rows)]
+        empty[:1] = [not several and each.columns[0] == "comparison"]
+        kept = [place for place, none in enumerate(empty) if not none]
+        each.columns = tuple(each.columns[place] for place in kept)
+        each.rows = [tuple(row[place] for place in kept) for row in each.rows]
     return [each for each in made if each.rows]
 
 
 def _index(sources: Sequence[ComparisonResult]) -> Table:
     """Return a line a comparison, the newest first."""
+    names = ("began", "data", "machine", "versions")
     rows = []
     for source in sources:
         facts = facts_of(source.head)
-        names = ("began", "data", "machine", "versions")
-        rows.append((source.label, *(facts.get(name, NONE) for name in names), choice(source) or verdict(source)[0]))
-    return Table("The comparisons", ("what", "began", "data", "machine", "versions", "which method"), rows)
+        rows.append((source.label, choice(source) or verdict(source)[0], *(facts.get(name, NONE) for name in names)))
+    return Table("The comparisons", ("what", "which method", *names), rows)
+
+
+def notes_of(source: ComparisonResult) -> list[str]:
+    """Return what there is to say of the targets of one comparison."""
+    return [*source.notes, *floor_of(source), *tuning_of(source)]
 
 
 def floor_of(source: ComparisonResult) -> Iterator[str]:
@@ -227,24 +232,17 @@ def floor_of(source: ComparisonResult) -> Iterator[str]:
             return
 
 
-def _tuning(sources: Sequence[ComparisonResult]) -> Table:
-    """Return the steps that were tried, and which won."""
-    rows: list[Cells] = []
-    for source in sources:
-        winners = {(group.method, group.workers): group.step for group in source.groups}
-        trials: dict[tuple[str, int], set[float]] = {}
-        for run in source.tuning:
-            if run.ran and run.step is not None:
-                trials.setdefault(run.key, set()).add(run.step)
-        for key, tried in trials.items():
-            steps = sorted(tried)
-            at_end = len(steps) > 1 and winners.get(key) in (steps[0], steps[-1])
-            note = "the grid ends at the winner: a step beyond may do better" if at_end else ""
-            grid = " ".join(map(step_text, steps))
-            rows.append((source.label, key[0], str(key[1]), grid, step_text(winners.get(key)), note))
-    columns = ("comparison", "method", "workers", "grid", "winner", "note")
-    notes = ["Every method was tried at the same steps, on a seed that is not among those reported."]
-    return Table("Tuning of the step", columns, rows, notes)
+def tuning_of(source: ComparisonResult) -> Iterator[str]:
+    """Say which steps were tried, and whose best one is at an end of them."""
+    steps = sorted({run.step for run in source.tuning if run.step is not None})
+    if len(steps) > 1:
+        tried = " ".join(map(step_text, steps))
+        yield f"Every method was tried at the steps {tried}, on a seed that is not among those reported."
+        at_end = [
+            f"{group.method} on {group.workers}" for group in source.groups if group.step in (steps[0], steps[-1])
+        ]
+        if at_end:
+            yield f"These steps end at the best of {listed(at_end)}: one beyond may do better."
 
 
 def _delayed(sources: Sequence[ComparisonResult]) -> Table:
@@ -304,7 +302,8 @@ def _conditions(sources: Sequence[ComparisonResult]) -> Table:
 def facts_of(head: Row) -> dict[str, str]:
     """Return the conditions of one comparison, by name."""
     lines = {
-        line: [name for name in names.split() if head.get(name) not in (None, "none")] for line, names in FACTS.items()
+        line: [name for name in names.split() if head.get(name) not in (None, "none", "")]
+        for line, names in FACTS.items()
     }
     facts = {
         line: ", ".join(f"{NAMES.get(name, name.replace('_', ' '))} {_shown(head[name])}".strip() for name in names)

@@ -82,11 +82,11 @@ def choice(source: ComparisonResult) -> str:
     if best is None or eps is None:
         return ""
     race = Race(source, eps, best.workers, best.device)
-    others = [each for each in source.groups if each is not best]
+    others = [each for each in source.groups if each.method != best.method]
     if not others:
         return ""
-    ratios = [paired_ratio(each, best, race.eps, source.clock) for each in others]
-    alike = listed(each.method for each, ratio in zip(others, ratios) if ratio.sure and ratio.low <= 1)
+    outcomes = [(each.method, race.against(best, each)[0]) for each in others]
+    alike = listed(method for method, outcome in outcomes if outcome not in ("sooner", "never"))
     clear = f"not clearly sooner than {alike}" if alike else "clearly sooner than all others"
     if len(best.runs) < FEWEST_PAIRS:
         clear = "of too few seeds to tell it from the others"
@@ -171,13 +171,15 @@ class Race:
             kind = "same" if NARROW[0] <= ratio.low and ratio.high <= NARROW[1] else "unclear"
         seeds = max(len(group.runs), len(other.runs))
         some = f", on the {ratio.pairs} of {seeds} seeds where both got there" if ratio.pairs < seeds else ""
-        more = ratio.inverse if ratio.high < 1 else ratio
-        decimals = 1 if more.low >= 1.05 else 2 if more.low >= 1.005 else 3  # that show that it is not 1
+        low, times, high = ratio.low, ratio.value, ratio.high
+        if high < 1:
+            low, times, high = 1 / high, 1 / times, 1 / low
+        decimals = 1 if low >= 1.05 else 2 if low >= 1.005 else 3  # that show that it is not 1
         return kind, OUTCOMES[kind][not self.source.in_seconds].format(
             other=other.method,
             never=never(other, self.eps),
             pairs=ratio.pairs,
-            times=f"{more.value:.{decimals}f}x (95 % CI {more.low:.{decimals}f}–{more.high:.{decimals}f}{some})",
+            times=f"{times:.{decimals}f}x (95 % CI {low:.{decimals}f}–{high:.{decimals}f}{some})",
             medians=f"{self.time(group)} and {self.time(other)}",
             ratio=f"ratio {ratio.value:.2f}, 95 % CI {ratio.low:.2f}–{ratio.high:.2f}{some}",
             floor=f"{floor.low:.2f}–{floor.high:.2f}",
@@ -234,8 +236,8 @@ def _moral(race: Race) -> list[str]:
 
 
 def _others(race: Race) -> list[str]:
-    """Say how the best of every other kind did."""
-    groups = race.source.groups
+    """Say how the best of every other kind did against the best lock-free method."""
+    groups = race.source.groups if race.reaches(race.free) else []
     cores = [group for group in groups if group.device == "cpu" and race.device == "cuda"]
     in_step = [group for group in groups if group.device == race.device and group.workers in (1, race.workers)]
     others = (
@@ -245,18 +247,13 @@ def _others(race: Race) -> list[str]:
         ("On the same GPU without a race", race.best(in_step, "in step", anywhere=True)),
         ("On the processor's cores", race.best(cores, "lock-free", "locks", "blocks", "exchange", anywhere=True)),
     )
-    return [f"{topic}: {_beside(race, other)}." for topic, other in others if other is not None]
-
-
-def _beside(race: Race, other: Group) -> str:
-    if not race.reaches(other):
-        return f"{never(other, race.eps)}, and none of them does"
-    if not race.reaches(race.free):
-        return f"{other.method} reaches {race.aim} in {race.time(other)} (median)"
-    kind, text = race.against(race.free, other)
-    if kind not in PHRASES:
-        return text
-    return f"{race.free.method} {'gets there' if race.source.in_seconds else 'needs'} {text}, the best of them"
+    gets = f"{race.free.method} {'gets there' if race.source.in_seconds else 'needs'} "
+    sentences = []
+    for topic, other in others:
+        if other is not None:
+            kind, text = race.against(race.free, other)
+            sentences.append(f"{topic}: {gets if kind in PHRASES else ''}{text}, the best of them.")
+    return sentences
 
 
 RULES: tuple[Callable[[Race], list[str]], ...] = (_main, _moral, _others)
@@ -297,9 +294,9 @@ def _short(source: ComparisonResult) -> str:
 
 def _load(source: ComparisonResult) -> str:
     load = number(source.head, "load")
-    busy = source.timed and source.cores and load > BUSY * source.cores
-    text = f"The machine was not quiet: a load of {load:g} on {source.cores} cores when the comparison began."
-    return text if busy else ""
+    cores = number(source.head, "cores")
+    text = f"The machine was not quiet: a load of {load:g} on {cores:g} cores when the comparison began."
+    return text if source.timed and load > BUSY * cores else ""
 
 
 CONDITIONS: tuple[Callable[[ComparisonResult], str], ...] = (_no_seconds, _crowd, _short, _load)

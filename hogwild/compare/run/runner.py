@@ -127,8 +127,6 @@ def refused(cell: Cell, task: ComparedData, reason: str) -> Row:
         "epoch": 0,
         "objective": None,
         "train_seconds": None,
-        "wall_seconds": None,
-        "setup_seconds": None,
         "status": reason,
     }
 
@@ -137,29 +135,14 @@ def _failed(error: BaseException) -> str:
     return f"failed: {' '.join(str(error).split()) or type(error).__name__}"
 
 
-def _late(timeout: float) -> str:
-    return f"timed out after {timeout:g} s"
-
-
 def _ours(config: TrainConfig, task: ComparedData, pool: Pool) -> list[Row]:
     """Run our own trainer; its clock is stopped while it evaluates."""
     made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, task.case)
     with made as run, _alarm(run, task.timeout):
-        try:
-            for row in run:
-                if row["train_seconds"] > task.timeout:
-                    run.stop()
-        except HogwildError as error:
-            if not run.history:
-                raise
-            if run.history[-1]["status"] != "diverged":
-                run.history[-1]["status"] = _failed(error)
-        last = run.history[-1]  # also if "ok": stopped between two epochs, or late with the last one, as others may be
-        if last["train_seconds"] > task.timeout and last["status"] in ("ok", "interrupted"):
-            last["status"] = _late(task.timeout)
+        history = _follow(run, task.timeout)
         if run.staleness:  # counts of the last epoch's updates by staleness
-            last["staleness"] = run.staleness
-        return run.history
+            history[-1]["staleness"] = run.staleness
+        return history
 
 
 @contextlib.contextmanager
@@ -195,12 +178,10 @@ def _outside(cell: Cell, task: ComparedData, epochs: int) -> Iterator[Row]:
         return {
             "run": cell.name,
             "data": task.data,
-            **{name: getattr(config, name) for name in ("problem", "loss", "l1", "l2", "seed", "step")},
+            **{name: getattr(config, name) for name in "problem loss l1 l2 seed step exchange device".split()},
             "discipline": "outside",
             "order": order,
-            "exchange": "none",
             "host": "outside",
-            "device": "cpu",
             "schedule": config.schedule if cell.step else "its own",
             "epoch": epoch,
             "train_seconds": seconds,
@@ -231,14 +212,17 @@ def _follow(rows: Iterator[Row], timeout: float) -> list[Row]:
         for row in rows:
             history.append(row)
             value = math.nan if row["objective"] is None else row["objective"]
-            if has_diverged(value, [each["objective"] for each in history[:2]]):
+            going = row["status"] == "ok"  # "interrupted": by the alarm, or a KeyboardInterrupt follows
+            if going and has_diverged(value, [each["objective"] for each in history[:2]]):
                 row["status"] = "diverged"
-            elif row["train_seconds"] > timeout:
-                row["status"] = _late(timeout)
-            if row["status"] != "ok":
                 break
+            if row["status"] in ("ok", "interrupted") and row["train_seconds"] > timeout:
+                row["status"] = f"timed out after {timeout:g} s"
+                if going:
+                    break
     except FAILURES as error:
         if not history:
             raise
-        history[-1]["status"] = _failed(error)
+        if history[-1]["status"] == "ok":
+            history[-1]["status"] = _failed(error)
     return history

@@ -67,23 +67,3 @@ def find_pairs(begin, items, users, wanted, found):
     """Set ``found`` (m,) bool to whether each user's list holds the item of the same pair."""
     for k in range(len(users)):
         found[k] = holds(begin, items, users[k], wanted[k])
-
-
-@njit(**JIT)
-def merge_lists(a_begin, a_items, b_begin, b_items, begin, items):
-    """Merge two lists of every user, each item once, into ``items`` and ``begin``; return how many items there are."""
-    n = 0
-    for u in range(len(begin) - 1):
-        begin[u] = n
-        a, b = a_begin[u], b_begin[u]
-        while a < a_begin[u + 1] or b < b_begin[u + 1]:
-            if b == b_begin[u + 1] or (a < a_begin[u + 1] and a_items[a] <= b_items[b]):
-                items[n] = a_items[a]
-                b += b < b_begin[u + 1] and b_items[b] == a_items[a]
-                a += 1
-            else:
-                items[n] = b_items[b]
-                b += 1
-            n += 1
-    begin[len(begin) - 1] = n
-    return n

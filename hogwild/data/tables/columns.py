@@ -227,9 +227,9 @@ def dates_of(values: Any, column: TableColumn) -> Any:
         return pa.array(microseconds, mask=~there).cast(pa.timestamp("us")).cast(zoned)
     texts = pc.utf8_trim_whitespace(values.cast(pa.string()))
     texts = pc.if_else(missing_in(texts), None, texts)
-    for unit, zone in (("us", None), ("us", "UTC"), ("ns", None)):
+    for zone in (None, "UTC"):
         with contextlib.suppress(pa.ArrowInvalid):
-            return texts.cast(pa.timestamp(unit, zone)).cast(zoned, safe=False)
+            return texts.cast(pa.timestamp("us", zone)).cast(zoned)
     moments = []
     for row, text in enumerate(texts.to_pylist()):
         try:

@@ -181,31 +181,18 @@ class TablePlan:
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> TablePlan:
         """Return the plan that :meth:`to_json` wrote; raise ValueError, KeyError or TypeError for anything else."""
-        columns = tuple(
-            TableColumn(
-                str(c["name"]),
-                c["role"],
-                c["kind"],
-                float(c["deviation"]),
-                tuple(map(float, c.get("edges", ()))),
-                float(c.get("latest", 0.0)),
-                c.get("zone"),
-            )
-            for c in facts["columns"]
-        )
+        columns = tuple(TableColumn(**{**c, "edges": tuple(c.get("edges", ()))}) for c in facts["columns"])
         for column in columns:
             if column.role not in ROLES or column.kind not in KINDS or not 0 < column.deviation < float("inf"):
                 raise ValueError(f"column {column.name} of role {column.role!r}, kind {column.kind!r}")
-        names, kind = tuple(map(str, facts["label_names"])), facts["label_kind"]
-        if kind not in ("number", "boolean", "text"):
-            raise ValueError(f"labels of kind {kind!r}")
-        weight = None if facts["weight"] is None else str(facts["weight"])
-        ignored = tuple(map(str, facts["ignored"]))
-        bits, crosses = check_bits(facts["hash_bits"]), tuple(map(str, facts.get("crosses", ())))
-        plan = cls(columns, str(facts["label"]), kind, names, weight, ignored, bits, facts.get("separator"), crosses)
+        lists = {name: tuple(facts.get(name, ())) for name in ("label_names", "ignored", "crosses")}
+        plan = cls(**{**facts, **lists, "columns": columns})
+        check_bits(plan.hash_bits)
+        if plan.label_kind not in ("number", "boolean", "text"):
+            raise ValueError(f"labels of kind {plan.label_kind!r}")
         categories = {column.name for column in plan.of_role("categorical")}
-        if not categories.issuperset(part for cross in crosses for part in cross.split("*")):
-            raise ValueError(f"crosses {crosses}")
+        if not categories.issuperset(part for cross in plan.crosses for part in cross.split("*")):
+            raise ValueError(f"crosses {plan.crosses}")
         return plan
 
     def features(self) -> list[TableColumn]:
@@ -298,8 +285,14 @@ def draft(
             continue
         usual = {"whole": "numeric", "number": "numeric", "day": "date", "date": "date"}.get(kind, "categorical")
         role = use or hints.get(column) or usual
-        if kind not in TAKEN[role] or (kind == "clock" and use is None):
-            raise InputError(f"{name}: column {column} holds {KINDS[kind]}, {_remedy(column, kind, use)}")
+        if use is not None and kind not in TAKEN[role]:
+            raise InputError(f"{name}: column {column} holds {KINDS[kind]}, which cannot be {use}")
+        if use is None and kind in ("clock", "nested", "binary"):
+            each = f"make each of them a category with --categorical {column}, or " if kind == "clock" else ""
+            raise InputError(
+                f"{name}: column {column} holds {KINDS[kind]}, which are not taken: {each}leave it out with "
+                f"--ignore {column}"
+            )
         columns.append(TableColumn(column, role, kind))
     if not columns:
         beside = "" if options.label is None else f" beside {options.label}"
@@ -332,13 +325,6 @@ def _crosses(name: str, plan: TablePlan, asked: Sequence[str], kinds: Mapping[st
                 what = remedy.get(roles[part], f"--categorical {part} makes it so")
                 raise InputError(f"{name}: cross {cross}: column {part} is not categorical: {what}")
     return tuple(dict.fromkeys(asked))
-
-
-def _remedy(column: str, kind: str, use: str | None) -> str:
-    if use is not None:
-        return f"which cannot be {use}"
-    each = f"make each of them a category with --categorical {column}, or " if kind == "clock" else ""
-    return f"which are not taken: {each}leave it out with --ignore {column}"
 
 
 def _check_asked(name: str, kinds: Mapping[str, str], options: AskedColumns) -> None:

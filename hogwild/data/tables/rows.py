@@ -217,13 +217,12 @@ class Reader:
 
     def block(self, batch: Any, found: Found | None = None) -> Block:
         n, bits = batch.num_rows, self.plan.hash_bits
-        targets = self.targets(batch)
+        targets = self.targets(batch) if self.labels else np.zeros(n, np.float32)
         lengths, indices, values = self.entries(self.values(batch), n, found)
         indices, values, _, bad = sort_rows(lengths, indices, values, bits)
         if bad >= 0:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
         weights = None if self.weight is None else self._weights(batch.column(self.weight))
-        targets = np.zeros(n, np.float32) if targets is None else targets
         return lengths, indices, values, targets, weights
 
     def take(self, found: Found) -> None:
@@ -284,12 +283,10 @@ class Reader:
         used = lay_rows(codes, numbers, self.own, self.missing, starts, flat, lengths, indices, entries)
         return lengths, indices[:used], entries[:used]
 
-    def targets(self, batch: Any) -> np.ndarray | None:
-        """Return targets (n,) float32, or None if they are not read."""
+    def targets(self, batch: Any) -> np.ndarray:
+        """Return targets (n,) float32."""
         import pyarrow.compute as pc
 
-        if not self.labels:
-            return None
         plan, values = self.plan, batch.column(self.plan.label)
         if plan.label_kind == "number":
             numbers = finite(values, plan.label)

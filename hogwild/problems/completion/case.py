@@ -15,10 +15,9 @@ from hogwild.data.rows.container import check_whole
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
-from hogwild.kernels.cycles import ticks_in
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.completion.objective import RatingEvaluator
-from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.completion.training import posed, settle
 from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
 
@@ -37,10 +36,7 @@ class CompletionCase(Case):
         self._train, self._test = train, None if test is None else _alike(test, train)
         _check_known(train)
         parts = c.machines if c.exchange == "rotation" else 1
-        names = ("rank", "loss", "penalty", "nonnegative", "biases", "negatives", "order")
-        fields = {name: getattr(c, name) for name in names}
-        fields |= {"l2": float(c.l2), "delay": ticks_in(c.gradient_delay), "parts": parts}
-        self.problem = CompletionProblem.of(train.shape, train.values, c.discipline, c.workers or 1, **fields)
+        self.problem = posed(c, train, c.discipline, c.workers or 1, parts=parts)
         self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
         self._grid: tuple[int, int] | None = None
 
@@ -62,6 +58,8 @@ class CompletionCase(Case):
             return Ratings(users, items, values, (shape[0], shape[1]))
         kind = type(data).__name__
         raise UsageError(f"expected a path, Ratings, a scipy sparse matrix or (users, items, values), got {kind}")
+
+    settle = staticmethod(settle)
 
     def cut(self) -> dict[str, Any]:
         if self.config.device == "cuda":

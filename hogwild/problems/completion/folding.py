@@ -15,6 +15,7 @@ import numpy as np
 from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ratings
 from hogwild.problems.completion.objective import draw_negatives
+from hogwild.problems.completion.options import SMOOTHING
 
 DRAWS = 8  # epochs whose drawn items are taken together
 STEPS = 30  # most iterations of L-BFGS-B
@@ -50,6 +51,7 @@ def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
         each, others = np.nonzero(against >= 0)
         against, each = against[each, others], rated[each]
         visits = {"squared-error": 1, "log": 1 + count, "bpr": count}[model.loss] * len(places)
+        visits += SMOOTHING if model.penalty == "smoothed" else 0
         penalty = ridge * (1 if model.penalty == "per-row" else visits)
         if model.loss == "squared-error":
             rest = ratings.values[places] - model.mean - model.item_bias[rated]
@@ -83,11 +85,9 @@ def _least_squares(
     if nonnegative:
         import scipy.optimize
 
-        both = np.vstack((q, np.diag(np.sqrt(ridge))))
-        both = np.hstack((both, -both[:, nonnegative:]))  # a bias is the difference of two numbers at or above zero
-        parts = scipy.optimize.nnls(both, np.append(rest, np.zeros(len(ridge))))[0]
-        parts[nonnegative : len(ridge)] -= parts[len(ridge) :]
-        return parts[: len(ridge)]
+        both, targets = np.vstack((q, np.diag(np.sqrt(ridge)))), np.append(rest, np.zeros(len(ridge)))
+        lower = np.where(np.arange(len(ridge)) < nonnegative, 0.0, -np.inf)
+        return scipy.optimize.lsq_linear(both, targets, (lower, np.inf), method="bvls").x
     gram, right = q.T @ q + np.diag(ridge), q.T @ rest
     return np.linalg.solve(gram, right) if ridge.all() else np.linalg.lstsq(gram, right)[0]
 

@@ -31,6 +31,7 @@ new rows are written. With one worker all are bitwise equal.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -106,14 +107,6 @@ class Plan(NamedTuple):
     delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
 
 
-@njit(**JIT)
-def divisor(a, b):
-    """The greatest common divisor."""
-    while b:
-        a, b = b, a % b
-    return a
-
-
 @called
 def open_tile(state, tile, number, data, plan):
     """Store in ``state`` the current tile, the ``number``-th of the epoch, and the order in which it is visited."""
@@ -134,7 +127,7 @@ def open_tile(state, tile, number, data, plan):
         state[FLIP] = np.int64(bits & np.uint64(SIDE - 1))
         state[START] = np.int64((mix(bits + GOLDEN) >> S32) % np.uint64(lines))
         stride = np.int64((mix(bits + GOLDEN + GOLDEN) >> S32) % np.uint64(lines)) + 1
-        while divisor(lines, stride) != 1:
+        while math.gcd(lines, stride) != 1:
             stride += 1
         state[STRIDE] = stride % lines
 
@@ -206,17 +199,8 @@ def projected(nonnegative, w):
 
 
 @inlined
-def add_atomic(array, k, change, shrink, nonnegative):
-    """Set ``array[k] <- shrink * (array[k] + change)`` without losing any worker's update."""
-    while True:
-        old = load(array, k)
-        if compare_exchange(array, k, old, projected(nonnegative, (old + change) * shrink)):
-            break
-
-
-@inlined
 def fuse_atomic(array, k, a, b, shrink, nonnegative):
-    """Set ``array[k] <- shrink * (array[k] + a * b)``, fused."""
+    """Set ``array[k] <- shrink * (array[k] + a * b)``, fused, without losing any worker's update."""
     while True:
         old = load(array, k)
         if compare_exchange(array, k, old, projected(nonnegative, fma(a, b, old) * shrink)):
@@ -234,8 +218,8 @@ def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, sh
             fuse_atomic(p, x, -move, b, shrink_u, nonnegative)
             fuse_atomic(q, y, -move, a, shrink_i, nonnegative)
         if biased:
-            add_atomic(b_u, u, -move, shrink_u, False)
-            add_atomic(b_i, i, -move, shrink_i, False)
+            fuse_atomic(b_u, u, -move, ONE, shrink_u, False)
+            fuse_atomic(b_i, i, -move, ONE, shrink_i, False)
     else:
         if biased:  # before the rows, which may be the same memory for all the compiler knows
             new_u, new_i = (b_u[u] - move) * shrink_u, (b_i[i] - move) * shrink_i
@@ -293,8 +277,8 @@ def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move
             fuse_atomic(q, y, -move, a, shrink_i, nonnegative)
             fuse_atomic(q, z, move, a, shrink_j, nonnegative)
         if biased:
-            add_atomic(b_i, i, -move, shrink_i, False)
-            add_atomic(b_i, j, move, shrink_j, False)
+            fuse_atomic(b_i, i, -move, ONE, shrink_i, False)
+            fuse_atomic(b_i, j, move, ONE, shrink_j, False)
     else:
         move_three(lanes, nonnegative, p, u, q, i, j, move, shrink_u, shrink_i, shrink_j)
         if biased:
@@ -303,92 +287,14 @@ def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move
 
 
 @inlined
-def visit(
-    lanes,
-    loss,
-    discipline,
-    nonnegative,
-    biased,
-    delayed,
-    parameters,
-    locks,
-    control,
-    plan,
-    u,
-    i,
-    target,
-    step,
-    shrink_u,
-    shrink_i,
-):
-    """A step along one pair, of the rating ``target``, or chosen (1) or not (-1); False if the run was aborted."""
-    p = parameters.users
-    b_u = parameters.user_bias
-    q = parameters.items
-    b_i = parameters.item_bias
-    e = dot(lanes, p, u, q, i)
-    if loss == SQUARES:
-        e = e - target
-    if biased:
-        e = e + (b_u[u] + b_i[i])
-    if loss == LOG:
-        e = np.float32(dloss(LOGISTIC, e, target, 0.0))
-    if delayed:
-        spin(control, plan.delay)
-    if discipline == AIG and not (
-        acquire(locks, u, control, ABORT) and acquire(locks, plan.n_users + i, control, ABORT)
-    ):
+def hold(loss, locks, control, plan, u, i, j):
+    """Lock a user and an item, or two, the lower first, so that there is no deadlock; False if the run was aborted."""
+    if not acquire(locks, u, control, ABORT):
         return False
-    write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, step * e, shrink_u, shrink_i)
-    if discipline == AIG:
-        release(locks, plan.n_users + i)
-        release(locks, u)
-    return True
-
-
-@inlined
-def visit_three(
-    lanes,
-    discipline,
-    nonnegative,
-    biased,
-    delayed,
-    parameters,
-    locks,
-    control,
-    plan,
-    u,
-    i,
-    j,
-    step,
-    shrink_u,
-    shrink_i,
-    shrink_j,
-):
-    """A step of the loss ``bpr`` along a chosen and a drawn item; return False if the run was aborted."""
-    p = parameters.users
-    q = parameters.items
-    b_i = parameters.item_bias
-    margin = dot(lanes, p, u, q, i) - dot(lanes, p, u, q, j)
-    if biased:
-        margin = margin + (b_i[i] - b_i[j])
-    g = np.float32(dloss(LOGISTIC, margin, ONE, 0.0))
-    if delayed:
-        spin(control, plan.delay)
-    if discipline == AIG:  # the lower item first, so that there is no deadlock
-        low, high = plan.n_users + min(i, j), plan.n_users + max(i, j)
-        if not (
-            acquire(locks, u, control, ABORT)
-            and acquire(locks, low, control, ABORT)
-            and acquire(locks, high, control, ABORT)
-        ):
-            return False
-    write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, step * g, shrink_u, shrink_i, shrink_j)
-    if discipline == AIG:
-        release(locks, plan.n_users + j)
-        release(locks, plan.n_users + i)
-        release(locks, u)
-    return True
+    if loss != BPR:
+        return acquire(locks, plan.n_users + i, control, ABORT)
+    low, high = plan.n_users + min(i, j), plan.n_users + max(i, j)
+    return acquire(locks, low, control, ABORT) and acquire(locks, high, control, ABORT)
 
 
 @lru_cache(None)
@@ -401,6 +307,7 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, buffer):
+        p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
         users = data.users
         items = data.items
         l2 = np.float32(plan.l2)
@@ -435,70 +342,74 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                     if per_row:
                         shrink_u = shrinkage(data.user_rates, u, step, l2)
                         shrink_i = shrinkage(data.item_rates, i, step, l2)
-                    if loss != BPR and not visit(
-                        lanes,
-                        loss,
-                        discipline,
-                        nonnegative,
-                        biased,
-                        delayed,
-                        parameters,
-                        locks,
-                        control,
-                        plan,
-                        u,
-                        i,
-                        data.values[k] if loss == SQUARES else ONE,
-                        step,
-                        shrink_u,
-                        shrink_i,
-                    ):
-                        return
-                    if loss != SQUARES:
-                        for t in range(plan.negatives):
+                    target = data.values[k] if loss == SQUARES else ONE
+                    one, shrink_one, other = i, shrink_i, i
+                    # the pair of the rating itself, but for bpr, and then one pair, or triple, for each item drawn
+                    for t in range(0 if loss == BPR else -1, 0 if loss == SQUARES else plan.negatives):
+                        if loss != SQUARES and t >= 0:
                             drawn = draw(data, plan, salt, k, t, u)
                             if drawn < 0:
                                 continue
-                            if loss == LOG and not visit(
+                            other = np.uint32(drawn)
+                            if loss == LOG:
+                                target, one, shrink_u, shrink_one = -ONE, other, shrink, shrink
+                        e = dot(lanes, p, u, q, one)
+                        if loss == BPR:
+                            e = e - dot(lanes, p, u, q, other)
+                            if biased:
+                                e = e + (b_i[one] - b_i[other])
+                        else:
+                            if loss == SQUARES:
+                                e = e - target
+                            if biased:
+                                e = e + (b_u[u] + b_i[one])
+                        if loss != SQUARES:
+                            e = np.float32(dloss(LOGISTIC, e, target, 0.0))
+                        if delayed:
+                            spin(control, plan.delay)
+                        if discipline == AIG and not hold(loss, locks, control, plan, u, one, other):
+                            return
+                        move = step * e
+                        if loss == BPR:
+                            write_three(
                                 lanes,
-                                loss,
                                 discipline,
                                 nonnegative,
                                 biased,
-                                delayed,
-                                parameters,
-                                locks,
-                                control,
-                                plan,
+                                p,
                                 u,
-                                np.uint32(drawn),
-                                -ONE,
-                                step,
-                                shrink,
-                                shrink,
-                            ):
-                                return
-                            if loss == BPR and not visit_three(
-                                lanes,
-                                discipline,
-                                nonnegative,
-                                biased,
-                                delayed,
-                                parameters,
-                                locks,
-                                control,
-                                plan,
-                                u,
-                                i,
-                                np.uint32(drawn),
-                                step,
+                                q,
+                                one,
+                                other,
+                                b_i,
+                                move,
                                 shrink_u,
-                                shrink_i,
+                                shrink_one,
                                 shrink,
-                            ):
-                                return
-                            if per_row:
-                                shrink_u = shrink_i = ONE
+                            )
+                        else:
+                            write(
+                                lanes,
+                                discipline,
+                                nonnegative,
+                                biased,
+                                p,
+                                u,
+                                b_u,
+                                q,
+                                one,
+                                b_i,
+                                move,
+                                shrink_u,
+                                shrink_one,
+                            )
+                        if discipline == AIG:
+                            if loss == BPR:
+                                release(locks, plan.n_users + other)
+                            release(locks, plan.n_users + one)
+                            release(locks, u)
+                        if per_row and loss == BPR:
+                            shrink_u = shrink_one = ONE
                     if discipline == LOCKED:
                         release(locks, 0)
                 at = stop

@@ -44,7 +44,7 @@ class CompletionModel(TrainedModel):
     mean : float
         Constant part of every score: the mean of the training ratings, or 0.
     loss : {"squared-error", "log", "bpr"}
-    penalty : {"per-rating", "per-row"}
+    penalty : {"per-rating", "smoothed", "per-row"}
     user_ids, item_ids : Ids, optional
         Names; if None, users and items are named by their numbers, from 0.
     ridge : (float, float)

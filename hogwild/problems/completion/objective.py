@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.parallel import map_pieces
-from hogwild.data.ratings.container import Ratings
-from hogwild.data.rows.container import frozen_array, readonly
+from hogwild.data.ratings.container import Ratings, lists_of
+from hogwild.data.rows.container import frozen_array
 from hogwild.errors import UsageError
+from hogwild.problems.completion.options import SMOOTHING
 from hogwild.problems.completion.ranking import AT, ranking_metrics
 
 LOSSES = ("squared-error", "log", "bpr")
@@ -39,10 +40,6 @@ class Scores:
         self.factors = frozen_array(user_factors, np.float32), frozen_array(item_factors, np.float32)
         self.biases = frozen_array(user_bias, np.float32), frozen_array(item_bias, np.float32)
         self.mean = float(mean)
-        shapes = [array.shape for array in (*self.factors, *self.biases)]
-        rank = shapes[0][1:]
-        if len(rank) != 1 or shapes[1][1:] != rank or shapes[2:] != [shapes[0][:1], shapes[1][:1]]:
-            raise UsageError(f"factors and biases of shapes {', '.join(map(str, shapes))} do not go together")
 
     def of(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Scores of pairs, given as two (m,) int32, as (m,) float64."""
@@ -100,7 +97,7 @@ class RatingObjective:
     loss : {"squared-error", "log", "bpr"}
         Half the squared error; or, with ratings as choices whatever their value: ``log(1 + exp(-m_ui))`` plus ``log(1 +
         exp(m_uj))`` for each sampled j, or the sum of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
-    l2, penalty : (float, float), {"per-rating", "per-row"}
+    l2, penalty : (float, float), {"per-rating", "smoothed", "per-row"}
         ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings or once for every user and item, with
         the l2 of factors and that of biases. With sampled items, per-rating means for every pair of ``log``
         and every triple of ``bpr``, as often as a row is in one.
@@ -133,8 +130,11 @@ class RatingObjective:
             lists = ratings.user_lists() if seen is None else seen
             self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
-        if any(l2) and penalty == "per-rating":
+        if any(l2) and penalty != "per-row":
             self.degrees = self._visits(*ratings.degrees())
+            if penalty == "smoothed":
+                users, items = (degrees + SMOOTHING * (degrees > 0) for degrees in self.degrees)
+                self.degrees = users, items
 
     def evaluate(
         self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, sums: np.ndarray | None = None
@@ -217,12 +217,7 @@ class RatingObjective:
 
 def _squares(rows: np.ndarray, visits: np.ndarray) -> float:
     """Sum over rows (n, k) of their squared length times ``visits`` (n,) float64."""
-    from hogwild.problems.completion.scores_kernel import sum_squares
-
-    def part(first: int, last: int) -> float:
-        return float(sum_squares(rows[first:last], readonly(visits[first:last])))
-
-    return sum(map_pieces(len(rows), CHUNK, part), 0.0)
+    return float(np.einsum("ij,ij->i", rows, rows, dtype=np.float64) @ visits)
 
 
 class RatingEvaluator:
@@ -242,8 +237,11 @@ class RatingEvaluator:
         self.train = RatingObjective(train, loss, seen=self.seen, **(penalty or {}), **facts)
         self.test, self.tested = None, None
         if test is not None:
-            self.tested = test.user_lists() if implicit else None
-            both = None if self.seen is None or self.tested is None else merge_lists(self.seen, self.tested)
+            both = None
+            if implicit:
+                self.tested = test.user_lists()
+                pairs = [np.concatenate(sides) for sides in ((train.users, test.users), (train.items, test.items))]
+                both = lists_of(pairs[0], pairs[1], train.shape)
             self.test = RatingObjective(test, loss, seen=both, **facts)
 
     def __call__(self, solution: Solution, sums: np.ndarray | None = None) -> dict[str, float | None]:
@@ -251,8 +249,9 @@ class RatingEvaluator:
 
         ``sums`` are those over the training ratings, if they are known.
 
-        Sampled losses have instead ``test_auc``, ``test_precision_at_10`` and ``test_ndcg_at_10``, over at most 2,000
-        evenly spaced users of the test ratings; items that they rated in training are no candidates.
+        Sampled losses have instead ``test_auc``, ``test_precision_at_10``, ``test_recall_at_10`` and
+        ``test_ndcg_at_10``, over at most 2,000 evenly spaced users of the test ratings; items that they rated in
+        training are no candidates.
         """
         values = self.train.evaluate(*solution, sums)
         named = {name if name == "objective" else f"train_{name}": value for name, value in values.items()}
@@ -265,12 +264,3 @@ class RatingEvaluator:
             ranked = ranking_metrics(user_factors, item_factors, item_bias, self.tested, self.seen, AT)
             named |= {f"test_{name}": value for name, value in ranked.items()}
         return named
-
-
-def merge_lists(a: SeenLists, b: SeenLists) -> SeenLists:
-    """Merge both lists of every user into one, ascending, with each item once."""
-    from hogwild.data.ratings import lists_kernel as lists
-
-    begin, items = np.empty(len(a[0]), np.int64), np.empty(len(a[1]) + len(b[1]), np.int32)
-    kept = lists.merge_lists(*a, *b, begin, items)
-    return readonly(begin), readonly(items[:kept])

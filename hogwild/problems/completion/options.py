@@ -8,10 +8,13 @@ from typing import ClassVar
 
 from hogwild.config import COMPLETION, GOAL, LARGEST_FLOAT32, TrainConfig, documented, inherited, option
 from hogwild.methods import EXCHANGES, ORDERS, PENALTIES, UNTIERED, parse_exchange
+from hogwild.problems.linear.options import LinearConfig, path_of
 
-L2_PER_ROW = 2e-5  # counts once a row, not once a rating
-RATING = {"l2": 0.05, "step": 0.05, "negatives": 1}  # what is usual for ratings, and for choices, by NDCG
-RANKING = {"l2": 0.01, "step": 0.07, "negatives": 4}
+RATING = {"step": 0.05, "negatives": 1}  # what is usual for ratings, and for choices, by NDCG
+RANKING = {"step": 0.07, "negatives": 4}
+SMOOTHING = 100  # ratings of a user or item that penalty "smoothed" adds to those there are
+USUAL_L2 = {"smoothed": 0.03, "per-rating": 0.05, "per-row": 2e-5, "ranking": 0.01}
+TRIED = (0.5, 1, 2, 4)  # times the usual l2, by "auto"
 
 
 @documented
@@ -32,12 +35,16 @@ class CompletionConfig(TrainConfig):
     )
     l2: float = option(
         None,
-        "L2 penalty.",
+        "L2 penalty; 'auto' chooses it, and the epochs, by ratings held out, and .01,.02 among these.",
         GOAL,
         least=0,
         most=LARGEST_FLOAT32,
-        usual=f"{RATING['l2']:g}, for losses log and bpr {RANKING['l2']:g}; {L2_PER_ROW:g} with penalty per-row",
+        metavar="NUMBER",
+        usual=", ".join(f"{value:g} {name}" for name, value in USUAL_L2.items()),
+        more="``auto`` tries four values on nine tenths of the ratings, each up to the epoch with the best NDCG at 10 "
+        "(or RMSE) on the rest, and then trains on all.",
     )
+    l2_path: tuple[float, ...] | None = inherited("l2_path", None, LinearConfig)
     step: float | None = inherited(
         "step", None, usual=f"{RATING['step']:g}, for losses log and bpr {RANKING['step']:g}"
     )
@@ -51,12 +58,14 @@ class CompletionConfig(TrainConfig):
     )
     rank: int = option(32, "Numbers in a factor.", COMPLETION, least=1, most=1024)
     penalty: str = option(
-        "per-rating",
+        None,
         "L2 penalty",
         COMPLETION,
         choices=PENALTIES,
-        more="``per-rating`` is l2/2 of the squares of both factors for every rating (weighted lambda); ``per-row`` is "
-        "l2/2 of the squares of all factors (the paper's; each rating pays its share, by the degree).",
+        usual="smoothed, for losses log and bpr per-rating",
+        more="``per-rating`` is l2/2 of the squares of both factors for every rating (weighted lambda); ``smoothed`` "
+        f"is as if every user and item had {SMOOTHING} ratings more; ``per-row`` is l2/2 of the squares of all factors "
+        "(the paper's; each rating pays its share, by the degree).",
     )
     nonnegative: bool = option(False, "Factors at or above zero.", COMPLETION)
     biases: bool = option(
@@ -76,8 +85,17 @@ class CompletionConfig(TrainConfig):
     )
 
     def __post_init__(self) -> None:
-        usual = RANKING if self.loss in ("log", "bpr") else RATING
-        for name, value in (usual | ({"l2": L2_PER_ROW} if self.penalty == "per-row" else {})).items():
+        ranks = self.loss in ("log", "bpr")
+        if self.penalty is None:
+            self._set("penalty", "per-rating" if ranks else "smoothed")
+        kind = "ranking" if ranks and self.penalty == "per-rating" else str(self.penalty)
+        usual_l2 = USUAL_L2.get(kind, 0.05)
+        if isinstance(self.l2, str | tuple | list):
+            self._set("l2_path", path_of([each * usual_l2 for each in TRIED] if self.l2 == "auto" else self.l2))
+            self._set("l2", None)
+        elif self.l2_path is not None:
+            self._set("l2_path", path_of(self.l2_path))
+        for name, value in ((RANKING if ranks else RATING) | {"l2": usual_l2}).items():
             if getattr(self, name) is None or (name == "step" and self.step == "auto"):
                 self._set(name, value)
         super().__post_init__()
@@ -88,6 +106,10 @@ class CompletionConfig(TrainConfig):
         beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
         if self.nonnegative and beyond:
             yield f"exchange={self.exchange!r} may end below zero, where nonnegative allows nothing: choose averaging"
+        if self.l2_path and self.machines > 1:
+            yield "l2='auto' is chosen on one machine: give l2 as a number to several"
+        if self.penalty == "smoothed" and self.loss != "squared-error":
+            yield f"penalty='smoothed' is for loss squared-error, not for {self.loss!r}: choose per-rating"
         if name == "rotation" and self.loss != "squared-error":
             yield (
                 f"exchange={self.exchange!r}: loss {self.loss!r} draws items that other machines hold: choose averaging"

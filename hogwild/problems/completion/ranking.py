@@ -1,4 +1,4 @@
-"""Ranking metrics of scores: precision@k, NDCG@k and AUC of chosen against other items; and the best n items.
+"""Ranking metrics of scores: precision@k, recall@k, NDCG@k and AUC of chosen against other items; and the best n items.
 
 Candidates are all items but those of the user's training ratings, not a sample of them, because sampled metrics rank
 methods differently from exact ones (Krichene and Rendle 2020, "On sampled metrics for item recommendation"). Equal
@@ -31,6 +31,11 @@ def _controller() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()  # the search for the libraries takes milliseconds
+
+
+def one_blas_thread() -> Any:
+    """A context in which BLAS takes one thread: its own would compete with ours."""
+    return _controller().limit(limits=1, user_api="blas")
 
 
 def each_piece(
@@ -67,7 +72,7 @@ def each_piece(
 
     size = max(1, min(CELLS // max(len(Q), 1), 1024))
     size = max(1, min(size, -(-len(users) // 8)))  # a few users occupy all cores too
-    with _controller().limit(limits=1, user_api="blas"):  # its threads would compete with ours
+    with one_blas_thread():
         for _ in map_pieces(len(users), size, part, threads):
             pass
 
@@ -121,19 +126,19 @@ def ranking_metrics(
     Returns
     -------
     dict
-        ``auc``, ``precision_at_<k>`` and ``ndcg_at_<k>``; None if parameters are not finite, or no user has a defined
-        value.
+        ``auc``, ``precision_at_<k>``, ``recall_at_<k>`` and ``ndcg_at_<k>``; None if parameters are not finite, or
+        no user has a defined value.
     """
     from hogwild.problems.completion import ranking_kernel as ranking
 
-    names = "auc", f"precision_at_{k}", f"ndcg_at_{k}"
+    names = "auc", f"precision_at_{k}", f"recall_at_{k}", f"ndcg_at_{k}"
     begin, items = tested
     rows = np.flatnonzero(np.diff(begin) > 0)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), users)).astype(np.int64))]
     if not all(np.isfinite(np.asarray(array)).all() for array in (user_factors, item_factors, item_bias)):
         return dict.fromkeys(names)
 
-    values = np.empty((len(rows), 3))
+    values = np.empty((len(rows), 4))
     begin, items = frozen_array(begin, np.int64), frozen_array(items, np.int32)
 
     def measure(first: int, last: int, scores: np.ndarray) -> None:

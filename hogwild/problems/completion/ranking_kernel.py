@@ -20,51 +20,25 @@ def mask_seen(scores, users, begin, items):
                 scores[row, items[k]] = -math.inf
 
 
-@called
-def _is_worse(scores, a, b):
-    return scores[a] < scores[b] or (scores[a] == scores[b] and a > b)
-
-
-@called
-def _sift(scores, heap, size):
-    """Sift the root of a heap with the worst item on top down to its place."""
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= size:
-            return
-        if child + 1 < size and _is_worse(scores, heap[child + 1], heap[child]):
-            child += 1
-        if not _is_worse(scores, heap[child], heap[at]):
-            return
-        heap[at], heap[child] = heap[child], heap[at]
-        at = child
-
-
 @njit(**JIT)
 def best_items(scores, best):
     """Fill ``best`` (n,) int64 with the items of the largest scores, best first; ties go to the first.
 
-    Items at -inf do not count. Return how many were found.
+    Items at -inf do not count. Return how many were found. Each is sorted in among those before it, which is quick
+    unless ``n`` is thousands.
     """
     n, least = 0, -math.inf  # an item needs a larger score to enter
     for item in range(np.uint64(len(scores)) if len(best) else np.uint64(0)):
-        if not scores[item] > least:
+        score = scores[item]
+        if not score > least:
             continue
-        if n < len(best):  # sift up from the last leaf
-            at = n
-            best[at] = item
-            n += 1
-            while at > 0 and _is_worse(scores, best[at], best[(at - 1) // 2]):
-                best[at], best[(at - 1) // 2] = best[(at - 1) // 2], best[at]
-                at = (at - 1) // 2
-        else:
-            best[0] = item
-            _sift(scores, best, n)
-        least = scores[best[0]] if n == len(best) else least
-    for size in range(n - 1, 0, -1):
-        best[0], best[size] = best[size], best[0]
-        _sift(scores, best, size)
+        n = min(n + 1, len(best))
+        at = n - 1
+        while at > 0 and scores[best[at - 1]] < score:
+            best[at] = best[at - 1]
+            at -= 1
+        best[at] = item
+        least = scores[best[n - 1]] if n == len(best) else least
     return n
 
 
@@ -106,7 +80,7 @@ def _area(scores, tested):
 
 @njit(**JIT)
 def measure_rows(scores, users, begin, items, best, metrics):
-    """AUC, precision and NDCG of every row of scores, into ``found`` (rows, 3); NaN where undefined.
+    """AUC, precision, recall and NDCG of every row of scores, into ``metrics`` (rows, 4); NaN where undefined.
 
     ``begin`` and ``items`` are lists of what users chose; items at -inf are no candidates. ``best`` (k,) int64 is work
     space.
@@ -128,4 +102,5 @@ def measure_rows(scores, users, begin, items, best, metrics):
             ideal += 1.0 / math.log2(place + 2.0)
         metrics[row, 0] = area
         metrics[row, 1] = hits / depth
-        metrics[row, 2] = gain / ideal
+        metrics[row, 2] = hits / relevant
+        metrics[row, 3] = gain / ideal

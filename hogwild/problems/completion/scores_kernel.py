@@ -1,4 +1,4 @@
-"""Scores of pairs, losses of margins and squared norms, for the evaluator: compiled loops in float64.
+"""Scores of pairs and losses of margins, for the evaluator: compiled loops in float64.
 
 This shares no arithmetic with the training kernel (``kernel.py``), nor its layout: it reads ratings in input order and
 factors in the user's numbering. A dot product may be added in any order, which allows vector
@@ -71,17 +71,4 @@ def sum_softplus(z):
         for j in range(16, -1, -1):
             series = series * square + ODD[j]
         total += 0.0 if x < SMALLEST else max(x, 0.0) + 2.0 * s * series
-    return total
-
-
-@njit(**ANY_ORDER)
-def sum_squares(rows, visits):
-    """Sum over rows of factors, (n, k) float32, of their squared length times ``visits`` (n,) float64."""
-    total = 0.0
-    for r in range(len(visits)):
-        square = 0.0
-        for f in range(rows.shape[1]):
-            x = np.float64(rows[np.uint64(r), np.uint64(f)])
-            square += x * x
-        total += visits[r] * square
     return total

@@ -43,7 +43,9 @@ class FMCase(LinearCase):
             self.note = f"{self.problem.fields:,} fields" + (f"; {self.note}" if self.note else "")
 
     @staticmethod
-    def settle(config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None) -> tuple[Any, Any]:
+    def settle(
+        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, *_: Any
+    ) -> tuple[Any, Any]:
         return settle(config, rows, resumed, held)
 
     def lay_out(self, shared: bool) -> Job:

@@ -100,7 +100,9 @@ class LinearCase:
         raise UsageError(f"expected a path, Rows or a pair (X, y), got {type(data).__name__}")
 
     @staticmethod
-    def settle(config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None) -> tuple[Any, Any]:
+    def settle(
+        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, *_: Any
+    ) -> tuple[Any, Any]:
         """Return the config with the penalty that does best on rows held out, and how it was chosen."""
         from hogwild.training.l2_choice import settle_l2
 

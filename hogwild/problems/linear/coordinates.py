@@ -101,11 +101,9 @@ class Scaling:
 
     def rows(self, rows: Rows) -> Rows:
         """A scaled copy of the rows in memory."""
-        room = rows.nnz + len(rows) * len(self.centred)
-        if room > rows.nnz:  # less, if most rows hold those columns
-            held = np.zeros(rows.width, dtype=np.int64)
-            held[self.centred] = 1
-            room -= sum(int(held[rows.indices[first:last]].sum()) for first, last in _spans(rows))
+        room = rows.nnz
+        if len(self.centred):  # whose means stand in rows that lack these columns
+            room += int((len(rows) - rows.degrees()[self.centred]).sum())
         indptr = np.empty(len(rows) + 1, dtype=np.int64)
         entries = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.float32)
         scale_entries(
@@ -136,13 +134,6 @@ class Scaling:
 
     def _shift(self, coef: np.ndarray, classes: int) -> np.ndarray:
         return np.asarray(coef.reshape(classes, -1)[:, self.centred] @ self.means[self.centred])
-
-
-def _spans(rows: Rows) -> list[tuple[int, int]]:
-    """Parts of the flat arrays that the rows are made of."""
-    if rows.contiguous:
-        return [(int(rows.begin[0]), int(rows.end[-1]))] if len(rows) else []
-    return list(zip(rows.begin.tolist(), rows.end.tolist()))
 
 
 def _nearest_powers(sizes: np.ndarray) -> np.ndarray:

@@ -19,12 +19,11 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.parallel import pieces
-from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly, shortest
+from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
 from hogwild.data.rows.margins import Margins, row_scales
-from hogwild.errors import InputError, UsageError, expected_one_of
+from hogwild.errors import UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.coordinates import Numbering
-from hogwild.problems.linear.objective_kernel import class_numbers as number_classes
 from hogwild.problems.linear.objective_kernel import loss_values as values_of
 from hogwild.problems.linear.objective_kernel import (
     losses_of_classes,
@@ -32,6 +31,7 @@ from hogwild.problems.linear.objective_kernel import (
     tally_classes,
     tally_log,
 )
+from hogwild.problems.linear.rows import class_numbers
 from hogwild.problems.protocol import Sums, in_all
 
 PIECE = 1 << 16  # weights converted to float64 at a time
@@ -54,26 +54,6 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     p, y = (readonly(np.ascontiguousarray(array, dtype=np.float64)) for array in (margins, targets))
     (values_of if p.ndim == 1 else losses_of_classes)(LOSSES[loss].code, p, y, float(param), losses)
     return losses
-
-
-def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0) -> np.ndarray:
-    """Position of each target in ``labels``, (n,) float32; labels are compared as float32, as rows hold them.
-
-    ``before`` is the number of rows before these, for the message.
-
-    Raises
-    ------
-    InputError
-        If a target is no label; the message names the first such target.
-    """
-    float_labels = np.asarray(labels, dtype=np.float32)
-    numbers = np.empty(len(targets), dtype=np.float32)
-    wanted = readonly(np.ascontiguousarray(targets, dtype=np.float32))
-    row = number_classes(wanted, readonly(float_labels), readonly(np.argsort(float_labels, kind="stable")), numbers)
-    if row >= 0:
-        shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
-        raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
-    return numbers
 
 
 class Objective:

@@ -136,26 +136,6 @@ def tally_classes(code, margins, targets, weights, param, sums):
     sums[2] += right
 
 
-@njit(**JIT)
-def class_numbers(targets, labels, order, numbers):
-    """Set ``numbers`` (n,) float32 to each target's position in ``labels``; return the first row without one, or -1.
-
-    ``order`` (K,) int64 sorts ``labels`` (K,) float32.
-    """
-    for i in range(len(targets)):
-        low, high = 0, len(labels)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if labels[order[middle]] <= targets[i]:
-                low = middle
-            else:
-                high = middle
-        if labels[order[low]] != targets[i]:
-            return i
-        numbers[i] = order[low]
-    return -1
-
-
 @lru_cache(None)
 def many_margins(code, size):
     """Losses during a fit with several classes; a feature's weights span a multiple of ``size``, which is 4, 8 or 16.

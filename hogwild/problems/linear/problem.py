@@ -20,7 +20,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.data.rows.container import EMPTY, Rows, readonly, shortest
+from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.degrees import frequencies
 from hogwild.data.rows.margins import row_scales
 from hogwild.errors import InputError
@@ -34,7 +34,14 @@ from hogwild.kernels.tiers import FLOATS, KAPPA, PACK, PIECE, Replica, Tiers, as
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
-from hogwild.problems.linear.rows import all_ones, intercept_share, labels_of, row_weights, uneven
+from hogwild.problems.linear.rows import (
+    all_ones,
+    class_numbers,
+    intercept_share,
+    labels_of,
+    row_weights,
+    uneven,
+)
 from hogwild.problems.linear.simulated_kernel import Crew
 from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted
 from hogwild.training.schedule import Step
@@ -230,12 +237,8 @@ class LinearProblem(InChunks):
         """
         if not self.labels:
             return np.ascontiguousarray(targets, dtype=np.float32)
-        codes = np.searchsorted(self.labels, targets).clip(max=len(self.labels) - 1)
-        wrong = np.asarray(self.labels)[codes] != targets
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise InputError(f"label {shortest(targets[row])} in row {row} was not among the labels")
-        return (codes if self.classes > 1 else 2 * codes - 1).astype(np.float32)
+        codes = class_numbers(targets, self.labels)
+        return codes if self.classes > 1 else 2 * codes - 1
 
     def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
         """Arrays per row and feature for the kernels: targets, weights, scales (either may be empty), rates N / d_u."""

@@ -200,3 +200,24 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
             stacklevel=2,
         )
     return labels
+
+
+def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0) -> np.ndarray:
+    """Position of each target in ``labels``, (n,) float32; labels are compared as float32, as rows hold them.
+
+    ``before`` is the number of rows before these, for the message.
+
+    Raises
+    ------
+    InputError
+        If a target is no label; the message names the first such target.
+    """
+    known, wanted = np.asarray(labels, np.float32), np.asarray(targets, np.float32)
+    order = np.argsort(known, kind="stable")
+    numbers = order[np.searchsorted(known, wanted, sorter=order).clip(max=len(known) - 1)]
+    wrong = known[numbers] != wanted
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
+        raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
+    return numbers.astype(np.float32)

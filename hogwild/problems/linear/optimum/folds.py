@@ -2,7 +2,7 @@
 
 Rows held out have no share of the objective, and the penalty stays what it is on all rows: it then weighs as much
 against each row as in the fit that follows on all of them. Each penalty begins where the one before has ended, so from
-strong to weak ones a few steps are enough, and the folds of a penalty share the factor of a Hessian, nearly.
+strong to weak ones a few steps are enough.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def are_few(rows: Rows, loss: str, l1: float, classes: int) -> bool:
     return few and l1 == 0.0 and LOSSES[loss].smooth
 
 
-def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) -> list[np.ndarray]:
+def divisions(targets: np.ndarray, classes: int, entries: int, folds: int = MOST_FOLDS) -> list[np.ndarray]:
     """The fold of each row, (n,) int32, in one division of the rows or, of few ``entries``, in several.
 
     Each class is spread evenly over the folds, which are as many as its rows if these are fewer. ``classes`` is zero
@@ -44,11 +44,12 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
     NoChoice
         If a class has one row.
     """
-    random, folds = np.random.default_rng(seed), []
+    random = np.random.default_rng(0)
+    divided = []
     groups = (
         [np.flatnonzero(targets == label) for label in np.unique(targets)] if classes else [np.arange(len(targets))]
     )
-    many = min(MOST_FOLDS, min(map(len, groups)))
+    many = min(folds, min(map(len, groups)))
     if many < 2:
         rows = "a class has" if classes else "there is"
         raise NoChoice(f"l2='auto': {rows} one row, which cannot be held out: give l2 as a number")
@@ -56,8 +57,8 @@ def divisions(targets: np.ndarray, classes: int, entries: int, seed: int = 0) ->
         fold_of = np.empty(len(targets), np.int32)
         for group in groups:
             fold_of[random.permutation(group)] = np.arange(len(group)) % many
-        folds.append(fold_of)
-    return folds
+        divided.append(fold_of)
+    return divided
 
 
 class Folds:
@@ -102,7 +103,7 @@ class Folds:
         def group(number: int, _: int) -> None:
             newton, fits = self._groups[number]
             for fold, (sums, x) in enumerate(fits):
-                fits[fold] = sums, newton.lower(sums, x, 0.0, l2, WORK, SHARE, factored=fold > 0).x
+                fits[fold] = sums, newton.lower(sums, x, 0.0, l2, WORK, SHARE).x
 
         list(map_cuts([(k, k + 1) for k in range(len(self._groups))], group))
         solutions = []

@@ -6,8 +6,7 @@ Losses have the codes of ``kernels/losses.py``; two more are hinge and epsilon-i
 curvature one for each kink, whose targets are where the parabolas are (``kinked.py``).
 
 On some hundred rows, Python between the passes would take longer than the passes, so :func:`descend` holds the whole
-loop: derivatives, Hessian, Cholesky factor, and a line search on the margins, which needs no pass over the entries. A
-factor serves again while steps with it still gain: the Hessian of many columns costs as much as many gradients.
+loop: derivatives, Hessian, Cholesky factor, and a line search on the margins, which needs no pass over the entries.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from hogwild.kernels.loss_kernel import curvature, dloss, loss
 from hogwild.kernels.losses import (
     HINGE,
     MODIFIED_HUBER,
-    SOFTMAX,
     SQUARED_EPSILON_INSENSITIVE,
     SQUARED_HINGE,
 )
@@ -32,18 +30,12 @@ ONE = np.uint64(1)
 CENTRED = 1e-6  # least share of a column's curvature that is left when it is centred
 LEAST = 1e-12  # curvature of a coordinate along which the model is flat
 RIDGE = 1e-11  # share of its diagonal added to the Hessian, since columns may depend on each other
-DAMPING = 1e-3  # share of the steepest curvature that every row gets after a step that had to be short
-MOST_DAMPING = 1.0
 FLAT_ENOUGH = 0.3  # share of the first slope along a step that the slope at its end may have
 TRIES = 60  # lengths of a step
-CONTRACTION = 0.1  # a factor serves again if a step promises at most this share of the step before
-CONFIRMED = 0.3  # share of the smallest gain below which an old factor may end the steps, unless rows may be flat
 FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the last
 LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
-SHORT = 0.05  # length of a step below which the next is damped
 MOST_STEPS = 200
-ROUNDS, SWEEPS = 20, 8  # of coordinate descent and a step on the support, and sweeps of each round,
-SETTLED = 0.01  # until one falls less than this share of all before
+SETTLED = 0.01  # share of the largest fall of the model by a sweep, less than which is the last
 ARMIJO = 0.1  # share of what a model with an l1 penalty promises that a step must bring
 
 
@@ -62,8 +54,8 @@ def bent_at(code, p, y, param):
 
 @njit(**JIT)
 def is_flat(code):
-    """Whether rows have no curvature beyond their margin, or as softmax where all its margins move alike."""
-    return code >= BENT or code in (SQUARED_HINGE, MODIFIED_HUBER, SQUARED_EPSILON_INSENSITIVE, SOFTMAX)
+    """Whether rows have no curvature beyond their margin."""
+    return code >= BENT or code in (SQUARED_HINGE, MODIFIED_HUBER, SQUARED_EPSILON_INSENSITIVE)
 
 
 @inlined
@@ -187,18 +179,15 @@ def hessian_of(rows, bends, row, out):
 
 
 @njit(**JIT)
-def factorise(hessian, free, ridge, scale, column, out):
-    """Set ``out`` to the Cholesky factor of the Hessian of the ``free`` parameters, scaled to a diagonal of one.
-
-    ``ridge`` is what is added to that.
-    """
+def factorise(hessian, free, scale, column, out):
+    """Set ``out`` to the Cholesky factor of the Hessian of the ``free`` parameters, scaled to a diagonal of one."""
     n = len(scale)
     for a in range(n):
         scale[a] = 1.0 / math.sqrt(max(hessian[a, a], 0.0) + LEAST * LEAST) if free[a] else 0.0
     for a in range(n):
         for b in range(a):
             out[a, b] = hessian[a, b] * scale[a] * scale[b]
-        out[a, a] = 1.0 + ridge
+        out[a, a] = 1.0 + RIDGE
     for k in range(n):
         pivot = math.sqrt(max(out[k, k], RIDGE))
         out[k, k] = pivot
@@ -239,76 +228,6 @@ def shrunk(w, g, h, l1):
 
 
 @njit(**JIT)
-def sparse_step(hessian, g, x, l1, intercept, most, w, r, move, free, scale, column, factor):
-    """Set ``w`` to the minimum of a quadratic model with an l1 penalty; return how far the model falls from ``x``.
-
-    Coordinate descent finds which weights are zero, and Newton steps on the others, which end where one of them would
-    change its sign, what these are.
-    """
-    n = len(x)
-    last = len(x) - 1
-    fall = 0.0
-    factors = 0
-    level, of_level = hessian[last, last] + LEAST, g[last]
-    if intercept:  # it goes first, so that the other columns are centred
-        fall = of_level * of_level / level / 2.0
-        for u in range(last):
-            g[u] -= hessian[u, last] * of_level / level
-            for v in range(last):
-                hessian[u, v] -= hessian[u, last] * hessian[v, last] / level
-    for u in range(n):  # assigning a slice would allocate
-        w[u], r[u] = x[u], g[u]
-    for _ in range(ROUNDS):
-        first = 0.0
-        for _ in range(SWEEPS):
-            fell = 0.0
-            for u in range(last):
-                h = max(hessian[u, u], 0.0) + LEAST
-                then = shrunk(w[u], r[u], h, l1)
-                d = then - w[u]
-                if d != 0.0:
-                    fell -= d * (r[u] + h * d / 2.0) + l1 * (abs(then) - abs(w[u]))
-                    w[u] = then
-                    line = hessian[u]
-                    for v in range(last):
-                        r[v] += d * line[v]
-            first = max(first, fell)
-            fall += fell
-            if not fell > SETTLED * first:
-                break
-        while True:
-            for u in range(n):
-                free[u] = u < last and w[u] != 0.0
-                g[u] = r[u] + math.copysign(l1, w[u]) if free[u] else 0.0
-            factorise(hessian, free, RIDGE, scale, column, factor)
-            factors += 1
-            gain = solve(factor, scale, g, move)
-            if not gain > SETTLED * SETTLED * fall:
-                break
-            t, crossing = 1.0, -1
-            for u in range(last):
-                if free[u] and (w[u] + t * move[u]) * w[u] < 0.0:
-                    t, crossing = -w[u] / move[u], u
-            fall += t * (2.0 - t) * gain
-            for u in range(n):
-                if free[u]:
-                    d = -w[u] if u == crossing else t * move[u]
-                    w[u] = 0.0 if u == crossing else w[u] + d
-                    line = hessian[u]
-                    for v in range(last):
-                        r[v] += d * line[v]
-            if crossing < 0 or factors >= most:
-                break
-        if not gain > SETTLED * SETTLED * fall or factors >= most:
-            break
-    if intercept:
-        for u in range(last):
-            of_level += hessian[last, u] * (w[u] - x[u])
-        w[last] = x[last] - of_level / level
-    return fall, factors
-
-
-@njit(**JIT)
 def next_length(t, slope, curvature, low, high):
     """The length to try after ``t``: Newton's for the slope, within what is known to be too short and too long."""
     guess = t - slope / curvature if curvature > 0.0 else math.inf
@@ -319,35 +238,29 @@ def next_length(t, slope, curvature, low, high):
 
 
 @njit(**JIT)
-def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, skip, enough, work, factored, x, room):
+def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, work, x, room):
     """Take Newton steps with the whole Hessian from ``x``, which they change, until one promises ``enough``.
 
     The first must promise more than ``skip``; both are shares of the objective, or of ``floor`` if that is more.
-    ``room`` is memory, which holds the factor of steps before, if ``factored``. Return the objective, what is left
-    to gain, the entries visited (less than ``work`` if the steps have come to their end) and how many steps there were.
+    ``room`` is memory. Return the objective, what is left to gain, the entries visited (less than ``work`` if the steps
+    have come to their end) and how many steps there were.
     """
-    p, q, r, slopes, bends, g, step, scale, column, row, w, rest, free, hessian, factor = room
+    p, q, r, slopes, bends, g, step, scale, column, row, free, hessian, factor = room
     width = len(x) - 1
-    n = len(p)
     spent = 0
     steps = 0
     small = 0
-    entries, cubed = len(rows[2]) + n, (width + 1) ** 3 // 16 + 1
-    least = DAMPING if l1 > 0.0 and is_flat(code) else 0.0
-    damping = least
-    gain = math.inf
-    promised = math.inf
+    entries, cubed = len(rows[2]) + len(p), (width + 1) ** 3 // 16 + 1
     margins(rows, x, p)
     objective, _, _ = derive(p, q, 0.0, y, shares, code, param, r, slopes, bends)
-    square = size = total = 0.0
-    for i in range(n):
+    square = total = 0.0
+    for i in range(len(p)):
         total += shares[i]
     for u in range(width):
         square += x[u] * x[u]
-        size += abs(x[u])
         free[u] = True
     free[width] = intercept
-    objective += l2 / 2.0 * square + l1 * size
+    objective += l2 / 2.0 * square
     while True:
         unit = max(abs(objective), floor)
         g[:] = 0.0
@@ -357,39 +270,15 @@ def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, sk
             g[u] += l2 * x[u]
         if not intercept:
             g[width] = 0.0
-        fresh = not factored
-        if factored:
-            gain = solve(factor, scale, g, step)
-            fresh = not gain <= CONTRACTION * promised and promised < math.inf
-            sure = gain <= CONFIRMED * enough * unit and (not is_flat(code) or (code >= BENT and l2 > 0.0))
-            fresh = fresh or (steps > 0 and gain <= enough * unit and not sure)
-        if fresh or damping > 0.0:
-            for i in range(n if l1 > 0.0 else 0):
-                bends[i] += damping * steepest * shares[i]
-            spent += hessian_of(rows, bends, row, hessian) + cubed
-            for u in range(width):
-                hessian[u, u] += l2
-            if is_flat(code):
-                hessian[width, width] = max(hessian[width, width], LEVEL * total)
-            if l1 > 0.0:
-                for u in range(width + 1):
-                    for v in range(u):
-                        hessian[v, u] = hessian[u, v]
-                most = max(1, int((work - spent) / cubed))
-                memory = w, rest, step, free, scale, column, factor
-                gain, factors = sparse_step(hessian, g, x, l1, intercept, most, *memory)
-                spent += factors * cubed
-                for u in range(width + 1):
-                    step[u] = w[u] - x[u]
-            else:
-                factorise(hessian, free, RIDGE + damping, scale, column, factor)
-                gain = solve(factor, scale, g, step)
-                factored = True
-        promised = gain
-        if not gain > (enough if steps else skip) * unit and damping == least:
+        spent += hessian_of(rows, bends, row, hessian) + cubed
+        for u in range(width):
+            hessian[u, u] += l2
+        if is_flat(code):
+            hessian[width, width] = max(hessian[width, width], LEVEL * total)
+        factorise(hessian, free, scale, column, factor)
+        gain = solve(factor, scale, g, step)
+        if not gain > (enough if steps else skip) * unit or spent >= work or steps >= MOST_STEPS:
             return objective, gain, spent, steps
-        if spent >= work or steps >= MOST_STEPS:  # a model with an l1 penalty may not have been brought to its minimum
-            return objective, math.inf if l1 > 0.0 and steps > 0 else gain, spent, steps
         along = across = 0.0
         for u in range(width):
             along += x[u] * step[u]
@@ -403,13 +292,6 @@ def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, sk
             value, first, second = derive(p, q, t, y, shares, code, param, r, slopes, bends)
             then = value + l2 / 2.0 * (square + t * (2.0 * along + t * across))
             first += l2 * (along + t * across)
-            if l1 > 0.0:
-                for u in range(width):
-                    then += l1 * abs(x[u] + t * step[u])
-                if then < objective - ARMIJO * t * gain:
-                    break
-                t /= 4.0
-                continue
             lower = then < objective
             if lower and (abs(first) <= 2.0 * FLAT_ENOUGH * gain or (first < 0.0 and trial > 8)):
                 break
@@ -422,21 +304,16 @@ def descend(rows, y, shares, code, param, steepest, l1, l2, intercept, floor, sk
         steps += 1
         if not then < objective:  # nothing is left but rounding
             return objective, gain, spent, steps
-        for i in range(n):
+        for i in range(len(p)):
             p[i] = r[i]
         square = 0.0
         for u in range(width + 1):
-            x[u] = w[u] if l1 > 0.0 and t == 1.0 else x[u] + t * step[u]
+            x[u] += t * step[u]
             square += x[u] * x[u] if u < width else 0.0
         small = small + 1 if objective - then < enough * unit else 0
         objective = then
         if small == FEW_GAINS:
             return objective, gain, spent, steps
-        if t < (1.0 if l1 > 0.0 else SHORT):
-            damping = max(4.0 * damping, DAMPING)
-        elif t >= 1.0:
-            damping /= 8.0
-        damping = least if damping < DAMPING / 8.0 else min(max(damping, least), MOST_DAMPING)
 
 
 @njit(**JIT)
@@ -510,14 +387,14 @@ def derive_classes(p, q, t, y, shares, code, param, out, slopes, bends):
 
 
 @njit(**JIT)
-def bend_classes(bends, shares, floor, change):
-    """Set ``change`` (n, K) of the margins to that of the slopes, with ``floor`` more curvature."""
+def bend_classes(bends, shares, change):
+    """Set ``change`` (n, K) of the margins to that of the slopes."""
     for i in range(len(bends)):
         mean = 0.0
         for k in range(bends.shape[1]):
             mean += bends[i, k] * change[i, k]
         for k in range(bends.shape[1]):
-            change[i, k] = shares[i] * (bends[i, k] * (change[i, k] - mean) + floor * change[i, k])
+            change[i, k] = shares[i] * bends[i, k] * (change[i, k] - mean)
 
 
 @njit(**JIT)

@@ -27,7 +27,7 @@ import numpy as np
 from hogwild.kernels.losses import HINGE
 from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest, penalty
-from hogwild.problems.linear.optimum.sums import FEW, LossSums
+from hogwild.problems.linear.optimum.sums import LossSums
 from hogwild.problems.linear.rows import lengths_of
 
 UNIT, NARROWER = 4.0, 0.5  # width of the first parabola, over that of the loss, and the factor on it after a bend
@@ -40,7 +40,6 @@ DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
 TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
 TIGHTER = 0.1  # and the factor on it then, as on what ends the steps on a bent loss
-BLOCK = 16  # rows beside each other in memory are visited together where there are many
 LATE = 100.0  # passes after which rows left out come back at each look, since violations may fall slowly
 LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose rows still fall short of their kinks
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
@@ -146,14 +145,13 @@ class _Ascent:
         order = np.flatnonzero(self.shares > 0.0)
         random = np.random.default_rng(0)
         tight = TIGHT * self.size
-        block = BLOCK if self.sums.rows.nnz > FEW else 1
         active = len(order)
         spent = 0.0
         next_look = LOOKS[0]
         limits = np.array((math.inf, -math.inf))
         unit = self.sums.rows.nnz + CALL
         while spent < work:
-            _shuffle(order[:active], block, random)
+            random.shuffle(order[:active])
             problem = self.entries, self.y, self.kinks, self.shares, self.squares, self.alpha, self.w, self.b
             active, visited = kernel.ascend(*problem, order, active, self.l2, self.rho, limits)
             self.b[0] += self.rho * float(self.alpha @ self.y)
@@ -193,13 +191,6 @@ class _Ascent:
         slopes = -(self.alpha * y).reshape(self.times, -1).sum(axis=0)
         self.lower = max(self.lower, bound(self.sums, slopes, 0.0, self.l2, free))
         return self.value - self.lower <= self.enough * max(self.value, self.newton.floor)
-
-
-def _shuffle(rows: np.ndarray, block: int, random: np.random.Generator) -> None:
-    """Put rows into random order, of blocks and in these: rows far from each other have to be waited for."""
-    rows.sort()
-    blocks = rows[: len(rows) // block * block].reshape(-1, block)
-    blocks[:] = blocks[random.permutation(len(blocks))][:, random.permutation(block)]
 
 
 def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> float:

@@ -3,7 +3,8 @@
 A step is found by conjugate gradients on the quadratic model, scaled by each column's curvature. Columns are centred
 for that, since those with large means depend on the intercept and so on each other. A line search on the margins needs
 no pass over the rows. With an l1 penalty a step is the end of some passes of coordinate descent on the model (Yuan, Ho
-and Lin 2012, newGLMNET): each weight takes the intercept along, as if its column were centred. Of few columns, steps
+and Lin 2012, newGLMNET): each weight takes the intercept along, as if its column were centred. Of few columns, which
+may depend on each other, a Newton step of the weights that are not zero follows. Without an l1 penalty, few columns
 take the whole Hessian, in one call (``kernel.descend``).
 """
 
@@ -64,7 +65,7 @@ class Newton:
             size <= COLUMNS + 1 and pairs <= PAIRS and rows.nnz <= FEW_ENTRIES and not isinstance(sums, Softmax)
         )
         if self.whole:
-            by_row, by_column = [np.zeros(n) for _ in range(5)], [np.zeros(size) for _ in range(7)]
+            by_row, by_column = [np.zeros(n) for _ in range(5)], [np.zeros(size) for _ in range(5)]
             self.room = *by_row, *by_column, np.ones(size, bool), np.empty((size, size)), np.empty((size, size))
 
     def lower(
@@ -77,24 +78,22 @@ class Newton:
         enough: float,
         skip: float = 0.0,
         floor: float | None = None,
-        factored: bool = False,
     ) -> Descent:
         """Take steps from ``x`` until one promises no more than a share ``enough`` of the objective.
 
-        None is taken if the first promises no more than a share ``skip``. ``factored``: the factor of the problem
-        before is one of this problem, nearly.
+        None is taken if the first promises no more than a share ``skip``.
         """
         floor = self.floor if floor is None else floor
 
         def steps(x: np.ndarray, skip: float) -> Descent:
-            if not self.whole:
+            if not self.whole or l1 > 0.0:
                 return self._lower(sums, x, l1, l2, work, enough, skip, floor)
             x = x.copy()
-            loss = sums.entries, sums.targets, sums.shares, sums.code, sums.param, sums.steepest
+            loss = sums.entries, sums.targets, sums.shares, sums.code, sums.param
             ends = floor, skip, enough, float(work)
-            return Descent(x, *kernel.descend(*loss, l1, l2, self.intercept, *ends, factored, x, self.room))
+            return Descent(x, *kernel.descend(*loss, l2, self.intercept, *ends, x, self.room))
 
-        if l1 > 0.0 or factored or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
+        if l1 > 0.0 or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
             return steps(x, skip)
         # Rows beyond their margin have no curvature. Near zero they have, and steps from there keep what they need.
         start = steps(x, math.inf)
@@ -110,25 +109,22 @@ class Newton:
         spent = 0.0
         steps = 0
         small = 0
-        damping = least = kernel.DAMPING if l1 and kernel.is_flat(sums.code) else 0.0
         p = sums.margins(x)
         value = sums.derive(p, p, 0.0)[0] + penalty(x, l1, l2)
         while True:
             unit = max(abs(value), floor)
-            if damping:
-                sums.damp(damping)
             g = sums.gather(sums.slopes)
             g[:-1] += l2 * x[:-1]
             g[-1] *= self.intercept
             model = _Model(sums, l2, self.intercept)
+            most = int(np.clip((work - spent) / (2 * each), 1, MOST_CONJUGATE))
             if l1:
-                step, gain, passes = model.sparse_step(x, g, l1)
+                step, gain, passes = model.sparse_step(x, g, l1, most)
             else:
-                most = int(np.clip((work - spent) / (2 * each), 1, MOST_CONJUGATE))
                 promise = skip if steps == 0 and skip < 1.0 else enough
                 step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most)
             spent += each * (4 + passes)
-            if not gain > (enough if steps else skip) * unit and damping == least:
+            if not gain > (enough if steps else skip) * unit:
                 return Descent(x, value, gain, spent, steps)
             if not spent < work or steps >= MOST_STEPS:
                 return Descent(x, value, math.inf if l1 and steps else gain, spent, steps)
@@ -162,10 +158,6 @@ class Newton:
             value = there
             if small == kernel.FEW_GAINS:
                 return Descent(x, value, gain, spent, steps)
-            if t < kernel.SHORT:
-                damping = min(max(4.0 * damping, kernel.DAMPING), kernel.MOST_DAMPING)
-            elif t >= 1.0:
-                damping = damping / 8.0 if damping > kernel.DAMPING else least
 
 
 class _Model:
@@ -180,21 +172,32 @@ class _Model:
         self.curved[:-1] += l2
         self.curved += kernel.LEAST
 
-    def step(self, rest: np.ndarray, least: float, most: int) -> tuple[np.ndarray, float, float]:
+    def product(self, x: np.ndarray) -> np.ndarray:
+        """The model's Hessian times parameters."""
+        image = self.sums.product(x)
+        image[:-1] += self.l2 * x[:-1]
+        image[-1] *= self.intercept
+        return image
+
+    def step(
+        self, rest: np.ndarray, least: float, most: int, free: np.ndarray | float = 1.0
+    ) -> tuple[np.ndarray, float, float]:
         """A Newton step by conjugate gradients, what the model gains by it, and how many passes they took.
 
-        ``rest`` is minus the gradient.
+        ``rest`` is minus the gradient, and ``free`` is 1 for the parameters that may move and 0 for others.
         """
         curved, between = self.curved, self.between
         means = between[:-1] / curved[-1] * self.intercept
         centred = np.maximum(curved[:-1] - means * between[:-1], kernel.CENTRED * curved[:-1])
 
         def scaled(rest: np.ndarray) -> np.ndarray:
-            out = np.empty_like(rest)
+            out = np.zeros_like(rest)
             out[:-1] = (rest[:-1] - means * rest[-1]) / centred
+            out *= free
             out[-1] = (rest[-1] / curved[-1] - (means * out[:-1]).sum(axis=0)) * self.intercept
             return out
 
+        rest = rest * free
         step = np.zeros_like(rest)
         gain = 0.0
         gains = [math.inf] * WAIT
@@ -203,9 +206,7 @@ class _Model:
         for trial in range(1, most + 1):
             if not size > 0.0:
                 return step, gain, 2 * trial
-            image = self.sums.product(direction)
-            image[:-1] += self.l2 * direction[:-1]
-            image[-1] *= self.intercept
+            image = self.product(direction) * free
             curvature = dot(direction, image)
             if not curvature > FLAT * size:  # the line search says how far to go
                 return (step, gain, 2 * trial) if trial > 1 else (direction, math.inf, 2)
@@ -221,13 +222,17 @@ class _Model:
             direction = then + size / before * direction
         return step, gain, 2 * trial
 
-    def sparse_step(self, x: np.ndarray, g: np.ndarray, l1: float) -> tuple[np.ndarray, float, float]:
-        """Do :meth:`step` with an l1 penalty, by coordinate descent over the weights that have left zero or would."""
+    def sparse_step(self, x: np.ndarray, g: np.ndarray, l1: float, most: int) -> tuple[np.ndarray, float, float]:
+        """Do :meth:`step` with an l1 penalty.
+
+        Coordinate descent over the weights that have left zero, or would, finds which are zero. Of few columns the
+        others then take a Newton step, up to where the first of them reaches zero.
+        """
         sums = self.sums
         fall = 0.0
         passes = 1.0
-        w, g, slopes, bends = (np.array(each.T, order="C", ndmin=2) for each in (x, g, sums.slopes, self.bends))
-        for weights, gradient, *derivatives in zip(w, g, slopes, bends):
+        w, gradients, slopes, bends = (np.array(each.T, order="C", ndmin=2) for each in (x, g, sums.slopes, self.bends))
+        for weights, gradient, *derivatives in zip(w, gradients, slopes, bends):
             chosen = np.flatnonzero((weights[:-1] != 0.0) | (np.abs(gradient[:-1]) > l1))
             starts = sums.columns[0]
             moved = np.zeros(len(sums.p))
@@ -241,7 +246,23 @@ class _Model:
                 passes = passes + share
                 if not fell > kernel.SETTLED * first:
                     break
-        return np.ascontiguousarray(w.T).reshape(x.shape) - x, fall, passes
+        y = np.ascontiguousarray(w.T).reshape(x.shape)
+        step = y - x
+        if sums.rows.width > COLUMNS:
+            return step, fall, passes
+        rest = -g - self.product(step)
+        rest[:-1] -= l1 * np.sign(y[:-1])
+        free = (y != 0.0).astype(float)
+        free[-1] = 1.0
+        move, gain, more = self.step(rest, kernel.SETTLED * fall, most, free)
+        if math.isfinite(gain):
+            crosses = y * (y + move) < 0.0
+            crosses[-1] = False
+            lengths = np.where(crosses, -y / np.where(crosses, move, 1.0), 1.0)
+            t = float(lengths.min())
+            step = np.where(crosses & (lengths == t), -x, step + t * move)
+            fall += t * (2.0 - t) * gain
+        return step, fall, passes + more
 
 
 def shortest(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:

@@ -51,7 +51,6 @@ class LossSums:
         self.rows = rows
         self.code = LOSSES[loss].code
         self.param = param
-        self.steepest = LOSSES[loss].steepest or 0.0
         self.alone = alone
         self.targets, self.shares = targets, shares
         self._kept: dict[str, Any] = {}  # also of the same rows with another loss
@@ -67,7 +66,6 @@ class LossSums:
         other.code = self.code + kernel.BENT
         other.targets = targets
         other.param = param
-        other.steepest = 1.0
         return other
 
     @property
@@ -110,13 +108,8 @@ class LossSums:
         self.p = r
         self.slopes = slopes
         self.bends = bends
-        self.floor = 0.0
         value, slope, curvature = (sum(each) for each in zip(*parts))
         return value, slope, curvature
-
-    def damp(self, damping: float) -> None:
-        """Give every row a share of the largest curvature more."""
-        self.bends = self.bends + damping * self.steepest * self.shares
 
     def gather(self, slopes: np.ndarray, squared: bool = False) -> np.ndarray:
         """The rows, or the squares of their values, times numbers (n,) or (n, K), like the parameters."""
@@ -151,13 +144,10 @@ class Softmax(LossSums):
         self.each(lambda a, b: margins_of_classes(*self.part(a, b)[:4], coef, x[-1], self.part(a, b)[4], out[a:b]))
         return out
 
-    def damp(self, damping: float) -> None:
-        self.floor = damping * self.steepest
-
     def product(self, x: np.ndarray) -> np.ndarray:
         change = self.margins(x)
-        self.each(lambda a, b: kernel.bend_classes(self.bends[a:b], self.shares[a:b], self.floor, change[a:b]))
+        self.each(lambda a, b: kernel.bend_classes(self.bends[a:b], self.shares[a:b], change[a:b]))
         return self.gather(change)
 
     def curvatures(self) -> np.ndarray:
-        return self.shares[:, None] * (self.bends * (1.0 - self.bends) + self.floor)
+        return self.shares[:, None] * self.bends * (1.0 - self.bends)

@@ -24,7 +24,7 @@ def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> 
     """The losses of penalties, by ascending penalty: of whole decades from the strongest on, until they have risen.
 
     While the strongest is clearly the best, stronger ones are tried. Then come those halfway between the best and its
-    neighbours, and the lowest point of a parabola through the best and what are its neighbours now.
+    neighbours.
     """
     losses = {strongest: loss(strongest)}
     while not _risen(losses) and min(losses) > 1.01 * weakest:
@@ -42,9 +42,6 @@ def walked(loss: Callable[[float], float], strongest: float, weakest: float) -> 
     for other in sizes[max(k - 1, 0) : k + 2]:
         l2 = rounded(math.sqrt(best * other))
         losses[l2] = losses[l2] if l2 in losses else loss(l2)
-    middle = _lowest(losses)
-    if middle is not None and middle not in losses:
-        losses[middle] = loss(middle)
     return dict(sorted(losses.items()))
 
 
@@ -57,19 +54,6 @@ def _risen(losses: dict[float, float]) -> bool:
     """Whether the loss of the weakest penalty is past the lowest."""
     lowest, nothing = min(losses.values()), losses[max(losses)]
     return losses[min(losses)] > lowest + max(RISEN * (nothing - lowest), LEAST * abs(lowest))
-
-
-def _lowest(losses: dict[float, float]) -> float | None:
-    """Where a parabola through the lowest loss and its neighbours is lowest; None without such neighbours."""
-    sizes = sorted(losses)
-    k = sizes.index(min(losses, key=losses.__getitem__))
-    if not 0 < k < len(sizes) - 1 or sizes[k - 1] <= 0.0:
-        return None
-    x, y = np.log(sizes[k - 1 : k + 2]), np.array([losses[l2] for l2 in sizes[k - 1 : k + 2]])
-    slopes = np.diff(y) / np.diff(x)
-    if not np.isfinite(slopes).all() or not slopes[1] > slopes[0]:
-        return None
-    return rounded(math.exp((x[0] + x[1]) / 2 - slopes[0] * (x[2] - x[0]) / 2 / (slopes[1] - slopes[0])))
 
 
 def unit_of(rows: Rows) -> float:

@@ -1,0 +1,132 @@
+"""``l2="auto"``: the penalty and the number of epochs that do best on ratings held out.
+
+A tenth is held out: of all ratings, or of each user's choices, where who has few (five or less) holds out none. A
+candidate is a serial run with one penalty, judged after each epoch by the NDCG at 10 of choices or the RMSE of ratings.
+The best one wins, and the model is then trained on all ratings for as many epochs: up to the last that was nearly as
+good as the best, since on smaller steps a model is less noisy. That costs at most as many fits as there are candidates;
+they run side by side, each on one core, so that the choice depends on ratings, options and seed alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild import machine
+from hogwild.config import TrainConfig
+from hogwild.data.parallel import map_pieces
+from hogwild.data.ratings.container import Ratings
+from hogwild.errors import InputError, NoChoice
+from hogwild.hosts.job import Job, Task
+from hogwild.kernels.cycles import ticks_in
+from hogwild.model_file import has_checkpoint, load_checkpoint
+from hogwild.problems.completion.objective import Scores
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.completion.ranking import one_blas_thread, ranking_metrics
+from hogwild.training.checkpoint import resumable
+from hogwild.training.l2_choice import L2Choice
+from hogwild.training.schedule import make_schedule
+
+HELD_OUT = 0.1  # share of the ratings that judge the candidates
+PATIENCE = 5  # epochs that are not nearly as good as the best, after which a candidate ends
+NEAR_NDCG, NEAR_RMSE = 0.01, 0.001  # share of the best metric that is nearly as good
+
+
+def posed(config: TrainConfig, ratings: Ratings, discipline: str, workers: int = 1, **fields: Any) -> CompletionProblem:
+    """The problem that ``config`` poses on these ratings."""
+    names = ("rank", "loss", "penalty", "nonnegative", "biases", "negatives", "order")
+    fields |= {name: getattr(config, name) for name in names}
+    fields |= {"l2": float(config.l2), "delay": ticks_in(config.gradient_delay)}
+    return CompletionProblem.of(ratings.shape, ratings.values, discipline, workers, **fields)
+
+
+def settle(
+    config: TrainConfig,
+    ratings: Ratings,
+    resumed: str | Path | None,
+    held: Ratings | None,
+    report: Callable[[str], None] = lambda text: None,
+) -> tuple[TrainConfig, L2Choice | None]:
+    """Return the config with the penalty and the number of epochs that do best, and how they were chosen.
+
+    ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again. ``report`` is told of the
+    progress.
+    """
+    if resumed is not None and has_checkpoint(resumed):
+        _, header = load_checkpoint(resumed)
+        with resumable(Path(resumed)):
+            saved = {name: header["config"][name] for name in ("l2", "epochs")}
+        if saved["l2"] not in config.l2_path:
+            was = f"l2 was {saved['l2']!r}, which is not to choose now"
+            raise InputError(f"{resumed}: cannot resume with other options: {was}")
+        return config.settled(l2_path=None, **saved), None
+    ranks = config.loss != "squared-error"
+    rest, judges = ratings, held
+    if judges is None:
+        try:
+            rest, judges = ratings.split(HELD_OUT, config.seed, "user" if ranks else "row")
+        except InputError:
+            raise NoChoice("l2='auto': no user has six ratings, of which one could be held out: give l2") from None
+    problem = posed(config, rest, "serial")
+    ratings_of = rest.users, rest.items, rest.values
+    order, arrays = problem.lay_out(*ratings_of, machine.l2_bytes(), 1, config.seed)
+    problem.compile()
+    began = time.perf_counter()
+    tested, seen = (judges.user_lists(), rest.user_lists()) if ranks else (None, None)
+    path = config.l2_path
+    total, done = config.epochs * len(path), [0] * len(path)
+    near = NEAR_NDCG if ranks else NEAR_RMSE
+
+    def loss(user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> float:
+        """What is minimised: minus the NDCG, or the RMSE."""
+        if tested is not None:
+            ndcg = ranking_metrics(user_factors, item_factors, item_bias, tested, seen)["ndcg_at_10"]
+            return math.inf if ndcg is None else -ndcg
+        scores = Scores(user_factors, item_factors, user_bias, item_bias, problem.mean)
+        error = scores.of(judges.users, judges.items) - judges.values
+        return float(np.sqrt(np.mean(np.square(error))))
+
+    def fit(number: int, _: int) -> tuple[float, int]:
+        """The lowest loss of a candidate, and after how many epochs it was last near."""
+        candidate = dataclasses.replace(problem, l2=path[number])
+        job = Job.of(candidate, order, config.seed, 1, arrays, shared=False)
+        memory = job.shared(), job.scratch(), job.data()
+        c = config
+        schedule = make_schedule(c.schedule, c.step, decay=c.decay, power=c.power, l2=path[number], tol=c.tol)
+        best, last = math.inf, 0
+        for epoch in range(config.epochs):
+            job.begin_epoch(epoch, 0)
+            job.work(*memory, Task(epoch, 0, schedule.plan(epoch)), 0)
+            with np.errstate(all="ignore"):
+                value = loss(*candidate.solution(job.flat))
+            best = min(best, value)
+            last = epoch + 1 if value <= best + near * abs(best) else last
+            done[number] += 1
+            report(f"epoch {sum(done)} of at most {total}")
+            if not math.isfinite(value) or epoch + 1 - last >= PATIENCE:
+                break
+        return best, last
+
+    with one_blas_thread():
+        fits = list(map_pieces(len(path), 1, fit, config.workers))
+    lowest, epochs = min(fits)
+    if not math.isfinite(lowest):
+        raise NoChoice("every candidate for l2 diverged: give a smaller step")
+    name = "held_out_ndcg_at_10" if ranks else "held_out_rmse"
+    tried: list[dict[str, Any]] = [
+        {"l2": l2, "step": config.step, "held_out_loss": value, name: abs(value), "epochs": count}
+        for l2, (value, count) in zip(path, fits)
+    ]
+    for each in tried:
+        if not math.isfinite(each["held_out_loss"]):  # it diverged
+            each |= {"held_out_loss": None, name: None}
+    l2 = path[fits.index((lowest, epochs))]
+    seconds = time.perf_counter() - began
+    chosen = L2Choice(l2, tried, len(rest), len(judges), config.epochs, seconds, held is None, step=config.step)
+    return config.settled(l2=l2, l2_path=None, epochs=epochs), chosen
