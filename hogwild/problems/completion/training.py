@@ -72,7 +72,7 @@ def settle(
         try:
             rest, judges = ratings.split(HELD_OUT, config.seed, "user" if ranks else "row")
         except InputError:
-            raise NoChoice("l2='auto': no user has six ratings, of which one could be held out: give l2") from None
+            raise NoChoice("no user has six ratings, of which one could be held out: give l2 as a number") from None
     problem = posed(config, rest, "serial")
     ratings_of = rest.users, rest.items, rest.values
     order, arrays = problem.lay_out(*ratings_of, machine.l2_bytes(), 1, config.seed)
