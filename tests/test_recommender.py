@@ -311,7 +311,7 @@ def test_l2_and_the_epochs_are_those_of_the_best_held_out_metric(loss, metric, b
     l2 = best(worth, key=worth.__getitem__)
     assert (run.config.l2, run.chosen.refitted) == (l2, True)
     assert run.chosen.rows + run.chosen.held_out == len(ratings) == run.engine.job.order.n_rows  # trained on all
-    epochs = next(each["epochs"] for each in run.chosen.path if each["l2"] == l2)
+    epochs = next(each["best_epoch"] for each in run.chosen.path if each["l2"] == l2)
     assert told[-1].endswith("of at most 24")
     model = run.finish()
     assert run.history[-1]["epoch"] == epochs <= 8
@@ -327,7 +327,7 @@ def test_a_fit_goes_on_while_it_is_nearly_as_good(monkeypatch):
     worth = iter([0.1, 0.3, 0.298, *[0.2] * 5, *[0.25] * 10])
     monkeypatch.setattr(training, "ranking_metrics", lambda *_: {"ndcg_at_10": next(worth)})
     run = hogwild.train(made(), problem="completion", loss="log", l2="0.01,0.02", rank=2, workers=1, epochs=10)
-    found = [(each["epochs"], each["held_out_ndcg_at_10"]) for each in run.chosen.path]
+    found = [(each["best_epoch"], each["held_out_ndcg_at_10"]) for each in run.chosen.path]
     assert found == [(3, 0.3), (10, 0.25)]
     assert run.config.epochs == 3
     run.close()

@@ -120,8 +120,9 @@ def settle(
         raise NoChoice("every candidate for l2 diverged: give a smaller step")
     name = "held_out_ndcg_at_10" if ranks else "held_out_rmse"
     tried: list[dict[str, Any]] = [
-        {"l2": l2, "step": config.step, "held_out_loss": value, name: abs(value), "epochs": count}
-        for l2, (value, count) in zip(path, fits)
+        {"l2": l2, "step": config.step, "held_out_loss": value, name: abs(value), "epochs": config.epochs}
+        | {"best_epoch": epoch}
+        for l2, (value, epoch) in zip(path, fits)
     ]
     for each in tried:
         if not math.isfinite(each["held_out_loss"]):  # it diverged
