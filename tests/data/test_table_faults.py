@@ -38,10 +38,10 @@ TEXTS = {
     "y,a,w\n0,1,k\n1,2,k\n": ": column w holds text, expected weights",
     "y,d\n0,10:30:00\n1,11:30:00\n": ": column d holds times of day or durations, which are not taken: make each of "
     "them a category with --categorical d, or leave it out with --ignore d",
-    "y,d\n0,2024-01-01 10:30\n1,\n1,yesterday\n": ":4: column d: 'yesterday' is no date such as 2005-09-06 17:30; "
-    "--categorical d takes it as it is",
-    "y,d\n0,2024-13-01\n1,2024-01-01\n": ":2: column d: '2024-13-01' is no date such as 2005-09-06 17:30; "
-    "--categorical d takes it as it is",
+    "y,d\n0,2024-01-01 10:30\n1,\n1,yesterday\n": ":4: column d: 'yesterday' is no date such as 2005-09-06 17:30 "
+    "(train with --categorical d to keep text)",
+    "y,d\n0,2024-13-01\n1,2024-01-01\n": ":2: column d: '2024-13-01' is no date such as 2005-09-06 17:30 "
+    "(train with --categorical d to keep text)",
     "y\n0\n1\n": ": no column is left to learn from beside y",
 }
 

@@ -210,6 +210,8 @@ def test_bits_are_chosen_by_how_many_features_there_are() -> None:
     frame = pa.table({"y": [0, 1] * 50_000, "a": [f"{k}" for k in range(100_000)]})
     assert hogwild.open_table(frame.slice(0, 1000), "y").hash_bits == 18
     assert hogwild.open_table(frame, "y").hash_bits == 19
+    parts = pa.table({"y": frame["y"], "a": [f"{k % 100}" for k in range(100_000)], "n": np.arange(100_000) // 100})
+    assert hogwild.open_table(parts, "y", bucket="n:1000", cross="a*n").hash_bits == 19
 
 
 @pytest.mark.parametrize("kind", ["pyarrow", "csv"])
@@ -252,7 +254,8 @@ def test_hours_are_of_the_zone_that_training_had() -> None:
     midnight = {"t.hour=0", "t.weekday=Mon", "t.month=1"}
     assert names(frame) == [midnight] * 2
     rows = hogwild.open_table(frame, "y", hash_bits=BITS)
-    for same in (there.cast(pa.timestamp("ns")), ["2023-12-31 23:00", "2024-01-01T00:00:00+01:00"]):
+    utc, zoned = "2023-12-31 23:00", "2024-01-01T00:00:00+01:00"
+    for same in (there.cast(pa.timestamp("ns")), [utc] * 2, [zoned] * 2, [utc, zoned]):
         assert entries(hogwild.open_table(pa.table({"y": [0, 1], "t": same}), like=rows)) == entries(rows)
 
 
@@ -277,6 +280,8 @@ def test_all_crosses_and_their_fields() -> None:
     assert rows.fields is not None
     assert sorted(rows.fields[rows.fields >= 0]) == [0, 0, 1, 2, 2, 3, 3]
     assert rows.fields[next(iter(hashed({"a*b=x,u": 1.0}, BITS)))] == 3
+    with pytest.raises(ValueError, match="crosses"):
+        TablePlan.from_json({**(rows.table or {}), "crosses": ["a*n"]})
 
 
 def test_buckets_of_many_rows_are_made_from_every_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,7 @@ from hogwild.compare.report.verdict import choice, verdict
 
 Cells = tuple[str, ...]
 #: Columns of words rather than figures.
-WORDS = {"comparison", "method", "phase", "what", "why", "grid", "note", "value"}
+WORDS = {"comparison", "method", "phase", "what", "why", "value"}
 #: Fields of the first row by the line in which they are shown.
 FACTS = {
     "began": "began",
@@ -180,7 +180,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
     tuned = any(source.tuned for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
-    notes = [f"{source.label}: " * several + note for source in sources for note in (*source.notes, *floor_of(source))]
+    notes = [f"{source.label}: " * several + note for source in sources for note in notes_of(source)]
     paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
     wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
     warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
@@ -192,7 +192,6 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         view("Replicas that trade", traded, TRADING.format("; ".join(links)), linked=True),
         view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], TARGETS, *notes),
         view("Epochs, their time, and the speed-up over serial", factors, FACTORS, *dict.fromkeys(warnings)),
-        _tuning(sources),
         view("Speed and conflicts", ["speed", "minibatch", "in flight", "staleness", "at most", "lost"], CONFLICTS),
         _delayed(sources),
         _failed(sources),
@@ -217,6 +216,11 @@ def _index(sources: Sequence[ComparisonResult]) -> Table:
     return Table("The comparisons", ("what", "which method", *names), rows)
 
 
+def notes_of(source: ComparisonResult) -> list[str]:
+    """Return what there is to say of the targets of one comparison."""
+    return [*source.notes, *floor_of(source), *tuning_of(source)]
+
+
 def floor_of(source: ComparisonResult) -> Iterator[str]:
     """Say what serial differs from itself by, at the hardest target at which enough seeds tell."""
     for eps in reversed(source.eps):
@@ -228,24 +232,17 @@ def floor_of(source: ComparisonResult) -> Iterator[str]:
             return
 
 
-def _tuning(sources: Sequence[ComparisonResult]) -> Table:
-    """Return the steps that were tried, and which won."""
-    rows: list[Cells] = []
-    for source in sources:
-        winners = {(group.method, group.workers): group.step for group in source.groups}
-        trials: dict[tuple[str, int], set[float]] = {}
-        for run in source.tuning:
-            if run.ran and run.step is not None:
-                trials.setdefault((run.first["method"], run.first["workers"]), set()).add(run.step)
-        for key, tried in trials.items():
-            steps = sorted(tried)
-            at_end = len(steps) > 1 and winners.get(key) in (steps[0], steps[-1])
-            note = "the grid ends at the winner: a step beyond may do better" if at_end else ""
-            grid = " ".join(map(step_text, steps))
-            rows.append((source.label, key[0], str(key[1]), grid, step_text(winners.get(key)), note))
-    columns = ("comparison", "method", "workers", "grid", "winner", "note")
-    notes = ["Every method was tried at the same steps, on a seed that is not among those reported."]
-    return Table("Tuning of the step", columns, rows, notes)
+def tuning_of(source: ComparisonResult) -> Iterator[str]:
+    """Say which steps were tried, and whose best one is at an end of them."""
+    steps = sorted({run.step for run in source.tuning if run.step is not None})
+    if len(steps) > 1:
+        tried = " ".join(map(step_text, steps))
+        yield f"Every method was tried at the steps {tried}, on a seed that is not among those reported."
+        at_end = [
+            f"{group.method} on {group.workers}" for group in source.groups if group.step in (steps[0], steps[-1])
+        ]
+        if at_end:
+            yield f"These steps end at the best of {listed(at_end)}: one beyond may do better."
 
 
 def _delayed(sources: Sequence[ComparisonResult]) -> Table:

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 DESCRIBED = 20_000_000  # nonzeros up to which Omega, Delta and rho of rows are computed
 EDGES = 4_000_000  # of a graph up to which the exact cut is looked for: it takes about a minute at most
-#: Statistics of Recht et al., equation 2.6, and related ones.
-PAPER = ("omega", "delta", "rho", "collision")
 
 
 class Subject:
@@ -56,8 +54,7 @@ class Subject:
     def facts(self, base: TrainConfig, data: Any, test: Any) -> Facts:
         """Return the objective, sizes and the paper's statistics, as fields of the first row."""
         options = {name: value for name, value in base.to_json().items() if name in OBJECTIVE}
-        statistics = self.sizes(base, data, test)
-        return options | {"rho_exact": True} | dict.fromkeys(PAPER) | statistics
+        return options | self.sizes(base, data, test)
 
     def sizes(self, base: TrainConfig, data: Any, test: Any) -> Facts:
         """Return the sizes and statistics of the data; ``megabytes``: of what an epoch reads and writes."""
@@ -75,18 +72,14 @@ class Sparse(Subject):
         return fingerprint(data)
 
     def sizes(self, base: TrainConfig, data: Rows, test: Rows | None) -> Facts:
-        from hogwild.problems.linear.problem import LinearProblem
-
-        labels = LinearProblem.of(base, data, "serial").labels
         described = describe(data) if data.nnz <= DESCRIBED else {}
-        return {name: described[name] for name in (*PAPER, "rho_exact") if name in described} | {
+        return {
             "rows": len(data),
             "width": data.width,
             "nnz": data.nnz,
             "megabytes": 8 * data.nnz / 1e6,
             "test_rows": None if test is None else len(test),
-            "task": "labels" if labels else "real",
-            "classes": len(labels),
+            **{name: described.get(name) for name in ("omega", "delta", "rho")},  # of Recht et al., equation 2.6
         }
 
 

@@ -236,7 +236,7 @@ def dates_of(values: Any, column: TableColumn) -> Any:
             moment = None if text is None else datetime.fromisoformat(text)
         except ValueError:
             said = f"column {column.name}: {text[:40]!r} is no date such as 2005-09-06 17:30"
-            raise CellError(row, f"{said}; --categorical {column.name} takes it as it is") from None
+            raise CellError(row, f"{said} (train with --categorical {column.name} to keep text)") from None
         moments.append(moment if moment is None or moment.tzinfo else moment.replace(tzinfo=UTC))
     return pa.array(moments, pa.timestamp("us", "UTC")).cast(zoned)
 
