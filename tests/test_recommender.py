@@ -15,6 +15,7 @@ import scipy.optimize
 import hogwild
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, NoChoice, UsageError
+from hogwild.problems.completion import training
 from hogwild.problems.completion.folding import DRAWS, fold_in
 from hogwild.problems.completion.model import CompletionModel, evaluate_completion
 from hogwild.problems.completion.objective import RatingEvaluator, draw_negatives
@@ -310,7 +311,7 @@ def test_l2_and_the_epochs_are_those_of_the_best_held_out_metric(loss, metric, b
     l2 = best(worth, key=worth.__getitem__)
     assert (run.config.l2, run.chosen.refitted) == (l2, True)
     assert run.chosen.rows + run.chosen.held_out == len(ratings) == run.engine.job.order.n_rows  # trained on all
-    epochs = next(each["epochs"] for each in run.chosen.path if each["l2"] == l2)
+    epochs = next(each["best_epoch"] for each in run.chosen.path if each["l2"] == l2)
     assert told[-1].endswith("of at most 24")
     model = run.finish()
     assert run.history[-1]["epoch"] == epochs <= 8
@@ -320,6 +321,16 @@ def test_l2_and_the_epochs_are_those_of_the_best_held_out_metric(loss, metric, b
     assert (again.config.l2, again.config.epochs, again.chosen) == (l2, epochs, None)
     with pytest.raises(InputError, match=f"l2 was {l2}, which is not to choose now"):
         hogwild.train(ratings, checkpoint=tmp_path, resume=True, **options | {"l2": "3,4"})
+
+
+def test_a_fit_goes_on_while_it_is_nearly_as_good(monkeypatch):
+    worth = iter([0.1, 0.3, 0.298, *[0.2] * 5, *[0.25] * 10])
+    monkeypatch.setattr(training, "ranking_metrics", lambda *_: {"ndcg_at_10": next(worth)})
+    run = hogwild.train(made(), problem="completion", loss="log", l2="0.01,0.02", rank=2, workers=1, epochs=10)
+    found = [(each["best_epoch"], each["held_out_ndcg_at_10"]) for each in run.chosen.path]
+    assert found == [(3, 0.3), (10, 0.25)]
+    assert run.config.epochs == 3
+    run.close()
 
 
 def test_ratings_that_were_held_out_choose():

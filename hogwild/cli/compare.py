@@ -223,7 +223,7 @@ def base_config(options: dict[str, Any]) -> TrainConfig:
         keywords.setdefault("penalty", "per-rating")  # which cornac has too
     config = TrainConfig(**keywords)
     if config.l2_path:
-        option = "--l2" if options["problem"] == "linear" else "--l2-factors"
+        option = "--l2-factors" if options["problem"] in ("fm", "ffm") else "--l2"
         raise UsageError(f"{option}: a comparison is of one objective: give one number")
     return config if config.device == "cpu" else TrainConfig(**keywords | {"device": "cpu", "in_flight": None})
 

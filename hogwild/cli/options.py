@@ -75,7 +75,9 @@ OTHERS: dict[str, dict[str, Any]] = {
         metavar="user,item,rating,time",
         show_default="as many of these, or of u,v,weight, as there are",
     ),
-    "separator": row("Separator of columns: a character, '::', tab or blank.", DATA, show_default="by the name"),
+    "separator": row(
+        "Separator of columns: a character, '::', tab or blank.", DATA, show_default="by the name", hidden=True
+    ),
     "header": row(
         "The first line names the columns.",
         DATA,
@@ -93,13 +95,15 @@ OTHERS: dict[str, dict[str, Any]] = {
         max=30,
         metavar="B",
     ),
-    "cache": row("Where parsed text is kept.", DATA, metavar="DIR", show_default="the user's cache directory"),
+    "cache": row(
+        "Where parsed text is kept.", DATA, metavar="DIR", show_default="the user's cache directory", hidden=True
+    ),
     "no_cache": row("Keep nothing: parse into memory.", DATA, kind=bool, hidden=True),
     "label": row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
     "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
     "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE),
     "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
-    "date": row("Columns that are dates: hour, weekday, month, age.", TABLE, **BY_TYPE),
+    "date": row("Columns that are dates: hour, weekday, month, age.", TABLE, hidden=True, **BY_TYPE),
     "bucket": row("Numbers taken as COUNT categories, by quantiles.", TABLE, metavar="COLUMN:COUNT"),
     "cross": row("Categories crossed, such as device*country,site*hour; or all.", TABLE, metavar="COLUMN*COLUMN"),
     "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),

@@ -277,7 +277,7 @@ def lines_of_choice(chosen: L2Choice, default: float, all_candidates: bool) -> I
             step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
             note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == default else ""
-            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each['epochs']:>6}{note}"
+            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each.get('best_epoch', each['epochs']):>6}{note}"
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
     if chosen.folds > 1:

@@ -476,7 +476,7 @@ class Pair:
         try:
             work()
         except Exception as error:
-            gone = "closed" in str(error) or "reset" in str(error).lower() or "abort" in str(error).lower()
+            gone = any(word in str(error).lower() for word in ("closed", "reset", "abort", "broken pipe"))
             self._end("the connection is closed" if gone else reason_of(error))
 
     def _send(self) -> None:

@@ -27,7 +27,6 @@ FITS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain columns": ({"ignore": "time"}, {"l2": "auto"}),
     "crosses, the hour": ({"cross": "device*country,site*time.hour"}, {"l2": "auto"}),
     "field-aware, the hour": ({}, {"problem": "ffm", "rank": 4}),
-    "with l2_factors 1e-5": ({}, {"problem": "ffm", "rank": 4, "l2_factors": 1e-5}),
 }
 
 

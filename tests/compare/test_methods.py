@@ -116,12 +116,6 @@ def test_refusals_are_sentences(tasks: dict, problem: str, name: str, changes: d
     assert "\n" not in (text or "")
 
 
-def test_what_a_problem_does_not_take_is_a_refusal(tasks: dict) -> None:
-    with Pools("threads") as pools:
-        [row] = run_cell(Cell("reported", "tiered", 2, 1.0, 0), tasks["cuts"], 2, pools)
-    assert row["status"].startswith("refused: discipline='tiered'")
-
-
 def test_which_methods_a_problem_has() -> None:
     assert {method.kind for method in METHODS.values()} == set(KINDS)
     assert {method.discipline for method in METHODS.values()} == set(DISCIPLINES)

@@ -20,14 +20,11 @@ import triton.language as tl
 from hogwild.config import TrainConfig
 from hogwild.cuda import backend as backends
 from hogwild.cuda import completion
-from hogwild.cuda.completion import CompletionLauncher
 from hogwild.cuda.linear import LinearLauncher
 from hogwild.cuda.streams import Visits
 from hogwild.data.rows.container import Rows
-from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.linear.problem import LinearProblem
 from tests.cuda import order_twin
-from tests.cuda.completion_twin import Twin
 from tests.cuda.standin import StandIn
 from tests.cuda.test_order import looked
 
@@ -100,25 +97,6 @@ def test_every_rating_adds_to_every_factor_once(device, group, tile, width):
     wanted = np.zeros((4, tile))
     wanted[:3, :width] = np.bincount(np.arange(n) % 3)[:, None]
     np.testing.assert_array_equal(table.cpu().numpy(), wanted)
-
-
-@pytest.mark.parametrize("discipline", ["atomic", "hogwild"])
-@pytest.mark.parametrize(("rank", "group"), [(20, 16), (64, 8), (512, 1)])
-def test_distinct_ratings_are_exact(device, discipline, rank, group):
-    backend, n = device
-    users = items = np.arange(n, dtype=np.int32)
-    values = np.random.default_rng(0).normal(3, 1, n).astype(np.float32)
-    problem = CompletionProblem.of((n, n), values, discipline, rank=rank)
-    arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
-    flat = np.zeros(problem.size, np.float32)
-    problem.start(flat, 0)
-    launcher = CompletionLauncher(problem, arrays, backend)
-    assert launcher.grid(n)[0] == group
-    visits = Visits(0, n, n, 9, 0.1, together=32)
-    found, twin = launched(launcher, flat, visits, n), Twin(problem, flat, arrays, discipline == "atomic")
-    twin.run(order_twin.rows(visits), order_twin.steps(visits), n, 1)
-    np.testing.assert_allclose(found, twin.flat(), rtol=1e-4, atol=1e-6)
-    assert np.abs(found - flat).max() > 0.01
 
 
 def test_the_order_is_that_of_the_twin(device):

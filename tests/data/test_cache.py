@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -138,26 +136,6 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path, monkeypatch,
     assert meta["warnings"] == {"duplicate_rows": 2}
     monkeypatch.undo()
     assert not cache.directory.is_dir() or os.listdir(cache.directory) == []
-
-
-def test_a_reader_neither_writes_nor_waits_while_a_writer_flushes(cache, monkeypatch):
-    build(cache, recipe())
-    before = [(path.name, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in cache.directory.rglob("*")]
-    flushing, done = threading.Event(), threading.Event()
-
-    def slow(descriptor: int) -> None:
-        flushing.set()
-        assert done.wait(60)
-
-    monkeypatch.setattr(os, "fsync", slow)
-    with ThreadPoolExecutor(1) as pool:
-        writer = pool.submit(build, cache, recipe("b"))
-        assert flushing.wait(60)
-        assert build(cache, recipe())[0].store is not None
-        done.set()
-        writer.result()
-    after = {(path.name, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in cache.directory.rglob("*")}
-    assert after >= set(before)
 
 
 def test_the_oldest_goes(cache):

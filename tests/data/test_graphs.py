@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hogwild.data.graphs.container import Graph, graph_statistics
-from hogwild.data.graphs.source import graph_format, open_graph
+from hogwild.data.graphs.source import open_graph
 from hogwild.data.ids import Ids
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -117,19 +117,6 @@ def test_a_fingerprint_tells_graphs_apart() -> None:
     others = [{"forward": [1, 2, 4.0]}, {"terminal_labels": [1, 0]}, {"n_vertices": 5}, {"u": [0, 1, 1]}]
     assert print_of(graph()) == print_of(graph())
     assert len({print_of(graph(**more)) for more in [{}, *others]}) == 5
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("a.max", "dimacs"),
-        ("a.max.xz", "dimacs"),
-        ("a.edges.bz2", "edges"),
-        ("synthetic:grid", "synthetic"),
-    ],
-)
-def test_formats_are_told_from_names(name, kind) -> None:
-    assert graph_format(name) == kind
 
 
 def test_options_that_do_not_go_together_are_refused(tmp_path) -> None:

@@ -42,13 +42,6 @@ def test_chunks_cover_every_row_once_and_are_bounded(small_chunks):
     assert list(chunks(rows.block(0, 0))) == []
 
 
-def test_many_classes_make_chunks_of_few_rows():
-    rows = Rows(np.zeros(101, np.int64), [], [], np.zeros(100), 1)
-    columns = chunks_module.CHUNK_ROWS // 4
-    assert list(chunks(rows, columns=columns)) == [(first, first + 4) for first in range(0, 100, 4)]
-    assert len(list(chunks(rows, columns=10**9))) == 100
-
-
 def test_map_chunks_keeps_order_and_stops_early(small_chunks):
     rows, _ = awkward()
     assert list(map_chunks(rows, lambda a, b: (a, b), threads=4)) == list(chunks(rows))

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hogwild.data.ratings.container import SPLITS, Ids, Ratings, last_of_repeats, rating_statistics
-from hogwild.data.rows.container import evenly
 from hogwild.errors import InputError, UsageError
 
 
@@ -121,11 +120,6 @@ def test_parts():
     assert triples(ratings.block(5, 9)) == triples(ratings)[5:9]
     assert triples(ratings.select([7, 3])) == [triples(ratings)[7], triples(ratings)[3]]
     assert np.shares_memory(ratings.block(5, 9).users, ratings.users)
-
-
-def test_some_evenly_spaced():
-    assert evenly(300, 4).tolist() == [0, 99, 199, 299]
-    assert evenly(300, 1000).tolist() == list(range(300))
 
 
 def test_scipy_and_back():

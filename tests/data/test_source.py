@@ -64,8 +64,11 @@ def test_a_matrix_that_points_outside_itself(tmp_path, kind, array):
     arrays[array][1:-1] = 10**8
     np.savez(path, **arrays)
     for call in (open_data, open_ratings):
-        with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*(must be <|non-decreasing)"):
+        with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*(must be <|does not ascend)"):
             call(path)
+    np.savez(path, **arrays | {"indptr": np.append(arrays["indptr"][:-1], -1), "indices": arrays["indices"] * 0})
+    with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*does not ascend"):
+        open_data(path)
 
 
 @pytest.mark.parametrize("bits", [None, 4])
@@ -209,17 +212,15 @@ def test_convert_that_fails_leaves_nothing(tmp_path, text):
 
 def bad_files(folder: Path) -> None:
     (folder / "folder").mkdir()
-    (folder / "not.npz").write_text("hello")
     (folder / "x.mtx").write_text("%%MatrixMarket matrix array real general\n1 1\n2\n")
     (folder / "empty.svm").write_bytes(b"")
-    for name in ("not", "pickled", "text", "short", "none"):
+    for name in ("pickled", "text", "short", "none"):
         np.save(folder / f"{name}.targets.npy", TARGETS)
-    for name in ("pickled", "text", "short", "nan"):
+    for name in ("pickled", "text", "short"):
         scipy.sparse.save_npz(folder / f"{name}.npz", scipy.sparse.csr_array(DENSE))
     np.save(folder / "pickled.targets.npy", np.array([{}, 1, 2], dtype=object))
     np.save(folder / "text.targets.npy", np.array(["a", "b", "c"]))
     np.save(folder / "short.targets.npy", TARGETS[:2])
-    np.save(folder / "nan.npy", TARGETS * np.nan)
     scipy.sparse.save_npz(folder / "none.npz", scipy.sparse.csr_array((0, 4), dtype=np.float32))
     np.save(folder / "none.targets.npy", TARGETS[:0])
     scipy.sparse.save_npz(folder / "whole.npz", scipy.sparse.csr_array(DENSE))
@@ -234,14 +235,11 @@ def bad_files(folder: Path) -> None:
         ("nothing.svm", r"nothing.svm: no such file \(a synthetic set is named like synthetic:rcv1\)"),
         ("folder", "folder: a directory, but no store; expected a file"),
         ("empty.svm/x", "cannot be read: Not a directory"),
-        ("empty.svm", "empty.svm"),
-        ("not.npz", "not.npz: cannot be read"),
         ("cut.npz", "cut.npz: cannot be read"),
         ("whole.npz", "whole.npz: no targets"),
         ("pickled.npz", "pickled.targets.npy: cannot be read"),
         ("text.npz", r"text.npz \(targets: .*text.targets.npy\): targets: expected numbers.*: number the labels"),
         ("short.npz", r"short.npz .*: expected one per row \(3\)"),
-        ("nan.npz", r"nan.npz .*: row 0 is not finite"),
         ("none.npz", "none.npz: no rows in it"),
         ("x.mtx", "x.mtx:1: .*svmlight text was expected"),
     ],
@@ -271,12 +269,6 @@ def test_other_mistakes(tmp_path, text):
     text.write_text("1 0:1\n")
     with pytest.raises(InputError, match=r"x\.svm:1: "):
         open_data(text)
-
-
-def test_a_format_overrides_the_name(tmp_path):
-    path = tmp_path / "odd.npz"
-    path.write_text(TEXT)
-    assert np.array_equal(dense(open_data(path, format="svmlight")), DENSE)
 
 
 @pytest.mark.parametrize("name", [None, 5, b"text.svm"])

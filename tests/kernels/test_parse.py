@@ -83,13 +83,6 @@ def test_any_decimal(text: str) -> None:
     check(text)
 
 
-@given(st.floats(width=64, allow_nan=False, allow_infinity=False), st.integers(1, 20))
-@settings(max_examples=300, deadline=None)
-def test_usual_formats(value: float, digits: int) -> None:
-    for text in (repr(value), f"{value:.{digits}g}", f"{value:.{digits}e}"):
-        check(text)
-
-
 @given(st.floats(width=32, min_value=0, max_value=2.0**126), st.integers(-1, 1), st.integers(18, 150))
 @settings(max_examples=200, deadline=None)
 def test_close_to_a_tie(value: float, side: int, digits: int) -> None:

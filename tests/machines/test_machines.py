@@ -9,6 +9,7 @@ import re
 import socket
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ import hogwild
 from hogwild.errors import HogwildError, InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import Meeting
-from tests.runs import toy
+from hogwild.machines.pool import Machines
+from hogwild.machines.trading import MachineLink, Trading
+from tests.runs import toy, until
 
 OPTIONS = {"step": 0.5, "workers": 1, "host": "threads", "epochs": 4}
 
@@ -112,6 +115,30 @@ def test_arrays_arrive_whole_and_in_order() -> None:
     found, _ = together(2, work)
     for array, expected in zip(found, arrays, strict=True):
         np.testing.assert_array_equal(array, expected)
+
+
+def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
+    def work(cluster: Cluster) -> Any:
+        if not cluster.leads:
+            cluster.tell({"kind": "ended", "task": 1, "clock": 3}, [0])
+            return cluster.next_note(0, ("seen",))
+        trading = object.__new__(Trading)
+        trading.cluster, trading.members, trading.task, trading._ended = cluster, [0, 1], 1, {}
+        trading.link = MachineLink(cluster, [0, 1], 1, 0)
+        assert until(trading._all_ended)
+        cluster.tell({"kind": "seen"})
+        return [trading._all_ended(clock) for clock in (2, 3, 4)]
+
+    assert together(2, work)[0] == [False, False, True]
+
+
+def test_rows_done_elsewhere() -> None:
+    """As reported, else as last heard; those of a machine that is gone and has not reported are lost."""
+    progress = np.array([[90, 900], [5, 50], [7, 70], [3, 30]])
+    cluster: Any = SimpleNamespace(number=0, losses=0, alive=np.array([True, True, False, True]), progress=progress)
+    pool = Machines(SimpleNamespace(host="threads", shared=False, workers=1), cluster)  # type: ignore[arg-type]
+    pool._members, pool.reports = [0, 1, 2, 3], {3: {"rows": 4, "nonzeros": 40}}
+    assert pool.elsewhere() == (5 + 4, 50 + 40)
 
 
 def test_an_error_is_told_to_the_others() -> None:

@@ -64,6 +64,11 @@ def test_every_machine_poses_the_problem_of_all_rows(classes: int, options: dict
     rows = toy(700, classes=classes)
     if classes == 2:
         rows = rows.replace(weights=readonly(np.random.default_rng(5).random(len(rows)).astype(np.float32)))
+    else:  # machine 2 has a class of its own, and a feature
+        rows = rows.select(np.argsort(rows.targets == 3, kind="stable")).compact()
+        indices = rows.indices.copy()
+        indices[rows.end[-9:] - 1] = 999
+        rows = rows.replace(indices=readonly(indices), width=1000)
     weighted, options = not options, {"l2": 1e-3} | options
     config = TrainConfig(host="threads", workers=1, machines=3, own_rows=True, **options)
     parts = parts_of(rows, 100, 450)
@@ -119,22 +124,6 @@ def test_the_objective_is_that_of_all_rows(options: dict[str, Any]) -> None:
     assert [row["updates"] for row in history[1:]] == [len(rows)] * 4
     if classes == 2:
         assert history[-1]["test_auc"] is not None
-
-
-def test_a_class_and_a_feature_that_only_machine_1_has() -> None:
-    rows = toy(600, classes=3)
-    rows = rows.select(np.argsort(rows.targets == 2, kind="stable")).compact()
-    first = int((rows.targets != 2).sum())
-    extra = Rows([*rows.begin.tolist(), rows.end[-1]], rows.indices, rows.values, rows.targets, rows.width)
-    wide = extra.block(first, len(rows)).compact()
-    indices = wide.indices.copy()
-    indices[wide.end - 1] = 999  # a feature of all rows of class 2, and of no others
-    parts = [rows.block(0, first).compact(), Rows((wide.begin, wide.end), indices, wide.values, wide.targets, 1000)]
-    (history, model, _), (_, other, _) = together(2, fit_parts(parts, epochs=20))
-    assert list(model.classes_) == [0, 1, 2]
-    assert model.coef_.shape == other.coef_.shape == (3, 1000)
-    assert model.coef_[2, 999] != 0
-    assert history[-1]["train_accuracy"] > 0.8
 
 
 def test_all_that_have_opened_the_same_rows_keep_a_range_each() -> None:

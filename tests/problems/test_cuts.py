@@ -13,8 +13,8 @@ from scipy.sparse.csgraph import maximum_flow
 
 import hogwild
 from hogwild.data.graphs.container import Graph
-from hogwild.data.graphs.mrf import mrf_graph
 from hogwild.data.graphs.source import open_graph
+from hogwild.data.graphs.synthetic import mrf_graph
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.cuts.objective import CutEvaluator
 from hogwild.problems.cuts.problem import CutsProblem

@@ -17,7 +17,6 @@ import numpy as np
 
 from hogwild.data import synthetic as common
 from hogwild.data.graphs.container import Graph
-from hogwild.data.graphs.mrf import mrf_graph
 from hogwild.data.rows.container import readonly
 from hogwild.data.synthetic import dial
 
@@ -67,6 +66,48 @@ def generate_graph(name: str) -> Graph:
     graph = mrf_graph(unary, *neighbours(image.shape), float(spec.smooth), image.shape, str(spec))
     graph.image, graph.truth = readonly(image.astype(np.float32)), readonly(truth)
     return graph
+
+
+def mrf_graph(
+    unary: np.ndarray,  # (n, D) cost of each label at each vertex
+    u: np.ndarray,
+    v: np.ndarray,  # (m,) neighbours
+    weights: Any,  # (m,), or one number: cost of different labels at two neighbours
+    shape: tuple[int, ...] | None = None,
+    title: str = "",
+) -> Graph:
+    """Return the graph whose cuts are the labellings of a Potts model; its terminals are the vertices n to n + D - 1.
+
+    The energy of labels l is ``sum_v unary[v, l_v] + sum_e weights[e] [l_u != l_v]``. It becomes a cut among D
+    terminals, one per label (Boykov, Veksler, Zabih 2001, section 7): vertex v is joined to terminal a by an edge of
+    weight ``max_b unary[v, b] - unary[v, a]``, and a vertex labelled l cuts all of those but the one to l. So
+
+    energy = cut + offset,  offset = sum_v (most[v] - sum_a (most[v] - unary[v, a])),  most[v] = max_b unary[v, b]
+
+    Any number larger than this maximum would do too, but then edges to all terminals pull at once and nearly cancel.
+    The edge to the worst label has weight zero and is left out.
+    """
+    n, labels = unary.shape
+    pulls = unary.max(axis=1, keepdims=True) - unary
+    offset = float((unary.max(axis=1) - pulls.sum(axis=1)).sum())
+    vertices = np.arange(n)
+    first = np.concatenate((np.repeat(vertices, labels), u))
+    second = np.concatenate((np.tile(n + np.arange(labels), n), v))
+    weight = np.concatenate((pulls.ravel(), np.broadcast_to(weights, len(u))))
+    order = np.argsort(np.minimum(first, second), kind="stable")  # group edges by vertex
+    return Graph(
+        first[order],
+        second[order],
+        weight[order],
+        weight[order],
+        n + labels,
+        n + np.arange(labels),
+        np.arange(labels),
+        labels,
+        title=title,
+        shape=shape,
+        offset=offset,
+    )
 
 
 def stream_bits(seed: int, stream: int, count: int) -> np.ndarray:

@@ -29,7 +29,6 @@ def _hash(key, number):
 def draw_ratings(
     keys,  # (6,) uint64: keys of item draws, user and item factors, user and item biases, noise
     first,  # number of the first user
-    skipped,  # (n,) int64: ratings of each user that are left out
     begin,  # (n + 1,) int64: where each user's ratings go
     cdf,
     guide,
@@ -54,13 +53,12 @@ def draw_ratings(
         user = first + i
         if n == 0:
             continue
-        state, draws = _hash(keys[0], user), skipped[i] + n
-        draw_words(state, draws, -1, 0, cdf, guide, shift, topic, slots, ranks, counts)
+        draw_words(_hash(keys[0], user), n, -1, 0, cdf, guide, shift, topic, slots, ranks, counts)
         for k in range(rank):
             factors[k] = normal(_hash(keys[1], user * rank + k))
         user_bias = normal(_hash(keys[3], user))
         for j in range(n):
-            item = np.int64(ids[ranks[skipped[i] + j]])
+            item = np.int64(ids[ranks[j]])
             dot = 0.0
             for k in range(rank):
                 dot += factors[k] * normal(_hash(keys[2], item * rank + k))

@@ -61,9 +61,6 @@ class RatingSpec(common.Spec):
     scale : int
         The best rating.
     seed : int
-    skip : int
-        Leave out about as many ratings as a set of this size would have: this gives fresh ratings of the same planted
-        model, for a test set. The number of ratings is then exact to about a tenth of a percent.
     """
 
     family: str = "ratings"
@@ -79,14 +76,13 @@ class RatingSpec(common.Spec):
     values: str = choice("stars", VALUES)
     scale: int = dial(5, 2, 1_000_000)
     seed: int = dial(0, 0, 2**63 - 1)
-    skip: int = dial(0, 0, 2**40)
 
     kind = "set of ratings"
     families: ClassVar[dict[str, dict[str, Any]]] = {"ratings": {}}
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if 2 * (self.ratings + self.skip) > self.users * self.items:
+        if 2 * self.ratings > self.users * self.items:
             pairs = f"{self.users:,} x {self.items:,}"
             raise InputError(f"{self}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
 
@@ -130,17 +126,13 @@ class _Source:
         share /= np.cumsum(share)[-1]
         share = share[common.deal(self.keys["users"], spec.users)]
         rounding = common.uniform(common.random_bits(self.keys["rounding"], 0, spec.users))
-        self.counts = _apportion(spec.ratings + spec.skip, share, rounding, spec.items)
-        self.skipped = np.zeros_like(self.counts)
-        if spec.skip:
-            self.skipped = np.minimum(_apportion(spec.skip, share, rounding, spec.items), self.counts)
-            self.counts -= self.skipped
+        self.counts = _apportion(spec.ratings, share, rounding, spec.items)
 
     def draw(self, first: int, last: int, begin: np.ndarray, out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
         """Write the ratings of users ``first <= u < last`` to their places in ``out``."""
         from hogwild.data.ratings.generate_kernel import draw_ratings
 
-        spec, most = self.spec, int((self.counts + self.skipped)[first:last].max())
+        spec, most = self.spec, int(self.counts[first:last].max())
         keys = np.array([self.keys[name] for name in STREAMS[:6]], np.uint64)
         dials = np.array([MEAN, PRODUCT / math.sqrt(spec.rank), BIAS, spec.noise, spec.scale - 1.0])
         scratch = (
@@ -154,7 +146,6 @@ class _Source:
             draw_ratings(
                 keys,
                 first,
-                self.skipped[first:last],
                 begin[first : last + 1],
                 self.cdf,
                 self.guide,

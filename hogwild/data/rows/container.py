@@ -80,7 +80,7 @@ def check_whole(name: str, array: Any) -> None:
         raise InputError(f"{name} run from {numbers.min()} to {numbers.max()}: expected 0 to {INDEX_LIMIT - 1}")
 
 
-def _check_offsets(indptr: np.ndarray, stored: int) -> None:
+def check_offsets(indptr: np.ndarray, stored: int) -> None:
     """Refuse a damaged CSR matrix before scipy's compiled code follows its offsets out of the arrays."""
     if indptr[0] != 0 or indptr[-1] > stored or np.any(indptr[1:] < indptr[:-1]):
         raise InputError(f"X: its indptr does not ascend from 0 to at most its {stored} indices")
@@ -173,12 +173,12 @@ class Rows:
     store: Path | None
     hash_bits: int | None
     table: dict[str, Any] | None
-    known_degrees: np.ndarray | None  # (width,) int32, once they are counted
-    totals: Any  # counts of all rows, if other machines have more: see `data/rows/degrees.py`
-    renumbered: bool  # whether indices are not those of the store, see `problems/linear/coordinates.py`
     fields: np.ndarray | None  # (width,) int16 field of each feature, -1 if no row holds it; None: they have none
-    inverse: np.ndarray | None  # (width,) float64 factors on the columns, of scaled rows
-    split_from: tuple[Rows, Rows, np.ndarray] | None  # (whole, held out, their ids) if a split left these rows
+    known_degrees: np.ndarray | None = None  # (width,) int32, once they are counted
+    totals: Any = None  # counts of all rows, if other machines have more: see `data/rows/degrees.py`
+    renumbered: bool = False  # whether indices are not those of the store, see `problems/linear/coordinates.py`
+    inverse: np.ndarray | None = None  # (width,) float64 factors on the columns, of scaled rows
+    split_from: tuple[Rows, Rows, np.ndarray] | None = None  # (whole, held out, their ids) if a split left these rows
 
     def __init__(
         self,
@@ -214,12 +214,7 @@ class Rows:
             store=None if store is None else Path(store),
             hash_bits=hash_bits,
             table=table,
-            known_degrees=None,
-            totals=None,
-            renumbered=False,
             fields=None if fields is None else _as_fields(fields, int(width)),
-            inverse=None,
-            split_from=None,
         )
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
@@ -324,7 +319,7 @@ class Rows:
         if X.dtype == np.float16:  # scipy has no sparse float16
             X = X.astype(np.float32)
         if scipy.sparse.issparse(X) and X.format == "csr":
-            _check_offsets(X.indptr, len(X.indices))
+            check_offsets(X.indptr, len(X.indices))
         matrix = scipy.sparse.csr_array(X)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()

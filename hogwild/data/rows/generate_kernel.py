@@ -24,7 +24,6 @@ S32 = np.uint64(32)
 S48 = np.uint64(48)
 LOW12, LOW16 = np.uint64(0xFFF), np.uint64(0xFFFF)
 TFIDF = 0
-BINARY = 1
 COUNTS = 2
 REAL = 3
 ROOT3 = math.sqrt(3.0)

@@ -24,7 +24,7 @@ from hogwild.data.bits import check_hashing
 from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located, suggestion
-from hogwild.data.rows.container import Rows, chunks, fit_width
+from hogwild.data.rows.container import Rows, check_offsets, chunks, fit_width
 from hogwild.data.rows.store import Sink, StoreWriter, is_store, open_store, pour, read_meta
 from hogwild.data.rows.synthetic import SyntheticSpec
 from hogwild.data.rows.synthetic import recipe as synthetic_recipe
@@ -32,7 +32,7 @@ from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
 from hogwild.data.tables.files import table_format
 from hogwild.data.tables.plan import AskedColumns, check_plan
-from hogwild.data.text.hashing import check_same, hash_rows, hashed_recipe, warn_if_crowded
+from hogwild.data.text.hashing import check_same, hashed_copy, hashed_recipe, warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
 
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
@@ -144,7 +144,7 @@ def open_data(
     elif kind == "npz":
         rows = _matrix(title, _targets_path(title, targets, labels))
         if hash_bits is not None:
-            rows = hash_rows(rows, hash_bits)
+            rows = hashed_copy(rows, hash_bits)
     else:
         rows, meta = build(cache, recipe_of(title if isinstance(name, str | os.PathLike) else name, kind, options))
     if len(rows) == 0:
@@ -347,7 +347,7 @@ def readable(path: str) -> Iterator[BinaryIO]:
     try:
         with open(path, "rb") as file:  # given a name, numpy would leave a damaged file open
             yield file
-    except (MemoryError, InputError):
+    except MemoryError:
         raise
     except Exception as error:  # zip, zlib, refused pickles, bad headers, key errors: each library has its own
         raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
@@ -359,8 +359,9 @@ def load_npz(path: str) -> Any:
 
     with readable(path) as file:
         matrix = scipy.sparse.load_npz(file)
-        if matrix.format in ("csr", "csc", "bsr"):
-            matrix.check_format()  # otherwise scipy's compiled code follows wrong offsets out of the arrays
+        if matrix.format in ("csr", "csc", "bsr"):  # scipy's compiled code follows wrong offsets out of the arrays
+            check_offsets(matrix.indptr, len(matrix.indices))  # which check_format does not see if the last is wrong
+            matrix.check_format()
         # more than a file can claim in a few bytes
         machine.check_memory(f"{matrix.shape[0]:,} rows", matrix.shape[0] * ROW_BYTES)
     return matrix

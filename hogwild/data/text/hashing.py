@@ -100,7 +100,7 @@ def hash_rows(rows: Rows, bits: int) -> Rows:
     HogwildWarning
         If more than half of the features share a bucket.
     """
-    hashed = _hashed(rows, bits)
+    hashed = hashed_copy(rows, bits)
     warn_if_crowded("the rows", hashed)
     return hashed
 
@@ -108,10 +108,11 @@ def hash_rows(rows: Rows, bits: int) -> Rows:
 def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
     """Yield the same rows in hashed copies of about a million entries each, for one pass in bounded memory."""
     for first, last in chunks(rows, PIECE):
-        yield _hashed(rows.block(first, last), bits)
+        yield hashed_copy(rows.block(first, last), bits)
 
 
-def _hashed(rows: Rows, bits: int) -> Rows:
+def hashed_copy(rows: Rows, bits: int) -> Rows:
+    """Return the same as :func:`hash_rows`, which warns besides."""
     if rows.hash_bits is not None:
         raise InputError(f"the features are {_said(rows.hash_bits)} already: hash the data they were made from")
     memory = MemoryWriter()

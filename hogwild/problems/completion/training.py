@@ -72,7 +72,7 @@ def settle(
         try:
             rest, judges = ratings.split(HELD_OUT, config.seed, "user" if ranks else "row")
         except InputError:
-            raise NoChoice("l2='auto': no user has six ratings, of which one could be held out: give l2") from None
+            raise NoChoice("no user has six ratings, of which one could be held out: give l2 as a number") from None
     problem = posed(config, rest, "serial")
     ratings_of = rest.users, rest.items, rest.values
     order, arrays = problem.lay_out(*ratings_of, machine.l2_bytes(), 1, config.seed)
@@ -120,8 +120,9 @@ def settle(
         raise NoChoice("every candidate for l2 diverged: give a smaller step")
     name = "held_out_ndcg_at_10" if ranks else "held_out_rmse"
     tried: list[dict[str, Any]] = [
-        {"l2": l2, "step": config.step, "held_out_loss": value, name: abs(value), "epochs": count}
-        for l2, (value, count) in zip(path, fits)
+        {"l2": l2, "step": config.step, "held_out_loss": value, name: abs(value), "epochs": config.epochs}
+        | {"best_epoch": epoch}
+        for l2, (value, epoch) in zip(path, fits)
     ]
     for each in tried:
         if not math.isfinite(each["held_out_loss"]):  # it diverged

@@ -4,7 +4,9 @@ Good steps differ by sixteen times between sets, and four times a good one diver
 sets either. Each trial trains a sample of the rows, epoch by epoch, until the loss on rows held out rises, and its
 lowest loss counts, as it does in the run. For each penalty of ``PATH`` a power of two is found for the step, from the
 last penalty's on. Penalties are for all rows, so on a sample they are stronger by as much as it is smaller: a
-feature's prior weighs as much against the rows that hold it.
+feature's prior weighs as much against the rows that hold it. The step for all rows is the sample's over the root of
+that ratio, for an epoch makes so many more visits: on a click log the sample's own step ended .01 to .02 higher in log
+loss, for plain and field-aware machines, at 270,000 and 900,000 rows.
 """
 
 from __future__ import annotations
@@ -148,7 +150,8 @@ def settle(
             step = config.step
             loss = trials.run(step, config.l2, l2_factors)
         value = loss if math.isfinite(loss) else None
-        path.append({"l2": l2_factors, "step": step, "held_out_loss": value, "epochs": config.epochs})
+        on_all = step / math.sqrt(trials.stronger) if config.step is None else step
+        path.append({"l2": l2_factors, "step": on_all, "held_out_loss": value, "epochs": config.epochs})
     best = min(path, key=lambda each: math.inf if each["held_out_loss"] is None else each["held_out_loss"])
     if best["held_out_loss"] is None:
         raise NoChoice("every candidate for l2_factors diverged: give a smaller step, or adagrad")

@@ -28,7 +28,6 @@ FLAT = 1e-10  # curvature along a direction, over that of its coordinates, below
 MOST_CONJUGATE = 200  # most conjugate gradients of a step,
 LITTLE = 0.01  # and the share of the step's gain below which the last
 WAIT = 4  # together bring no more
-MOST_STEPS = 1000
 SPARSE_SWEEPS = 10  # most passes of coordinate descent in a step with an l1 penalty
 FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 TINY = 1e-300
@@ -126,7 +125,7 @@ class Newton:
             spent += each * (4 + passes)
             if not gain > (enough if steps else skip) * unit:
                 return Descent(x, value, gain, spent, steps)
-            if not spent < work or steps >= MOST_STEPS:
+            if not spent < work:
                 return Descent(x, value, math.inf if l1 and steps else gain, spent, steps)
             slope = dot(g, step)
             q = sums.margins(step)
