@@ -120,6 +120,7 @@ def test_a_bad_value_is_one_line() -> None:
         ({"device": ["a"]}, "column device: expected text or a number, got .'a'."),
         ({"title": 5}, "column title: expected text, got 5"),
         ({"when": "tomorrow"}, "column when: 'tomorrow' is no date such as"),
+        ({"when": "9999-12-31T23:00-05:00"}, "column when: '9999-12-31T23:00-05:00' is no date"),
         ({"price": 1e300}, "column price: 1e.300 is beyond float32"),
     ]:
         with pytest.raises(InputError, match=f"^row 2: {message}"):
@@ -138,8 +139,11 @@ def test_threads_share_a_model_whose_texts_outgrow_what_is_kept(monkeypatch: pyt
     assert pickle.loads(pickle.dumps(served)).predict_many(rows) == wanted
 
 
-def test_missing_numbers_are_those_of_csv() -> None:
+def test_text_is_read_as_in_csv() -> None:
     assert set(pyarrow.csv.ConvertOptions().null_values) == encoder.MISSING
+    served, texts = model("log"), {"code": "7.0", "flag": "True", "price": " 3.5 ", "rate": "NA"}
+    answers = served.predict_many([GOOD | texts, GOOD | {"code": 7, "flag": True, "price": 3.5, "rate": None}])
+    assert answers[0] == answers[1]
 
 
 def test_the_first_answer_needs_numpy_alone(tmp_path: Path) -> None:

@@ -81,8 +81,7 @@ class TableRow:
                 number = number_of(value, f"column {name}")
                 texts[name] = "" if number != number else self.limits[name][bisect_right(column.edges, number)]
             elif role == "date":
-                moment = _moment(value, column)
-                self._date(moment and moment.astimezone(self.zones[name]), column, texts, numbers)
+                self._date(_moment(value, column, self.zones[name]), column, texts, numbers)
             else:
                 self._words(value, name, entries)
         for cross, parts in self.crosses:
@@ -193,8 +192,8 @@ def _text(value: Any, column: TableColumn) -> str:
     raise InputError(f"column {column.name}: expected text or a number, got {value!r:.40}")
 
 
-def _moment(value: Any, column: TableColumn) -> datetime | None:
-    """Return a date, its text in the form of ISO 8601, or a Unix time; in UTC unless zoned."""
+def _moment(value: Any, column: TableColumn, zone: tzinfo) -> datetime | None:
+    """Return a date, its text in the form of ISO 8601, or a Unix time, in the column's zone; in UTC unless zoned."""
     try:
         if isinstance(value, np.datetime64):
             value = value.astype("datetime64[us]").item()
@@ -205,14 +204,15 @@ def _moment(value: Any, column: TableColumn) -> datetime | None:
                 seconds = number_of(value, f"column {column.name}")
                 if seconds != seconds:
                     return None
-                return EPOCH + timedelta(microseconds=int(1e6 * (seconds / 1000 if seconds > LATE else seconds)))
+                seconds = seconds / 1000 if seconds > LATE else seconds
+                return (EPOCH + timedelta(microseconds=int(1e6 * seconds))).astimezone(zone)
             text = "" if value != value else str(value).strip()
             if text in MISSING:
                 return None
             value = datetime.fromisoformat(text)
         elif not isinstance(value, datetime):
             value = datetime(value.year, value.month, value.day)
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(zone)
     except InputError:
         raise
     except (ValueError, OverflowError):

@@ -47,7 +47,7 @@ def naming(column: str, role: str) -> Iterator[None]:
 
 def name_state(text: str, state: int = 0xCBF29CE484222325) -> int:
     """Return the 64-bit FNV-1a state after the UTF-8 bytes of ``text``, from the state after what is before it."""
-    for byte in text.encode():
+    for byte in text.encode(errors="surrogatepass"):
         state = (state ^ byte) * 0x100000001B3 & MASK
     return state
 
