@@ -195,24 +195,22 @@ def _text(value: Any, column: TableColumn) -> str:
 def _moment(value: Any, column: TableColumn, zone: tzinfo) -> datetime | None:
     """Return a date, its text in the form of ISO 8601, or a Unix time, in the column's zone; in UTC unless zoned."""
     try:
-        if isinstance(value, np.datetime64):
-            value = value.astype("datetime64[us]").item()
-        if type(value).__name__ in NOTHING:
+        moment = value.astype("datetime64[us]").item() if isinstance(value, np.datetime64) else value
+        if type(moment).__name__ in NOTHING:
             return None
-        if not isinstance(value, date):
-            if column.kind in NUMBERS:
-                seconds = number_of(value, f"column {column.name}")
-                if seconds != seconds:
-                    return None
-                seconds = seconds / 1000 if seconds > LATE else seconds
-                return (EPOCH + timedelta(microseconds=int(1e6 * seconds))).astimezone(zone)
+        if not isinstance(moment, date) and column.kind in NUMBERS:
+            seconds = number_of(value, f"column {column.name}")
+            if seconds != seconds:
+                return None
+            moment = EPOCH + timedelta(microseconds=int(1e6 * (seconds / 1000 if seconds > LATE else seconds)))
+        elif not isinstance(moment, date):
             text = "" if value != value else str(value).strip()
             if text in MISSING:
                 return None
-            value = datetime.fromisoformat(text)
-        elif not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day)
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(zone)
+            moment = datetime.fromisoformat(text)
+        elif not isinstance(moment, datetime):
+            moment = datetime(moment.year, moment.month, moment.day)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(zone)
     except InputError:
         raise
     except (ValueError, OverflowError):
