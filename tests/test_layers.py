@@ -24,7 +24,7 @@ LAYERS = {
     **dict.fromkeys(["hogwild.config", "hogwild.machine", "hogwild.training.schedule"], 0),
     **dict.fromkeys(["hogwild.data.order", "hogwild.hosts.memory"], 0),
     "hogwild.training.stopwatch": 0,
-    "hogwild.data*": 1,
+    **dict.fromkeys(["hogwild.data*", "hogwild.serving*"], 1),
     **dict.fromkeys(
         [f"hogwild.problems.{name}" for name in ("*.case", "linear.layout", "*.model", "*.training", "trained")], 4
     ),

@@ -20,6 +20,7 @@ from hogwild.data.tables.plan import NUMBERS, TableColumn, TablePlan
 from hogwild.errors import InputError
 
 BEYOND = 3.4028235677973366e38  # rounds to infinity in float32
+MASK = 2**64 - 1
 LATE = 1e11  # Unix times beyond this are milliseconds
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 WORD = re.compile(r"[A-Za-z0-9_\u00c0-\u1fff\u2070-\u2fff\u3040-\U0010ffff]+")  # as text_kernel.py finds them
@@ -44,20 +45,24 @@ def naming(column: str, role: str) -> Iterator[None]:
         raise CellError(0, f"column {column}: cannot be {role}: {' '.join(str(error).split())}") from None
 
 
-def name_state(text: str) -> int:
-    """Return the 64-bit FNV-1a state after the UTF-8 bytes of ``text``."""
-    state = 0xCBF29CE484222325
-    for byte in text.encode():
-        state = (state ^ byte) * 0x100000001B3 % 2**64
+def name_state(text: str, state: int = 0xCBF29CE484222325) -> int:
+    """Return the 64-bit FNV-1a state after the UTF-8 bytes of ``text``, from the state after what is before it."""
+    for byte in text.encode(errors="surrogatepass"):
+        state = (state ^ byte) * 0x100000001B3 & MASK
     return state
+
+
+def bucket_at(state: int, bits: int) -> int:
+    """Return the bucket of a hash state or an index: as ``data/text/hashing_kernel.py``, without Numba."""
+    z = state + 0x9E3779B97F4A7C15 & MASK
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+    return (z ^ z >> 31) >> (64 - bits)
 
 
 def bucket_of(text: str, bits: int) -> int:
     """Return the bucket, below 2^bits, of a feature's name such as ``site=example.org`` or ``price``."""
-    from hogwild.data.text.hashing_kernel import bucket
-
-    with np.errstate(over="ignore"):
-        return int(bucket(np.uint64(name_state(text)), bits))
+    return bucket_at(name_state(text), bits)
 
 
 def known_names(plan: TablePlan) -> dict[int, list[str]]:
@@ -262,11 +267,14 @@ def bucketed(values: Any, column: TableColumn) -> Any:
     import pyarrow as pa
 
     numbers = finite(values, column.name)
-    limits = ["", *(f"{edge:.12g}" for edge in column.edges), ""]
     codes = np.searchsorted(column.edges, numbers, side="right").astype(np.int32)
-    return pa.DictionaryArray.from_arrays(
-        pa.array(codes, mask=np.isnan(numbers)), [f"{low}..{high}" for low, high in itertools.pairwise(limits)]
-    )
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=np.isnan(numbers)), limits_of(column))
+
+
+def limits_of(column: TableColumn) -> list[str]:
+    """Return the names of the categories between the column's edges, such as ``10..12.5``."""
+    limits = ["", *(f"{edge:.12g}" for edge in column.edges), ""]
+    return [f"{low}..{high}" for low, high in itertools.pairwise(limits)]
 
 
 def words_of(values: Any, column: TableColumn, bits: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,7 @@ over pairs too.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from hogwild.data.rows.container import frozen_array
 from hogwild.data.rows.margins import Margins
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import outcome, usable
-from hogwild.problems.fm.objective import FactorMargins
 from hogwild.problems.linear.model import LinearModel
 
 
@@ -65,16 +65,35 @@ class FMModel(LinearModel):
             f"<FMModel: {self.loss} loss, {labels}, {self.width:,} features, rank {self.rank}{outcome(self.history)}>"
         )
 
-    @property
+    @cached_property
     def rank(self) -> int:
         """Numbers in a factor."""
         return int(self.factors_.shape[1]) // (1 if self.fields_ is None else int(self.fields_.max(initial=0)) + 1)
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that iterate over rows themselves."""
+        from hogwild.problems.fm.objective import FactorMargins
+
         lines = np.concatenate([self.coef_, self.factors_.T])
         more: dict[str, Any] = {"fields": self.fields_, "rank": self.rank}
         return FactorMargins(lines, self.intercept_, self.normalize, self.check_features, **more)
+
+    def row_margins(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Margins of one row, (1,) float64, without Numba."""
+        factors, pairs = self.factors_.take(indices, axis=0), 0.0  # (n, rank), or (n, fields * rank)
+        if self.fields_ is None:
+            sums, itself = values @ factors, factors * values[:, np.newaxis]
+            pairs = sums @ sums - np.vdot(itself, itself)
+        else:
+            own, rank = self.fields_[indices], self.rank
+            factors = factors.reshape(len(own), factors.shape[1] // rank, rank)
+            for first in range(0, len(own), TOGETHER):
+                part = slice(first, first + TOGETHER)
+                facing = factors[part].take(own, axis=1), factors.take(own[part], axis=1)
+                products = np.einsum("ijk,jik->ij", *facing)
+                x = values[part]
+                pairs += x @ products @ values - (x * x) @ products.diagonal(first)
+        return super().row_margins(indices, values) + 0.5 * pairs
 
     def strongest_pairs(self, count: int = 10) -> list[tuple[int, int, float]]:
         """Pairs of features with the largest ``<v_i, v_j>`` by size, among the 512 features with the longest factors.
@@ -124,3 +143,4 @@ class FMModel(LinearModel):
 
 
 AMONG = 512  # features whose pairs are compared
+TOGETHER = 256  # features of a row whose pairs with the others are held at a time

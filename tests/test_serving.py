@@ -1,0 +1,159 @@
+"""One row as a dict is answered as its table is, by NumPy alone, by several threads at once; bad values in one line."""
+
+from __future__ import annotations
+
+import csv
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+import scipy.sparse
+
+import hogwild
+from hogwild import CompletionModel, FMModel, LinearModel
+from hogwild.data.ids import Ids
+from hogwild.errors import InputError
+from hogwild.problems.fm import model as fm
+from hogwild.serving import encoder
+
+#: Type and values of each column; the training table has one device, so the others are unknown to the model.
+COLUMNS: dict[str, tuple[Any, list[Any]]] = {
+    "device": (pa.string(), ["phone", "desk", "", None, "ünseen", "x" * 80]),
+    "code": (pa.int64(), [7, -3, None, 999]),
+    "flag": (pa.bool_(), [True, False, None]),
+    "rate": (pa.float64(), [0.1, 7.0, -0.0, None, 1e300]),
+    "price": (pa.float64(), [0.0, 3.5, -7.25, None]),
+    "width": (pa.float64(), [*map(float, range(40)), None, -5.0, 1e9]),
+    "title": (pa.string(), ["Red shoes – red SHOES", "one", "", None, "ÉTÉ ΣΑΣ İstanbul, new_word"]),
+    "time": (pa.timestamp("us", "Europe/Berlin"), [datetime(2026, 1, 2, 23, 30, tzinfo=UTC), None]),
+    "day": (pa.date32(), [date(2026, 1, 2), date(2024, 2, 29), None, date(1960, 1, 1)]),
+    "when": (pa.string(), ["2026-01-02 10:00", "2025-11-03", None, " 2026-01-02T10:00:05.25+02:00 ", "NA"]),
+    "unix": (pa.float64(), [1.7e9, 1.75e9 + 0.5, None, 1.76e12, -1e8]),
+    "y": (pa.string(), ["yes", "no", "maybe"]),
+}
+SCHEMA = pa.schema({name: type for name, (type, _) in COLUMNS.items()})
+
+
+def drawn(n: int) -> list[dict[str, Any]]:
+    random = np.random.default_rng(n)
+    return [{name: pool[random.integers(len(pool))] for name, (_, pool) in COLUMNS.items()} for _ in range(n)]
+
+
+def model(loss: str, normalize: str = "none", fields: int | None = None) -> LinearModel:
+    """A model of random parameters; features of a row share its 2^8 buckets."""
+    table = pa.Table.from_pylist([row | {"device": "phone"} for row in drawn(300)], SCHEMA)
+    roles = {"categorical": "code,rate", "date": "unix,when", "text": "title", "bucket": "width:5"}
+    plan = hogwild.open_table(table, "y", cross="device*code,flag*time.hour,width*rate", hash_bits=8, **roles).table
+    random, classes = np.random.default_rng(0), 1 if loss in ("log", "poisson") else 3
+    labels = list(range(max(classes, 2))) if loss != "poisson" else []
+    coef, intercept = random.normal(0, 0.3, (classes, 256)), random.normal(0, 1, classes)
+    facts: dict[str, Any] = {"loss": loss, "labels": labels, "normalize": normalize, "hash_bits": 8, "table": plan}
+    if fields is None:
+        return LinearModel(coef, intercept, **facts)
+    more = {
+        "factors_": random.normal(0, 0.3, (256, 10)),
+        "fields_": random.integers(0, fields, 256) if fields else None,
+    }
+    return FMModel(coef, intercept, **facts, **more)
+
+
+def check(served: LinearModel, rows: list[Any], X: Any) -> None:
+    answers = served.predict_many(rows)
+    if isinstance(answers[0], dict):
+        assert list(answers[0]) == served.classes_.tolist()
+        np.testing.assert_allclose([[*answer.values()] for answer in answers], served.predict_proba(X), 1e-5, 1e-9)
+    else:
+        assert answers == pytest.approx(served.predict(X).tolist())
+
+
+KINDS = [("log",), ("softmax", "l2"), ("hinge",), ("poisson", "max"), ("log", "l2", 0), ("log", "l2", 5)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_row_is_answered_as_its_table_is(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fm, "TOGETHER", 8)
+    served, rows = model(*kind), drawn(200)
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    check(served, rows, table)
+    pa.csv.write_csv(table, tmp_path / "new.csv")
+    with (tmp_path / "new.csv").open(newline="") as file:
+        check(served, list(csv.DictReader(file)), str(tmp_path / "new.csv"))
+
+
+@pytest.mark.parametrize("bits", [None, 4])
+def test_plain_features_go_by_their_number(bits: int | None) -> None:
+    width = 16 if bits else 5
+    served = LinearModel(np.arange(width) / 9, [0.5], "log", labels=[-1, 1], normalize="l2", hash_bits=bits)
+    row = {1: 2, "3": 0.5, 5: -1.0, **({} if bits else {1000: 3.0})}
+    check(served, [row, {}], scipy.sparse.csr_array([[2, 0, 0.5, 0, -1], [0] * 5]))
+    for bad, message in [({0: 1}, "feature 0: expected its number"), ({2: None}, "feature 2: expected a finite")]:
+        with pytest.raises(InputError, match=message):
+            served.predict_one(bad)
+
+
+def test_pairs_of_a_completion() -> None:
+    random = np.random.default_rng(0)
+    parts = (random.normal(size=shape) for shape in [(3, 4), (2, 4), 3, 2])
+    served = CompletionModel(*parts, mean=3.5, user_ids=Ids(["ann", "bob", "cy"]), item_ids=Ids([7, 9]))
+    assert served.predict_one({"user": "bob", "item": 9}) == pytest.approx(served.predict("bob", 9))
+    assert served.predict_many([{"user": "dan", "item": "7"}]) == [pytest.approx(3.5 + served.item_bias[0])]
+    with pytest.raises(InputError, match='row 1: expected {"user": name, "item": name}, got {}'):
+        served.predict_many([{}])
+
+
+GOOD = drawn(1)[0]
+
+
+def test_a_bad_value_is_one_line() -> None:
+    served = model("log")
+    for wrong, message in [
+        ({"price": "cheap"}, "column price: 'cheap' is no number"),
+        ({"width": float("inf")}, "column width: expected a finite number"),
+        ({"device": ["a"]}, "column device: expected text or a number, got .'a'."),
+        ({"title": 5}, "column title: expected text, got 5"),
+        ({"when": "tomorrow"}, "column when: 'tomorrow' is no date such as"),
+        ({"when": "9999-12-31T23:00-05:00"}, "column when: '9999-12-31T23:00-05:00' is no date"),
+        ({"price": 1e300}, "column price: 1e.300 is beyond float32"),
+    ]:
+        with pytest.raises(InputError, match=f"^row 2: {message}"):
+            served.predict_many([GOOD, GOOD | wrong])
+    for row, message in [({}, "no column device, which the model was trained with"), ([], "expected .* dict .* list")]:
+        with pytest.raises(InputError, match=message):
+            served.predict_one(row)
+
+
+def test_threads_share_a_model_whose_texts_outgrow_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoder, "KEPT", 2)
+    served, rows = model("log", "l2", 5), drawn(400)
+    wanted = served.predict_many(rows)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(served.predict_one, rows)) == wanted
+    assert pickle.loads(pickle.dumps(served)).predict_many(rows) == wanted
+
+
+def test_text_is_read_as_in_csv() -> None:
+    assert set(pyarrow.csv.ConvertOptions().null_values) == encoder.MISSING
+    served, texts = model("log"), {"code": "7.0", "flag": "True", "price": " 3.5 ", "rate": "NA"}
+    answers = served.predict_many([GOOD | texts, GOOD | {"code": 7, "flag": True, "price": 3.5, "rate": None}])
+    assert answers[0] == answers[1]
+
+
+def test_the_first_answer_needs_numpy_alone(tmp_path: Path) -> None:
+    model("log", "l2", 5).save(tmp_path / "ffm")
+    CompletionModel([[1.0]], [[1.0]], [0.0], [0.0]).save(tmp_path / "completion")
+    code = f"""
+import sys, hogwild
+hogwild.load("ffm").predict_one({GOOD | {"time": "2026-01-02 10:00", "day": "2026-01-02"}!r})
+hogwild.load("completion").predict_one({{"user": 0, "item": 0}})
+heavy = {{"numba", "scipy", "torch", "pyarrow", "sklearn", "pandas"}} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
