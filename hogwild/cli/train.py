@@ -192,7 +192,7 @@ def lead_or_train(
                 doing[0] = f"choosing l2: {text}"
 
             with display.live(lambda: doing[0]):
-                return train(rows, test, config=config, report=report, **options)
+                return train(rows, test, config=config, report=report if display.is_live else None, **options)
 
         with request.naming():
             try:
