@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hogwild.errors import OutputError
+from hogwild.machine import check_memory
 
 if TYPE_CHECKING:
     import torch
@@ -191,6 +192,7 @@ def _share(size: int) -> torch.Tensor:
     """Allocate zeroed bytes in shared memory of ``torch.multiprocessing``."""
     import torch
 
+    check_memory("shared arrays", size, f"; {REMEDY}")
     try:
         descriptor = os.memfd_create("hogwild-arrays")
         try:

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hogwild import machine
+from hogwild.errors import InputError
 from hogwild.hosts.memory import CACHE_LINE, Block
 
 SPEC = {
@@ -52,6 +54,12 @@ def test_readonly_is_the_same_memory() -> None:
 def test_private_block_is_not_sent() -> None:
     with pytest.raises(TypeError, match="private"):
         Block(SPEC, shared=False).descriptor()
+
+
+def test_more_than_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "memory", lambda: (1 << 30, 1 << 10))
+    with pytest.raises(InputError, match="shared arrays need .* are available; use host='threads'"):
+        Block(SPEC, shared=True)
 
 
 LIMITED = """
