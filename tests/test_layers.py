@@ -15,13 +15,13 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Layers go by file, since a problem's folder holds both what workers run and what the parent asks. First match wins;
 # all may import what is below zero. The package's __init__ names everything lazily and is exempt.
 LAYERS = {
-    "hogwild.errors": -1,
+    **dict.fromkeys(["hogwild.errors", "hogwild.machine"], -1),
     "hogwild.methods": -1,
     "hogwild.kernels.losses": -1,
     "*kernel": 0,
     "hogwild.problems.*.options": 0.5,
     "hogwild.kernels*": 0,
-    **dict.fromkeys(["hogwild.config", "hogwild.machine", "hogwild.training.schedule"], 0),
+    **dict.fromkeys(["hogwild.config", "hogwild.training.schedule"], 0),
     **dict.fromkeys(["hogwild.data.order", "hogwild.hosts.memory"], 0),
     "hogwild.training.stopwatch": 0,
     **dict.fromkeys(["hogwild.data*", "hogwild.serving*"], 1),
