@@ -192,7 +192,7 @@ def lead_or_train(
                 doing[0] = f"choosing l2: {text}"
 
             with display.live(lambda: doing[0]):
-                return train(rows, test, config=config, report=report, **options)
+                return train(rows, test, config=config, report=report if display.is_live else None, **options)
 
         with request.naming():
             try:
@@ -266,7 +266,7 @@ def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None, resuming: bool
 
 def lines_of_choice(chosen: L2Choice, default: float, all_candidates: bool) -> Iterator[str]:
     """Yield what was chosen, and before it a line for each candidate if somebody asked for the choice."""
-    metric = chosen.metric.removeprefix("held_out_")
+    metric = chosen.metric.removeprefix("held_out_").replace("_", " ")
     path = chosen.path
     if all_candidates:
         how = f"side by side, {chosen.epochs} epochs" if chosen.epochs else "each fitted to its optimum"

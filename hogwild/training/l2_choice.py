@@ -143,7 +143,11 @@ class L2Choice:
 
 
 def settle_l2(
-    config: TrainConfig, rows: Rows, resumed: str | Path | None = None, held: Rows | None = None
+    config: TrainConfig,
+    rows: Rows,
+    resumed: str | Path | None = None,
+    held: Rows | None = None,
+    report: Report | None = None,
 ) -> tuple[TrainConfig, L2Choice | None]:
     """Return the config with the penalty that was chosen, and how.
 
@@ -158,7 +162,7 @@ def settle_l2(
         if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
             raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
     else:
-        chosen = choose_l2(config, rows, held)
+        chosen = choose_l2(config, rows, held, report=report)
         l2 = chosen.l2
         normalize = chosen.normalize
     return config.settled(

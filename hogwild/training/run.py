@@ -463,7 +463,7 @@ class _Call(TypedDict, total=False):
     pool: Pool | None
     data: str
     cluster: Cluster | None
-    report: Callable[[str], None]
+    report: Callable[[str], None] | None
 
 
 class _LinearCall(_Call, LinearOptions, total=False):
@@ -511,7 +511,7 @@ def train(
     data: str = "",
     cluster: Cluster | None = None,
     holdout: Any = None,
-    report: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Run[Any]:
     """Train a sparse model on all cores without locks.
@@ -640,7 +640,7 @@ def begin(
     pool: Pool | None,
     data: str,
     cluster: Cluster | None,
-    report: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] | None = None,
 ) -> Run[Any]:
     """Return the run, or this machine's part in that of a cluster."""
     if config.patience is None and _ends_itself(config, examples):

@@ -52,7 +52,7 @@ class Twin:
             array[k] = np.maximum(array[k], 0)
 
     def shrinks(self, rates, k, step):
-        rate = self.arrays[rates][k] if self.problem.penalty == "per-row" else 1.0
+        rate = self.arrays[rates][k] if self.problem.rated else 1.0
         return 1 / (1 + step * self.problem.l2 * rate)
 
     def moved(self, row, along, move, shrink):
@@ -82,7 +82,7 @@ class Twin:
             explicit = self.problem.loss == "squared-error"
             move = now * (margin - self.arrays["values"][rows] if explicit else -y / (1 + np.exp(y * margin)))
             s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", k, now)
-            if t and self.problem.penalty == "per-row":
+            if t and self.problem.rated:
                 s_u = s_i = np.ones_like(now)
             new_q = self.moved(q, p[on], move, s_i)
             p[on] = self.moved(p[on], q, move, s_u)
@@ -105,7 +105,7 @@ class Twin:
             move = -now / (1 + np.exp(margin))
             s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", i[on], now)
             s_j = np.ones_like(now)
-            if self.problem.penalty == "per-row":  # counted with the first item drawn
+            if self.problem.rated:  # counted with the first item drawn
                 s_u, s_i = np.where(fresh[on], s_u, 1), np.where(fresh[on], s_i, 1)
             else:
                 s_j = self.shrinks("", k, now)

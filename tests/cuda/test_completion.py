@@ -76,7 +76,7 @@ def twin_of(problem, arrays, flat, visits, group, programs, salt=0):
 EXPLICIT = [
     # discipline, in hand, rank and options; a tile of rank 20 holds 16 ratings at most, one of 90 holds 4
     ("atomic", 1, 20, {}),
-    ("hogwild", 1, 20, {"penalty": "per-row", "l2": 0.01}),
+    ("hogwild", 1, 20, {"penalty": "smoothed", "l2": 0.01}),
     ("hogwild", 6, 16, {"nonnegative": True, "biases": False}),
     ("atomic", 33, 20, {"penalty": "per-row", "l2": 0.01, "nonnegative": True}),
     ("hogwild", 33, 33, {}),

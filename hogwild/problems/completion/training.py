@@ -51,7 +51,7 @@ def settle(
     ratings: Ratings,
     resumed: str | Path | None,
     held: Ratings | None,
-    report: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] | None = None,
 ) -> tuple[TrainConfig, L2Choice | None]:
     """Return the config with the penalty and the number of epochs that do best, and how they were chosen.
 
@@ -108,7 +108,8 @@ def settle(
             best = min(best, value)
             last = epoch + 1 if value <= best + near * abs(best) else last
             done[number] += 1
-            report(f"epoch {sum(done)} of at most {total}")
+            if report is not None:
+                report(f"epoch {sum(done)} of at most {total}")
             if not math.isfinite(value) or epoch + 1 - last >= PATIENCE:
                 break
         return best, last

@@ -44,9 +44,9 @@ class FMCase(LinearCase):
 
     @staticmethod
     def settle(
-        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, *_: Any
+        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, report: Any = None
     ) -> tuple[Any, Any]:
-        return settle(config, rows, resumed, held)
+        return settle(config, rows, resumed, held, report)
 
     def lay_out(self, shared: bool) -> Job:
         features = occurring(self._rows, self.numbering)

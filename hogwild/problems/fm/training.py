@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +127,11 @@ class Trials:
 
 
 def settle(
-    config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None
+    config: TrainConfig,
+    rows: Rows,
+    resumed: str | Path | None,
+    held: Rows | None,
+    report: Callable[[str], None] | None = None,
 ) -> tuple[TrainConfig, L2Choice | None]:
     """Return the config with the penalty of the factors that does best, and how it was chosen.
 
@@ -143,6 +148,8 @@ def settle(
     path: list[dict[str, Any]] = []
     step = FIRST
     for l2_factors in (each / len(rows) for each in PATH):
+        if report is not None:
+            report(f"value {len(path) + 1} of {len(PATH)}")
         if config.step is None:
             step, tried = trials.best_step(l2_factors, step)
             loss = tried[step]

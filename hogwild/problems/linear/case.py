@@ -101,12 +101,13 @@ class LinearCase:
 
     @staticmethod
     def settle(
-        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, *_: Any
+        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, report: Any = None
     ) -> tuple[Any, Any]:
         """Return the config with the penalty that does best on rows held out, and how it was chosen."""
         from hogwild.training.l2_choice import settle_l2
 
-        return settle_l2(config, rows, resumed, held)
+        steps = None if report is None else lambda done, total: report(f"step {done} of {total}")
+        return settle_l2(config, rows, resumed, held, steps)
 
     def _pose(self, rows: Rows) -> Rows:
         """Make the problem, the arrays its kernels need, and for "auto" the choice of a discipline; return the rows in
