@@ -253,6 +253,15 @@ def test_warning_of_too_few_bits(tmp_path):
     assert Path(caught[0].filename).name == "test_hashing.py"
 
 
+def test_the_warning_begins_where_half_of_the_features_share():
+    def of(used: int) -> Rows:
+        return Rows([0, used], np.arange(used), np.ones(used), [1], 1 << 12, hash_bits=12)
+
+    hashing.warn_if_crowded("x", of(1 << 11))
+    with pytest.warns(HogwildWarning, match=r"x: 51 % of the features"):
+        hashing.warn_if_crowded("x", of((1 << 11) + 60))
+
+
 def test_statistics_and_occupancy_agree():
     rows = hashing.hash_rows(toy(300), BITS)
     facts = describe(rows)

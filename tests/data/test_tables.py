@@ -145,6 +145,13 @@ def test_a_large_file_is_cut_into_pieces_at_rows(table: pa.Table, tmp_path: Path
     check(hogwild.open_table(table, **AS), table)
 
 
+def test_progress_counts_the_rows_of_all_batches(table: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.data.tables.files.ROWS", 100)
+    seen: list[tuple[int, int | None]] = []
+    hogwild.open_table(table, **AS, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-3:] == [(100, 300), (200, 300), (300, 300)]
+
+
 def test_a_model_predicts_tables_of_every_kind(table: pa.Table, tmp_path: Path) -> None:
     rows = hogwild.open_table(table, "click", text="title", hash_bits=12)
     hogwild.train(rows, epochs=2, workers=1).finish().save(tmp_path / "m")

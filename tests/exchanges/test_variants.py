@@ -96,6 +96,23 @@ def test_an_outer_step_has_nesterovs_momentum() -> None:
         np.testing.assert_allclose(room.flat, twin, rtol=1e-5, atol=1e-6)
 
 
+def test_the_velocity_of_a_replica_that_rests_after_a_round_counts() -> None:
+    """A round leaves each replica the velocity of its own slice; the meeting is of two of the three."""
+    room, rng = Room("averaging:mean=rows,period=1,outer=0.7,momentum=0.9", 3, 96), np.random.default_rng(0)
+    moves = rng.standard_normal((5, 96))
+    for w, move in zip(room.w, moves):
+        w += move.astype(np.float32)
+    room.trade()
+    velocity = moves[:3].mean(axis=0)
+    twin = 0.7 * 1.9 * velocity
+    for w, move in zip(room.w, moves[3:]):
+        w += move.astype(np.float32)
+    room.meet(2, 2, 1)
+    mean = moves[3:].mean(axis=0)
+    twin += 0.7 * (mean + 0.9 * (0.9 * velocity + mean))
+    np.testing.assert_allclose(room.flat, twin, rtol=1e-5, atol=1e-5)
+
+
 def test_a_threshold_decides_when_rounds_take_place(rows: Rows) -> None:
     """None: as one-shot averaging; at once: as periodic averaging; else in between."""
     options = {"workers": 4, "epochs": 1}

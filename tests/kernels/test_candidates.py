@@ -44,8 +44,10 @@ def alone(rows, lane, epochs, seed=3, order=None, **options):
         (LANES * 4, {"loss": "log"}),  # a second vector
         ([Candidate(row_backoff(0.2 / (k + 1), 0.1**k), 0.01 * (k + 1), 0.1**k) for k in range(3)], {"loss": "hinge"}),
         ([Candidate(epoch_backoff(0.2 / (k + 1)), 0.01, 0.1**k) for k in range(3)], {"loss": "log", "adagrad": True}),
+        # a full vector, whose last lane passes the hinge's kink before the others do
+        ([Candidate(epoch_backoff(0.05 * 4**k), 0.0, 0.0) for k in range(4)], {"loss": "hinge", "l2": 0.0}),
     ],
-    ids=["many", "falling", "adagrad"],
+    ids=["many", "falling", "adagrad", "unpenalised"],
 )
 def test_each_lane_equals_the_serial_kernel(lanes, options):
     """Which equals its slow twin."""
