@@ -125,6 +125,9 @@ def test_a_bad_value_is_one_line() -> None:
     ]:
         with pytest.raises(InputError, match=f"^row 2: {message}"):
             served.predict_many([GOOD, GOOD | wrong])
+    for rows in (5, GOOD):
+        with pytest.raises(InputError, match="expected a list of dicts, got .*: a table goes to model.predict"):
+            served.predict_many(rows)
     for row, message in [({}, "no column device, which the model was trained with"), ([], "expected .* dict .* list")]:
         with pytest.raises(InputError, match=message):
             served.predict_one(row)

@@ -316,6 +316,7 @@ def check_readable(name: str, problem: str = "linear", model: bool = False) -> N
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         hint = catalogue.suggestion(name) if isinstance(error, FileNotFoundError) else ""
+        hint = ": standard input is /dev/stdin" if name == "-" else hint
         raise InputError(f"{name}: {error.strerror or error}{hint}") from None
 
 

@@ -208,6 +208,8 @@ def lead_or_train(
         if run.chosen is not None:
             for line in lines_of_choice(run.chosen, config.l2, choosing is None):
                 display.say(line)
+            if run.config.epochs != config.epochs:
+                display.say(f"epochs {run.config.epochs}, chosen with it, of at most {config.epochs}")
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run

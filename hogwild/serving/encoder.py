@@ -139,10 +139,10 @@ class PlainRow:
         entries: dict[int, float] = {}
         for name, value in row.items():
             try:
-                index = int(name) - 1  # text, too: the names in JSON
+                index = -1 if isinstance(name, bool | float) else int(name) - 1  # text, too: the names in JSON
             except (TypeError, ValueError):
                 index = -1
-            if index < 0:
+            if not 0 <= index < 1 << 64:
                 raise InputError(f"feature {name!r}: expected its number, counted from 1")
             number = number_of(value, f"feature {name}")
             if not -BEYOND < number < BEYOND:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,8 @@ class Scorer:
 
 def each_row(answer: Any, rows: Any) -> list[Any]:
     """Return the answers to several rows; an error names the row, counted from 1."""
+    if not isinstance(rows, Iterable) or hasattr(rows, "columns") or isinstance(rows, Mapping | str):
+        raise InputError(f"expected a list of dicts, got {type(rows).__name__}: a table goes to model.predict")
     answers = []
     for number, row in enumerate(rows, 1):
         try:

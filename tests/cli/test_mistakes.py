@@ -130,6 +130,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "compare d.svm --out ''": (2, "--out '': expected a name"),
     # files that are not there, or something else
     "train none.svm": (1, "none.svm: No such file or directory"),
+    "train -": (1, "-: No such file or directory: standard input is /dev/stdin"),
     "train rcv2": (1, "rcv2: No such file or directory: did you mean rcv1?"),
     "bench none.svm": (1, "none.svm: No such file or directory"),
     "info synthetic:x": (1, "synthetic:x"),

@@ -43,6 +43,9 @@ TEXTS = {
     "y,d\n0,2024-13-01\n1,2024-01-01\n": ":2: column d: '2024-13-01' is no date such as 2005-09-06 17:30 "
     "(train with --categorical d to keep text)",
     "y\n0\n1\n": ": no column is left to learn from beside y",
+    "y,a\r\n": ": no rows in it",
+    "y,d,d.hour\n0,2024-01-01 10:00,x\n1,2024-01-01 11:00,y\n": ": column d.hour has the name of a date's part or a "
+    "cross: rename it or --ignore d.hour",
 }
 
 
@@ -57,6 +60,7 @@ def test_text(text: str, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
+    "{table}: cross site*y: column y is the label, the weight or left out": {"cross": "site*y"},
     "{table}: no column divice (--cross divice*site): did you mean device?": {"cross": "divice*site"},
     "{table}: cross site*price: column price is not categorical: --bucket price:20 makes it so": {
         "cross": "site*price"
@@ -82,6 +86,13 @@ def test_options(said: str) -> None:
     with pytest.raises((InputError, UsageError)) as caught:
         hogwild.open_table(table, "y", **REFUSED[said])
     assert str(caught.value) == said.format(table="the table")
+
+
+@pytest.mark.parametrize("time", [1e300, -1e14, 4e14])
+def test_unix_times_beyond_the_calendar(time: float) -> None:
+    table = pa.table({"y": [0, 1], "t": [1714957200.0, time]})
+    with pytest.raises(InputError, match="row 2: column t: .* is no Unix time of the years 1 to 9999"):
+        hogwild.open_table(table, "y", date="t")
 
 
 def test_bytes(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hogwild.errors import InputError
 BEYOND = 3.4028235677973366e38  # rounds to infinity in float32
 MASK = 2**64 - 1
 LATE = 1e11  # Unix times beyond this are milliseconds
+FIRST, LAST = -62_135_596_800, 253_402_300_799  # Unix times of the first and the last second of a datetime
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 WORD = re.compile(r"[A-Za-z0-9_\u00c0-\u1fff\u2070-\u2fff\u3040-\U0010ffff]+")  # as text_kernel.py finds them
 
@@ -228,6 +229,10 @@ def dates_of(values: Any, column: TableColumn) -> Any:
         seconds = finite(values, column.name)
         seconds = np.where(seconds > LATE, seconds / 1000, seconds)
         there = np.isfinite(seconds)
+        beyond = there & ~((seconds >= FIRST) & (seconds <= LAST))
+        if beyond.any():
+            row = int(np.argmax(beyond))
+            raise CellError(row, f"column {column.name}: {seconds[row]:.6g} is no Unix time of the years 1 to 9999")
         microseconds = np.where(there, 1e6 * seconds, 0).astype(np.int64)
         return pa.array(microseconds, mask=~there).cast(pa.timestamp("us")).cast(zoned)
     texts = pc.utf8_trim_whitespace(values.cast(pa.string()))

@@ -302,7 +302,13 @@ def draft(
         raise InputError(f"{name}: column {options.label} holds {KINDS[label]}, which are no labels")
     kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
     plan = TablePlan(tuple(columns), options.label or "", kind, (), options.weight, tuple(ignored))
-    return dataclasses.replace(plan, crosses=_crosses(name, plan, options.cross, kinds))
+    plan = dataclasses.replace(plan, crosses=_crosses(name, plan, options.cross, kinds))
+    features = [column.name for column in plan.features()]
+    for own in (column.name for column in plan.columns):
+        if features.count(own) > 1:
+            remedy = f"rename it or --ignore {own}"
+            raise InputError(f"{name}: column {own} has the name of a date's part or a cross: {remedy}")
+    return plan
 
 
 def _crosses(name: str, plan: TablePlan, asked: Sequence[str], kinds: Mapping[str, str]) -> tuple[str, ...]:
@@ -318,6 +324,8 @@ def _crosses(name: str, plan: TablePlan, asked: Sequence[str], kinds: Mapping[st
         if "*" not in cross:
             raise UsageError(f"cross {cross}: expected columns joined by *, such as device*country")
         for part in cross.split("*"):
+            if part in kinds and part not in roles:
+                raise InputError(f"{name}: cross {cross}: column {part} is the label, the weight or left out")
             if part not in {*categories, *roles}:
                 raise InputError(f"{name}: no column {part} (--cross {cross}){nearest(part, kinds) or has(kinds)}")
             if part not in categories:

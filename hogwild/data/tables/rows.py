@@ -76,7 +76,8 @@ def plan_table(
             zone = getattr(source.schema.field(column.name).type, "tz", None)
             column = dataclasses.replace(column, zone=zone)
         if batch is not None and column.role == "bucket":  # until all rows are known
-            edges = _edges(finite(batch.column(column.name), column.name), asked.buckets()[column.name])
+            numbers = numbers_of(batch.column(column.name))
+            edges = _edges(numbers[np.isfinite(numbers)], asked.buckets()[column.name])
             column = dataclasses.replace(column, edges=edges)
         if batch is not None and column.role == "categorical" and column.kind == "text":
             if column.name not in asked.categorical:

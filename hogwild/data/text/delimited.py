@@ -34,7 +34,7 @@ SAID = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "single blanks", "|
 EXPECTED = {"double": "a number", "int64": "a whole number", "date32[day]": "a date such as 2005-09-06"}
 NOT_TEXT = {
     b"PAR1": "a Parquet file",
-    b"PK\x03\x04": "a zip archive, or a workbook",
+    b"PK\x03\x04": "a zip archive, a workbook or .npz under another name",
     b"ARROW1": "an Arrow file",
     b"\xff\xfe": "UTF-16 text",
     b"\xfe\xff": "UTF-16 text",
@@ -164,7 +164,7 @@ class Delimited:
                     if magic := next((what for magic, what in NOT_TEXT.items() if text.startswith(magic)), None):
                         raise InputError(f"{self.label}: {magic}, expected text in UTF-8")
                     text = text.removeprefix(b"   ")  # which lines.py puts for a byte order mark
-                    if b"\r" in text and b"\n" not in text[:-1]:
+                    if b"\n" not in text[:-1] and b"\r" in text.removesuffix(b"\n")[:-1]:
                         raise InputError(f"{self.label}: lines end in a carriage return alone, expected LF or CR LF")
                 if (zero := text.find(0)) >= 0:
                     lines += text.count(b"\n", 0, zero)

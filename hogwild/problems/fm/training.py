@@ -54,7 +54,7 @@ def judges_of(config: TrainConfig, rows: Rows, held: Rows | None) -> tuple[Rows,
     """Rows that trials train on, and others that judge them."""
     if held is not None or len(rows) < 2:
         return rows, rows if held is None else held
-    return rows.split(config.usual_holdout, config.seed)
+    return rows.split(max(config.usual_holdout, 1 / len(rows)), config.seed)
 
 
 class Trials:
