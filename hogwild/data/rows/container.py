@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
 MOST_FIELDS = 1 << 15  # their numbers are int16
 PIECE = 1 << 20  # entries processed at a time where temporaries are made
+ALONE = 1 << 18  # nonzeros for each thread that counts, which take as long as to start it
 OWN_BYTES = 64 << 20  # for all threads' counts of features together
 CHUNK_NONZEROS = 1 << 20
 CHUNK_ROWS = 1 << 18  # limit for rows that are short or empty
@@ -429,15 +430,15 @@ class Rows:
 def _count(rows: Rows, threads: int | None) -> np.ndarray:
     """Count the rows of each feature, or take the held-out rows' from those of the whole.
 
-    Each thread counts a share of the rows into its own array, at about 1 ns a nonzero; with very many features one
-    thread counts alone.
+    Each thread counts a share of the rows into its own array, at about 1 ns a nonzero; of few nonzeros, or of very many
+    features, one thread counts alone.
     """
     from hogwild.data.rows.counts_kernel import count_features
 
     if rows.split_from is not None and (whole := rows.split_from[0]).known_degrees is not None:
         return whole.known_degrees - rows.split_from[1].degrees(threads)
     threads = threads or len(os.sched_getaffinity(0))
-    threads = max(1, min(threads, len(rows), OWN_BYTES // max(4 * rows.width, 1)))
+    threads = max(1, min(threads, rows.nnz // ALONE, OWN_BYTES // max(4 * rows.width, 1)))
     cuts = np.linspace(0, len(rows), threads + 1).astype(np.int64)
 
     def count_part(part: int, end: int) -> np.ndarray:
