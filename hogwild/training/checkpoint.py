@@ -107,6 +107,27 @@ def load_saved(directory: Path | None, asked: TrainConfig) -> Saved | None:
     return arrays, header
 
 
+def chosen_before(
+    directory: str | Path | None, *names: str, path: Sequence[float] | None = None
+) -> dict[str, Any] | None:
+    """The options that the run of a checkpoint has and chose, by ``names``; None if there is nothing to go on from.
+
+    Raises
+    ------
+    InputError
+        If its ``l2`` is not one of ``path``, where that is given.
+    """
+    if directory is None or not has_checkpoint(directory):
+        return None
+    _, header = load_checkpoint(directory)
+    with resumable(Path(directory)):
+        saved = {name: header["config"][name] for name in names}
+    if path is not None and saved["l2"] not in path:
+        was = f"l2 was {saved['l2']!r}, which is not to choose now"
+        raise InputError(f"{directory}: cannot resume with other options: {was}")
+    return saved
+
+
 def as_before(config: TrainConfig, saved: Saved) -> TrainConfig:
     """The config with the discipline that "auto" chose for as many workers before."""
     row = saved[1]["history"][-1]

@@ -35,10 +35,9 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.margins import margins
-from hogwild.errors import InputError, NoChoice
+from hogwild.errors import NoChoice
 from hogwild.kernels.losses import LOSSES
 from hogwild.methods import DEFAULT_PARAM
-from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import Objective, loss_values
@@ -48,7 +47,7 @@ from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weake
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import labels_of, like_counts, row_weights
-from hogwild.training.checkpoint import resumable
+from hogwild.training.checkpoint import chosen_before
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
 
@@ -154,20 +153,14 @@ def settle_l2(
     ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again.
     """
     chosen = None
-    if resumed is not None and has_checkpoint(resumed):
-        _, header = load_checkpoint(resumed)
-        with resumable(Path(resumed)):
-            l2 = header["config"]["l2"]
-            normalize = header["config"]["normalize"]
-        if l2 not in (config.l2_path or ()) and config.l2_path != L2_PATH:
-            raise InputError(f"{resumed}: cannot resume with other options: l2 was {l2!r}, which is not to choose now")
-    else:
+    path = None if config.l2_path == L2_PATH else config.l2_path or ()
+    saved = chosen_before(resumed, "l2", "normalize", path=path)
+    if saved is None:
         chosen = choose_l2(config, rows, held, report=report)
-        l2 = chosen.l2
-        normalize = chosen.normalize
-    return config.settled(
-        l2=l2, l2_path=None, normalize=normalize if config.normalize == "auto" else config.normalize
-    ), chosen
+        saved = {"l2": chosen.l2, "normalize": chosen.normalize}
+    if config.normalize != "auto":
+        saved["normalize"] = config.normalize
+    return config.settled(l2_path=None, **saved), chosen
 
 
 def choose_l2(

@@ -21,6 +21,7 @@ import csv
 import dataclasses
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -303,9 +304,9 @@ def draft(
     kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
     plan = TablePlan(tuple(columns), options.label or "", kind, (), options.weight, tuple(ignored))
     plan = dataclasses.replace(plan, crosses=_crosses(name, plan, options.cross, kinds))
-    features = [column.name for column in plan.features()]
+    times = Counter(column.name for column in plan.features())
     for own in (column.name for column in plan.columns):
-        if features.count(own) > 1:
+        if times[own] > 1:
             remedy = f"rename it or --ignore {own}"
             raise InputError(f"{name}: column {own} has the name of a date's part or a cross: {remedy}")
     return plan

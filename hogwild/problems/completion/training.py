@@ -25,11 +25,10 @@ from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, NoChoice
 from hogwild.hosts.job import Job, Task
 from hogwild.kernels.cycles import ticks_in
-from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.completion.objective import Scores
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.completion.ranking import one_blas_thread, ranking_metrics
-from hogwild.training.checkpoint import resumable
+from hogwild.training.checkpoint import chosen_before
 from hogwild.training.l2_choice import L2Choice
 from hogwild.training.schedule import make_schedule
 
@@ -58,13 +57,7 @@ def settle(
     ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again. ``report`` is told of the
     progress.
     """
-    if resumed is not None and has_checkpoint(resumed):
-        _, header = load_checkpoint(resumed)
-        with resumable(Path(resumed)):
-            saved = {name: header["config"][name] for name in ("l2", "epochs")}
-        if saved["l2"] not in config.l2_path:
-            was = f"l2 was {saved['l2']!r}, which is not to choose now"
-            raise InputError(f"{resumed}: cannot resume with other options: {was}")
+    if saved := chosen_before(resumed, "l2", "epochs", path=config.l2_path):
         return config.settled(l2_path=None, **saved), None
     ranks = config.loss != "squared-error"
     rest, judges = ratings, held

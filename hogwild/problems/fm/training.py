@@ -24,13 +24,12 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, drawn
 from hogwild.errors import NoChoice
-from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.options import PATH, SHARE
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
 from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.problem import aligned
-from hogwild.training.checkpoint import resumable
+from hogwild.training.checkpoint import chosen_before
 from hogwild.training.keep import has_diverged
 from hogwild.training.l2_choice import L2Choice
 from hogwild.training.schedule import make_schedule
@@ -137,10 +136,7 @@ def settle(
 
     ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again.
     """
-    if resumed is not None and has_checkpoint(resumed):
-        _, header = load_checkpoint(resumed)
-        with resumable(Path(resumed)):
-            saved = {name: header["config"][name] for name in ("l2", "l2_factors")}
+    if saved := chosen_before(resumed, "l2", "l2_factors"):
         return config.settled(**saved if config.l2 is None else {"l2_factors": saved["l2_factors"]}), None
     began = time.perf_counter()
     rest, judges = judges_of(config, rows, held)
