@@ -105,7 +105,6 @@ def data(): return torch.randn(64, 4), torch.arange(64) % 2
         ),
     ],
 )
-@pytest.mark.usefixtures("sketched")
 def test_other_commands(
     gone: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, made: str
 ) -> None:
