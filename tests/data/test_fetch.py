@@ -300,9 +300,7 @@ def test_a_data_folder_that_cannot_be_made(own: Path, web: Site, monkeypatch: py
 
 
 def test_parts_come_one_by_one(own: Path, web: Site) -> None:
-    parts = {
-        role: {"rows": ROWS, "url": web / f"two{end}.bz2"} for role, end in (("train", ""), ("test", ".t"))
-    }
+    parts = {role: {"rows": ROWS, "url": web / f"two{end}.bz2"} for role, end in (("train", ""), ("test", ".t"))}
     write_card(own / "cards", "two", parts, features=FEATURES)
     two, page = cards()["two"], web.put("two.bz2", bz2.compress(SVM.encode()))
     steps = fetch(two)

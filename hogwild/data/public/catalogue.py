@@ -74,7 +74,7 @@ class Card:
         For rows.
     users, items : int, optional
         For ratings: the publisher's counts, which may include some without a rating.
-    layout : TextLayout
+    layout : TextLayout, optional
         For ratings, where the file's name does not tell it.
     vertices, arcs : int, optional
         For a graph, as in the problem line of its file.
@@ -95,7 +95,7 @@ class Card:
     classes: int | None = None
     users: int | None = None
     items: int | None = None
-    layout: TextLayout = TextLayout()
+    layout: TextLayout | None = None
     vertices: int | None = None
     arcs: int | None = None
 
@@ -121,7 +121,8 @@ def cards() -> dict[str, Card]:
 def _card(path: Path) -> Card:
     facts = tomllib.loads(path.read_text(encoding="utf-8"))
     parts = tuple(Part(role, **facts.pop(role)) for role in ROLES if role in facts)
-    return Card(**facts | {"parts": parts, "layout": TextLayout(**facts.get("layout", {}))})
+    layout = TextLayout(**facts.pop("layout", {}))
+    return Card(**facts, parts=parts, layout=layout)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
