@@ -252,7 +252,7 @@ def chosen_problem(problem: str | None, name: str, format: str | None = None) ->
     """Return the problem that a user named, or the one that the data's format or name implies."""
     problem = problem or implied_problem(name, format)
     if problem not in KINDS:
-        choices = f"{', '.join(KINDS)} (modules: hogwild train-module)"
+        choices = f"{', '.join(KINDS)} (modules: hogwild.train_module, in Python)"
         raise UsageError(f"--problem {problem}: expected one of {choices}{nearest(problem, KINDS)}")
     return problem
 
