@@ -11,9 +11,6 @@ vector atomics, and none is lost. Otherwise the new row is stored, and of severa
 one stays: between programs, but also among the ratings that a program holds together, which may share a user or an
 item. With one rating in flight both ways give the same numbers, up to rounding.
 
-A nonnegative row is clipped at zero before it is written. Changes added to it may still sum to less than zero, so a
-program that made a number smaller then raises it to zero, by an atomic maximum; until then readers clip the row.
-
 Factors lie along a tile's columns: those from ``WIDTH`` on (the rank in whole sectors of 32 bytes) are neither read
 nor written, since they stay zero. Ratings lie in random order, so that neighbours can be visited together (``block``):
 reading a rating's 12 bytes at random places takes 96 bytes of memory traffic, compared with 1,024 for rows of 64.
@@ -111,35 +108,24 @@ def read_bias(biases, numbers, BIASED: tl.constexpr):
 
 
 @triton.jit
-def write(at, old, new, mask, NONNEGATIVE: tl.constexpr, ATOMIC: tl.constexpr):
+def write(at, old, new, mask, ATOMIC: tl.constexpr):
     """Replace rows that were read as ``old`` (see the module's docstring)."""
     if ATOMIC:
         tl.atomic_add(at, new - old, mask=mask, sem="relaxed")
-        if NONNEGATIVE:  # as integers, floats are negative when they are negative; a GPU's NaN is not
-            bits = at.to(tl.pointer_type(tl.int32), bitcast=True)
-            tl.atomic_max(bits, tl.zeros(new.shape, tl.int32), mask=mask & (new < old), sem="relaxed")
     else:
         tl.store(at, new, mask=mask)
 
 
 @triton.jit
-def cut(row, NONNEGATIVE: tl.constexpr):
-    """Clip a row at zero; NaN stays."""
-    if NONNEGATIVE:
-        return tl.maximum(row, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    return row
-
-
-@triton.jit
-def moved(row, along, move, shrink, NONNEGATIVE: tl.constexpr):
+def moved(row, along, move, shrink):
     """``shrink * (row - move * along)``, one rating per line."""
-    return cut((row - move[:, None] * along) * shrink[:, None], NONNEGATIVE)
+    return (row - move[:, None] * along) * shrink[:, None]
 
 
 @triton.jit
-def shrinkage(rates, numbers, step, l2, PER_ROW: tl.constexpr):
+def shrinkage(rates, numbers, step, l2, RATED: tl.constexpr):
     """Factors by which the penalty shrinks rows."""
-    if PER_ROW:
+    if RATED:
         return 1.0 / (1.0 + step * tl.load(rates + numbers) * l2)
     return 1.0 / (1.0 + step * l2)
 
@@ -174,7 +160,7 @@ def visit_ratings(
     items,
     values,  # of the part's ratings: int32, int32, float32 (of squared errors)
     user_rates,
-    item_rates,  # float32, if PER_ROW
+    item_rates,  # float32, if RATED
     seen_begin,
     seen_items,  # int64, int32: items of each user, ascending
     salt: tl.uint64,
@@ -194,8 +180,7 @@ def visit_ratings(
     WIDTH: tl.constexpr,
     TILE: tl.constexpr,
     GROUP: tl.constexpr,
-    PER_ROW: tl.constexpr,
-    NONNEGATIVE: tl.constexpr,
+    RATED: tl.constexpr,
     BIASED: tl.constexpr,
     ATOMIC: tl.constexpr,
     SHUFFLED: tl.constexpr,
@@ -224,25 +209,24 @@ def visit_ratings(
             here, visit = at + lanes < count, tl.minimum(at + lanes, count - 1)
             at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
             raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
-            new_p, new_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+            new_p, new_q = raw_p, raw_q
             old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
             new_u, new_i = old_u, old_i
             inside = here[:, None] & columns
-            first_u = shrinkage(user_rates, u, step, l2, PER_ROW)
-            first_i = shrinkage(item_rates, i, step, l2, PER_ROW)
-            shrink = tl.full(step.shape, 1.0, tl.float32) if PER_ROW else first_u  # for drawn items
+            first_u = shrinkage(user_rates, u, step, l2, RATED)
+            first_i = shrinkage(item_rates, i, step, l2, RATED)
             if LOSS != "bpr":
                 if LOSS == "squared-error":
                     move = step * (tl.sum(new_p * new_q, 1) - pick(ahead_r, turn, GROUP) + (new_u + new_i))
                 else:
                     move = -step / (1.0 + tl.exp(tl.sum(new_p * new_q, 1) + (new_u + new_i)))
                 was = new_p
-                new_p = moved(new_p, new_q, move, first_u, NONNEGATIVE)
-                new_q = moved(new_q, was, move, first_i, NONNEGATIVE)
-                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ATOMIC)
+                new_p = moved(new_p, new_q, move, first_u)
+                new_q = moved(new_q, was, move, first_i)
+                write(at_q, raw_q, new_q, inside, ATOMIC)
                 if BIASED:
                     new_u, new_i = (old_u - move) * first_u, (old_i - move) * first_i
-                    write(b_i + i, old_i, new_i, here, False, ATOMIC)
+                    write(b_i + i, old_i, new_i, here, ATOMIC)
 
             if LOSS != "squared-error":
                 state, t = mix(salt + visit.to(tl.uint64)), 0
@@ -252,39 +236,37 @@ def visit_ratings(
                     free = j >= 0
                     j = tl.maximum(j, 0)
                     at_d = place(q, j, STRIDE, TILE)
-                    raw_d = read(at_d, columns, WHOLE)
-                    old_d, old_j = cut(raw_d, NONNEGATIVE), read_bias(b_i, j, BIASED)
+                    old_d, old_j = read(at_d, columns, WHOLE), read_bias(b_i, j, BIASED)
                     was = new_p
                     if LOSS == "bpr":
                         margin = tl.sum(new_p * new_q, 1) - tl.sum(new_p * old_d, 1) + (new_i - old_j)
                         move = tl.where(free, step / (1.0 + tl.exp(margin)), 0.0)  # of the drawn item's margin
-                        shrink_u, shrink_i = tl.where(free, first_u, 1.0), tl.where(free, first_i, 1.0)
-                        new_p = moved(new_p, old_d - new_q, move, shrink_u, NONNEGATIVE)
-                        new_q = moved(new_q, was, -move, shrink_i, NONNEGATIVE)
+                        shrink = tl.where(free, first_u, 1.0)
+                        new_p = moved(new_p, old_d - new_q, move, shrink)
+                        new_q = moved(new_q, was, -move, shrink)
                         if BIASED:
-                            new_i = (new_i + move) * shrink_i
-                        first_u, first_i = tl.where(free, shrink, first_u), tl.where(free, shrink, first_i)
+                            new_i = (new_i + move) * shrink
                     else:
                         margin = tl.sum(new_p * old_d, 1) + (new_u + old_j)
                         move = tl.where(free, step / (1.0 + tl.exp(-margin)), 0.0)
-                        shrink_u = tl.where(free, shrink, 1.0)
-                        new_p = moved(new_p, old_d, move, shrink_u, NONNEGATIVE)
+                        shrink = tl.where(free, first_u, 1.0)
+                        new_p = moved(new_p, old_d, move, shrink)
                         if BIASED:
-                            new_u = (new_u - move) * shrink_u
+                            new_u = (new_u - move) * shrink
                     drawn = here & free
-                    new_d = moved(old_d, was, move, shrink, NONNEGATIVE)
-                    write(at_d, raw_d, new_d, drawn[:, None] & columns, NONNEGATIVE, ATOMIC)
+                    new_d = moved(old_d, was, move, first_u)
+                    write(at_d, old_d, new_d, drawn[:, None] & columns, ATOMIC)
                     if BIASED:
-                        write(b_i + j, old_j, (old_j - move) * shrink, drawn, False, ATOMIC)
+                        write(b_i + j, old_j, (old_j - move) * first_u, drawn, ATOMIC)
                     t += 1
 
-            write(at_p, raw_p, new_p, inside, NONNEGATIVE, ATOMIC)
+            write(at_p, raw_p, new_p, inside, ATOMIC)
             if LOSS == "bpr":
-                write(at_q, raw_q, new_q, inside, NONNEGATIVE, ATOMIC)
+                write(at_q, raw_q, new_q, inside, ATOMIC)
                 if BIASED:
-                    write(b_i + i, old_i, new_i, here, False, ATOMIC)
+                    write(b_i + i, old_i, new_i, here, ATOMIC)
             elif BIASED:
-                write(b_u + u, old_u, new_u, here, False, ATOMIC)
+                write(b_u + u, old_u, new_u, here, ATOMIC)
             at += hop
             turn += 1
 
@@ -310,7 +292,7 @@ class CompletionLauncher(Launcher):
     problem : CompletionProblem
     arrays : mapping
         ``users``, ``items`` and ``values`` (in the problem's units) of all ratings; ``user_rates`` and ``item_rates``
-        if the penalty is per row, ``seen_begin`` and ``seen_items`` for implicit losses, otherwise empty.
+        if the penalty is smoothed, ``seen_begin`` and ``seen_items`` for implicit losses, otherwise empty.
     backend : Backend
     seed : int
         Seed of the drawn negative items. Each visit draws anew: the number of visits before it since the run began is
@@ -367,8 +349,7 @@ class CompletionLauncher(Launcher):
             "WIDTH": width,
             "TILE": tile,
             "BIASED": problem.biases,
-            "PER_ROW": problem.rated,
-            "NONNEGATIVE": problem.nonnegative,
+            "RATED": problem.rated,
             "ATOMIC": problem.discipline == "atomic",
             "num_warps": 1,
             "enable_fp_fusion": True,
@@ -380,8 +361,7 @@ class CompletionLauncher(Launcher):
         problem = self.problem
         width = -(-problem.rank // SECTOR) * SECTOR
         tile = 1 << (width - 1).bit_length()
-        added = problem.discipline == "atomic"
-        crowded = problem.loss != "squared-error" or (problem.nonnegative and added)
+        crowded = problem.loss != "squared-error"
         return width, tile, TILE // (2 if crowded else 1) // tile  # a third row, or the old one, is in registers
 
     def grid(self, in_flight: int) -> tuple[int, int]:

@@ -42,22 +42,19 @@ class Twin:
             for first in range(program * group, len(rows), programs * group):
                 self.turn(rows[first : first + group], np.float64(steps[first : first + group]), salt + first)
 
-    def write(self, array, k, old, new, factors):
+    def write(self, array, k, old, new):
         """Of several of a group at one place the changes add up, or the last one stays."""
         if not self.atomic:
             array[k] = new
             return
         np.add.at(array, k, new - old)
-        if factors and self.problem.nonnegative:
-            array[k] = np.maximum(array[k], 0)
 
     def shrinks(self, rates, k, step):
         rate = self.arrays[rates][k] if self.problem.rated else 1.0
         return 1 / (1 + step * self.problem.l2 * rate)
 
     def moved(self, row, along, move, shrink):
-        new = (row - move[:, None] * along) * shrink[:, None]
-        return np.maximum(new, 0) if self.problem.nonnegative else new
+        return (row - move[:, None] * along) * shrink[:, None]
 
     def turn(self, rows, step, salt):
         """Visits of a group, which all see what was there before; drawn items are written at once."""
@@ -82,41 +79,33 @@ class Twin:
             explicit = self.problem.loss == "squared-error"
             move = now * (margin - self.arrays["values"][rows] if explicit else -y / (1 + np.exp(y * margin)))
             s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", k, now)
-            if t and self.problem.rated:
-                s_u = s_i = np.ones_like(now)
             new_q = self.moved(q, p[on], move, s_i)
             p[on] = self.moved(p[on], q, move, s_u)
-            self.write(self.q, k, q, new_q, True)
+            self.write(self.q, k, q, new_q)
             if biased:
                 b[on] = (b[on] - move) * s_u
-                self.write(self.b_i, k, b_i, (b_i - move) * s_i, False)
-        self.write(self.p, u, raw_p, p, True)
+                self.write(self.b_i, k, b_i, (b_i - move) * s_i)
+        self.write(self.p, u, raw_p, p)
         if biased:
-            self.write(self.b_u, u, raw_b, b, False)
+            self.write(self.b_u, u, raw_b, b)
 
     def bpr(self, u, i, drawn, step):
         biased = self.problem.biases
         raw_p, raw_q, raw_b = self.p[u], self.q[i], self.b_i[i]
-        p, q, b, fresh = raw_p.copy(), raw_q.copy(), raw_b.copy(), np.ones(len(u), bool)
+        p, q, b = raw_p.copy(), raw_q.copy(), raw_b.copy()
         for j in drawn:
             on = np.flatnonzero(j >= 0)
             k, other, b_j, now = j[on], self.q[j[on]], self.b_i[j[on]], step[on]
             margin = (p[on] * (q[on] - other)).sum(1) + (b[on] - b_j) * biased
             move = -now / (1 + np.exp(margin))
-            s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", i[on], now)
-            s_j = np.ones_like(now)
-            if self.problem.rated:  # counted with the first item drawn
-                s_u, s_i = np.where(fresh[on], s_u, 1), np.where(fresh[on], s_i, 1)
-            else:
-                s_j = self.shrinks("", k, now)
-            fresh[on] = False
-            new_other = self.moved(other, p[on], -move, s_j)
-            p[on], q[on] = self.moved(p[on], q[on] - other, move, s_u), self.moved(q[on], p[on], move, s_i)
-            self.write(self.q, k, other, new_other, True)
+            shrink = self.shrinks("", k, now)
+            new_other = self.moved(other, p[on], -move, shrink)
+            p[on], q[on] = self.moved(p[on], q[on] - other, move, shrink), self.moved(q[on], p[on], move, shrink)
+            self.write(self.q, k, other, new_other)
             if biased:
-                self.write(self.b_i, k, b_j, (b_j + move) * s_j, False)
-                b[on] = (b[on] - move) * s_i
-        self.write(self.p, u, raw_p, p, True)
-        self.write(self.q, i, raw_q, q, True)
+                self.write(self.b_i, k, b_j, (b_j + move) * shrink)
+                b[on] = (b[on] - move) * shrink
+        self.write(self.p, u, raw_p, p)
+        self.write(self.q, i, raw_q, q)
         if biased:
-            self.write(self.b_i, i, raw_b, b, False)
+            self.write(self.b_i, i, raw_b, b)

@@ -21,7 +21,7 @@ LINEAR = {
 }
 # discipline, rank, loss, options
 COMPLETION = {
-    "everything 40": (90, "completion", "atomic", 40, "squared-error", {"penalty": "per-row", "nonnegative": True}),
+    "smoothed 40": (90, "completion", "atomic", 40, "squared-error", {"penalty": "smoothed"}),
     "hogwild 64, sm_80": (80, "completion", "hogwild", 64, "squared-error", {}),
     "bpr 128": (90, "completion", "atomic", 128, "bpr", {}),
 }

@@ -38,9 +38,7 @@ FIELDS = {  # required fields of a row, by its phase
     "delay": ("method", "kind", "workers", "seed", "gradient_delay", "status"),
 }
 #: Options that say what is minimised, as fields of the first row.
-OBJECTIVE = (
-    "loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty nonnegative biases negatives"
-).split()
+OBJECTIVE = ("loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty biases negatives").split()
 #: Fields that two comparisons must have in common to have the same optimum.
 PROBLEM = (*OBJECTIVE, *"data fingerprint rows width nnz examples parameters".split())
 #: The order in which methods are listed; "in step": on a GPU, with one replica or several that do not race.

@@ -41,8 +41,7 @@ FACTS = {
     "data": "data rows width nnz test_rows ratings users items test_ratings vertices edges labels terminals examples "
     "test_examples parameters",
     "sparsity": "omega delta rho",
-    "minimised": "loss l1 l2 l2_factors rank loss_param normalize class_weight penalty negatives intercept biases "
-    "nonnegative",
+    "minimised": "loss l1 l2 l2_factors rank loss_param normalize class_weight penalty negatives intercept biases",
     "module": "model optimizer batch",
     "objective": "start_objective objective optimum_how",
     "plan": "epochs seeds_list step_grid schedule order link",
