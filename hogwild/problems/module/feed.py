@@ -76,6 +76,13 @@ class Examples:
         return replace(self, inputs=inputs, target=self.target[ids])
 
 
+def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
+    """Examples to train on and to test on: at least one of each if there are two."""
+    shuffled = np.random.default_rng(seed).permutation(len(examples))
+    held = min(max(round(fraction * len(examples)), 1), max(len(examples) - 1, 0))
+    return examples.select(np.sort(shuffled[held:])), examples.select(np.sort(shuffled[:held]))
+
+
 def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:
     """Convert the user's data to ``Examples``; number the classes if ``loss`` wants that and Rows have labels.
 
