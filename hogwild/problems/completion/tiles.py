@@ -96,8 +96,8 @@ def tile(
     n, generator = len(users), np.random.default_rng(seed)
     degrees = count(users, shape[0]), count(items, shape[1])
     if grid is None:
-        rated = (max(int(np.count_nonzero(degree)), 1) for degree in degrees)
-        rows, columns = cut(*rated, n, row_bytes, cache_bytes, workers * parts, fenced)
+        rated, offered = (max(int(np.count_nonzero(degree)), 1) for degree in degrees)
+        rows, columns = cut(rated, offered, n, row_bytes, cache_bytes, workers * parts, fenced)
         grid = -(-rows // parts) * parts, -(-columns // parts) * parts
     ranges = [split(degree, parts, generator) for degree, parts in zip(degrees, grid)]
     counts = np.zeros(grid[0] * grid[1], dtype=np.int64)
