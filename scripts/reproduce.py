@@ -221,8 +221,7 @@ def folder_of(kind: str, title: str) -> str:
 
 def bench(work: Work) -> dict[str, str]:
     """The machine: disciplines on three shapes of data, and on one of them other programs."""
-    rows = measured(work, "beside", [RCV1], "--against")
-    rows += measured(work, "bench", [name for name in FAMILIES if name != RCV1])
+    rows = measured(work, "bench", [*FAMILIES]) + beside(work, "beside", RCV1)
     return {"headline": headline(rows), "others": others(rows), "disciplines": disciplines(rows)}
 
 
@@ -232,7 +231,18 @@ def measured(work: Work, kind: str, data: list[str], *options: str) -> list[Row]
     if not path.exists():
         work.run("bench", *data, *options, "--json", partial)
         (work.out / partial).replace(path)
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) | {"section": "scaling"} for line in path.read_text().splitlines()]
+
+
+def beside(work: Work, kind: str, *words: str) -> list[Row]:
+    """The rows of other programs, run or taken over from before."""
+    path = work.out / f"{kind}.jsonl"
+    if not path.exists():
+        command = [sys.executable, str(ROOT / "scripts" / "bench" / "against.py"), *words]
+        print("+ " + " ".join(command[1:]), file=sys.stderr, flush=True)
+        path.write_bytes(subprocess.run(command, check=True, cwd=work.out, stdout=subprocess.PIPE).stdout)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row for row in rows if row["method"] != "serial"]  # which has been measured beside others
 
 
 def find(rows: Iterable[Row], **fields: Any) -> Row:
@@ -456,7 +466,9 @@ def completion(work: Work) -> dict[str, str]:
     data = [name for name in (NETFLIX, work.place(RATINGS)) if name is not None]
     rows: list[Row] = []
     for rank in ("32", "64"):
-        rows += measured(work, f"ratings-{rank}", data, "--problem", "completion", "--against", "--rank", rank)
+        more = "--problem", "completion", "--rank", rank
+        measured_rows = measured(work, f"ratings-{rank}", data, *more, "--penalty", "per-rating")
+        rows += measured_rows + beside(work, f"cornac-{rank}", *data, *more)
     return {"completion": completion_table(rows)}
 
 

@@ -17,7 +17,7 @@ import typer
 from hogwild import machine
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.display import Display, bar, clock
-from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, read_module, request_of
+from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
 from hogwild.cli.options import (
     CACHE,
     COLUMNS,
@@ -31,7 +31,7 @@ from hogwild.cli.options import (
     row,
     takes,
 )
-from hogwild.cli.session import TrainRequest, read
+from hogwild.cli.session import TrainRequest, check_holdout, read
 from hogwild.cli.sources import KINDS, Sources, check_writable, chosen_problem
 from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
 from hogwild.errors import UsageError
@@ -161,25 +161,22 @@ def compare(
     if holdout is None and options["test"] is None and problem != "cuts":
         holdout = DEFAULT_HOLDOUT
     sources.check(problem)
-    files = {"data": data} | {name: options[name] for name in ("model", "test", "loss")}
+    name = data or KINDS.get(problem, KINDS["linear"]).default
     if problem == "module":
-        request = request_of(files, "--model", holdout=holdout or None)
-        if data is None:
-            raise UsageError(f"a module is compared on data of its own: hogwild compare {FUNCTION} --model {FUNCTION}")
-        for option, is_set in {"--format": sources.format, "--holdout-by": options["holdout_by"] != "row"}.items():
-            if is_set:
-                raise UsageError(f"{option} does not go with --model")
+        check_module(data, options, sources.format)
+        check_holdout(holdout or None)
     else:
-        name = KINDS[problem].default if data is None else data
-        request = TrainRequest(name, data is not None, options["test"], holdout or None, options["holdout_by"])
-    request.check(problem)
+        request = TrainRequest(
+            name if data is None else data, data is not None, options["test"], holdout or None, options["holdout_by"]
+        )
+        request.check(problem)
     check_writable("--out", options["out"], directory=True)
     if base.host == "processes":
         from hogwild.hosts import fork_server
 
         fork_server.ensure_running()
     if problem == "module":
-        examples, test = read_module(files, holdout, plan.first_seed, display)
+        examples, test = read_module(name, options, holdout, plan.first_seed, display)
     else:
         examples, test, held = read(request, sources, base.replace(seed=plan.first_seed), display)
         test = held if test is None else test
@@ -191,7 +188,7 @@ def compare(
             test,
             plan,
             base,
-            data=data or request.data,
+            data=data or name,
             timeout=options["timeout"] or TIMEOUT,
             in_flight=options["in_flight"],
             command=shlex.join(["hogwild", *sys.argv[1:]]),

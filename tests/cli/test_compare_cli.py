@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hogwild.cli.compare import make_plan
+from hogwild.cli.modules import members_of
 from hogwild.errors import InputError
 from hogwild.machine import physical_cores
 from tests.compare.rows import rows_in
@@ -124,21 +125,32 @@ def test_other_problems_are_compared_too(hogwild: Callable, tmp_path: Path, comm
 # ---- modules, and a GPU
 
 MINE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import numpy as np
 from torch import nn
 
+import neighbour
+
+
+@dataclass
+class Sizes:
+    width: int = 4
+
 
 class Network(nn.Module):
-    def __init__(self):
+    def __init__(self, sizes: Sizes) -> None:
         super().__init__()
-        self.out = nn.Linear(4, 2)
+        self.out = nn.Linear(sizes.width, 2)
 
     def forward(self, x):
-        return self.out(x)
+        return neighbour.scaled(self.out(x))
 
 
 def make_model():
-    return Network()
+    return Network(Sizes())
 
 
 def make_data():
@@ -153,14 +165,12 @@ LITTLE = "--epochs 2 --seeds 1 --steps 0.1"
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.py").write_text(MINE)
+    (tmp_path / "neighbour.py").write_text("def scaled(x):\n    return 2 * x\n")
     monkeypatch.setattr(sys, "path", [*sys.path])
-    modules = set(sys.modules)
-    yield tmp_path / "mine.py"
-    for name in {*sys.modules} - modules:
-        if name.startswith("hogwild_file_"):
-            del sys.modules[name]
+    monkeypatch.delitem(sys.modules, "neighbour", raising=False)
+    return tmp_path / "mine.py"
 
 
 @pytest.mark.usefixtures("sketched")
@@ -183,7 +193,7 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
     hogwild(command).shown()
     assert rows_in(tmp_path / "out") == rows
     mine.write_text(MINE.replace("self.out(x)", "self.out(x * x)"))
-    sys.modules.pop(next(name for name in sys.modules if name.startswith("hogwild_file_mine")))
+    members_of.cache_clear()
     assert "holds another comparison" in hogwild(command).err
 
 
