@@ -365,8 +365,8 @@ class CornacMF(Program):
 
     @staticmethod
     def refuse(config: TrainConfig, ratings: Ratings) -> str | None:
-        if config.loss != "squared-error" or config.penalty != "per-rating" or config.nonnegative:
-            return "cornac has loss squared-error and penalty per-rating, and no nonnegative factors"
+        if config.loss != "squared-error" or config.penalty != "per-rating":
+            return "cornac has loss squared-error and penalty per-rating"
         return _unknown_steps("cornac", config)
 
     def advance(self, epoch: int) -> None:
