@@ -16,6 +16,7 @@ middle of one machines are in different turns.
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from hogwild.kernels.control import ABORT, END, NEXT, STOP
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.pool import Machines
 from hogwild.machines.trading import MachineLink
-from hogwild.problems.protocol import InParts, part_of
+from hogwild.problems.protocol import part_of
 
 USERS, ITEMS = range(2)  # sides of the problem
 NEEDED = "rotation needs every machine: resume from a checkpoint, with as many as there are"
@@ -36,7 +37,7 @@ NEEDED = "rotation needs every machine: resume from a checkpoint, with as many a
 class Ring(Machines):
     """Machines with a part of one array each (see :class:`hogwild.hosts.pool.Pool`)."""
 
-    _problem: InParts
+    _problem: Any  # with two sides in ``parts``, whose rows are copied out and in: problems/completion/problem.py
     _rows: tuple[list[np.ndarray], list[np.ndarray]]  # users and items of each part
     _link: MachineLink
 
@@ -48,9 +49,8 @@ class Ring(Machines):
 
     def open(self, job: Job) -> None:
         super().open(job)
-        assert isinstance(job.problem, InParts)
         self._problem = job.problem
-        self._rows = job.problem.rows_of_parts(job.data(), job.order)
+        self._rows = self._problem.rows_of_parts(job.data(), job.order)
 
     @property
     def in_step(self) -> bool:
