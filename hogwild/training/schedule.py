@@ -206,8 +206,6 @@ def make_schedule(
         return Schedule(first, lambda _: (1.0 / l2, 1.0 / (first * l2), 1.0))
     if name == "adaptive":
         return Adaptive(step, tol)
-    if name == "constant":
-        return Schedule(step)
     if name == "root":
         return Schedule(step, lambda epoch: (step / math.sqrt(epoch + 1), 1.0, 0.0))
     if name == "inverse":
@@ -215,9 +213,13 @@ def make_schedule(
     if name == "rows":
         steady, root = (1.0 / (step * l2), 1.0) if step * l2 * STRONG > 1 else (WEAK, 0.5)
         return Schedule(step, lambda _: (step * steady**root, steady, root))
-    share = decay or (0.37 if name == "round" else 0.9)
-    times = rounds if name == "round" else lambda epoch, share: epoch
-    return Schedule(step, lambda epoch: (step * share ** times(epoch, share), 1.0, 0.0))
+    if name == "round":
+        share = decay or 0.37
+        return Schedule(step, lambda epoch: (step * share ** rounds(epoch, share), 1.0, 0.0))
+    if name in ("epoch", "auto"):
+        share = decay or 0.9
+        return Schedule(step, lambda epoch: (step * share**epoch, 1.0, 0.0))
+    return Schedule(step)
 
 
 def rounds(epoch: int, decay: float) -> int:
