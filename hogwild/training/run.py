@@ -29,7 +29,7 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, FMOptions, LinearOptions, TrainConfig
-from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
@@ -421,6 +421,79 @@ class Run(Generic[M]):
         return row
 
 
+class Member(Run[Any]):
+    """A run's part on a machine that does not lead. It has no rows of measurements: those are machine 0's."""
+
+    def __init__(
+        self, examples: Any, test: Any, config: TrainConfig, cluster: Cluster, pool: Pool | None, data: str
+    ) -> None:
+        from hogwild.machines.agreement import confirm, discipline_for, spanning
+
+        self.stopwatch = Stopwatch("set-up")
+        self.cluster = cluster
+        self.data = data
+        self.history = []
+        self._done = False
+        self._ending = None
+        self._closing = contextlib.ExitStack()
+        resolved = resolve(config, len(examples), pool)
+        workers = resolved.workers or 1
+        with self.stopwatch("waiting"):
+            plan = cluster.next_note(0, ("plan", "end"))
+        if plan["kind"] == "end":
+            raise TrainingError(f"{cluster.name(0)} has ended the run")
+        totals = examples.totals if config.own_rows else None
+        case: Any = case_of(config.problem)(
+            resolved.settled(discipline=discipline_for(plan, workers)), examples, None if totals is None else test
+        )
+        if totals is None:
+            case.recut(plan["cut"])
+        else:
+            case.make_evaluator()
+        self._case = case
+        self.config = case.config
+        confirm(cluster, case, config, plan)
+        inner = pool or start_pool(self.config.host, workers)
+        everywhere = spanning(inner, cluster, self.config, case.n, totals=totals)
+        self.engine = Engine(case.lay_out, everywhere, pool is None, self.stopwatch, examples=case.n)
+        self._closing.callback(self.engine.close)
+
+    @property
+    def model(self) -> Any:
+        """The model as of the last task; that of machine 0."""
+        return self._case.model(self._solution(), self.config, [])
+
+    def _solution(self) -> tuple[Any, ...]:
+        return self._case.solution(self.engine.job.export())
+
+    def _next_row(self) -> None:
+        """Do what machine 0 says, until it says that the run has ended.
+
+        Raises
+        ------
+        TrainingError
+            If machine 0 is gone.
+        """
+        from hogwild.machines.own_rows import answer
+
+        case: Any = self._case
+        engine = self.engine
+        pool: Any = engine.pool
+        while not self._done:
+            with self.stopwatch("waiting"):
+                note = self.cluster.next_note(0, ("task", "evaluate", "end"), lambda: engine.stopping)
+            if note["kind"] in ("end", "stopped"):
+                pool.finish(note)
+                self._done = True
+            elif note["kind"] == "evaluate":
+                with self.stopwatch("evaluation"):
+                    answer(self.cluster, case, note, self._solution())
+            else:
+                task = pool.follow(note)
+                engine.go_to(task.epoch, task.start)
+                engine.advance(task.step)
+
+
 class _Call(TypedDict, total=False):
     checkpoint: str | Path | None
     resume: bool
@@ -618,6 +691,4 @@ def begin(
 
         leader = Leader(cluster, examples.totals if config.own_rows else None)
         return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, held=held)
-    from hogwild.training.member import Member
-
     return Member(examples, test, config, cluster, pool, data)
