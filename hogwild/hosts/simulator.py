@@ -42,7 +42,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Link, Message, Served, Step, take
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Exchange, Link, Message, Step, take
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import (
@@ -59,7 +59,6 @@ from hogwild.kernels.control import (
     STORE,
 )
 from hogwild.methods import Wire, parse_delay
-from hogwild.problems.protocol import Simulated
 
 DRAWN = 4096  # random numbers drawn at a time
 LOADS, STORES, READS = range(3)  # the order of events at the same tick
@@ -172,14 +171,15 @@ class Course(Protocol):
 class _Parts:
     """The memory of a job's virtual workers."""
 
+    problem: Any  # that of linear models, which has what virtual workers need
+
     def __init__(self, job: Job) -> None:
-        assert isinstance(job.problem, Simulated)
         self.job = job
         self.problem = job.problem
         self.shared = job.shared()
         self.data = job.data()
         self.phased = job.exchange is None and job.problem.discipline in PHASED  # others may come in within a row
-        self.scratches = job.problem.scratches(1 if self.phased else job.workers, job.order, job.tiers, job.flat)
+        self.scratches = self.problem.scratches(1 if self.phased else job.workers, job.order, job.tiers, job.flat)
 
     def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT, crew: Any = None) -> Callable[[], int]:
         """Return a function that does a share of a worker's task, or of all workers', at each call."""
@@ -427,9 +427,7 @@ class Replicated(Course):
 
     def _serve(self) -> None:
         """Let a server handle the next request."""
-        exchange, network = self._exchange, self._network
-        assert isinstance(exchange, Served)
-        network.serve(exchange, self._arrays)
+        self._network.serve(self._exchange, self._arrays)
         self._wake()
 
     def _train(self, replica: int) -> None:
@@ -525,7 +523,7 @@ class Network:
         """Time at which the next request arrives at its server."""
         return self._requests[0][0] if self._requests else None
 
-    def serve(self, served: Served, arrays: Arrays) -> None:
+    def serve(self, served: Exchange, arrays: Arrays) -> None:
         """Handle the next request, and those that had to wait until something changed."""
         now, _, request = heapq.heappop(self._requests)
         self._latest = now
