@@ -252,8 +252,8 @@ def draft(
             if part not in {*features, *roles}:
                 raise InputError(f"{name}: no column {part} (--cross {cross}){nearest(part, kinds) or has(kinds)}")
             if features.get(part) != "categorical":
-                remedy = {"date": f"cross {part}.hour or {part}.weekday", "numeric": f"--bucket {part}:20 makes it so"}
-                what = remedy.get(roles.get(part, ""), f"--categorical {part} makes it so")
+                ways = {"date": f"cross {part}.hour or {part}.weekday", "numeric": f"--bucket {part}:20 makes it so"}
+                what = ways.get(roles.get(part, ""), f"--categorical {part} makes it so")
                 raise InputError(f"{name}: cross {cross}: column {part} is not categorical: {what}")
     names = [feature.name for feature in plan.features()]
     if len(features) < len(names):
