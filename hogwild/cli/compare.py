@@ -50,7 +50,7 @@ REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, whi
 SEEDS = 5
 TIMEOUT = 600.0
 WHAT = "What is compared"
-OWN = "methods workers seeds epochs eps steps gradient_delay timeout oversubscribe"
+OWN = "methods workers seeds epochs eps steps timeout oversubscribe"
 
 
 @takes(
@@ -93,9 +93,6 @@ OWN = "methods workers seeds epochs eps steps gradient_delay timeout oversubscri
         WHAT,
         metavar="LIST",
         default="auto",
-    ),
-    gradient_delay=row(
-        "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, or 'paper'.", WHAT, metavar="LIST"
     ),
     timeout=row(
         "Time of training after which a run is stopped.",
@@ -211,7 +208,7 @@ def problem_of(data: str | None, options: dict[str, Any]) -> str:
 
 def base_config(options: dict[str, Any]) -> TrainConfig:
     """Return the options that all methods share; methods themselves say whether they run on a GPU."""
-    of_plan = ("workers", "epochs", "seed", "gradient_delay")
+    of_plan = ("workers", "epochs", "seed")
     keywords = config_options({name: value for name, value in options.items() if name not in of_plan})
     if options["problem"] == "module":
         options["loss"] = options["loss"] or NAMED_LOSSES[0]
@@ -228,17 +225,11 @@ def base_config(options: dict[str, Any]) -> TrainConfig:
 def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     """Make the plan from the options; wrong ones are reported before anything is read."""
     from hogwild.compare.run.methods import chosen, listed, usual
-    from hogwild.compare.run.plan import DELAYS as PAPER
     from hogwild.compare.run.plan import ComparisonPlan
 
     problem = options["problem"]
     device = options["device"]
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
-    delays: tuple[float, ...] = ()
-    if options["gradient_delay"] == "paper":
-        delays = PAPER
-    elif options["gradient_delay"] is not None:
-        delays = parse_numbers("--gradient-delay", options["gradient_delay"], 0.0, 1.0)
     replicas = REPLICAS if problem == "module" else (1,)
     workers = replicas if (device, options["workers"]) == ("cuda", None) else parse_workers(options["workers"])
     epochs = EPOCHS_OF_CUTS if problem == "cuts" else EPOCHS
@@ -251,7 +242,6 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
         tuple(method.name for method in chosen(names)),
         parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
         options["seed"],
-        delays,
         () if device == "cpu" else (machine.physical_cores(),),
     )
 

@@ -170,7 +170,6 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "compare d.svm --methods hogwyld": (2, "method 'hogwyld': expected some of serial"),
     "compare d.svm --eps 2": (2, "--eps 2: expected numbers from 0 to 1"),
     "compare d.svm --steps 0": (2, "above 0"),
-    "compare d.svm --gradient-delay 5": (2, "--gradient-delay 5: expected numbers"),
     "compare d.svm --epochs 0": (2, "epochs=0"),
     "compare d.svm --l2 auto": (2, "--l2: a comparison is of one objective: give one number"),
     "compare d.svm --problem fm": (2, "--l2-factors: a comparison is of one objective"),

@@ -16,7 +16,7 @@ from hogwild.cli.train import simulate, train
 from hogwild.config import TrainConfig, config_class, options_of
 from hogwild.methods import PROBLEMS
 
-PYTHON_ONLY = {"gradient_delay", "l2_path"}  # the command line has lists in --gradient-delay and --l2
+PYTHON_ONLY = {"gradient_delay", "l2_path"}  # the command line has a list in --l2
 
 
 def parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:

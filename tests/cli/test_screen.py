@@ -97,7 +97,6 @@ def test_rows_that_nobody_takes_end_the_run_in_good_order(
         ),
     ],
 )
-@pytest.mark.usefixtures("sketched")
 def test_other_commands(
     gone: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, made: str
 ) -> None:
