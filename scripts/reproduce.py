@@ -386,20 +386,19 @@ def paper(work: Work) -> dict[str, str]:
         if tuned is None:
             continue
         step = repr(largest_that_converges(tuned))
-        source = work.compare("paper", *about, "--methods", "serial,hogwild,round-robin,locked", "--steps", step)
+        source = work.compare("paper", *about, "--methods", "serial,hogwild,round-robin", "--steps", step)
         if source is None:
             continue
         lines.append(paper_line(name, "paper", *stand_in.figures))
         found = {group.method: group for group in source.groups}
-        waits = found.get("round-robin") or found.get("locked")
-        ours = (paper_outcome(stand_in, source, group) for group in (found.get("hogwild"), waits))
+        ours = (paper_outcome(stand_in, source, found.get(method)) for method in ("hogwild", "round-robin"))
         lines.append(paper_line(name, "here", *ours))
     errors = "; ".join(f"{name}: {ERRORS[stand_in.problem]}" for name, stand_in in PAPER.items())
     notes = (
         f"Paper: Recht, Re, Wright, Niu (2011), tables 1 and 2, ten threads. Here: stand-ins of 1 % their size, "
         f"{CORES} workers. Seconds are of {PAPER_EPOCHS} epochs of training.",
         f"Train and test: {errors}. The paper does not say how it scaled the errors of cuts and of RCV1, so these "
-        "columns tell methods apart, not machines. Ratings and cuts have `locked` in place of round-robin here.",
+        "columns tell methods apart, not machines.",
     )
     return {"paper": "\n".join(lines) + "".join(f"\n\n{textwrap.fill(note, 118)}" for note in notes)}
 
