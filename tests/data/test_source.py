@@ -39,15 +39,6 @@ def dense(rows: Rows) -> np.ndarray:
     return rows.to_scipy()[0].toarray()
 
 
-@pytest.mark.parametrize("bits", [None, 4])
-def test_queries_are_counted(tmp_path, cache, bits):
-    path = tmp_path / "x.svm"
-    path.write_text("1 qid:3 1:1\n-1 2:1\n1 qid:4 1:2\n")
-    for kept in (None, cache, cache):
-        with pytest.warns(HogwildWarning, match=r"x.svm: 2 rows with a qid: \(left out"):
-            assert len(open_data(path, cache=kept, hash_bits=bits)) == 3
-
-
 def test_streams_and_pipes(tmp_path, cache):
     """What can be read only once is not kept; the writer of a pipe is heard to the end."""
     assert np.array_equal(dense(open_data(io.BytesIO(TEXT.encode()))), DENSE)
