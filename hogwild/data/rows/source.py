@@ -303,7 +303,7 @@ def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
     if kind == "synthetic":
         recipe = row_recipe(source, options["progress"])
         return recipe if bits is None else hashed_recipe(recipe, bits)
-    kept = {option: options.get(option) for option in ("zero_based", "width", "labels", "hash_bits")}
+    kept: dict[str, Any] = {option: options.get(option) for option in ("zero_based", "width", "labels", "hash_bits")}
 
     def parse(sink: Sink) -> dict[str, Any]:
         from hogwild.data.text.svmlight import Svmlight
