@@ -404,7 +404,7 @@ class LinearLauncher(Launcher):
             if "scales" in data:
                 products *= data["scales"][first:last, None]
             margins = (products + intercept)[:, : p.classes].contiguous().cpu().numpy()
-            return self._judge.tally(margins[:, 0] if p.classes == 1 else margins, first, last, None)
+            return self._judge.tally(margins[:, 0] if p.classes == 1 else margins, first, last)
 
         return sum(map_pieces(len(self.rows), max(PIECE // p.stride, 1), of_piece), np.zeros(4))
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.margins import Margins
 from hogwild.errors import InputError, UsageError
 from hogwild.methods import LABEL_LOSSES
-from hogwild.problems.linear.objective import Evaluator, Objective, auc, class_numbers
+from hogwild.problems.linear.objective import Objective, auc, class_numbers
 from tests import numpy_objective, reference
 
 
@@ -84,7 +83,7 @@ def test_unknown_loss_is_refused():
     rows, _ = example("log")
     with pytest.raises(UsageError, match="expected one of log, hinge"):
         Objective(rows, "logistic")
-    with pytest.raises(UsageError, match="none, l2, max"):
+    with pytest.raises(UsageError, match="none, l2"):
         Objective(rows, "log", normalize="unit")
 
 
@@ -104,7 +103,7 @@ def odd_rows(draw):
 @given(
     odd_rows(),
     st.sampled_from([*sorted(reference.TWINS), "softmax"]),
-    st.sampled_from(["none", "l2", "max"]),
+    st.sampled_from(["none", "l2"]),
     st.sampled_from([1.0, 1e4, math.inf, math.nan]),
     st.integers(-3, 3),
     st.booleans(),
@@ -148,24 +147,3 @@ def test_auc_counts_every_pair(seed, n, different):
     for bad in (np.nan, np.inf, -np.inf):
         scores[rng.integers(n)] = bad
         assert auc(scores, positive) is None
-
-
-@pytest.mark.parametrize(("loss", "normalize"), [("log", "max"), ("softmax", "none"), ("squared-error", "max")])
-def test_a_hold_out_is_evaluated_in_one_pass_as_in_two(loss, normalize, monkeypatch):
-    rows, labels = example(loss, classes=3 if loss == "softmax" else 2, n=200)
-    rest, held = rows.split(0.3, seed=4)
-    w, b = parameters(rows.width, 3 if loss == "softmax" else None)
-    weights = np.random.default_rng(2).random(len(rest)).astype(np.float32)
-    same = {"normalize": normalize, "labels": labels}
-    once = Evaluator(rest, held, loss, None, l2=0.1, weights=weights, **same)
-    apart = Evaluator(rest, held.compact(), loss, None, l2=0.1, weights=weights, **same)
-    expected, entries = apart(w, b), []
-    monkeypatch.setattr(
-        Margins,
-        "between",
-        lambda self, rows, *cut, between=Margins.between: entries.append(cut[1] - cut[0]) or between(self, rows, *cut),
-    )
-    found = once(w, b)
-    assert sum(entries) == len(rows)
-    assert list(found) == list(expected)
-    assert list(found.values()) == [None if x is None else pytest.approx(x, rel=1e-12) for x in expected.values()]
