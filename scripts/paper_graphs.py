@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.graphs.synthetic import GraphSpec, neighbours, picture, stream_bits
-from hogwild.data.synthetic import uniform
+from hogwild.data.graphs.synthetic import neighbours, picture, stream_bits
+from hogwild.data.synthetic import parse, uniform
 
 LINKS, ENTITIES, PARTNERS, WEIGHTS, HUBS = range(3, 8)  # random streams
 CAPACITY = 10  # the largest weight, as in the paper
@@ -43,7 +43,7 @@ def below(numbers: np.ndarray, limits: Any) -> np.ndarray:
 
 
 def abdomen(path: Path, side: int = 113) -> str:
-    truth, image = picture(GraphSpec(side=side, noise=0.15), 3)
+    truth, image = picture(parse(f"synthetic:grid?side={side}&noise=0.15", "edges"), 3)
     u, v = neighbours(image.shape)
     contrast = (image.ravel()[u] - image.ravel()[v]) / CONTRAST
     weights = np.floor(CAPACITY / (1.0 + contrast * contrast))

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from typing import Any
 import paper_graphs
 
 from hogwild.compare.report.cells import duration, percent
+from hogwild.compare.report.figures import curves_of
 from hogwild.compare.report.results import ComparisonResult, Group, load
 from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import target, verdict
@@ -147,8 +147,6 @@ TRADING = (
     "serial,averaging,averaging:mean=rows,averaging:period=0.25,gossip:period={often},gossip:period={often},home=0,"
     "server:push=1000"
 )
-DELAY_DATA = "synthetic:rcv1"
-DELAY_METHODS = "serial,hogwild,tiered,aig,locked,round-robin"
 
 
 def main() -> None:
@@ -156,7 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("HOGWILD_TEST_DATA"), help="folder of real data")
     parser.add_argument("--out", type=Path, default=ROOT / "reproduced", help="where the rows are kept")
-    parser.add_argument("--only", default="", help="some of bench,compare,delay,simulate,completion,paper,exchanges")
+    parser.add_argument("--only", default="", help="some of bench,compare,simulate,completion,paper,exchanges")
     parser.add_argument("--write", action="store_true", help="put the tables and the figure into the pages")
     options = parser.parse_args()
     began = time.monotonic()
@@ -164,7 +162,6 @@ def main() -> None:
     parts = {
         "bench": bench,
         "compare": compare,
-        "delay": delay,
         "simulate": simulate,
         "completion": completion,
         "paper": paper,
@@ -221,8 +218,7 @@ def folder_of(kind: str, title: str) -> str:
 
 def bench(work: Work) -> dict[str, str]:
     """The machine: disciplines on three shapes of data, and on one of them other programs."""
-    rows = measured(work, "beside", [RCV1], "--against")
-    rows += measured(work, "bench", [name for name in FAMILIES if name != RCV1])
+    rows = measured(work, "bench", [*FAMILIES]) + beside(work, "beside", RCV1)
     return {"headline": headline(rows), "others": others(rows), "disciplines": disciplines(rows)}
 
 
@@ -232,7 +228,18 @@ def measured(work: Work, kind: str, data: list[str], *options: str) -> list[Row]
     if not path.exists():
         work.run("bench", *data, *options, "--json", partial)
         (work.out / partial).replace(path)
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) | {"section": "scaling"} for line in path.read_text().splitlines()]
+
+
+def beside(work: Work, kind: str, *words: str) -> list[Row]:
+    """The rows of other programs, run or taken over from before."""
+    path = work.out / f"{kind}.jsonl"
+    if not path.exists():
+        command = [sys.executable, str(ROOT / "scripts" / "bench" / "against.py"), *words]
+        print("+ " + " ".join(command[1:]), file=sys.stderr, flush=True)
+        path.write_bytes(subprocess.run(command, check=True, cwd=work.out, stdout=subprocess.PIPE).stdout)
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [row for row in rows if row["method"] != "serial"]  # which has been measured beside others
 
 
 def find(rows: Iterable[Row], **fields: Any) -> Row:
@@ -358,54 +365,11 @@ def to_target(group: Group | None, eps: float) -> str:
     """Median seconds to the target, and the share of runs that got there if it is not all."""
     if group is None:
         return "–"
-    reached, share = group.reached(eps, "train_seconds"), group.share(eps)
-    if reached is None:
-        return "never"
-    return duration(reached.median) + ("" if share == 1 else f" ({share:.0%})")
+    share = group.share(eps)
+    return duration(group.median(f"train_seconds to {eps:g}")) + f" ({share:.0%})" * (share < 1) if share else "never"
 
 
-# ---- expensive gradients, simulated workers
-
-
-def delay(work: Work) -> dict[str, str]:
-    """The paper's experiment: when do locks stop hurting?"""
-    source = work.compare(
-        "delay",
-        "expensive gradients",
-        DELAY_DATA,
-        None,
-        "--methods",
-        DELAY_METHODS,
-        "--gradient-delay",
-        "paper",
-        "--workers",
-        str(physical_cores()),
-        "--steps",
-        "1",
-        "--epochs",
-        "3",
-        "--seeds",
-        "3",
-    )
-    return {} if source is None else {"delay": delay_table(source)}
-
-
-def delay_table(source: ComparisonResult) -> str:
-    """Speed-up over serial at the same cost of a gradient."""
-    times: dict[tuple[str, int], dict[float, list[float]]] = {}
-    for row in source.delays:
-        if row.get("epoch_seconds"):
-            per_row = row["epoch_seconds"] / row["delay_rows"]
-            times.setdefault((row["method"], row["workers"]), {}).setdefault(row["gradient_delay"], []).append(per_row)
-    most = max(workers for _, workers in times)
-    costs = sorted(times["serial", 1])
-    heads = " | ".join(duration(cost) if cost else "as it is" for cost in costs)
-    lines = [f"| speed-up of {most} workers, a gradient costing | {heads} |", "|---|" + "--:|" * len(costs)]
-    for (name, workers), found in times.items():
-        if workers == most and name != "serial":
-            ratios = [statistics.median(times["serial", 1][cost]) / statistics.median(found[cost]) for cost in costs]
-            lines.append(f"| `{name}` | " + " | ".join(f"{ratio:.2f}x" for ratio in ratios) + " |")
-    return "\n".join(lines)
+# ---- simulated workers
 
 
 def simulate(work: Work) -> dict[str, str]:
@@ -415,7 +379,7 @@ def simulate(work: Work) -> dict[str, str]:
     for title, (data, more) in SIMULATED.items():
         tuned = work.compare("tuned", title, data, None, "--methods", "serial", "--seeds", "1", *short, *more)
         if tuned is not None:
-            step = next(group.step for group in tuned.groups if group.step)
+            step = next(group.first["step"] for group in tuned.groups if group.first["step"])
             options = [
                 "--host",
                 "simulator",
@@ -439,12 +403,12 @@ def simulate(work: Work) -> dict[str, str]:
 def simulated_cells(source: ComparisonResult) -> Iterator[str]:
     """The spread of one worker's seeds, then the ratio of medians for each number of workers."""
     found = {(group.method, group.workers): group for group in source.groups}
-    alone = [run.rows[-1]["objective"] for run in found["serial", 1].runs]
+    alone = [run["rows"][-1]["objective"] for run in found["serial", 1].runs]
     median = statistics.median(alone)
     yield f"({min(alone) / median:.2f}–{max(alone) / median:.2f})"
     for workers in (4, 16, 64):
         group = found.get(("tiered", workers))
-        values = [] if group is None else [run.rows[-1]["objective"] for run in group.runs]
+        values = [] if group is None else [run["rows"][-1]["objective"] for run in group.runs]
         yield f"{statistics.median(values) / median:.3f}" if values and None not in values else "–"
 
 
@@ -456,7 +420,9 @@ def completion(work: Work) -> dict[str, str]:
     data = [name for name in (NETFLIX, work.place(RATINGS)) if name is not None]
     rows: list[Row] = []
     for rank in ("32", "64"):
-        rows += measured(work, f"ratings-{rank}", data, "--problem", "completion", "--against", "--rank", rank)
+        more = "--problem", "completion", "--rank", rank
+        measured_rows = measured(work, f"ratings-{rank}", data, *more, "--penalty", "per-rating")
+        rows += measured_rows + beside(work, f"cornac-{rank}", *data, *more)
     return {"completion": completion_table(rows)}
 
 
@@ -513,7 +479,8 @@ def paper(work: Work) -> dict[str, str]:
 
 def largest_that_converges(source: ComparisonResult) -> float:
     """The largest step whose trial ended well and within a twentieth of the way of the best one."""
-    ends = {run.step: run.final["objective"] for run in source.tuning if run.step is not None and run.final}
+    trials = source.of_phase("tuning")
+    ends = {run["step"]: run["last objective"] for run in trials if run["step"] and "last objective" in run}
     if not ends:
         return min(source.head["step_grid"])
     best = min(ends.values())
@@ -527,15 +494,15 @@ def paper_outcome(stand_in: StandIn, source: ComparisonResult, group: Group | No
 
     def error(part: str) -> float | None:
         fields = {"linear": f"{part}_loss", "completion": f"{part}_rmse", "cuts": "cut_value"}
-        last = group.last(fields[stand_in.problem])
+        last = group.of(f"last {fields[stand_in.problem]}")
         if last is None or (part, stand_in.problem) == ("test", "cuts"):
             return None
         if stand_in.problem == "cuts":
             return last.median / source.head["edges"]
         return math.sqrt(last.median) if stand_in.problem == "linear" else last.median
 
-    epoch = group.epoch_seconds
-    return None if epoch is None else PAPER_EPOCHS * epoch.median, error("train"), error("test")
+    epoch = group.of("epoch_seconds")
+    return epoch and PAPER_EPOCHS * epoch.median, error("train"), error("test")
 
 
 def paper_line(name: str, whose: str, hogwild: Figures, round_robin: Figures) -> str:
@@ -577,9 +544,26 @@ def write(tables: dict[str, str], out: Path) -> None:
             pages[path] = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
     for path, text in pages.items():
         path.write_text(text)
-    figure = out / folder_of("compare", BEYOND) / "curves-seconds.svg"
-    if figure.exists():
-        shutil.copy(figure, ROOT / "scripts" / "comparison.svg")
+    folder = out / folder_of("compare", BEYOND)
+    if folder.exists():
+        draw(load([folder]), ROOT / "scripts" / "comparison.svg")
+
+
+def draw(sources: list[ComparisonResult], path: Path) -> None:
+    """Write the figure of README: distance from the optimum against seconds, every method."""
+    from matplotlib.figure import Figure  # without pyplot: no window and no state
+
+    figure = Figure(figsize=(7.1, 4.5), layout="constrained")
+    panel = figure.subplots()
+    for curve in curves_of(sources):
+        at, dashes = curve.points["train_seconds"], {"dot": ":", "dashdot": "-.", "dash": "--"}.get(curve.line, "-")
+        panel.loglog(at, curve.points["median"], dashes, color=curve.colour, label=curve.name, nonpositive="mask")
+        panel.fill_between(at, curve.points["low"], curve.points["high"], color=curve.colour, alpha=0.15, linewidth=0)
+    panel.yaxis.set_major_formatter(lambda value, _: percent(value))
+    panel.set(xlabel="seconds of training", ylabel="distance from the optimum")
+    panel.grid(alpha=0.25)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    figure.savefig(path, metadata={"Date": None})
 
 
 if __name__ == "__main__":

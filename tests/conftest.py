@@ -173,9 +173,3 @@ def command_of(pid: int) -> str:
         return Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     except OSError:
         return "ended"
-
-
-@pytest.fixture
-def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures of reports are drawn but not rendered, which takes most of a report's time: for tests of all else."""
-    monkeypatch.setattr("hogwild.compare.report.figures.save", lambda figure, kind: b"<svg></svg>")

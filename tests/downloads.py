@@ -27,7 +27,6 @@ class Page:
     statuses: list[int] = field(default_factory=list)  # answered in place of the file
     cuts: list[int] = field(default_factory=list)  # bytes of the body after which the connection is closed
     stalls: list[int] = field(default_factory=list)  # bytes after which nothing more comes until the site is closed
-    headers: dict[str, str] = field(default_factory=dict)
 
 
 class Site:
@@ -91,7 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
         if page.etag is not None and site is not None:
             self.send_header("ETag", page.etag)
-        for name, value in (headers | page.headers).items():
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         cut = page.cuts.pop(0) if site and page.cuts else len(body)
@@ -122,7 +121,7 @@ def site() -> Iterator[Site]:
 
 
 def write_card(folder: Path, stem: str, parts: dict[str, Any], **changes: Any) -> None:
-    """A card with what all need; ``parts`` by role, each a dict with its ``file``."""
+    """A card with what all need; ``parts`` by role."""
     about = {
         "name": stem,
         "title": f"The set {stem}",

@@ -278,11 +278,15 @@ def _seed_that_holds_out(row: int) -> int:
 
 
 def test_steps_between_those_that_are_probed() -> None:
-    path = choose_l2(TrainConfig(l2="auto", epochs=1), noisy(300)).path
+    rows = noisy(300)
+    path = choose_l2(TrainConfig(l2="auto", epochs=1), rows).path
     steps = [each["step"] for each in path]
     assert all(step is not None and 2**-30 < step < 2**30 for step in steps)
-    own = [hogwild.train(noisy(300), l2=each["l2"], workers=1).config.step for each in path[::15]]
-    assert steps[::15] == own
+    own = [hogwild.train(rows, l2=each["l2"], workers=1).config.step for each in path[::15]]
+    most = 4.0 / np.median(np.square(rows.to_scipy()[0].toarray()).sum(axis=1))  # where log loss bends most
+    assert own[0] is not None
+    assert own[0] > most
+    assert steps[::15] == [pytest.approx(most), own[1]]
     assert choose_l2(TrainConfig(l2=PATH, epochs=1, schedule="optimal"), noisy(300)).path[0]["step"] is None
 
 

@@ -43,6 +43,7 @@ NAMING = {
     "methods.py",
     "config.py",
     "__init__.py",
+    "bench.py",
     "training/run.py",
     "data/public/fetch.py",
     "data/public/catalogue.py",

@@ -51,7 +51,6 @@ def written(reproduce: ModuleType, root: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.usefixtures("sketched")
 @pytest.mark.slow
 def test_comparisons_become_tables(reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     quick = ["--epochs", "4", "--seeds", "3", "--steps", "1,2"]
@@ -78,7 +77,6 @@ def test_comparisons_become_tables(reproduce: ModuleType, tmp_path: Path, monkey
     assert set(after) == set(before)
 
 
-@pytest.mark.usefixtures("sketched")
 @pytest.mark.slow
 def test_the_paper_s_table(reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = {
@@ -105,10 +103,11 @@ def test_the_paper_s_table(reproduce: ModuleType, tmp_path: Path, monkeypatch: p
 
 def test_the_step_of_the_paper_is_the_largest_that_converges(reproduce: ModuleType) -> None:
     ends = {0.1: 0.3, 0.2: 0.2, 0.4: 0.23, 0.8: 0.5, 1.6: None}
-    runs = [SimpleNamespace(step=step, final=None if end is None else {"objective": end}) for step, end in ends.items()]
-    source = SimpleNamespace(tuning=runs, start=1.0, head={"step_grid": [0.1, 0.2]})
+    runs = [{"step": step} | ({"last objective": end} if end else {}) for step, end in ends.items()]
+    source = SimpleNamespace(of_phase=lambda phase: runs, start=1.0, head={"step_grid": [0.1, 0.2]})
     assert reproduce.largest_that_converges(source) == 0.4
-    assert reproduce.largest_that_converges(SimpleNamespace(tuning=runs[4:], head=source.head)) == 0.1
+    del runs[:4]
+    assert reproduce.largest_that_converges(source) == 0.1
 
 
 def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
@@ -150,7 +149,6 @@ def test_the_pages_have_no_empty_table(reproduce: ModuleType) -> None:
         "verdict",
         "compare",
         "verdicts",
-        "delay",
         "disciplines",
         "simulated",
     }

@@ -30,7 +30,6 @@ BEYOND = (
     "hogwild.problems.module.options.ModuleConfig",
     "hogwild.training.engine.start_pool",
     "hogwild.interchange.export_model",
-    "hogwild.interchange.import_model",
     "hogwild.data.text.hashing.hash_rows",
 )
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, compare, data, models, modules, train, warm_up
+from hogwild.cli import bench, compare, data, models, train, warm_up
 
 app = typer.Typer(
     name="hogwild",
@@ -21,7 +21,6 @@ app = typer.Typer(
 )
 app.command(cls=train.TrainCommand)(train.train)
 for command in (
-    modules.train_module,
     train.simulate,
     models.predict,
     models.evaluate,
@@ -38,7 +37,6 @@ for command in (
     warm_up.warm_up,
 ):
     app.command()(command)
-app.command("import")(models.import_)
 app.add_typer(data.cache, name="cache")
 app.add_typer(data.data, name="data")
 

@@ -1,13 +1,13 @@
-"""``hogwild bench``: how fast this machine trains on given data, with how many workers, and beside other programs.
+"""``hogwild bench``: how fast this machine trains on given data, and whether another worker pays.
 
-Rows go to ``--json`` as they are measured and a section's table is printed even if it is interrupted, so nothing that
-took minutes is lost.
+Rows go to ``--json`` as they are measured and a table is printed even if it is interrupted, so nothing that took
+minutes is lost.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
+import os
 import shlex
 import sys
 import warnings
@@ -17,43 +17,38 @@ from typing import Annotated, Any
 import typer
 
 from hogwild import machine
-from hogwild.bench.rounds import QUICK_REPEATS, REPEATS, BenchPlan, Row
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, config_options, parse_numbers, takes
-from hogwild.cli.sources import check_outputs, check_readable, chosen_problem
+from hogwild.cli.sources import KINDS, Sources, check_outputs, check_readable, chosen_problem
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.methods import REAL_HOSTS
 from hogwild.rows_file import RowsFile, Screen
 
+MEASURED = ("linear", "completion")  # problems
+GENERATED = "synthetic:rcv1?rows=200000"  # more than a core's own cache holds: fitting data answer another question
+HELD_OUT = 0.1
 MOST_WORKERS = 1024
+HIGH_LOAD = 0.5  # other runnable processes from which figures are doubtful
 WIDE = 0.25  # relative spread (interquartile range over the median) from which a figure is doubtful
 SAME = 1.01  # ratio of objectives below which two runs have learned as much
-#: (header, field, format) of the tables; a column is shown if a row has its field.
+#: (header, field, format) of the table; a column is shown if a row has its field.
 COLUMNS = (
-    ("loss", "loss", ""),
     ("method", "method", ""),
     ("workers", "workers", ",d"),
     ("seconds", "seconds", ".4g"),
     ("spread", "spread", ".1%"),
-    ("Mnnz/s", "millions", ",.0f"),
-    ("M ratings/s", "millions of ratings", ",.1f"),
+    ("millions/s", "millions", ",.1f"),
     ("speed-up", "speedup", ".2f"),
     ("objective", "objective", ".5f"),
     ("/ serial", "objective_ratio", ".4f"),
-    ("effort", "effort", ",d"),
     ("held out", "held_out", ".5f"),
-    ("target", "held_out_target", ".5f"),
-    ("ours faster", "ours_faster", ".2f"),
+    ("status", "status", ""),
 )
-MEASURED = ("linear", "completion")  # problems
 
 
-@takes("problem loss rank cache")
+@takes("problem loss rank penalty cache")
 def bench(
-    data: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="DATA", show_default="generated text, clicks and ratings"),
-    ] = None,
+    data: Annotated[list[str] | None, typer.Argument(metavar="DATA", show_default=GENERATED)] = None,
     workers: Annotated[
         str | None,
         typer.Option(
@@ -64,66 +59,49 @@ def bench(
             show_default="1, 2, 4 ... physical cores",
         ),
     ] = None,
-    repeats: Annotated[
-        int | None,
-        typer.Option(min=1, help="Rounds that count.", show_default=f"{REPEATS}, or {QUICK_REPEATS} with --quick"),
-    ] = None,
-    host: Annotated[
-        str,
-        typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}."),
-    ] = "threads",
-    quick: Annotated[bool, typer.Option("--quick", help="Smaller generated data and fewer rounds.")] = False,
-    against: Annotated[bool, typer.Option("--against", help="Other programs too, where they are installed.")] = False,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds that count.")] = 9,
+    host: Annotated[str, typer.Option(help=f"Who runs the workers: {', '.join(REAL_HOSTS)}.")] = "threads",
     json: Annotated[
         str | None, typer.Option(metavar="ROWS", help="Write rows here as JSON lines ('-': standard output).")
     ] = None,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
-    """Measure how fast this machine trains on DATA, whether more workers pay, and other programs beside it."""
+    """Measure how fast this machine trains on DATA, and whether more workers pay."""
     counts = parse_workers(workers)
     if host not in REAL_HOSTS:
         raise UsageError(f"--host {host}: {expected_one_of(REAL_HOSTS, host)}")
     check_outputs({"--json": json}, pipes=("--json",))
-    from hogwild.bench.suite import GENERATED, SECTIONS, conditions, doubts, measure
-    from hogwild.data.cache import Cache
-
     problem = options.pop("problem")
-    sets = [(chosen_problem(problem, name), name) for name in data or GENERATED[quick]]
-    for problem, name in sets:
-        if problem not in MEASURED:
-            raise UsageError(f"--problem {problem}: bench measures {' and '.join(MEASURED)}")
-        check_readable(name, problem)
+    sets = {name: chosen_problem(problem, name) for name in data or [GENERATED]}
+    for name, kind in sets.items():
+        if kind not in MEASURED:
+            raise UsageError(f"--problem {kind}: bench measures {' and '.join(MEASURED)}")
+        check_readable(name, kind)
+    sources = Sources.take(options)
     display = Display(sys.stderr if json == "-" else Screen(sys.stdout) if json else sys.stdout, quiet)
-    label = ["starting"]
-    plan = BenchPlan(
-        counts,
-        repeats or (QUICK_REPEATS if quick else REPEATS),
-        quick,
-        against,
-        host,
-        {name: value for name, value in config_options(options).items() if value is not None},
-        lambda text: label.__setitem__(0, text),
-    )
-    facts = conditions()
-    display.say(f"{facts['cpu']}, {facts['cores']} cores (CPUs {facts['affinity']}), load {facts['load']}")
-    for doubt in doubts(plan):
-        warnings.warn(doubt, HogwildWarning, stacklevel=2)
-    first = facts | {"command": shlex.join(["hogwild", *sys.argv[1:]])}
+    first = machine.machine_fields() | {"command": shlex.join(["hogwild", *sys.argv[1:]])}
+    display.say(f"{first['cpu']}, {first['cores']} cores, load {first['load']}")
+    warn(counts[-1])
+    from hogwild.bench import measure
+
+    label = ["opening"]
     with closing(RowsFile(json)) as rows_file:
-        rows = measure(plan, sets, Cache(options["cache"]))
-        for (name, section), group in itertools.groupby(rows, lambda row: (row["data"], row["section"])):
-            done: list[Row] = []
+        for name, kind in sets.items():
+            train, test = sources.open(kind, name).split(HELD_OUT)
+            given = config_options(options | {"problem": kind, "host": host})
+            done: list[dict[str, Any]] = []
             try:
                 with display.live(lambda name=name: f"{name}: {label[0]}"):  # type: ignore[misc]
-                    for row in group:
-                        rows_file.write(row | first)
+                    for row in measure(train, test, counts, repeats, lambda text: label.__setitem__(0, text), **given):
+                        row |= {"data": name, KINDS[kind].noun: len(train), "nonzeros": train.nnz} | first
+                        rows_file.write(row)
                         done.append(row)
                         first = {}
             finally:
-                show(display, f"{name}: {SECTIONS[section]}", done)
-                for count in counts[1:] if section == "scaling" else ():
-                    say_best(display, count, done)
+                show(display, f"{name}: an epoch of every discipline", done)
+            for count in counts[1:]:
+                say_best(display, count, done)
     display.finish()
 
 
@@ -134,37 +112,36 @@ def parse_workers(text: str | None) -> tuple[int, ...]:
     return parse_numbers("--workers", text, 1, MOST_WORKERS, int, "1,2,4")
 
 
-def show(display: Display, title: str, rows: list[Row]) -> None:
-    """Print one table, with the reasons of rows that have no figures."""
-    full = [row | derived(row) for row in rows]
-    columns = [column for column in COLUMNS if any(row.get(column[1]) is not None for row in full)]
+def warn(workers: int) -> None:
+    """Warn of what makes measurements here and now unreliable."""
+    load, cores = os.getloadavg()[0], machine.physical_cores()
+    for doubtful, doubt in (
+        (load > HIGH_LOAD, f"the load is {load:.2f}: figures taken beside other work are worth little"),
+        (workers > cores, f"{workers} workers share {cores} cores: those rows time the scheduler"),
+    ):
+        if doubtful:
+            warnings.warn(doubt, HogwildWarning, stacklevel=2)
+
+
+def show(display: Display, title: str, rows: list[dict[str, Any]]) -> None:
+    """Print the table of the rows, with the spread of each, which tells how reliable it is."""
+    for row in rows:
+        if row["seconds"]:
+            row["spread"] = (row["seconds_q75"] - row["seconds_q25"]) / row["seconds"]
+            row["millions"] = (row.get("nonzeros_per_second") or row["ratings_per_second"]) / 1e6
+    columns = [column for column in COLUMNS if any(row.get(column[1]) not in (None, "ok") for row in rows)]
     cells = [
         ["-" if (value := row.get(field)) is None else format(value, form) for _, field, form in columns]
-        for row in full
+        for row in rows
     ]
-    heads = [(header, not form) for header, _, form in columns]
-    if any(row["status"] != "ok" for row in rows):
-        heads.append(("status", True))
-        cells = [[*line, row["status"]] for line, row in zip(cells, rows, strict=True)]
-    display.table(title, heads, cells)
-    if doubtful := sum((row["spread"] or 0.0) > WIDE for row in full):
+    display.table(title, [(header, not form) for header, _, form in columns], cells)
+    if doubtful := sum(row.get("spread", 0.0) > WIDE for row in rows):
         display.say(f"warning: {doubtful} of these rows have a spread above {WIDE:.0%}: the machine was not quiet")
 
 
-def say_best(display: Display, workers: int, rows: list[Row]) -> None:
+def say_best(display: Display, workers: int, rows: list[dict[str, Any]]) -> None:
     """Say whether so many workers pay: the fastest of them that has learned as much as one serial worker."""
-    same = [
-        row
-        for row in rows
-        if row["workers"] == workers and row.get("speedup") and (row.get("objective_ratio") or math.inf) < SAME
-    ]
+    same = [row for row in rows if row["workers"] == workers and (row.get("objective_ratio") or math.inf) < SAME]
     if same:
-        best = max(same, key=lambda row: row["speedup"])
+        best = max(same, key=lambda row: row["speedup"] or 0.0)
         display.say(f"{workers} workers: {best['method']} is {best['speedup']:.2f} times as fast as one serial worker")
-
-
-def derived(row: Row) -> Row:
-    """Return what is shown of a row beside its fields: its spread, which tells how reliable it is, and rates."""
-    spread = (row["seconds_q75"] - row["seconds_q25"]) / row["seconds"] if row.get("seconds") else None
-    rates = {"millions": "nonzeros_per_second", "millions of ratings": "ratings_per_second"}
-    return {"spread": spread} | {name: row[rate] / 1e6 for name, rate in rates.items() if row.get(rate)}

@@ -17,7 +17,7 @@ import typer
 from hogwild import machine
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.display import Display, bar, clock
-from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, read_module, request_of
+from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
 from hogwild.cli.options import (
     CACHE,
     COLUMNS,
@@ -31,7 +31,7 @@ from hogwild.cli.options import (
     row,
     takes,
 )
-from hogwild.cli.session import TrainRequest, read
+from hogwild.cli.session import TrainRequest, check_holdout, read
 from hogwild.cli.sources import KINDS, Sources, check_writable, chosen_problem
 from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
 from hogwild.errors import UsageError
@@ -50,7 +50,7 @@ REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, whi
 SEEDS = 5
 TIMEOUT = 600.0
 WHAT = "What is compared"
-OWN = "methods workers seeds epochs eps steps gradient_delay timeout oversubscribe"
+OWN = "methods workers seeds epochs eps steps timeout oversubscribe"
 
 
 @takes(
@@ -93,9 +93,6 @@ OWN = "methods workers seeds epochs eps steps gradient_delay timeout oversubscri
         WHAT,
         metavar="LIST",
         default="auto",
-    ),
-    gradient_delay=row(
-        "Also time expensive gradients: seconds, such as 0,1e-6,1e-4, or 'paper'.", WHAT, metavar="LIST"
     ),
     timeout=row(
         "Time of training after which a run is stopped.",
@@ -161,25 +158,22 @@ def compare(
     if holdout is None and options["test"] is None and problem != "cuts":
         holdout = DEFAULT_HOLDOUT
     sources.check(problem)
-    files = {"data": data} | {name: options[name] for name in ("model", "test", "loss")}
+    name = data or KINDS.get(problem, KINDS["linear"]).default
     if problem == "module":
-        request = request_of(files, "--model", holdout=holdout or None)
-        if data is None:
-            raise UsageError(f"a module is compared on data of its own: hogwild compare {FUNCTION} --model {FUNCTION}")
-        for option, is_set in {"--format": sources.format, "--holdout-by": options["holdout_by"] != "row"}.items():
-            if is_set:
-                raise UsageError(f"{option} does not go with --model")
+        check_module(data, options, sources.format)
+        check_holdout(holdout or None)
     else:
-        name = KINDS[problem].default if data is None else data
-        request = TrainRequest(name, data is not None, options["test"], holdout or None, options["holdout_by"])
-    request.check(problem)
+        request = TrainRequest(
+            name if data is None else data, data is not None, options["test"], holdout or None, options["holdout_by"]
+        )
+        request.check(problem)
     check_writable("--out", options["out"], directory=True)
     if base.host == "processes":
         from hogwild.hosts import fork_server
 
         fork_server.ensure_running()
     if problem == "module":
-        examples, test = read_module(files, holdout, plan.first_seed, display)
+        examples, test = read_module(name, options, holdout, plan.first_seed, display)
     else:
         examples, test, held = read(request, sources, base.replace(seed=plan.first_seed), display)
         test = held if test is None else test
@@ -191,7 +185,7 @@ def compare(
             test,
             plan,
             base,
-            data=data or request.data,
+            data=data or name,
             timeout=options["timeout"] or TIMEOUT,
             in_flight=options["in_flight"],
             command=shlex.join(["hogwild", *sys.argv[1:]]),
@@ -214,7 +208,7 @@ def problem_of(data: str | None, options: dict[str, Any]) -> str:
 
 def base_config(options: dict[str, Any]) -> TrainConfig:
     """Return the options that all methods share; methods themselves say whether they run on a GPU."""
-    of_plan = ("workers", "epochs", "seed", "gradient_delay")
+    of_plan = ("workers", "epochs", "seed")
     keywords = config_options({name: value for name, value in options.items() if name not in of_plan})
     if options["problem"] == "module":
         options["loss"] = options["loss"] or NAMED_LOSSES[0]
@@ -231,17 +225,11 @@ def base_config(options: dict[str, Any]) -> TrainConfig:
 def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     """Make the plan from the options; wrong ones are reported before anything is read."""
     from hogwild.compare.run.methods import chosen, listed, usual
-    from hogwild.compare.run.plan import DELAYS as PAPER
     from hogwild.compare.run.plan import ComparisonPlan
 
     problem = options["problem"]
     device = options["device"]
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
-    delays: tuple[float, ...] = ()
-    if options["gradient_delay"] == "paper":
-        delays = PAPER
-    elif options["gradient_delay"] is not None:
-        delays = parse_numbers("--gradient-delay", options["gradient_delay"], 0.0, 1.0)
     replicas = REPLICAS if problem == "module" else (1,)
     workers = replicas if (device, options["workers"]) == ("cuda", None) else parse_workers(options["workers"])
     epochs = EPOCHS_OF_CUTS if problem == "cuts" else EPOCHS
@@ -254,7 +242,6 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
         tuple(method.name for method in chosen(names)),
         parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
         options["seed"],
-        delays,
         () if device == "cpu" else (machine.physical_cores(),),
     )
 

@@ -228,14 +228,14 @@ def card_row(card: Card) -> tuple[str, ...]:
     rows = [part.rows for part in card.parts if part.rows is not None]
     count = sum(rows) if len(rows) == len(card.parts) else card.arcs
     width = card.features or card.vertices
-    sizes = [file.bytes for file in card.files() if file.bytes is not None]
+    sizes = [part.bytes for part in card.parts if part.bytes is not None]
     fetched = fetched_parts(card)
     return (
         card.name,
         card.task,
         f"{count:,}" if count else "-",
         f"{card.users:,} x {card.items:,}" if card.users and card.items else f"{width:,}" if width else "-",
-        size(sum(sizes)) if len(sizes) == len(card.files()) else "-",
+        size(sum(sizes)) if len(sizes) == len(card.parts) else "-",
         "yes" if len(fetched) == len(card.roles) else ", ".join(fetched) or "no",
     )
 
@@ -277,7 +277,7 @@ def card_lines(card: Card) -> Iterator[str]:
     for name in (*numbers, "format", "licence", "note", "homepage", "source"):
         if value := getattr(card, name):
             facts[name] = value
-    facts |= {"files": [file.url for file in card.files()], "citation": card.citation}
+    facts |= {"files": [part.url for part in card.parts], "citation": card.citation}
     yield from fact_lines(facts, 12, CARD)
 
 
@@ -313,12 +313,12 @@ def fetch_one(card: Card, role: str | None, force: bool, display: Display) -> No
     reading = Reading(verb="fetching")
     display.say(f"{card.name}: {card.title}; terms: {card.licence}")
     with display.live(reading.line):
-        for done in parts(card, [role] if role else None, force=force, progress=reading.step):
-            title = card.title_of(done.role)
-            if not done.counts:
-                display.say(f"{title}: is here, in {done.path} (--force fetches it again)")
+        for each, path, counts in parts(card, role, force=force, progress=reading.step):
+            title = card.title_of(each)
+            if not counts:
+                display.say(f"{title}: is here, in {path} (--force fetches it again)")
                 continue
-            counts = ", ".join(f"{count:,} {name}" for name, count in done.counts.items())
-            display.say(f"{title}: {counts}, in {done.path}")
+            shown = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+            display.say(f"{title}: {shown}, in {path}")
     test = f" --test {card.name}:test" if "test" in fetched_parts(card) else ""
     display.say(f"cite it (hogwild data info {card.name}); train on it: hogwild train {card.name}{test}")

@@ -68,7 +68,6 @@ class TrainRequest:
     resume: bool = False
     quiet: bool = False
     verbose: bool = False
-    programs: tuple[str, ...] = ()  # further files that are read
 
     def check(self, problem: str = "linear") -> None:
         """Raise an error for what cannot be read or written."""
@@ -78,11 +77,10 @@ class TrainRequest:
             raise UsageError(f"--holdout-by {self.holdout_by}: {expected_one_of(HOLDOUTS, self.holdout_by)}")
         if self.holdout_by != "row" and self.holdout is None:
             raise UsageError(f"--holdout-by {self.holdout_by}: nothing is held out: give --holdout FRACTION too")
-        if self.holdout is not None and not 0 < self.holdout < 1:
-            raise UsageError(f"--holdout {self.holdout:g}: expected a fraction between 0 and 1")
+        check_holdout(self.holdout)
         if self.resume and self.checkpoint is None:
             raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
-        inputs = [name for name in (self.data, self.test, *self.programs) if name is not None]
+        inputs = [name for name in (self.data, self.test) if name is not None]
         for name in inputs:
             check_readable(name, problem)
         check_outputs({"--out": self.out, "--json": self.json}, inputs, pipes=("--json",))
@@ -96,6 +94,11 @@ class TrainRequest:
     def naming(self) -> AbstractContextManager[None]:
         """Prefix the data's name to errors that the library finds in the rows (one class only, ...)."""
         return naming(self.data, self.checkpoint)
+
+
+def check_holdout(fraction: float | None) -> None:
+    if fraction is not None and not 0 < fraction < 1:
+        raise UsageError(f"--holdout {fraction:g}: expected a fraction between 0 and 1")
 
 
 def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:
@@ -124,7 +127,7 @@ def read(request: TrainRequest, sources: Sources, config: TrainConfig, display: 
     return examples, test, held
 
 
-def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe: Callable[[Run], str]) -> int:
+def carry_out(request: TrainRequest, config: TrainConfig, start: Start) -> int:
     """Start a run, follow it to its end, save what is asked for, and return the exit status.
 
     ``--verbose`` adds why its discipline was chosen, and where the time went.
@@ -143,7 +146,7 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
         with run, contextlib.closing(RowsFile(request.json, resuming)) as rows_file:
             interrupts.follow(run)
             why = f"{run.config.discipline} because {run.reason}" if run.reason and request.verbose else ""
-            for line in filter(None, [*describe(run).split("\n"), why, run.note]):
+            for line in filter(None, [*describe_run(run).split("\n"), why, run.note]):
                 display.say(line)
             saved = drive(run, display, rows_file, request)
         parts = run.stopwatch.seconds
@@ -161,7 +164,7 @@ def carry_out(request: TrainRequest, config: TrainConfig, start: Start, describe
 
 def drive(run: Run, display: Display, rows_file: RowsFile, request: TrainRequest) -> list[str]:
     """Follow the run to its end and save its model, even if it was stopped or failed; return the lines about that."""
-    noun = KINDS[run.config.problem].noun if run.config.problem in KINDS else "samples"
+    noun = KINDS[run.config.problem].noun
     command = {"command": shlex.join(["hogwild", *sys.argv[1:]])}  # for the first row, beside the machine's facts
     failure: Exception | None = None
     try:
@@ -268,8 +271,6 @@ def describe_workers(config: TrainConfig, chosen: bool = False) -> str:
         reasons = {"threads": ": a short run", "processes": ": a long run"} if chosen and config.compiled else {}
         return "1 worker" if workers == 1 else f"{workers} workers ({config.host}{reasons.get(config.host, '')})"
     streams = f"{workers} CUDA stream{'s' * (workers != 1)}"
-    if config.problem == "module":
-        return streams
     in_flight = f"{config.in_flight:,}" if config.in_flight else "as many as the step allows"
     return f"{streams}, examples in flight: {in_flight}"
 

@@ -31,7 +31,6 @@ class Kind(NamedTuple):
     default: str  # training data if nobody names some; "" if none are generated
     description: str  # of these
     opener: str  # module:function of the library
-    spec: str  # module:class that parses names of generated data
 
 
 ROWS = Kind(
@@ -39,7 +38,6 @@ ROWS = Kind(
     "synthetic:rcv1",
     "a generated stand-in shaped like RCV1",
     "hogwild.data.rows.source:open_data",
-    "hogwild.data.rows.synthetic:SyntheticSpec",
 )
 KINDS = {
     "linear": ROWS,
@@ -50,14 +48,12 @@ KINDS = {
         "synthetic:ratings",
         "generated ratings of a planted low-rank model",
         "hogwild.data.ratings.source:open_ratings",
-        "hogwild.data.ratings.synthetic:RatingSpec",
     ),
     "cuts": Kind(
         "edges",
         "synthetic:grid",
         "a generated picture to be cut in two",
         "hogwild.data.graphs.source:open_graph",
-        "hogwild.data.graphs.synthetic:GraphSpec",
     ),
 }
 OF_ROWS = ("linear", "fm", "ffm")  # problems whose data are rows of features
@@ -252,7 +248,7 @@ def chosen_problem(problem: str | None, name: str, format: str | None = None) ->
     """Return the problem that a user named, or the one that the data's format or name implies."""
     problem = problem or implied_problem(name, format)
     if problem not in KINDS:
-        choices = f"{', '.join(KINDS)} (modules: hogwild train-module)"
+        choices = f"{', '.join(KINDS)} (modules: hogwild.train_module, in Python)"
         raise UsageError(f"--problem {problem}: expected one of {choices}{nearest(problem, KINDS)}")
     return problem
 
@@ -260,16 +256,15 @@ def chosen_problem(problem: str | None, name: str, format: str | None = None) ->
 def implied_problem(name: str, format: str | None = None) -> str:
     """Return the problem that data of this format or name are for, as far as these tell; else "linear"."""
     from hogwild.data.graphs.source import graph_format
-    from hogwild.data.graphs.synthetic import GraphSpec
     from hogwild.data.public.catalogue import find
     from hogwild.data.ratings.store import is_rating_store
-    from hogwild.data.ratings.synthetic import RatingSpec
+    from hogwild.data.synthetic import FAMILIES
 
     if format in ONE_PROBLEM:
         return ONE_PROBLEM[format]
     if name.startswith("synthetic:"):
-        family = name.removeprefix("synthetic:").partition("?")[0]
-        return "completion" if family in RatingSpec.families else "cuts" if family in GraphSpec.families else "linear"
+        kind, _ = FAMILIES.get(name.removeprefix("synthetic:").partition("?")[0], ("rows", {}))
+        return next(problem for problem, of in KINDS.items() if of.noun == kind)
     if (part := find(name)) is not None:
         return part[0].problem
     if graph_format(name) == "dimacs":
@@ -297,7 +292,9 @@ def check_readable(name: str, problem: str = "linear", model: bool = False) -> N
     Only a ``model`` may be one.
     """
     if name.startswith("synthetic:"):
-        located(KINDS[problem].spec).parse(name)
+        from hogwild.data.synthetic import parse
+
+        parse(name, KINDS[problem].noun)
         return
     if not name:
         raise UsageError("'': expected the name of a file or directory")

@@ -29,7 +29,7 @@ from hogwild.cli.options import (
     config_options,
     takes,
 )
-from hogwild.cli.session import Interrupts, TrainRequest, carry_out, describe_run, prepared, read
+from hogwild.cli.session import Interrupts, TrainRequest, carry_out, prepared, read
 from hogwild.cli.sources import KINDS, Sources, chosen_problem
 from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice, UsageError
@@ -214,7 +214,7 @@ def lead_or_train(
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
 
-    return carry_out(request, config, start, describe_run)
+    return carry_out(request, config, start)
 
 
 def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:

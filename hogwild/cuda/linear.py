@@ -23,24 +23,20 @@ works with those at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
-from torch.nn.functional import embedding_bag
 
 from hogwild.cuda.backend import Backend
 from hogwild.cuda.losses import LOSSES, dloss
 from hogwild.cuda.order import VISITS, visit_at
 from hogwild.cuda.streams import Launcher, Visits, entries_of
-from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
 from hogwild.problems.linear import kernel as on_cpu
-from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import SHARE_NONZEROS, SHARE_ROWS
 
@@ -50,7 +46,6 @@ PENDING_ROWS = 4  # rows over which a program adds up changes of the intercept; 
 SHORTEST, LONGEST = 32, 128  # nonzeros taken at a time: one to four a thread
 TILE, MOST = 512, 1024  # weights taken at a time with several classes, 16 a thread; most classes
 INT32 = 2**31
-PIECE = 1 << 22  # margins evaluated at a time
 ROUNDS = 20  # of the power method
 #: Curvature of losses in the margin, below the bound of those that are straight on one side: batches of 4 to 8 times
 #: the longest step by the bound of log and hinge learned as well as single rows (text and dense rows, two epochs)
@@ -386,39 +381,4 @@ class LinearLauncher(Launcher):
             *visits.arguments,
             **visits.constants,
             **self.constants(),
-        )
-
-    def sums(self) -> np.ndarray | None:
-        """Sums by the evaluator's own losses, of margins in float32 that the device computes by torch."""
-        p = self.problem
-        data = self.data
-        coef, intercept, *_ = self.parameters
-        table = coef.view(-1, p.stride)
-
-        def of_piece(first: int, last: int) -> np.ndarray:
-            begin = data["begin"][first:last]
-            entries = slice(int(begin[0]), int(data["end"][last - 1]))
-            indices = data["indices"][entries].to(begin.dtype)
-            values = data["values"][entries] if "values" in data else None
-            products = embedding_bag(indices, table, begin - begin[0], mode="sum", per_sample_weights=values).double()
-            if "scales" in data:
-                products *= data["scales"][first:last, None]
-            margins = (products + intercept)[:, : p.classes].contiguous().cpu().numpy()
-            return self._judge.tally(margins[:, 0] if p.classes == 1 else margins, first, last)
-
-        return sum(map_pieces(len(self.rows), max(PIECE // p.stride, 1), of_piece), np.zeros(4))
-
-    @cached_property
-    def _judge(self) -> Objective:
-        p = self.problem
-        labels = (-1.0, 1.0) if p.classes == 1 else tuple(map(float, range(p.classes)))
-        return Objective(
-            self.rows,
-            p.loss,
-            p.loss_param,
-            l1=p.l1,
-            l2=p.l2,
-            labels=labels if p.labels else (),
-            weights=self.of_rows.get("weights"),
-            width=p.width,
         )

@@ -7,10 +7,9 @@ it on the same stream, and the replica is not returned before the device has rea
 writes the addresses that it was captured with, so each minibatch is put into the same memory, and so is its step, by
 the stream that then replays the graph.
 
-A step that cannot be captured runs eagerly, of which a warning tells; so do a short minibatch, and all of sparse rows:
-only the device knows how many entries a minibatch of those has, and their number is asked for, which waits for the
-stream. Noise (dropout) comes from the device's own generator, which replays advance too: such runs are not
-reproducible, and before torch 2.13, whose graphs share the generator's position, replicas may draw the same numbers.
+A step that cannot be captured runs eagerly, of which a warning tells; so does a short minibatch. Noise
+(dropout) comes from the device's own generator, which replays advance too: such runs are not reproducible, and before
+torch 2.13, whose graphs share the generator's position, replicas may draw the same numbers.
 
 A parameter gets its piece of the flat array by ``.data``, which starts a version counter of its own: autograd then
 never takes another replica's update for an error. Gradients are requested by ``torch.autograd.grad``, so no thread
@@ -34,9 +33,8 @@ import numpy as np
 import torch
 
 from hogwild.cuda.backend import Backend, DeviceStream
-from hogwild.cuda.streams import Launcher, Visits, entries_of
-from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildWarning
+from hogwild.cuda.streams import Launcher, Visits
+from hogwild.errors import HogwildWarning, InputError
 from hogwild.problems.module import kernel as on_cpu
 from hogwild.problems.module.layout import Layout, Place, unpack
 from hogwild.problems.module.problem import ModuleProblem, describe, step_at
@@ -62,15 +60,11 @@ class ModuleLauncher(Launcher):
     ) -> None:
         super().__init__(problem, backend)
         self.granule = batch
-        self.sparse = "begin" in arrays
         self.rows: torch.Tensor  # (n,) int32: the examples of an epoch, in visiting order
-        examples = {name: array for name, array in arrays.items() if name.startswith(("input", "target"))}
-        if self.sparse:
-            ends = arrays["begin"], arrays["end"]
-            rows = Rows(ends, arrays["indices"], arrays["values"], np.empty(0), 0, check=False)
-            examples = entries_of(rows) | examples
-        self.data = self.upload(examples)
-        self.captures = not self.sparse and batch <= len(arrays["target"])
+        if "begin" in arrays:
+            raise InputError("device cuda: a module needs dense inputs there; got sparse rows: train on the CPU")
+        self.data = self.upload({name: array for name, array in arrays.items() if name.startswith(("input", "target"))})
+        self.captures = batch <= len(arrays["target"])
         # by a copy, which waits: other streams would not wait for zeros set on the default stream
         self.flat = torch.zeros(problem.size).to(backend.device)
 
@@ -84,18 +78,8 @@ class ModuleLauncher(Launcher):
             self.rows = torch.arange(epoch.n, device=self.backend.device, dtype=torch.int32)
 
     def minibatch(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """Return the module's inputs and the target; of sparse rows ``indices, offsets, per_sample_weights``."""
-        data = self.data
-        if not self.sparse:
-            return [array.index_select(0, rows) for array in data.values()]
-        begins = data["begin"].index_select(0, rows)
-        lengths = data["end"].index_select(0, rows) - begins
-        offsets = lengths.cumsum(0) - lengths
-        total = int(lengths.sum())
-        at = torch.repeat_interleave(begins - offsets, lengths, output_size=total)
-        at += torch.arange(total, device=rows.device)
-        indices = data["indices"].index_select(0, at).long()
-        return [indices, offsets, data["values"].index_select(0, at), data["target"].index_select(0, rows)]
+        """Return the module's inputs and the target."""
+        return [array.index_select(0, rows) for array in self.data.values()]
 
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Visits], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""

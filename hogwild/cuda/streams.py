@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -65,7 +66,6 @@ class Visits(NamedTuple):
     power: float = 0.0
     shuffled: bool = True
     together: int = 1  # neighbours that stay together
-    visited: int = 0  # examples visited before the epoch, since the run began
 
     @property
     def arguments(self) -> tuple[float, ...]:
@@ -114,10 +114,6 @@ class Launcher:
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Visits], None]:
         """Return a function that launches a segment for one replica, which has ``in_flight`` examples in flight."""
         return partial(self.visit, in_flight=in_flight)
-
-    def sums(self) -> np.ndarray | None:
-        """Sums over all examples as the problem's evaluator makes them; None: it must."""
-        return None
 
     def upload(self, arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
         """Copy examples to the device, piece by piece, since they may be larger than the host's spare memory.
@@ -259,8 +255,7 @@ class DeviceJob:
         self._replicas: list[Callable[[Visits], None]] = []  # the launch function of each stream
         self._queued: list[Queued] = []  # unfinished segments, the oldest first
         self.in_flight: int | None = None
-        self._segments: Iterator[tuple[Visits, int]] = iter(())
-        self._next: tuple[Visits, int] | None = None
+        self._segments: deque[tuple[Visits, int]] = deque()  # those to be queued, and how many chunks each has
         self._chain: torch.cuda.Event | None = None  # after the latest segment
         self._dirty = False  # the device has changed the parameters since the last copy to the host
         self._fill()
@@ -293,11 +288,10 @@ class DeviceJob:
             allowed = self._longest_step / step if step > 0 else MOST
             self._make(int(min(allowed, max(self._order.n_rows // SPREAD, 1))))
         key = int(np.random.SeedSequence((self.job.seed, task.epoch)).generate_state(1)[0])
-        epoch = self._visits(key, scale, max(offset + visited, TINY), power, visited)
+        epoch = self._visits(key, scale, max(offset + visited, TINY), power)
         if self._launcher.granule:
             self._on_first(lambda: self._launcher.shuffle(epoch))
-        self._segments = self._cut(epoch, task.start)
-        self._next = next(self._segments, None)
+        self._segments = deque(self._cut(epoch, task.start))
 
     def go_on(self, until: float) -> bool:
         """Keep the streams busy; True when all is done, False at the time ``until`` of ``time.perf_counter``."""
@@ -310,7 +304,7 @@ class DeviceJob:
                 else:
                     self._queued.append(segment)
                     lengths[segment.worker] += 1
-            more = self._next is not None and not self.job.control[STOP]
+            more = self._segments and not self.job.control[STOP]
             if not more and not self._queued:
                 return True
             if more and min(lengths) < DEPTH:
@@ -325,8 +319,7 @@ class DeviceJob:
 
         Also after a segment that failed half-way. An interrupted sequence holds a reference to the desk itself.
         """
-        self._segments = iter(())
-        self._next = None
+        self._segments.clear()
         for stream in self._streams:
             stream.record().synchronize()
         self._queued.clear()
@@ -338,10 +331,6 @@ class DeviceJob:
         if self._dirty:
             self.job.flat[:] = self._launcher.flat.cpu().numpy()
             self._dirty = False
-
-    def sums(self) -> np.ndarray | None:
-        """The evaluator's sums over all examples; None if the device cannot make them."""
-        return self._launcher.sums()
 
     def _fill(self) -> None:
         """Copy the parameters to the device."""
@@ -362,10 +351,10 @@ class DeviceJob:
             self._replicas.append(self._launcher.replica(number, stream, share))
         self.in_flight = share * len(self._streams)
 
-    def _visits(self, key: int, scale: float, since: float = 1.0, power: float = 0.0, visited: int = 0) -> Visits:
+    def _visits(self, key: int, scale: float, since: float = 1.0, power: float = 0.0) -> Visits:
         """All visits of an epoch."""
         n, shuffled = self._order.n_rows, self._order.shuffled
-        return Visits(0, n, n, key, scale, since, power, shuffled, self._launcher.block if shuffled else 1, visited)
+        return Visits(0, n, n, key, scale, since, power, shuffled, self._launcher.block if shuffled else 1)
 
     def _rehearse(self) -> None:
         """Launch what any number in flight may choose with a step of zero: compiled and loaded off the clock."""
@@ -390,8 +379,7 @@ class DeviceJob:
 
     def _give(self, number: int) -> None:
         """Queue the next segment on a replica's stream."""
-        assert self._next is not None
-        (visits, chunks), stream = self._next, self._streams[number]
+        (visits, chunks), stream = self._segments.popleft(), self._streams[number]
         if self._problem.discipline == "locked" and self._chain is not None:
             stream.after(self._chain)
         self._dirty = True
@@ -399,7 +387,6 @@ class DeviceJob:
         self._chain = stream.record()
         self._queued.append(Queued(number, self._chain, visits.size))
         self.job.control[NEXT] += chunks
-        self._next = next(self._segments, None)
 
     def _count(self, segment: Queued) -> None:
         """Record a replica's finished examples; nonzeros by their mean, which is exact for whole epochs."""
@@ -462,10 +449,6 @@ class Streams(Pool):
             with naming("a worker failed"):
                 self._at_work = not self._desk.go_on(time.perf_counter() + timeout)
         return not self._at_work
-
-    def sums(self) -> np.ndarray | None:
-        with naming("evaluation"):
-            return None if self._desk is None else self._desk.sums()
 
     def release(self, job: Job) -> None:
         if self._desk is None or self._desk.job is not job:

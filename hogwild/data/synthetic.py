@@ -6,11 +6,11 @@ Only operations that IEEE 754 rounds exactly are used, logarithms and powers inc
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,108 +26,134 @@ MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 ROOT3 = math.sqrt(3.0)
 LN2 = 0.6931471805599453
+LARGEST = 2**31 - 1  # of a number of features, users or items: they are int32
+SEED = (0, 0, 2**63 - 1)
+ZIPF = (1.0, 0, 4)  # popularity of the feature or item of rank r = 1, 2, ... is 1 / (r + shift)^zipf
+SHIFT = (15.0, 0, 1e9)
+
+#: Dials of each kind of data: default, least and most; or the words there are, of which the first is the default.
+DIALS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "rows": {
+        "rows": (50_000, 1, 2**40),
+        "features": (47_236, 2, LARGEST),
+        "nnz": (73, 1, LARGEST),  # mean number of nonzeros of a row
+        "spread": (0.7, 0, 2),  # standard deviation of the logarithm of the rows' lengths; 0 makes them all nnz
+        "zipf": ZIPF,
+        "shift": SHIFT,
+        "values": ("tfidf", "binary", "counts", "real"),  # rows of length 1; how often a word was drawn; near normal
+        "task": ("classify", "regress"),  # real targets have a standard deviation of about 1
+        "classes": (2, 2, 64),  # two: labels -1 and +1, more: 1 to K
+        "positive": (0.5, 0.01, 0.99),  # share of label +1 when there are two classes
+        "noise": (0.03, 0, 10),  # share of labels replaced by a wrong one; of real targets a standard deviation
+        "seed": SEED,
+        "skip": (0, 0, 2**40),  # rows to leave out at the start: fresh rows of the same model, for a test set
+    },
+    "ratings": {
+        "users": (2000, 1, LARGEST),
+        "items": (1000, 1, LARGEST),
+        "ratings": (100_000, 1, 2**40),
+        "rank": (8, 1, 1024),  # of the planted matrix
+        "zipf": ZIPF,
+        "shift": (30.0, 0, 1e9),
+        "user_zipf": (0.8, 0, 4),
+        "user_shift": (30.0, 0, 1e9),
+        "noise": (0.5, 0, 10),  # standard deviation, in stars on a scale of five; the planted ratings have 0.78
+        "values": ("stars", "real"),  # whole numbers from 1 to scale; neither rounded nor clipped
+        "scale": (5, 2, 1_000_000),  # the best rating
+        "seed": SEED,
+    },
+    "edges": {
+        "side": (128, 2, 1 << 14),  # points along each axis
+        "labels": (2, 2, 64),  # brightness is 0, 1, ...
+        "balls": (6, 0, 1000),  # planted discs, with labels 1, 2, ... in turn
+        "noise": (0.5, 0, 10),  # standard deviation of the brightness
+        "smooth": (10, 0, 1000),  # weight between neighbours
+        "seed": SEED,
+    },
+}
+#: The kind of data of each family, and its own defaults.
+FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "rcv1": ("rows", {}),
+    # no hot feature anywhere: two rows meet with a probability of 1.6 %
+    "uniform": (
+        "rows",
+        {"rows": 100_000, "features": 65_536, "nnz": 32, "spread": 0.0, "zipf": 0.0, "values": "binary"},
+    ),
+    # click logs: a model larger than any cache, rows of equal length, a quarter positive
+    "ctr": (
+        "rows",
+        {
+            "rows": 100_000,
+            "features": 1 << 24,
+            "nnz": 39,
+            "spread": 0.0,
+            "shift": 2.0,
+            "values": "binary",
+            "positive": 0.25,
+            "noise": 0.1,
+        },
+    ),
+    # every row holds every feature: a case that lock-free training is not suited for
+    "dense": (
+        "rows",
+        {"features": 64, "spread": 0.0, "zipf": 0.0, "values": "real"},
+    ),
+    "ratings": ("ratings", {}),
+    "grid": ("edges", {}),
+}
 
 
-def dial(default: Any, low: float, high: float) -> Any:
-    """A number of a set: its default, and the range it must be in."""
-    return dataclasses.field(default=default, metadata={"range": (low, high)})
+def parse(name: str, kind: str) -> SimpleNamespace:
+    """Return the dials of the data called ``name``, such as ``synthetic:rcv1?rows=200000&seed=1``.
+
+    Raises
+    ------
+    InputError
+        For an unknown family or dial (listing the known ones), or a value out of range.
+    """
+    family, _, query = name.removeprefix(PREFIX).partition("?")
+    known = {each: PREFIX + each for each, (of, _) in FAMILIES.items() if of == kind}
+    if family not in known:
+        close = nearest(family, (), aliases=known)
+        raise InputError(f"{name}: no such synthetic {kind}; there are {', '.join(known.values())}{close}")
+    given, dials = dict[str, Any](), DIALS[kind]
+    for part in filter(None, query.split("&")):
+        dial, equals, text = part.partition("=")
+        if dial not in dials or not equals:
+            raise InputError(f"{name}: cannot read {part!r} as dial=value: {expected_one_of(dials, dial)}")
+        given[dial] = _value(f"{name}: {dial}={text}", text, *dials[dial])
+    usual = {dial: default for dial, (default, *_) in dials.items()} | FAMILIES[family][1]
+    if family == "dense":
+        usual["nnz"] = given.get("features", usual["features"])
+    if given.get("task") == "regress":
+        usual["noise"] = 0.1
+    return SimpleNamespace(name=name, **usual | given)
 
 
-def choice(default: str, known: Iterable[str]) -> Any:
-    """A word of a set: its default, and the ones there are."""
-    return dataclasses.field(default=default, metadata={"known": tuple(known)})
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Parameters of a synthetic set; a subclass is a frozen dataclass of dials and choices after the ``family``."""
-
-    families: ClassVar[dict[str, dict[str, Any]]]  # defaults that differ from the class's
-    kind: ClassVar[str]  # for messages
-    family: str
-
-    def __post_init__(self) -> None:
-        self.check_family(self.family)
-        for field in dataclasses.fields(self)[1:]:
-            value = getattr(self, field.name)
-            if "known" in field.metadata:
-                if value not in (known := field.metadata["known"]):
-                    raise InputError(f"{self}: {field.name}={value}: {expected_one_of(known, value)}")
-                continue
-            low, high = self.limits().get(field.name, field.metadata["range"])
-            if not low <= value <= high:
-                raise InputError(f"{self}: {field.name}={value} is outside {low} to {high}")
-
-    @classmethod
-    def check_family(cls, family: str) -> None:
-        """Raise InputError, which lists the families, unless there is one of that name."""
-        if family not in cls.families:
-            names = {each: PREFIX + each for each in cls.families}
-            close = nearest(family, (), aliases=names)
-            there = ", ".join(names.values())
-            raise InputError(f"{PREFIX}{family}: no such synthetic {cls.kind}; there are {there}{close}")
-
-    def limits(self) -> dict[str, tuple[float, float]]:
-        """Return ranges that depend on other parameters."""
-        return {}
-
-    @classmethod
-    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a family's parameters and their defaults, beside those given."""
-        defaults = {field.name: field.default for field in dataclasses.fields(cls)[1:]}
-        return defaults | cls.families[family]
-
-    @classmethod
-    def parse(cls, name: str) -> Self:
-        """Return the parameters in a name such as ``synthetic:rcv1?rows=200000&seed=1``.
-
-        Raises
-        ------
-        InputError
-            For an unknown family or parameter (listing the known ones), or a value out of range.
-        """
-        family, _, query = name.removeprefix(PREFIX).partition("?")
-        cls.check_family(family)
-        usual, given = cls.usual(family, {}), dict[str, Any]()
-        for part in filter(None, query.split("&")):
-            dial, equals, text = part.partition("=")
-            if dial not in usual or not equals:
-                known = f"{', '.join(usual)}{nearest(dial, usual)}"
-                raise InputError(f"{name}: cannot read {part!r}: expected dial=value with one of {known}")
-            if dial in given:
-                raise InputError(f"{name}: {dial} is given twice")
-            given[dial] = _value(name, dial, text, type(usual[dial]))
-        return cls(**{"family": family, **cls.usual(family, given), **given})
-
-    def __str__(self) -> str:
-        """Return the name, with the parameters that differ from the family's defaults."""
-        usual = self.usual(self.family, vars(self))
-        given = [f"{name}={getattr(self, name)}" for name, value in usual.items() if getattr(self, name) != value]
-        return f"{PREFIX}{self.family}" + ("?" + "&".join(given) if given else "")
-
-    def recipe(self, label: str, generator: str, fill: Callable[..., Any], kind: Kind) -> Recipe:
-        """Return the recipe of the set; ``generator`` is the version of its bits."""
-        from hogwild.data.cache import Recipe
-
-        dials = dataclasses.asdict(self)
-        key = {"synthetic": {**dials, "family": ""}, "generator": generator}
-        meta = {"source": str(self), "options": dials, "parser": f"synthetic {generator}"}
-        return Recipe(label, key, meta, fill, kind)
-
-
-def _value(name: str, dial: str, text: str, kind: type) -> Any:
+def _value(title: str, text: str, default: Any, *limits: Any) -> Any:
+    if isinstance(default, str):
+        if text not in (default, *limits):
+            raise InputError(f"{title}: {expected_one_of((default, *limits), text)}")
+        return text
+    low, high = limits
+    whole = isinstance(default, int)
     try:
-        if kind is not int:
-            value = kind(text)
-            if kind is str or math.isfinite(value):
-                return value
-        elif text.isdecimal() or not (value := float(text)).is_integer():
-            return int(text)
-        else:
-            return int(value)  # of 2e5
-    except ValueError:
+        number = Decimal(text)  # also of 2e5, and exact
+        if low <= number <= high and not (whole and number % 1):
+            return type(default)(number)
+    except ArithmeticError:
         pass
-    raise InputError(f"{name}: {dial}={text}: expected a {'whole ' if kind is int else ''}number")
+    raise InputError(f"{title}: expected a {'whole ' if whole else ''}number from {low} to {high}")
+
+
+def recipe_of(dials: SimpleNamespace, size: int, generator: int, fill: Callable[..., Any], kind: Kind) -> Recipe:
+    """Return the recipe of synthetic data of ``size`` examples; ``generator`` is the version of their bits."""
+    from hogwild.data.cache import Recipe
+
+    facts = {dial: value for dial, value in vars(dials).items() if dial != "name"}
+    meta = {"source": dials.name, "options": facts, "parser": f"synthetic {kind.name} {generator}"}
+    family = dials.name.removeprefix(PREFIX).partition("?")[0]
+    return Recipe(f"synthetic-{family}-{size}", {"synthetic": facts, "parser": meta["parser"]}, meta, fill, kind)
 
 
 def mix_bits(x: int) -> int:

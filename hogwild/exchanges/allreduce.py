@@ -9,7 +9,7 @@ For an array of S bytes and N replicas:
 | ring | 2 (N - 1) | 2 (N - 1) / N S: partial sums of N slices go round, then the slices' sums |
 
 Each step takes a latency, and each byte its time on the line: a tree or butterfly suits short arrays, a ring long ones.
-``Message.step`` is the length of the longest chain of messages that ends with a message. All replicas get the same
+All replicas get the same
 bits, because whatever is added in two places is the sum of the same two numbers.
 
 Every replica has to take part. If the worker of one is killed, a round cannot be completed: its replacement says so to
@@ -62,11 +62,10 @@ class _Round:
         self.me = link.replica
         self.count = link.replicas
         self.lost = False
-        self._step = 0  # largest one received
 
     def send(self, to: int, kind: int, values: np.ndarray) -> Iterator[None]:
         if not self.lost:
-            yield from send(self.link, to, Message(kind, self.clock, 0, values, step=self._step + 1))
+            yield from send(self.link, to, Message(kind, self.clock, 0, values))
 
     def receive(self, sender: int, kind: int) -> Generator[None, None, np.ndarray]:
         """Wait for a message; what is returned instead of a lost one does not matter."""
@@ -77,9 +76,7 @@ class _Round:
             while queue and (queue[0].clock, queue[0].kind) < wanted:
                 queue.popleft()
             if queue and (queue[0].clock, queue[0].kind) == wanted:
-                message = queue.popleft()
-                self._step = max(self._step, message.step)
-                return message.values
+                return queue.popleft().values
             self.lost = bool(queue) or not here
             if not self.lost:
                 yield

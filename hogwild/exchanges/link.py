@@ -26,13 +26,12 @@ from hogwild.exchanges.trade import (
     Exchange,
     Link,
     Message,
-    Served,
     Spec,
     Step,
 )
 from hogwild.kernels.locks import release, try_acquire
 
-TO, KIND, CLOCK, ROWS, STEP, ENTRIES, LENGTH, CODED = range(HEADER)  # cells of a header; CODED: values are bytes
+TO, KIND, CLOCK, ROWS, ENTRIES, LENGTH, CODED = range(7)  # cells of a header; CODED: values are bytes
 START = 8 * HEADER
 MESSAGES, BYTES, WAITED = range(3)  # columns of counts
 Serve = Callable[[int, int, Message], Message | None]  # of a shard, a sender and its request
@@ -112,8 +111,8 @@ class DirectLink(Link):
         length = START + _padded(values.nbytes) + _padded(indices.nbytes)
         if start + length - least > len(self._log):
             return False
-        cells = to, message.kind, message.clock, message.rows, message.step
-        header = np.array([*cells, indices.nbytes, values.nbytes, values.dtype == np.uint8], np.int64)
+        cells = to, message.kind, message.clock, message.rows, indices.nbytes, values.nbytes, values.dtype == np.uint8
+        header = np.array([*cells, 0], np.int64)
         self._put(start, header.view(np.uint8))
         start += START
         self._put(start, np.ascontiguousarray(indices).view(np.uint8))
@@ -167,8 +166,8 @@ class DirectLink(Link):
                 if header[TO] in (me, ALL):
                     indices = _get(log, at, entries).view(np.int32)
                     values = _get(log, at + _padded(entries), length).view(np.uint8 if header[CODED] else np.float32)
-                    kind, clock, rows, step = (int(header[cell]) for cell in (KIND, CLOCK, ROWS, STEP))
-                    queue.append(Message(kind, clock, rows, values, indices, step))
+                    kind, clock, rows = (int(header[cell]) for cell in (KIND, CLOCK, ROWS))
+                    queue.append(Message(kind, clock, rows, values, indices))
                 arrays["read"][me, sender] = at + _padded(entries) + _padded(length)
 
     def _put(self, start: int, data: np.ndarray) -> None:
@@ -187,7 +186,7 @@ def compile_locks() -> None:
 
 def serving(exchange: Exchange, arrays: Arrays) -> Serve | None:
     """Return the function by which a link does the work of servers, if the scheme has any."""
-    if not isinstance(exchange, Served):
+    if not exchange.shards:
         return None
     return lambda shard, sender, request: exchange.serve(shard, arrays, sender, request)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,7 +34,6 @@ class Message(NamedTuple):
     rows: int  # done since the last message of this kind
     values: np.ndarray = EMPTY  # (n,) float32, or uint8 if the scheme encodes them
     indices: np.ndarray = NO_INDICES  # (m,) int32; empty if the values are those of all coordinates, or encoded
-    step: int = 0  # defined by the scheme
 
     @property
     def size(self) -> int:
@@ -139,6 +138,9 @@ class Exchange(Protocol):
     def shrinks(self) -> bool:
         """Whether there is an l1 penalty."""
 
+    #: Number of servers; that of a shard runs on the machine of replica ``shard % replicas``
+    shards: int = 0
+
     def spec(self, size: int, replicas: int) -> Spec:
         """Arrays that the scheme keeps, initially zero, including :func:`replicas_spec`."""
 
@@ -172,21 +174,7 @@ class Exchange(Protocol):
         calls it while the workers stand still.
         """
 
-
-def packed(message: Message, values: np.ndarray, where: np.ndarray) -> Message:
-    """Put the values at some coordinates of a shard into a message, or all of them if that is shorter."""
-    if 2 * len(where) >= len(values):
-        return message._replace(values=values.copy())
-    return message._replace(values=values[where], indices=where.astype(np.int32))
-
-
-@runtime_checkable
-class Served(Protocol):
-    """A scheme with servers; that of a shard runs on the machine of replica ``shard % replicas``."""
-
-    @property
-    def shards(self) -> int:
-        """Number of servers."""
+    # ---- of schemes with servers
 
     def serve(self, shard: int, arrays: Arrays, sender: int, request: Message) -> Message | None:
         """Handle a request and return its answer. None: what was pushed is taken, but the answer has to wait; the link
@@ -195,6 +183,13 @@ class Served(Protocol):
 
     def lost(self, arrays: Arrays, replica: int) -> None:
         """Note that the worker of a replica has died; its replacement may ask again."""
+
+
+def packed(message: Message, values: np.ndarray, where: np.ndarray) -> Message:
+    """Put the values at some coordinates of a shard into a message, or all of them if that is shorter."""
+    if 2 * len(where) >= len(values):
+        return message._replace(values=values.copy())
+    return message._replace(values=values[where], indices=where.astype(np.int32))
 
 
 def send(link: Link, to: int, message: Message) -> Iterator[None]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from hogwild.exchanges.link import DirectLink, compile_locks, serving
-from hogwild.exchanges.trade import Arrays, Counts, Exchange, Served, Spec
+from hogwild.exchanges.trade import Arrays, Counts, Exchange, Spec
 from hogwild.kernels.control import ABORT, LINE, ROWS, WORKERS
 
 SHORTEST, LONGEST = 2e-5, 1e-3  # seconds that a replica sleeps while it waits for others
@@ -34,10 +34,9 @@ class Trader:
     @staticmethod
     def spec(exchange: Exchange, size: int, count: int) -> Spec:
         """The arrays of ``count`` replicas of a model, initially zero."""
-        shards = exchange.shards if isinstance(exchange, Served) else 0
-        if shards:
+        if exchange.shards:
             compile_locks()  # once, here, and not by all workers at once
-        links = DirectLink.spec(count, exchange.room(size, count), shards)
+        links = DirectLink.spec(count, exchange.room(size, count), exchange.shards)
         arrays = exchange.spec(size, count)
         return {f"link_{name}": shape for name, shape in links.items()} | {
             f"exchange_{name}": shape for name, shape in arrays.items()
@@ -75,8 +74,7 @@ class Trader:
     def bury(self, replica: int) -> None:
         """Free what a replica's worker held when it died, so that nobody waits for it."""
         DirectLink.free(self.links, replica)
-        if isinstance(self.exchange, Served):
-            self.exchange.lost(self.arrays, replica)
+        self.exchange.lost(self.arrays, replica)
 
     # ---- in a worker
 

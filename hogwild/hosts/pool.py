@@ -6,8 +6,6 @@ import itertools
 import weakref
 from typing import Any, Protocol
 
-import numpy as np
-
 from hogwild.errors import UsageError
 from hogwild.exchanges.trade import Counts
 from hogwild.hosts.job import Job, Task
@@ -39,10 +37,6 @@ class Pool(Protocol):
     def measured(self) -> dict[str, Any]:
         """Return row fields that the host measured in the latest task."""
         return {}
-
-    def sums(self) -> np.ndarray | None:
-        """Return an evaluation's sums over the examples, where the workers make them faster than the parent."""
-        return None
 
     def counts(self) -> Counts:
         """Counts of what the replicas sent in the latest task."""

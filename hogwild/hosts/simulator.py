@@ -42,7 +42,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Link, Message, Served, Step, take
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Exchange, Link, Message, Step, take
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import (
@@ -427,9 +427,7 @@ class Replicated(Course):
 
     def _serve(self) -> None:
         """Let a server handle the next request."""
-        exchange, network = self._exchange, self._network
-        assert isinstance(exchange, Served)
-        network.serve(exchange, self._arrays)
+        self._network.serve(self._exchange, self._arrays)
         self._wake()
 
     def _train(self, replica: int) -> None:
@@ -525,7 +523,7 @@ class Network:
         """Time at which the next request arrives at its server."""
         return self._requests[0][0] if self._requests else None
 
-    def serve(self, served: Served, arrays: Arrays) -> None:
+    def serve(self, served: Exchange, arrays: Arrays) -> None:
         """Handle the next request, and those that had to wait until something changed."""
         now, _, request = heapq.heappop(self._requests)
         self._latest = now

@@ -1,48 +1,68 @@
-"""The workers of this machine, and an exchange between it and the others.
+"""The workers of this machine, and what goes on between it and the others while they work.
 
 To the engine this is a pool like any other. ``begin`` of machine 0 tells the others the task, who takes part and with
-what step, and each does every P-th chunk of it. With :class:`Replicas` each machine has an array of its own, and while
-workers race on it a thread trades it with the other machines (``trading.py``). A task is done when all machines have
-done their share and the array is the same everywhere. If a machine dies in a task the others may have seen its last
-messages or not, so with the next task machine 0 sends the model; so it does when one has come back. With ``Ring``
-(``rotation.py``) the machines share out one array.
+what step, and each does every P-th chunk of it. What a machine does in a task is a generator, its ``course``, which
+yields where it waits for its workers or for messages; ``wait`` resumes it. A task is done when all machines have done
+their share and machine 0 has what they made.
+
+With :class:`Replicas` each machine has an array of its own. While workers race on it, the course trades it after every
+``period`` rows; then it sees to it that the array is the same on all machines. With gossip everybody sends what it
+still owes; rounds of averaging go on until all have taken part in one after their share; machine 0 sends what its
+server holds. If a machine dies in a task the others may have seen its last messages or not, so with the next task
+machine 0 sends the model; so it does when one has come back. With ``Ring`` (``rotation.py``) the machines share out one
+array.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import numpy as np
 
 from hogwild.data.rows.degrees import Totals
+from hogwild.errors import TrainingError
+from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.deltas_kernel import bring_together
-from hogwild.exchanges.trade import Counts, Exchange
+from hogwild.exchanges.link import serving
+from hogwild.exchanges.trade import ALL, Counts, Exchange
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
-from hogwild.kernels.control import STOP
+from hogwild.kernels.control import NO_LIMIT, STOP
 from hogwild.machines.cluster import Cluster, Note
-from hogwild.machines.trading import Trading, parameters, trading_of
+from hogwild.machines.trading import MachineLink, parameters
 from hogwild.training.schedule import slower
+
+LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
+WAIT = 0.05  # seconds between two looks for anything else
+ROOM = 64 << 20  # bytes that may be queued for a machine
+BACKLOG = 16  # messages of one sender that are not left lying until it is time to trade
 
 
 class Machines(Pool):
     """A pool of the workers of this machine that trains with other machines (see :class:`hogwild.hosts.pool.Pool`)."""
+
+    look = WAIT  # seconds between two looks at other machines while workers work
 
     def __init__(self, inner: Pool, cluster: Cluster) -> None:
         self.inner, self.cluster = inner, cluster
         self.host = inner.host
         self.shared = inner.shared
         self.workers = inner.workers
-        self._number = 0  # of the task
-        self._members: list[int] = []
-        self._arrivals: list[int] = []  # of each of them
-        self._in_step = False  # whether all machines have what they need for the next task
+        self.in_step = False  # whether all machines have the same array
+        self.reports: dict[int, Note] = {}  # by machine: what it has done of the task, on machine 0
+        self.task = 0  # its number
+        self.members: list[int] = []
+        self.link: MachineLink
+        self._arrivals: list[int] = []  # of each member
         self._note: Note = {}  # machine 0's about the task
         self._gone = cluster.losses
         self._ended = False
-        self.reports: dict[int, Note] = {}  # by machine: what it has done of the task, on machine 0
+        self._course: Iterator[None] = iter(())
+        self._done = self._working = self._told = False
+        self._error: BaseException | None = None
 
     # ---- what the engine asks
 
@@ -65,39 +85,60 @@ class Machines(Pool):
 
     def own_counts(self) -> Counts:
         """Counts of what this machine has sent in the latest task."""
-        raise NotImplementedError
+        return self.link.counts
 
     def elsewhere(self) -> tuple[int, int]:
         """Rows and nonzeros that the other machines have done of the task, as far as this one has heard."""
         done = [(note["rows"], note["nonzeros"]) for note in self.reports.values()]
-        rest = {*np.flatnonzero(self.cluster.alive)} & {*self._members} - {self.cluster.number, *self.reports}
+        rest = {*np.flatnonzero(self.cluster.alive)} & {*self.members} - {self.cluster.number, *self.reports}
         done += self.cluster.progress[[*rest]].tolist()
         return sum(rows for rows, _ in done), sum(nonzeros for _, nonzeros in done)
 
     def share(self, task: Task) -> tuple[int, int]:
-        """Tell the others what is next, and who takes part (on machine 0); return this machine's number among them, and
-        how many they are.
+        """Tell the others what is next, who takes part, and the model if it may differ from theirs (on machine 0);
+        return this machine's number among them, and how many they are.
         """
-        if self.cluster.leads and self.inner.job is not None:
-            self._settle(self.cluster.members())
-            self._number += 1
-            self._tell(task)
-        return self._members.index(self.cluster.number), len(self._members)
+        cluster = self.cluster
+        if cluster.leads and self.job is not None:
+            self._settle(cluster.members())
+            self.task += 1
+            note = {"kind": "task", "task": self.task, "epoch": task.epoch, "step": [*task.step]}
+            note |= {"members": self.members, "in_step": self.in_step}
+            for member in self.members[1:]:
+                cluster.tell(note | {"start": self._start_of(member, task)}, [member], *self._model())
+        return self.members.index(cluster.number), len(self.members)
 
-    @property
-    def in_step(self) -> bool:
-        """Whether all machines have the same array."""
-        return self._in_step
+    def follow(self, note: Note) -> Task:
+        """Return the task that a note of machine 0 describes, and remember who takes part (on other machines)."""
+        self._settle(note["members"])
+        self.task, self.in_step, self._note = note["task"], note["in_step"], note
+        return Task(note["epoch"], note["start"], tuple(note["step"]))
 
     def _settle(self, members: list[int]) -> None:
         arrivals = [int(self.cluster.arrivals[member]) for member in members]
-        self._in_step = self._in_step and (members, arrivals) == (self._members, self._arrivals)
-        self._members, self._arrivals = members, arrivals
+        self.in_step = self.in_step and (members, arrivals) == (self.members, self._arrivals)
+        self.members, self._arrivals = members, arrivals
+
+    def _start_of(self, member: int, task: Task) -> int:
+        """The first chunk of a machine."""
+        return task.start
+
+    def _model(self) -> list[np.ndarray]:
+        """What is sent to machines that may have another model."""
+        return [] if self.job is None or self.in_step else [parameters(self.job)]
+
+    def _take(self, note: Note) -> None:
+        flat = parameters(self._job())
+        (flat[:],) = self.cluster.arrays_of(note, (np.float32, len(flat)))
+
+    def _job(self) -> Job:
+        assert self.job is not None
+        return self.job
 
     def open(self, job: Job) -> None:
         self.inner.open(job)
         self.cluster.own_progress = job.done
-        self._in_step = False
+        self.in_step = False
 
     def release(self, job: Job) -> None:
         self._end()
@@ -109,55 +150,67 @@ class Machines(Pool):
         self.inner.close()
 
     def _end(self) -> None:
-        if self.cluster.leads and not self._ended:
+        if not self._ended:
             self._ended = True
-            self.cluster.ending = True
-            self.cluster.tell({"kind": "end"}, None, *self._model(self.in_step))
+            if self.cluster.leads:
+                self.cluster.ending = True
+                self.cluster.tell({"kind": "end"}, None, *self._model())
 
     def finish(self, note: Note) -> None:
         """Take over the model of machine 0, if it has sent one when it ended the run (on other machines)."""
-        if self.inner.job is not None and len(note.get("array", ())):
-            self._take(note, self.inner.job)
+        if self.job is not None and len(note.get("array", ())):
+            self._take(note)
 
     # ---- a task
 
-    def follow(self, note: Note) -> Task:
-        """Return the task that a note of machine 0 describes, and remember who takes part (on other machines)."""
-        self._settle(note["members"])
-        self._number, self._in_step, self._note = note["task"], note["in_step"], note
-        return Task(note["epoch"], note["start"], tuple(note["step"]))
+    def begin(self, task: Task) -> None:
+        if not self.in_step and not self.cluster.leads:
+            self._take(self._note)
+        self.in_step = True
+        self.reports = {}
+        self._done = self._working = self._told = False
+        self._error = None
+        self._course = self.course(self._job(), task)
+        next(self._course)
 
-    def _tell(self, task: Task) -> None:
-        """Tell the others what is next, and the model if it may differ from theirs."""
-        note = {
-            "kind": "task",
-            "task": self._number,
-            "epoch": task.epoch,
-            "start": task.start,
-            "step": list(task.step),
-            "members": self._members,
-            "in_step": self._in_step,
-        }
-        for member in self._members[1:]:
-            self.cluster.tell(note | {"start": self._start_of(member, task)}, [member], *self._model(self._in_step))
+    def course(self, job: Job, task: Task) -> Iterator[None]:
+        """Do this machine's part of a task; up to the first yield its workers begin."""
+        raise NotImplementedError
 
-    def _start_of(self, member: int, task: Task) -> int:
-        """The first chunk of a machine."""
-        return task.start
+    def check(self) -> None:
+        """Raise TrainingError if there is no use in going on."""
+        if self._ended or self.closed or self.job is None:
+            raise TrainingError("the run has ended")
+        self.cluster.require(0)
 
-    def _model(self, in_step: bool) -> list[np.ndarray]:
-        """What is sent to machines that may have another model."""
-        return [] if self.inner.job is None or in_step else [parameters(self.inner.job)]
+    def work(self, task: Task) -> None:
+        """Set the workers going; :attr:`_working` tells when they stand still."""
+        self._working = True
+        self.inner.begin(task)
 
-    def _take(self, note: Note, job: Job) -> None:
-        flat = parameters(job)
-        (flat[:],) = self.cluster.arrays_of(note, (np.float32, len(flat)))
-
-    def _join(self, job: Job) -> None:
-        """Take over machine 0's model, if it has sent one (on other machines)."""
-        if not self._in_step and not self.cluster.leads:
-            self._take(self._note, job)
-        self._in_step = True
+    def wait(self, timeout: float) -> bool:
+        until = time.monotonic() + timeout
+        while not self._done:
+            seen, rest = self.cluster.news, max(until - time.monotonic(), 0.0)
+            if self._error is None:
+                try:
+                    self.check()
+                    self._done = next(self._course, self) is self
+                except BaseException as error:  # raised once the workers stand still
+                    self._error = error
+                    if self.job is not None:
+                        self.job.stop()
+            if self._working and not self._done:
+                self._working = not self.inner.wait(min(rest, self.look))
+            elif self._error is not None:
+                raise self._error
+            elif not self._done:
+                before = time.perf_counter()
+                self.cluster.wait_for_news(seen, min(rest, WAIT))
+                self.link.counts = self.link.counts.plus(Counts(waited_seconds=time.perf_counter() - before))
+            if not rest:
+                return self._done
+        return True
 
 
 class Replicas(Machines):
@@ -170,26 +223,29 @@ class Replicas(Machines):
         With it every machine has rows of its own.
     """
 
-    def __init__(
-        self,
-        inner: Pool,
-        cluster: Cluster,
-        exchange: Exchange,
-        totals: Totals | None = None,
-    ) -> None:
+    def __init__(self, inner: Pool, cluster: Cluster, exchange: Exchange, totals: Totals | None = None) -> None:
         super().__init__(inner, cluster)
         self._exchange, self._totals = exchange, totals
+        self._in_rounds = isinstance(exchange, Averaging)
+        # Whether there are trades while workers race: ``spanning`` makes this the period of averaging without any.
+        self._within = exchange.period < NO_LIMIT - 1
+        self.look = LOOK if self._within else WAIT
         self._starts = dict[int, int]()  # first chunks of others in an epoch that was stopped
         self._arrays: dict[str, np.ndarray] = {}
-        self._trading: Trading | None = None
-        self._worked = self._told = False
+        self._flat = self._traded = np.empty(0, np.float32)  # this machine's array, and what is traded of it
+        self._anchor = self._flat  # what both were when last equal
+        self._rows = 0  # of this machine, up to its last trade
+        self._clocks: dict[int, int] = {}  # last rounds of machines before their workers had done their share
 
     def own_counts(self) -> Counts:
-        return Counts() if self._trading is None else self._trading.own_counts()
+        return self.link.counts.plus(Counts(deltas_left_out=int(self._arrays["left_out"].sum())))
 
     def share(self, task: Task) -> tuple[int, int]:
         share = super().share(task)
         return share if self._totals is None else (0, 1)
+
+    def _start_of(self, member: int, task: Task) -> int:
+        return task.start if self._totals is None else self._starts.get(member, 0)
 
     def state(self) -> dict[str, Any]:
         if self._totals is None:
@@ -205,67 +261,156 @@ class Replicas(Machines):
         bring_together(*np.zeros((3, 1), np.float32), False)  # compiled, before the clock runs
         self._arrays = {}
 
-    def begin(self, task: Task) -> None:
-        job = self.inner.job
-        assert job is not None
-        self._join(job)
-        count = len(self._members)
-        if len(self._arrays.get("rows", ())) != count:
-            spec = self._exchange.spec(len(parameters(job)), count)
-            self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}
-        self._trading = trading_of(self._exchange)(
-            self.cluster, job, self._exchange, self._arrays, self._members, self._number
-        )
-        self.reports = self._trading.reports
-        self._worked = self._told = False
-        self.inner.begin(self._own(task))
-        self._trading.start()
-
-    def wait(self, timeout: float) -> bool:
-        until, trading = time.monotonic() + timeout, self._trading
-        assert trading is not None
-        if not self._worked:
-            self._pass_on_stop()
-            if trading.error is not None and self.inner.job is not None:
-                self.inner.job.stop()
-            try:
-                if not self.inner.wait(timeout):
-                    return False
-            except BaseException:
-                trading.over = True
-                raise
-            self._worked = True
-            trading.worked()
-        if not trading.wait(until - time.monotonic()):
-            self._pass_on_stop()
-            return False
-        self._in_step = self._in_step and trading.in_step()
+    def course(self, job: Job, task: Task) -> Iterator[None]:
+        self._lay_out(job)
+        if self._totals is not None:  # the step falls with the rows of all machines
+            share = self._totals.each[self.cluster.number] / self._totals.rows
+            task = dataclasses.replace(task, step=slower(task.step, share))
+        self.work(task)
+        yield
+        while self._working:
+            self._pass_on_stop(job)
+            self.link.receive()
+            if self._within and self._due(job):
+                yield from self._trade()
+            yield
+        yield from self._bring_home()
+        yield from self._report(job)
+        self.in_step = self.in_step and bool(self.link.here().all())
         self._gone = self.cluster.losses
-        if (job := self.inner.job) is not None:
-            stopped = job.position() < job.order.n_chunks
-            self._starts = {other: note["chunk"] for other, note in self.reports.items()} if stopped else {}
-        if trading.error is not None:
-            raise trading.error
-        return True
+        stopped = job.position() < job.order.n_chunks
+        self._starts = {other: note["chunk"] for other, note in self.reports.items()} if stopped else {}
 
-    def _end(self) -> None:
-        if self._trading is not None:
-            self._trading.over = True
-        super()._end()
+    def _lay_out(self, job: Job) -> None:
+        """Begin a task of the exchange, between those who take part.
 
-    def _own(self, task: Task) -> Task:
-        """Return a task with a step that falls with the rows of all machines, where this one has a share of them."""
-        if self._totals is None:
-            return task
-        step = slower(task.step, self._totals.each[self.cluster.number] / self._totals.rows)
-        return dataclasses.replace(task, step=step)
+        Rounds set weights to their mean, so while workers race on the array a copy of it is traded. Before and after a
+        trade each of the two gets what the other has gained since the last time, as tiers do (``kernels/tiers.py``).
+        """
+        flat, exchange, count = parameters(job), self._exchange, len(self.members)
+        if len(self._arrays.get("rows", ())) != count:
+            spec = exchange.spec(len(flat), count)
+            self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}
+        room = exchange.room(len(flat), 2)
+        if self._in_rounds or exchange.shards:
+            room = max(room, ROOM)
+        serve = serving(exchange, self._arrays)
+        self.link = MachineLink(self.cluster, self.members, self.task, room, serve)
+        exchange.begin(flat, self._arrays)
+        self._arrays["left_out"][:] = 0
+        if "base" in self._arrays:
+            self._arrays["base"][self.link.replica, : len(flat)] = flat
+        copied = self._within and self._in_rounds
+        self._flat, self._traded = flat, flat.copy() if copied else flat
+        self._anchor = flat.copy() if copied else flat
+        self._rows = 0
+        self._clocks = {}
 
-    def _start_of(self, member: int, task: Task) -> int:
-        return task.start if self._totals is None else self._starts.get(member, 0)
-
-    def _pass_on_stop(self) -> None:
-        """Ask the other machines to stop if this one, which leads, was asked to."""
-        job = self.inner.job
-        if self.cluster.leads and not self._told and job is not None and job.control[STOP]:
+    def _pass_on_stop(self, job: Job) -> None:
+        """Stop the workers if machine 0 says so, which does if it was asked to."""
+        if self.cluster.take_notes("stop", self.task):
+            job.stop()
+        if self.cluster.leads and not self._told and job.control[STOP]:
             self._told = True
-            self.cluster.tell({"kind": "stop", "task": self._number})
+            self.cluster.tell({"kind": "stop", "task": self.task})
+
+    def _due(self, job: Job) -> bool:
+        """Whether to trade now: after a period, in a round that others have begun, or because much has arrived."""
+        if job.done()[0] - self._rows >= self._exchange.period:
+            return True
+        if self._in_rounds:
+            return self._round_begun()
+        return any(len(queue) >= BACKLOG for queue in self.link.inbox)
+
+    def _round_begun(self) -> bool:
+        self.link.receive()
+        clock = int(self._arrays["clock"][self.link.replica])
+        return any(queue and queue[-1].clock > clock for queue in self.link.inbox)
+
+    def _trade(self, ends: bool = False) -> Iterator[None]:
+        done = self._job().done()[0]
+        rows, self._rows = done - self._rows, done
+        arrays = self._flat, self._traded, self._anchor
+        shrinks = self._exchange.shrinks
+        if self._traded is not self._flat:
+            bring_together(*arrays, shrinks)
+        yield from (self._exchange.end if ends else self._exchange.trade)(self._traded, self._arrays, self.link, rows)
+        if self._traded is not self._flat:
+            bring_together(*arrays, shrinks)
+
+    # ---- once the workers have done their share
+
+    def _bring_home(self) -> Iterator[None]:
+        """Make the array the same on all machines."""
+        link, flat = self.link, self._flat
+        if self._in_rounds:
+            clock, over = self._arrays["clock"], link.replicas == 1
+            self._tell_ended(int(clock[link.replica]))
+            while not over:
+                yield from _until(lambda: self._round_begun() or self._all_ended())
+                yield from self._trade()
+                over = self._all_ended(int(clock[link.replica]))
+            if link.replicas > 1:
+                flat[:] = self._arrays["base"][link.replica, : len(flat)]  # the same numbers everywhere
+            return
+        yield from self._trade(ends=True)
+        if not self._exchange.shards:
+            return
+        self._tell_ended()
+        if self.cluster.leads:
+            yield from _until(self._all_ended)
+            link.receive()  # what was pushed before that was said
+            self._exchange.meet(flat, self._arrays, np.zeros(link.replicas, np.int64))
+            link.tell({"kind": "model"}, ALL, flat)
+            return
+        models: list[Note] = []
+        while not models:
+            yield
+            models = self.cluster.take_notes("model", self.task)
+        self._take(models[0])
+
+    def _report(self, job: Job) -> Iterator[None]:
+        """Tell machine 0 what was done; there, wait for what the others say."""
+        cluster, link = self.cluster, self.link
+        rows, nonzeros = job.done()
+        if not cluster.leads:
+            missing = [member for member, here in zip(self.members, link.here()) if not here]
+            note = {"kind": "done", "task": self.task, "rows": rows, "nonzeros": nonzeros, "missing": missing}
+            cluster.tell(note | {"sent": [*self.own_counts()], "chunk": job.position()}, [0])
+            return
+        yield from _until(self._all_reported)
+        for member, report in self.reports.items():
+            for machine in report["missing"]:  # all must see the same
+                cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
+        parts = [(rows, self.own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
+        left_out = [counts.deltas_left_out > 0 for done, counts in parts if done]
+        if left_out and all(left_out):  # as on one machine: the run has diverged
+            self._flat[:] = np.nan
+
+    def _all_reported(self) -> bool:
+        """Whether all other machines that are there have; the rows of those that are gone are lost."""
+        self.reports |= {note["sender"]: note for note in self.cluster.take_notes("done", self.task)}
+        return self._are_all_in(self.reports)
+
+    def _tell_ended(self, clock: int = 0) -> None:
+        """Say that this machine's workers have done their share; only rounds after that of the ``clock`` may follow."""
+        self.cluster.tell({"kind": "ended", "task": self.task, "clock": clock})
+
+    def _all_ended(self, clock: int = NO_LIMIT) -> bool:
+        """Whether all other machines that are there have said so, before they took part in the round of the ``clock``.
+
+        What a machine sends arrives in order, so of a round that has taken place everybody sees the same.
+        """
+        self.link.receive()
+        self._clocks |= {note["sender"]: note["clock"] for note in self.cluster.take_notes("ended", self.task)}
+        return self._are_all_in([machine for machine, last in self._clocks.items() if last < clock])
+
+    def _are_all_in(self, machines: Container[int]) -> bool:
+        others = zip(self.members, self.link.here())
+        return all(member in machines for member, here in others if here and member != self.cluster.number)
+
+
+def _until(condition: Callable[[], Any]) -> Iterator[None]:
+    """Yield until it holds."""
+    while not condition():
+        yield

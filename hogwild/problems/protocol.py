@@ -331,8 +331,8 @@ class Case(Protocol):
     def solution(self, flat: Any) -> tuple[Any, ...]:
         """The arrays ``names`` of flat parameters, as copies."""
 
-    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
-        """The ``objective`` and the metrics, as fields of a row; a device may have made the ``sums`` over examples."""
+    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
+        """The ``objective`` and the metrics, as fields of a row."""
 
     def judge(self, solution: tuple[Any, ...]) -> float | None:
         """A share by which the objective can be lowered at least; None if unknown."""

@@ -33,6 +33,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
+from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.margins import margins
 from hogwild.errors import NoChoice
@@ -46,7 +47,7 @@ from hogwild.problems.linear.optimum.folds import divisions as divide
 from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import labels_of, like_counts, row_weights
+from hogwild.problems.linear.rows import labels_of, lengths_of, like_counts, row_weights
 from hogwild.training.checkpoint import chosen_before
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
@@ -59,6 +60,7 @@ MOST_EPOCHS = 100  # in at most so many epochs
 EPOCHS = 10  # at most, of more rows
 SCALED_PATH = L2_PATH[4:12:3]  # penalties that tell whether rows are better of length one,
 SCALED_ENTRIES = 100_000  # and the entries of a sample that suffices for it
+STEEPEST = 4.0  # most of a step times a typical row's squared length: the log loss has a curvature of 1/4 at most
 LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half of candidates with several lanes goes on
 NEAR = 0.5  # paired standard errors above the lowest held-out metric within which the strongest penalty wins
 EQUAL = 1e-4  # share of the lowest metric by which candidates may differ and are equal
@@ -505,9 +507,13 @@ class _Lanes:
         arrays = problem.row_arrays(rows, config.class_weight)
         weights = arrays["weights"] if arrays["weights"].size else None
 
+        lengths = lengths_of(rows.select(rows.spread(SCALED_ENTRIES))) if config.normalize == "none" else np.ones(1)
+        usual = np.median(lengths[lengths > 0.0]) if lengths.any() and not config.adagrad else 0.0
+        most = STEEPEST / float(usual) if usual > 0.0 else math.inf
+
         def probe(strength: float) -> float:
             l1, l2 = penalties(strength)
-            return Probe(config.settled(l1=l1, l2=l2), rows, weights, 1 / PROBED).search()
+            return min(Probe(config.settled(l1=l1, l2=l2), rows, weights, 1 / PROBED).search(), most)
 
         searches = config.schedule != "optimal" and config.step is None
         steps = steps_between(probe, strengths) if searches else [config.step] * len(strengths)
@@ -540,13 +546,17 @@ class _Lanes:
             if self._report is not None:
                 self._report(self._candidates.epoch, self._epochs)
         parts = len(self._judge.parts)
-        for place, tried in enumerate(self.going):
+
+        def judge(place: int) -> None:
             solutions = []
             for part in range(place * parts, (place + 1) * parts):
                 lanes = range(part * self._classes, (part + 1) * self._classes)
                 solutions.append(self._coordinates.outward(*self._candidates.model(lanes)))
-            self._judge.judge(tried, solutions)
-            tried.epochs = until
+            self._judge.judge(self.going[place], solutions)
+            self.going[place].epochs = until
+
+        for _ in in_order(range(len(self.going)), judge):
+            pass
 
     def halve(self) -> None:
         """Go on with the better half."""

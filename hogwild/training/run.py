@@ -364,9 +364,7 @@ class Run(Generic[M]):
         """Evaluate, keep and judge what the workers did, complete epoch or not."""
         engine = self.engine
         complete = engine.chunk == 0 and engine.epoch > self.history[-1]["epoch"]
-        exact = not complete or engine.stopping or engine.epoch >= self.config.epochs
-        sums = None if exact else engine.pool.sums()
-        measures = self._evaluate(sums)
+        measures = self._evaluate()
         stopping = engine.stopping or self._ending is not None  # read once: a later request gets a row that says so
         objective = measures["objective"]
         diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
@@ -383,10 +381,6 @@ class Run(Generic[M]):
             self._schedule.observe(objective, engine.epoch - before)
             engine.next_epoch()
         ended = engine.epoch >= self.config.epochs or self._keeper.enough(self.history)
-        if (stopping or ended) and sums is not None:
-            measures = self._evaluate()
-            row.update(measures | dict.fromkeys(other_metrics(measures)))
-            ended = self._keeper.enough(self.history)
         self._done = stopping or ended
         if stopping and not ended:  # even if an epoch is complete: others were left out
             row["status"] = "interrupted"
@@ -402,14 +396,14 @@ class Run(Generic[M]):
             self._ending = error
         return row
 
-    def _evaluate(self, sums: Any = None) -> dict[str, Any]:
-        """The objective and metrics of the parameters; workers may give their sums."""
+    def _evaluate(self) -> dict[str, Any]:
+        """The objective and metrics of the parameters."""
         case, leader = self._case, self._leader
         with self.stopwatch("evaluation"):
             self._newest = solution = case.solution(self._job.export())
             if leader is not None:
                 return leader.evaluate(case, solution)
-            return case.evaluate(solution) if sums is None else case.evaluate(solution, sums)
+            return case.evaluate(solution)
 
     def _record(self, measures: dict[str, Any], status: str = "ok") -> dict[str, Any]:
         c = self.config

@@ -22,8 +22,7 @@ import torch
 from torch import nn
 
 from hogwild import open_data, open_ratings, train, train_module
-from hogwild.bench.rounds import interleaved, ratio
-from hogwild.bench.scaling import ENDLESS, Training
+from hogwild.bench import ENDLESS, Training, interleaved, ratio
 from hogwild.data.rows.container import Rows
 from hogwild.machine import physical_cores
 

@@ -22,8 +22,7 @@ from torch import nn
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 from hogwild import train_module
-from hogwild.bench.rounds import interleaved
-from hogwild.bench.scaling import ENDLESS, Training
+from hogwild.bench import ENDLESS, Training, interleaved
 from hogwild.machine import cpus_of, pin
 
 STEP, BATCH, COPIES = 0.1, 64, 20

@@ -9,12 +9,12 @@ that several workers can reach is what as many runs of one worker do at the same
 from __future__ import annotations
 
 import argparse
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 
 import hogwild
-from hogwild.bench.rounds import interleaved, together
-from hogwild.bench.scaling import Training
+from hogwild.bench import Training, interleaved
 
 CLICKS = "synthetic:ctr?rows={rows}&features={features}&classes={classes}"
 WIDTHS = 1 << 20, 1 << 22, 1 << 24
@@ -35,9 +35,8 @@ class SideBySide:
         self._runs = runs
 
     def __call__(self) -> float:
-        seconds: list[float] = []
-        together([lambda run=run: seconds.append(run()) for run in self._runs])  # type: ignore[misc]
-        return max(seconds)
+        with ThreadPoolExecutor(len(self._runs)) as pool:
+            return max(pool.map(lambda run: run(), self._runs))
 
 
 def measure(rows: Any, workers: int, options: dict[str, Any], repeats: int) -> None:

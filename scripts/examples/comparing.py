@@ -7,7 +7,8 @@ Was it worth leaving the locks out, on these data and this machine? ::
     python scripts/examples/comparing.py rows.svm.gz comparison      # your data, results kept in comparison/
 
 This does the same as ``hogwild compare``: the step of every method is tuned alike, repeats are interleaved, and the
-verdict is in words. Started again with the same arguments, it goes on where it was. The picture is one of the report's.
+verdict is in words. Started again with the same arguments, it goes on where it was. The picture has the report's
+curves.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from hogwild import open_data
+from hogwild.compare.report.figures import curves_of
 from hogwild.compare.report.page import write_report
+from hogwild.compare.report.results import load
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.config import TrainConfig
@@ -34,11 +37,13 @@ def main(data: str = "synthetic:rcv1?rows=4000&features=5000&nnz=30", out: str =
         where = Path(out or folder)
         comparison.run(where)
         report = write_report([where], where)
-        picture = plt.imread(next(file for file in report.files if file.suffix == ".png"))
+        curves = curves_of(load([where]))
     print("\n".join(report.verdict))
     _, axis = plt.subplots(figsize=(7.1, 4.5), layout="constrained")
-    axis.imshow(picture)
-    axis.axis("off")
+    for curve in curves:
+        axis.loglog(curve.points["train_seconds"], curve.points["median"], color=curve.colour, label=curve.name)
+    axis.set(xlabel="seconds of training", ylabel="distance from the optimum")
+    axis.legend()
     plt.show()
 
 

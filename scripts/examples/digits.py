@@ -4,8 +4,6 @@
 All cores train a small network on scikit-learn's digits at once, without locks::
 
     python scripts/examples/digits.py
-    hogwild train-module scripts/examples/digits.py:make_model --data scripts/examples/digits.py:make_train \\
-        --test scripts/examples/digits.py:make_test --optimizer adam --out digits.model
 
 The picture shows test images that the network takes for another digit.
 """

@@ -14,7 +14,7 @@ import pytest
 
 from hogwild.cli.data import size
 from hogwild.data.public import catalogue
-from hogwild.data.public import download as fetch_download
+from hogwild.data.public import fetch as fetching
 from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, site, write_card
 
 RATINGS = "".join(f"{user}\t{item}\t{1 + (user * item) % 5}\n" for user in range(20) for item in range(9))
@@ -34,7 +34,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A site with three sets, their cards, and an empty data directory; the working directory is empty, too."""
     monkeypatch.setattr(catalogue, "CARDS", tmp_path / "cards")
     monkeypatch.setenv("HOGWILD_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(fetch_download, "LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(fetching, "LONGEST_WAIT", 0.0)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / "work").mkdir()
@@ -43,16 +43,16 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
         for name, text in {"tiny.bz2": SVM, "tiny.t.bz2": SVM, "films": RATINGS, "net.max": NETWORK}.items():
             made.put(name, bz2.compress(text.encode()) if name.endswith("bz2") else text)
         parts = {
-            role: {"rows": ROWS, "nonzeros": NONZEROS, "file": {"url": made / f"tiny{end}.bz2"}}
+            role: {"rows": ROWS, "nonzeros": NONZEROS, "url": made / f"tiny{end}.bz2"}
             for role, end in (("train", ""), ("test", ".t"))
         }
         citation = "@article{one}"
         write_card(tmp_path / "cards", "tiny", parts, features=FEATURES, aliases=["tiny.svm"], citation=citation)
-        films = {"rows": 180, "file": {"url": made / "films", "bytes": len(RATINGS)}}
+        films = {"rows": 180, "url": made / "films", "bytes": len(RATINGS)}
         about = {"task": "ratings", "format": "ratings", "layout": {"separator": "tab"}, "users": 20, "items": 9}
         write_card(tmp_path / "cards", "films", {"ratings": films}, **about)
         about = {"task": "graph", "format": "dimacs", "vertices": 4, "arcs": 5}
-        write_card(tmp_path / "cards", "net", {"graph": {"file": {"url": made / "net.max"}}}, **about)
+        write_card(tmp_path / "cards", "net", {"graph": {"url": made / "net.max"}}, **about)
         yield made
 
 
@@ -128,7 +128,7 @@ def test_the_real_list_and_cards_fit_80_columns(hogwild: Callable) -> None:
     for name, card in catalogue.cards().items():
         result = hogwild(f"data info {name}")
         assert result.status == 0
-        for text in (card.title.split()[0], card.homepage, *(file.url for file in card.files())):
+        for text in (card.title.split()[0], card.homepage, *(part.url for part in card.parts)):
             assert text in result.out
         wide = [line for line in result.out.splitlines() if len(line) > 80]
         assert all("://" in line or line.startswith("    ") for line in wide)  # addresses and the citation as it is
@@ -168,7 +168,7 @@ def test_ctrl_c_keeps_what_has_come(hogwild: Callable, web: Site, tmp_path: Path
     page.stalls = [100]
     command = [sys.executable, "-c", PROGRAM, tmp_path / "cards", "data", "fetch", "tiny:train"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    part = tmp_path / "data" / "tiny" / ".downloads" / "tiny.bz2.part"
+    part = tmp_path / "data" / "tiny" / "tiny.bz2.part"
     try:
         assert web.sent.wait(30)
         while not part.exists() or part.stat().st_size < 100:

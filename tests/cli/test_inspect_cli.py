@@ -131,3 +131,9 @@ def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
     assert facts["parameters"] == 16
     shown = " ".join(hogwild(f"inspect {module}").out.split())
     assert "out.weight 4 x 3 float32" in shown
+
+
+def test_a_model_is_exported(hogwild: Callable, linear: Path, tmp_path: Path) -> None:
+    file = tmp_path / "m.npz"
+    assert hogwild(f"export {linear} --to npz -o {file}").shown() == f"{file}: {linear} for npz\n"
+    assert np.load(file)["coef"].tolist() == [[0.0, 2.0, -3.0, 1.0, 0.5]]

@@ -186,7 +186,6 @@ def test_no_control_character_reaches_the_screen(
     assert "a\\x1b[31m\\x07\\u202eb.svmx: No such file" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("sketched")
 def test_control_characters_of_a_table_stay_in_it(hogwild: Callable, tmp_path: Path) -> None:
     odd, name = "c\x1b[31mx", tmp_path / "t\x1b[2Jb.csv"
     name.write_text(f"y,{odd}\n" + "no\x1b[1m,v\x1b[32m\nyes,w\n" * 60)

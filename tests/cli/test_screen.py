@@ -87,17 +87,9 @@ def test_rows_that_nobody_takes_end_the_run_in_good_order(
     assert load_model(tmp_path / "out").history[-1]["epoch"] == 0
 
 
-MODULE = """
-import torch
-def model(): return torch.nn.Linear(4, 2)
-def data(): return torch.randn(64, 4), torch.arange(64) % 2
-"""
-
-
 @pytest.mark.parametrize(
     ("command", "made"),
     [
-        ("train-module m.py:model --data m.py:data --epochs 2 --host threads --workers 1 --out model", "model"),
         (f"simulate {DATA} --step 1 --epochs 2 --workers 4 --json rows --out model", "model"),
         (
             f"compare {DATA} --methods hogwild -w 2 --seeds 1 --epochs 2 --steps 1 --host threads --out out",
@@ -105,12 +97,10 @@ def data(): return torch.randn(64, 4), torch.arange(64) % 2
         ),
     ],
 )
-@pytest.mark.usefixtures("sketched")
 def test_other_commands(
     gone: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, made: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("m.py").write_text(MODULE)
     gone("stdout", FULL)
     assert main(command.split()) == 1
     assert Path(made).stat().st_size > 0

@@ -11,10 +11,10 @@ from hogwild.methods import LOSSES
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["tr"], ["train", "train-module"]),
+        (["tr"], ["train"]),
         (["train", "--dis"], ["--discipline"]),
         (["train", "--loss", ""], [*LOSSES]),
-        (["export", "model", "--to", "s"], ["sklearn"]),
+        (["export", "model", "--to", "o"], ["onnx"]),
     ],
 )
 def test_bash_is_told_commands_options_and_choices(

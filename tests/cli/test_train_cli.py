@@ -108,9 +108,11 @@ def test_default_data_are_named_and_tested_on(hogwild: Callable, monkeypatch: py
 
 
 def test_rows_on_standard_output(hogwild: Callable) -> None:
-    result = hogwild(f"train {SMALL} --epochs 2 {QUICK} --json -")
+    result = hogwild(f"train {SMALL} --epochs 2 {QUICK} --json - -v")
     assert [row["epoch"] for row in rows_of(result.out)] == [0, 1, 2]
     assert "done after epoch 2" in result.err
+    parts = re.findall(r"^([a-z-]+) +[0-9.]+ s +[0-9]+%$", result.err, re.MULTILINE)
+    assert parts == ["start", "reading", "set-up", "compiling", "step", "training", "evaluation", "saving"]
 
 
 def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, tmp_path: Path) -> None:
@@ -219,14 +221,13 @@ def test_live_line_on_a_terminal(tmp_path: Path) -> None:
     assert "no --out: this model will not be kept" in text
 
 
-@pytest.mark.parametrize("command", ["train", "train-module --data nowhere.py:rows"])
 def test_far_more_workers_than_cores_are_refused_before_anything_is_read(
-    hogwild: Callable, monkeypatch: pytest.MonkeyPatch, command: str
+    hogwild: Callable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "physical_cores", lambda: 2)
-    crowd = f"{command} nowhere.py:model --workers 17"
+    crowd = "train nowhere.svm --workers 17"
     assert hogwild(crowd).err == (
         "hogwild: error: 17 workers on 2 cores: at most 16 run, 8 a core, unless --oversubscribe (oversubscribe=True) "
         "is given\n"
     )
-    assert "nowhere.py" in hogwild(f"{crowd} --oversubscribe").err
+    assert "nowhere.svm" in hogwild(f"{crowd} --oversubscribe").err

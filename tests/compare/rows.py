@@ -129,26 +129,6 @@ def refused(method: str, workers: int, reason: str, **changes: Any) -> list[Row]
     return [row | {"train_seconds": None, "setup_seconds": None}]
 
 
-def delay(method: str, workers: int, seed: int, gradient_delay: float, seconds: float | None, rows: int = 1000) -> Row:
-    """A row of the experiment with expensive gradients."""
-    return {
-        "phase": "delay",
-        "method": method,
-        "kind": KINDS[method],
-        "workers": workers,
-        "seed": seed,
-        "step": 0.5,
-        "epoch": 2,
-        "objective": -5.0,
-        "train_seconds": 1.0,
-        "status": "ok" if seconds else "refused: it cannot",
-        "cell": f"delay/{method}/{workers}/{seed}/{gradient_delay:g}",
-        "gradient_delay": gradient_delay,
-        "delay_rows": rows,
-        "epoch_seconds": seconds,
-    }
-
-
 def write(directory: Path, *parts: Row | list[Row]) -> Path:
     """A directory with the rows."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -195,7 +175,7 @@ LIFE = {
 
 
 def lifelike(directory: Path, pace: float = 1.0, **changes: Any) -> Path:
-    """A comparison on 1 and 2 workers: one run diverges, one is refused, one is late; trials, slow gradients."""
+    """A comparison on 1 and 2 workers: one run diverges, one is refused, one is late; trials."""
     pairs = [(name, count) for name in LIFE for count in ((1,) if KINDS[name] in ("serial", "outside") else (1, 2))]
     parts: list[Row | list[Row]] = [about(seeds_list=list(range(5)), step_grid=[0.5, 1.0], **changes)]
     parts += [
@@ -219,5 +199,4 @@ def lifelike(directory: Path, pace: float = 1.0, **changes: Any) -> Path:
             if (name, count, seed) == ("aig", 2, 1):
                 rows = refused(name, count, "2 workers on 1 free core would spin", seed=seed)
             parts.append(rows)
-    parts += [delay(name, count, 0, cost, 1.0 / count + cost) for cost in (0.0, 1e-3) for name, count in pairs[:5]]
     return write(directory, *parts)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from hogwild.compare.run.methods import METHODS
-from hogwild.compare.run.plan import DELAY_REPEATS, ComparisonPlan, delay_rows
+from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.errors import UsageError
 
 GRID = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -61,19 +61,6 @@ def test_a_grid_goes_on_where_someone_is_best_at_its_end_and_for_all() -> None:
     assert plan_of(grid=(1.0,)).further({}, [1.0]) == []
 
 
-def test_expensive_gradients_are_for_methods_that_share_an_array() -> None:
-    plan = plan_of(methods=tuple(METHODS), delays=(0.0, 1e-3))
-    cells = plan.delayed(1.0)
-    assert {METHODS[cell.method].kind for cell in cells} == {"serial", "lock-free", "locks"}
-    assert len({cell.name for cell in cells}) == len(cells)
-    per_pair = len(cells) / len({(cell.method, cell.workers) for cell in cells})
-    assert per_pair == 2 * DELAY_REPEATS
-    assert delay_rows(1e-2, 2, 100_000) == 256
-    assert delay_rows(0.0, 2, 100_000) == 100_000
-    assert delay_rows(1e-4, 2, 100_000) == 3_072
-    assert delay_rows(1e-4, 2, 50) == 50
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -83,7 +70,6 @@ def test_expensive_gradients_are_for_methods_that_share_an_array() -> None:
         ({"workers": ()}, "numbers from 1"),
         ({"workers": (0, 1)}, "numbers from 1"),
         ({"eps": (1.0,)}, "between 0 and 1"),
-        ({"delays": (2.0,)}, "seconds from 0 to 1"),
     ],
 )
 def test_impossible_plans(changes: dict, says: str) -> None:

@@ -11,7 +11,6 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
-import matplotlib
 import pandas
 import pytest
 
@@ -20,8 +19,7 @@ from hogwild.compare.report.page import write_report
 from hogwild.errors import HogwildWarning, InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, loaded, run, write
 
-FILES = ["summary.json", "evaluations.csv", "tables.tex", "report.html"]
-FILES += [f"curves-{name}.{kind}" for name in ("seconds", "epochs", "updates") for kind in ("svg", "png")]
+FILES = {"summary.json", "evaluations.csv", "report.html"}
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +54,8 @@ def test_the_same_bytes_twice(made: Path, tmp_path: Path) -> None:
     again = tmp_path / "one"
     again.mkdir()
     shutil.copy(made / "rows.jsonl", again)
-    with matplotlib.rc_context({"font.size": 30, "svg.hashsalt": None, "lines.linewidth": 9}):  # the user's own
-        report = write_report([again], again)
-    assert {path.name for path in report.files} == {*FILES}
+    report = write_report([again], again)
+    assert {path.name for path in report.files} == FILES
     for path in report.files:
         assert path.read_bytes() == (made / path.name).read_bytes(), path.name
 
@@ -70,10 +67,10 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
     assert not {"link", "img", "iframe", "object"} & set(page.tags)
     assert "default-src 'none'" in text
     (kind, rows), (also, plan) = [link.split(",") for link in page.links]
-    assert (kind, also) == ("data:application/gzip;base64", "data:application/json;base64")
+    assert (kind, also) == 2 * ("data:application/octet-stream;base64",)
     assert gzip.decompress(base64.b64decode(rows)) == (made / "rows.jsonl").read_bytes()
     assert json.loads(base64.b64decode(plan))["command"] == "hogwild compare made-up"
-    for said in ("prefers-color-scheme: dark", "Time to target", "Each point of liblinear is a run of its own"):
+    for said in ("prefers-color-scheme: dark", "Time to target", "Each point of LIBLINEAR is a run of its own"):
         assert said in text
 
 
@@ -107,7 +104,6 @@ def test_curves_of_the_metric(tmp_path: Path) -> None:
     assert curve.points["call_seconds"].tolist() == pytest.approx([0.5, 1.5, 2.5, 3.5, 4.5])
 
 
-@pytest.mark.usefixtures("sketched")
 def test_speed_by_workers(tmp_path: Path) -> None:
     parts = [run("hogwild", halving(), 2.0 / count, count) for count in (1, 4, 2)]
     source = write(tmp_path, about(), run("serial", halving(), 1.0), *parts)
@@ -128,7 +124,6 @@ def test_numbers_for_other_programs(made: Path) -> None:
         "Time to target, each method at its own best step",
         "Epochs, their time, and the speed-up over serial",
         "Speed and conflicts",
-        "Speed-up where gradients cost more",
         "Runs that did not end ok",
         "What was compared, and where",
     ]
@@ -138,7 +133,6 @@ def test_numbers_for_other_programs(made: Path) -> None:
     tiered = evaluations[(evaluations.method == "tiered") & (evaluations.workers == 2)]
     assert tiered.groupby("seed").size().tolist() == [11] * 5
     assert (tiered.gap[tiered.epoch == 0] == 1).all()
-    assert (made / "tables.tex").read_text().count(r"\begin{tabular}") == len(summary["tables"])
 
 
 def test_without_pandas_there_are_verdict_and_tables(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +145,6 @@ def test_without_pandas_there_are_verdict_and_tables(made: Path, monkeypatch: py
     assert not (made / "nowhere").exists()
 
 
-@pytest.mark.usefixtures("sketched")
 def test_names_are_text(tmp_path: Path) -> None:
     name = '"><script>alert(1)</script>--><b>$x_1$ [red]\x1b[0m ]]> 数据'
     parts = [run(method, halving(), 1.0, count) for method, count in (("serial", 1), ("tiered", 2), ("locked", 2))]
@@ -165,7 +158,6 @@ def test_names_are_text(tmp_path: Path) -> None:
     assert any("$x_1$" in cell for table in report.tables for row in table.rows for cell in row)
 
 
-@pytest.mark.usefixtures("sketched")
 def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     other = lifelike(tmp_path / "two", pace=2.0, epochs=12, began="2026-01-02")
     report = write_report([made, other], tmp_path / "joint")
@@ -181,15 +173,14 @@ def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     assert "two.jsonl.gz" in text
 
 
-@pytest.mark.usefixtures("sketched")
 def test_the_simulator_has_no_seconds(tmp_path: Path) -> None:
     parts = [run(method, halving(), 1.0, count) for method, count in (("serial", 1), ("hogwild", 64))]
     report = write_report([write(tmp_path, about(host="simulator"), *parts)], tmp_path)
-    assert [path.name for path in report.files if path.suffix == ".svg"] == ["curves-epochs.svg"]
+    [curves] = figures(Page((tmp_path / "report.html").read_text()))
+    assert curves[1]["x"] == [0, 1, 2, 3, 4]
     assert dict(zip(report.tables[0].columns, report.tables[0].rows[0]))["to 10 %"] == "1.00"
 
 
-@pytest.mark.usefixtures("sketched")
 @pytest.mark.parametrize(
     "parts",
     [
@@ -205,7 +196,6 @@ def test_whatever_there_is_can_be_reported(tmp_path: Path, parts: tuple) -> None
     assert (tmp_path / "report.html") in report.files
 
 
-@pytest.mark.usefixtures("sketched")
 def test_a_start_at_the_optimum_and_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     source = write(tmp_path / "a", about(start_objective=0.0), run("serial", [0.0, 0.0]))
     assert "no target has a meaning" in " ".join(write_report([source], source).tables[0].notes)

@@ -118,11 +118,11 @@ def of_linear(given, classes=2, offsets="int32", per_row=False):
     return kernel
 
 
-def of_completion(discipline, rank, loss, options):
+def of_completion(discipline, rank, options):
     """The kernel of a problem on four ratings."""
     users = items = np.zeros(4, np.int32)
     values = np.arange(4, dtype=np.float32)
-    problem = CompletionProblem.of((2, 2), values, discipline, rank=rank, loss=loss, **options)
+    problem = CompletionProblem.of((2, 2), values, discipline, rank=rank, **options)
     arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
     kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
     launcher = completion.CompletionLauncher(problem, arrays, StandIn(triton=True))

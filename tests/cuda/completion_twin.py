@@ -4,20 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.reference import splitmix
-
-MASK, GOLDEN, TRIES = 2**64 - 1, 0x9E3779B97F4A7C15, 8
-
-
-def draw(seen, items, salt, visit, t):
-    """The t-th item drawn at a visit to a rating of a user who has chosen the items ``seen``, or -1."""
-    state = splitmix((salt + visit) & MASK)
-    for attempt in range(t * TRIES, (t + 1) * TRIES):
-        j = (splitmix((state + attempt * GOLDEN) & MASK) >> 32) * items >> 32
-        if j not in seen:
-            return j
-    return -1
-
 
 class Twin:
     """Parameters of a problem, from a flat array; ``arrays`` as its launcher takes them."""
@@ -27,9 +13,6 @@ class Twin:
         parts = problem.parameters(np.asarray(flat, np.float64))
         self.p, self.q = (part.reshape(-1, problem.stride).copy() for part in parts[:2])
         self.b_u, self.b_i = (part.copy() for part in parts[2:])
-        self.seen = [set() for _ in range(problem.users)]
-        for u, i in zip(arrays["users"], arrays["items"]):
-            self.seen[u].add(int(i))
 
     def flat(self):
         flat = np.zeros(self.problem.size)
@@ -37,86 +20,35 @@ class Twin:
             part[:] = mine.ravel()
         return flat
 
-    def run(self, rows, steps, group, programs, salt=0):
+    def run(self, rows, steps, group, programs):
         for program in range(programs):
             for first in range(program * group, len(rows), programs * group):
-                self.turn(rows[first : first + group], np.float64(steps[first : first + group]), salt + first)
+                self.turn(rows[first : first + group], np.float64(steps[first : first + group]))
 
-    def write(self, array, k, old, new, factors):
-        """Of several of a group at one place the changes add up, or the last one stays."""
-        if not self.atomic:
-            array[k] = new
-            return
-        np.add.at(array, k, new - old)
-        if factors and self.problem.nonnegative:
-            array[k] = np.maximum(array[k], 0)
+    def turn(self, rows, step):
+        """Visits of a group, which all see what was there before."""
+        u, i = self.arrays["users"][rows], self.arrays["items"][rows]
+        p, q, b_u, b_i = self.p[u], self.q[i], self.b_u[u], self.b_i[i]
+        margins = (p * q).sum(1) + (b_u + b_i) * self.problem.biases
+        move = step * (margins - self.arrays["values"][rows])
+        shrink_u, shrink_i = self.shrinks("user_rates", u, step), self.shrinks("item_rates", i, step)
+        self.write(self.p, u, p, (p - move[:, None] * q) * shrink_u[:, None])
+        self.write(self.q, i, q, (q - move[:, None] * p) * shrink_i[:, None])
+        if self.problem.biases:
+            self.write(self.b_u, u, b_u, (b_u - move) * shrink_u)
+            self.write(self.b_i, i, b_i, (b_i - move) * shrink_i)
 
     def shrinks(self, rates, k, step):
-        rate = self.arrays[rates][k] if self.problem.rated else 1.0
-        return 1 / (1 + step * self.problem.l2 * rate)
+        return 1 / (1 + step * self.problem.l2 * (self.arrays[rates][k] if self.problem.rated else 1.0))
 
-    def moved(self, row, along, move, shrink):
-        new = (row - move[:, None] * along) * shrink[:, None]
-        return np.maximum(new, 0) if self.problem.nonnegative else new
-
-    def turn(self, rows, step, salt):
-        """Visits of a group, which all see what was there before; drawn items are written at once."""
-        problem, u, i = self.problem, self.arrays["users"][rows], self.arrays["items"][rows]
-        drawn = [
-            np.array([draw(self.seen[user], problem.items, salt, visit, t) for visit, user in enumerate(u)])
-            for t in range(0 if problem.loss == "squared-error" else problem.negatives)
-        ]
-        if problem.loss == "bpr":
-            self.bpr(u, i, drawn, step)
+    def write(self, array, k, old, new):
+        """Of several of a group at one place the changes add up, or the last one stays."""
+        cuts = self.problem.nonnegative and array.ndim == 2
+        if cuts:
+            new = np.maximum(new, 0)
+        if self.atomic:
+            np.add.at(array, k, new - old)
+            if cuts:
+                array[k] = np.maximum(array[k], 0)
         else:
-            self.pairs(u, [i, *drawn], step, rows)
-
-    def pairs(self, u, items, step, rows):
-        biased = self.problem.biases
-        raw_p, raw_b = self.p[u], self.b_u[u]
-        p, b = raw_p.copy(), raw_b.copy()
-        for t, j in enumerate(items):
-            on = np.flatnonzero(j >= 0)
-            k, q, b_i, now = j[on], self.q[j[on]], self.b_i[j[on]], step[on]
-            margin, y = (p[on] * q).sum(1) + (b[on] + b_i) * biased, -1.0 if t else 1.0
-            explicit = self.problem.loss == "squared-error"
-            move = now * (margin - self.arrays["values"][rows] if explicit else -y / (1 + np.exp(y * margin)))
-            s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", k, now)
-            if t and self.problem.rated:
-                s_u = s_i = np.ones_like(now)
-            new_q = self.moved(q, p[on], move, s_i)
-            p[on] = self.moved(p[on], q, move, s_u)
-            self.write(self.q, k, q, new_q, True)
-            if biased:
-                b[on] = (b[on] - move) * s_u
-                self.write(self.b_i, k, b_i, (b_i - move) * s_i, False)
-        self.write(self.p, u, raw_p, p, True)
-        if biased:
-            self.write(self.b_u, u, raw_b, b, False)
-
-    def bpr(self, u, i, drawn, step):
-        biased = self.problem.biases
-        raw_p, raw_q, raw_b = self.p[u], self.q[i], self.b_i[i]
-        p, q, b, fresh = raw_p.copy(), raw_q.copy(), raw_b.copy(), np.ones(len(u), bool)
-        for j in drawn:
-            on = np.flatnonzero(j >= 0)
-            k, other, b_j, now = j[on], self.q[j[on]], self.b_i[j[on]], step[on]
-            margin = (p[on] * (q[on] - other)).sum(1) + (b[on] - b_j) * biased
-            move = -now / (1 + np.exp(margin))
-            s_u, s_i = self.shrinks("user_rates", u[on], now), self.shrinks("item_rates", i[on], now)
-            s_j = np.ones_like(now)
-            if self.problem.rated:  # counted with the first item drawn
-                s_u, s_i = np.where(fresh[on], s_u, 1), np.where(fresh[on], s_i, 1)
-            else:
-                s_j = self.shrinks("", k, now)
-            fresh[on] = False
-            new_other = self.moved(other, p[on], -move, s_j)
-            p[on], q[on] = self.moved(p[on], q[on] - other, move, s_u), self.moved(q[on], p[on], move, s_i)
-            self.write(self.q, k, other, new_other, True)
-            if biased:
-                self.write(self.b_i, k, b_j, (b_j + move) * s_j, False)
-                b[on] = (b[on] - move) * s_i
-        self.write(self.p, u, raw_p, p, True)
-        self.write(self.q, i, raw_q, q, True)
-        if biased:
-            self.write(self.b_i, i, raw_b, b, False)
+            array[k] = new

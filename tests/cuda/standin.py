@@ -33,10 +33,10 @@ def visit_rows(launcher, visits, in_flight):
 def visit_ratings(launcher, visits, in_flight):
     """The same of ratings."""
     arrays = {name: array.numpy() for name, array in launcher.data.items()}
-    arrays |= {name: getattr(launcher.tables, name).numpy() for name in ("user_rates", "item_rates")}
+    arrays |= dict(zip(("user_rates", "item_rates"), (rates.numpy() for rates in launcher.rates)))
     flat = launcher.flat.numpy()
     twin = completion_twin.Twin(launcher.problem, flat, arrays, True)
-    twin.run(order_twin.rows(visits), order_twin.steps(visits), in_flight, 1, launcher.salt(visits))
+    twin.run(order_twin.rows(visits), order_twin.steps(visits), in_flight, 1)
     flat[:] = twin.flat()
 
 

@@ -19,11 +19,11 @@ LINEAR = {
     "adagrad, sm_80": (80, "linear", {"l1": 1e-5, "adagrad": True}, 2, "int64", True),
     "store ten": (90, "linear", {"discipline": "hogwild", "loss": "hinge"}, 10),
 }
-# discipline, rank, loss, options
+# discipline, rank, options
 COMPLETION = {
-    "everything 40": (90, "completion", "atomic", 40, "squared-error", {"penalty": "per-row", "nonnegative": True}),
-    "hogwild 64, sm_80": (80, "completion", "hogwild", 64, "squared-error", {}),
-    "bpr 128": (90, "completion", "atomic", 128, "bpr", {}),
+    "everything 40": (90, "completion", "atomic", 40, {"penalty": "per-row", "nonnegative": True}),
+    "hogwild 64, sm_80": (80, "completion", "hogwild", 64, {}),
+    "added 128": (90, "completion", "atomic", 128, {}),
 }
 
 

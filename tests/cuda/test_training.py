@@ -14,13 +14,11 @@ from torch import nn
 
 import hogwild
 from hogwild.cuda import streams
-from hogwild.cuda.streams import Streams
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import load_model
 from hogwild.training.engine import start_pool
-from tests.cuda import standin
 from tests.cuda.standin import StandIn
 from tests.runs import toy
 
@@ -155,35 +153,6 @@ def test_a_model_too_large_is_one_line(monkeypatch):
         begin("linear", device="cuda")
 
 
-# --- evaluation on the device
-
-
-@pytest.mark.parametrize("problem", PROBLEMS)
-def test_rows_between_are_the_devices_and_the_last_is_the_cpus(problem, monkeypatch):
-    asked, sums = [], Streams.sums
-    monkeypatch.setattr(Streams, "sums", lambda self: asked.append(1) or sums(self))
-    options = {} if problem == "module" else {"in_flight": 16}
-    mine = list(begin(problem, device="cuda", **options))
-    assert len(asked) == 3
-    monkeypatch.setattr(Streams, "sums", lambda self: None)
-    theirs = list(begin(problem, device="cuda", **options))
-    for row, other in zip(mine, theirs):
-        assert row.keys() == other.keys()
-        for name in [name for name in row if name.startswith(("objective", "test_")) or name == "train_loss"]:
-            assert row[name] == pytest.approx(other[name], rel=1e-5), name
-    assert mine[-1]["objective"] == theirs[-1]["objective"]
-
-
-def test_a_target_is_reached_by_what_the_cpu_says(monkeypatch):
-    """The device's sums, were they too low, end no run before its target."""
-    whole = [row["objective"] for row in begin("linear", device="cuda", in_flight=16, epochs=4)]
-    target = (whole[2] + whole[3]) / 2
-    assert whole[3] < target < whole[2]
-    monkeypatch.setattr(Streams, "sums", lambda self: np.array([1.0, 0.0, 0.0, 0.0]))
-    rows = list(begin("linear", device="cuda", in_flight=16, epochs=4, target=target))
-    assert [row["epoch"] for row in rows] == [0, 1, 2, 3]
-
-
 # --- examples in flight
 
 
@@ -200,32 +169,6 @@ def test_a_run_is_no_worse_than_with_few_in_flight(monkeypatch):
     assert learned > 0
     assert ends[None]["objective"] < start - 0.85 * learned
     assert 4 < ends[None]["in_flight"] <= len(data) // 16
-
-
-@pytest.mark.parametrize("loss", ["log", "bpr"])
-def test_negatives_are_not_those_of_the_epoch_before(loss, monkeypatch, tmp_path):
-    """Also after a resume, and of runs that take turns."""
-    salts = []
-    visit = standin.visit_ratings
-
-    def noted(launcher, visits, in_flight):
-        if visits.scale:
-            salts.append((launcher.salt(visits), visits.size))
-        visit(launcher, visits, in_flight)
-
-    monkeypatch.setattr(standin, "visit_ratings", noted)
-    ratings = open_ratings("synthetic:ratings?users=90&items=60&ratings=600")
-
-    def visits(**options):
-        salts.clear()
-        about = {"problem": "completion", "loss": loss, "device": "cuda", "in_flight": 8, "rank": 4}
-        for epochs in options.pop("until", [3]):
-            hogwild.train(ratings, **about | options | {"epochs": epochs}).finish()
-        return sorted(first + k for first, count in salts for k in range(count))
-
-    numbers = visits()
-    assert len(set(numbers)) == len(numbers) == 1800
-    assert visits(workers=3) == visits(checkpoint=tmp_path, resume=True, until=[1, 3]) == numbers
 
 
 # --- what a run leaves

@@ -18,7 +18,6 @@ from hogwild.data.public.catalogue import (
     look_up,
     near,
     place,
-    read_card,
 )
 from hogwild.data.rows.source import convert, open_data
 from hogwild.errors import InputError, UsageError
@@ -33,7 +32,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_card(
         tmp_path / "cards",
         "tiny",
-        {"train": {"file": {"url": "http://x/tiny"}}, "test": {"file": {"url": "http://x/tiny.t"}}},
+        {"train": {"url": "http://x/tiny"}, "test": {"url": "http://x/tiny.t"}},
         aliases=["tiny.svm"],
         features=FEATURES,
     )
@@ -67,9 +66,6 @@ def test_names_and_aliases_mean_one_set_each() -> None:
 # -- what a card must be ----------------------------------------------------------------------------------------------
 
 
-FILES = {"file": {"url": "http://x/y"}}
-
-
 def test_cards_are_consistent() -> None:
     for name, card in cards().items():
         assert card.name == name
@@ -78,37 +74,10 @@ def test_cards_are_consistent() -> None:
         assert card.parts
         assert all((card.title, card.licence, card.citation, card.source, card.homepage))
         assert {"linear": card.features, "completion": card.users, "cuts": card.vertices}[card.problem]
-        assert all(part.file for part in card.parts)
-        for file in card.files():
-            assert re.fullmatch(r"[A-Za-z0-9][\w.+-]*", file.name)
-            assert re.fullmatch("[0-9a-f]{64}", file.sha256 or "0" * 64)
-            assert re.fullmatch("[0-9a-f]{32}", file.md5 or "0" * 32)
-
-
-@pytest.mark.parametrize(
-    ("parts", "changes", "said"),
-    [
-        ({"train": FILES}, {"colour": "red"}, "unexpected keyword argument 'colour'"),
-        ({"train": {"file": {"url": "http://x/y", "sha": "12"}}}, {}, "unexpected keyword argument 'sha'"),
-    ],
-)
-def test_wrong_card(tmp_path: Path, parts: dict, changes: dict, said: str) -> None:
-    write_card(tmp_path, "tiny", parts, **changes)
-    with pytest.raises(InputError) as caught:
-        read_card(tmp_path / "tiny.toml")
-    assert str(caught.value).startswith(f"{tmp_path / 'tiny.toml'}: ")
-    assert said in str(caught.value)
-
-
-def test_card_that_lacks_something_or_is_no_toml(tmp_path: Path) -> None:
-    write_card(tmp_path, "tiny", {"train": FILES})
-    path = tmp_path / "tiny.toml"
-    path.write_text("".join(line for line in path.read_text().splitlines(True) if not line.startswith("licence")))
-    with pytest.raises(InputError, match="licence"):
-        read_card(path)
-    path.write_text("name =")
-    with pytest.raises(InputError, match="cannot be read"):
-        read_card(path)
+        for part in card.parts:
+            assert re.fullmatch(r"https?://\S+/[A-Za-z0-9][\w.+-]*", part.url)
+            assert re.fullmatch("[0-9a-f]{64}", part.sha256 or "0" * 64)
+            assert re.fullmatch("[0-9a-f]{32}", part.md5 or "0" * 32)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------

@@ -252,7 +252,7 @@ def test_what_cannot_be_opened(tmp_path, name, said):
 
 
 def test_other_mistakes(tmp_path, text):
-    with pytest.raises(InputError, match="no such synthetic set; there are synthetic:rcv1"):
+    with pytest.raises(InputError, match="no such synthetic rows; there are synthetic:rcv1"):
         open_data("synthetic:rcv2")
     with pytest.raises(InputError, match="a directory, but no store; expected a file"):
         open_data(tmp_path, format="svmlight")

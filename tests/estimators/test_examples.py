@@ -89,3 +89,11 @@ def test_simulations_and_penalties() -> None:
     sent = [float(megabytes) for megabytes in re.findall(r"([\d.]+) MB", run("replicas.py"))]
     assert sent[1] == max(sent)  # rounds within the epoch
     assert "of 16 candidates" in run("penalty.py", "synthetic:rcv1?rows=2000&features=2000&nnz=20")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits.py", "sparse_embedding.py"])
+def test_modules(name: str) -> None:
+    *epochs, last = run(name).splitlines()
+    assert "a second" in last
+    assert float(epochs[-1].split()[-1]) > 0.85

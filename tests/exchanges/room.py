@@ -9,7 +9,7 @@ import numpy as np
 
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.link import DirectLink, serving
-from hogwild.exchanges.trade import Exchange, Served, take
+from hogwild.exchanges.trade import Exchange, take
 from hogwild.hosts.memory import Block
 
 
@@ -24,8 +24,7 @@ class Room:
         self.exchange: Any = made
         self.count = count
         self.arrays = Block(made.spec(size, count), shared=False).arrays
-        shards = made.shards if isinstance(made, Served) else 0
-        self.links = Block(DirectLink.spec(count, made.room(size, count), shards), shared=False).arrays
+        self.links = Block(DirectLink.spec(count, made.room(size, count), made.shards), shared=False).arrays
         self.flat = np.full(size, start, np.float32)
         self.begin(step)
 

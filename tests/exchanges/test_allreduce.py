@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from math import floor, log2
 from typing import Any
@@ -20,15 +21,25 @@ COUNTS = (1, 2, 3, 4, 7, 8)
 
 
 class Recorded(TimedLink):
-    """A link that keeps what was sent."""
+    """A link that keeps what was sent; ``rows`` of a message are the longest chain of messages that ends with it."""
 
     def __init__(self, network: Network, replica: int) -> None:
         super().__init__(network, replica)
         self.sent: list[Message] = []
+        self.inbox = [Inbox() for _ in self.inbox]
 
     def post(self, to: int, message: Message) -> bool:
-        self.sent.append(message)
-        return super().post(to, message)
+        self.sent.append(message._replace(rows=1 + max(queue.chain for queue in self.inbox)))
+        return super().post(to, self.sent[-1])
+
+
+class Inbox(deque[Message]):
+    chain = 0
+
+    def popleft(self) -> Message:
+        message = super().popleft()
+        self.chain = max(self.chain, message.rows)
+        return message
 
 
 def reduced(by: str, arrays: np.ndarray, links: list[Any]) -> list[Any]:
@@ -58,7 +69,7 @@ def test_the_sum_in_as_many_steps_and_bytes_as_the_schedule_has(by: str, count: 
     found = reduced(by, arrays, links)
     np.testing.assert_allclose(found[0], arrays.sum(axis=0, dtype=np.float64), rtol=1e-5, atol=1e-5)
     assert len({each.tobytes() for each in found}) == 1  # everywhere the same bits
-    steps = max((message.step for link in links for message in link.sent), default=0)
+    steps = max((message.rows for link in links for message in link.sent), default=0)
     sent = [sum(message.values.nbytes for message in link.sent) for link in links]
     whole, surplus = floor(log2(count)), count & (count - 1) != 0
     if by == "tree":

@@ -60,7 +60,7 @@ def test_messages_of_any_length_pass_a_log_of_any_length(lengths: list[int], mor
 def test_indices_and_encoded_values_travel_too() -> None:
     network = Network(2, Wire())
     indices, coded = np.array([3, 5, 8], np.int32), np.arange(11, dtype=np.uint8)
-    sent = Message(2, 7, 9, values(1, 2, 3), indices, step=4), Message(1, 8, 0, coded)
+    sent = Message(2, 7, 9, values(1, 2, 3), indices), Message(1, 8, 0, coded)
     assert [message.size for message in sent] == [START + 24, START + 11]
     for sender, receiver in (direct(2, 1000)[0], [TimedLink(network, replica) for replica in range(2)]):
         for message in sent:

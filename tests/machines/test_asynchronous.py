@@ -16,7 +16,8 @@ from hogwild.exchanges.link import serving
 from hogwild.exchanges.trade import take
 from hogwild.hosts.memory import Block
 from hogwild.machines.cluster import Cluster
-from hogwild.machines.trading import ROOM, MachineLink
+from hogwild.machines.pool import ROOM
+from hogwild.machines.trading import MachineLink
 from tests.machines.test_machines import OPTIONS, fit, together
 from tests.runs import toy, until
 

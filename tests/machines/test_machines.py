@@ -19,8 +19,8 @@ import hogwild
 from hogwild.errors import HogwildError, InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import Meeting
-from hogwild.machines.pool import Machines
-from hogwild.machines.trading import MachineLink, Trading
+from hogwild.machines.pool import Machines, Replicas
+from hogwild.machines.trading import MachineLink
 from tests.runs import toy, until
 
 OPTIONS = {"step": 0.5, "workers": 1, "host": "threads", "epochs": 4}
@@ -122,12 +122,12 @@ def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
         if not cluster.leads:
             cluster.tell({"kind": "ended", "task": 1, "clock": 3}, [0])
             return cluster.next_note(0, ("seen",))
-        trading = object.__new__(Trading)
-        trading.cluster, trading.members, trading.task, trading._ended = cluster, [0, 1], 1, {}
-        trading.link = MachineLink(cluster, [0, 1], 1, 0)
-        assert until(trading._all_ended)
+        pool = object.__new__(Replicas)
+        pool.cluster, pool.members, pool.task, pool._clocks = cluster, [0, 1], 1, {}
+        pool.link = MachineLink(cluster, [0, 1], 1, 0)
+        assert until(pool._all_ended)
         cluster.tell({"kind": "seen"})
-        return [trading._all_ended(clock) for clock in (2, 3, 4)]
+        return [pool._all_ended(clock) for clock in (2, 3, 4)]
 
     assert together(2, work)[0] == [False, False, True]
 
@@ -137,7 +137,7 @@ def test_rows_done_elsewhere() -> None:
     progress = np.array([[90, 900], [5, 50], [7, 70], [3, 30]])
     cluster: Any = SimpleNamespace(number=0, losses=0, alive=np.array([True, True, False, True]), progress=progress)
     pool = Machines(SimpleNamespace(host="threads", shared=False, workers=1), cluster)  # type: ignore[arg-type]
-    pool._members, pool.reports = [0, 1, 2, 3], {3: {"rows": 4, "nonzeros": 40}}
+    pool.members, pool.reports = [0, 1, 2, 3], {3: {"rows": 4, "nonzeros": 40}}
     assert pool.elsewhere() == (5 + 4, 50 + 40)
 
 

@@ -13,16 +13,14 @@ UNITS = {"s": 1.0, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 
 
 def quartiles(values: Spread | None, show: Callable[[float], str]) -> str:
-    """``2.1 [2.0–2.3]``; quartiles that show no other figure than the median are left out."""
+    """``2.1 s [2.0–2.3]``; quartiles that show no other figure than the median are left out."""
     if values is None:
         return NONE
-    texts = [show(value) for value in (values.median, values.q25, values.q75)]
-    if len(set(texts)) == 1:
-        return texts[0]
-    units = {text.lstrip("0123456789.,e+-") for text in texts}
-    unit = units.pop() if len(units) == 1 else ""  # said once
-    middle, low, high = (text.removesuffix(unit) for text in texts)
-    return f"{middle} [{low}–{high}]{unit}"
+    middle, low, high = map(show, values)
+    unit = "".join(middle.partition(" ")[1:])
+    if low.endswith(unit) and high.endswith(unit):  # said once
+        low, high = low.removesuffix(unit), high.removesuffix(unit)
+    return middle if middle.removesuffix(unit) == low == high else f"{middle} [{low}–{high}]"
 
 
 def digits(value: float) -> str:
@@ -38,8 +36,8 @@ def times(value: float) -> str:
     return f"{value:.2f}x" if math.isfinite(value) else NONE
 
 
-def step_text(step: float | None) -> str:
-    return NONE if step is None else f"{step:.4g}"
+def figure(value: float) -> str:
+    return f"{value:.5g}" if math.isfinite(value) else NONE
 
 
 def listed(names: Iterable[str]) -> str:
@@ -54,25 +52,18 @@ def crew(workers: int, timed: bool = True) -> str:
     return plural(workers, "worker" if timed else "simulated worker")
 
 
-def aim(eps: float) -> str:
-    """Return a target as it was given: ``12.5 %``."""
-    return f"{100 * eps:.6g} %"
-
-
 def percent(share: float) -> str:
-    """Return ``3 %`` or ``0.35 %``, with no more digits than show how near a run came."""
-    value = 100 * share
-    return f"{value:.0f} %" if value >= 99.5 else f"{value:.2g} %"
+    """Return ``12.5 %``."""
+    return f"{100 * share:.3g} %"
 
 
 def duration(seconds: float) -> str:
     """Return three digits with a unit that needs no powers of ten."""
     unit = next((unit for unit, size in UNITS.items() if seconds >= 0.9995 * size), "ns")
-    value = seconds / UNITS[unit]
-    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:#.3g} {unit}".replace(". ", " ")
+    return f"{digits(seconds / UNITS[unit])} {unit}"
 
 
 def place(cell: str) -> float:
     """Return the number by which a cell of figures is sorted: seconds for a time; what has none comes last."""
-    figure = re.match(r"(-?[\d,]+\.?\d*(?:e[+-]?\d+)?)(?: \[.*\])? ?(.*)", cell)
-    return float(figure[1].replace(",", "")) * UNITS.get(figure[2][:2].strip(), 1.0) if figure else 1e300
+    figure = re.match(r"(-?[\d,]+\.?\d*(?:e[+-]?\d+)?) ?(\S*)", cell)
+    return float(figure[1].replace(",", "")) * UNITS.get(figure[2], 1.0) if figure else 1e300

@@ -1,22 +1,20 @@
-"""The figures of a report: curves that a reader explores in the page, and the same as files for papers.
+"""The figures of a report, which a reader explores in the page.
 
 A curve is one method on so many workers: the median over its seeds of the distance from the optimum (from the best that
 any run saw, where nobody knows the optimum), evaluation by evaluation, with a band from quartile to quartile. Plotly
-draws them in the page, with its script inside, so the page needs no network; matplotlib draws the files.
+draws them in the page, with its script inside, so the page needs no network; a button saves what is shown as SVG.
 """
 
 from __future__ import annotations
 
-import contextlib
 import html
-import io
-import warnings
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hogwild.compare.report.cells import aim, crew
-from hogwild.compare.report.results import REFERENCES, ComparisonResult, Group, frame, serial
+from hogwild.compare.report.cells import crew
+from hogwild.compare.report.results import REFERENCES, ComparisonResult, Group, frame
 from hogwild.rows_file import printable
 
 if TYPE_CHECKING:
@@ -36,13 +34,25 @@ AXES = {
 COLOURS = (
     "#8a8a8a #0077bb #ee7733 #009988 #cc3311 #ee3377 #b8860b #8866cc #33aadd #66a61e #a0522d #999933 #5566aa".split()
 )
-#: Lines of kinds as plotly calls them, and as matplotlib does.
+#: Lines of kinds as plotly calls them; those of others are dashed.
 LINES = {"lock-free": "solid", "serial": "solid", "exchange": "dashdot", "in step": "dashdot", "outside": "dot"}
-DASHES = {"solid": "-", "dash": "--", "dashdot": "-.", "dot": ":"}
 HEIGHTS = ("", "metric ")  # columns of a curve's points begin with these: of the distance, and of the metric
 GUIDE = {"color": "#888888", "dash": "dot"}  # of targets and the ideal
-BUTTONS = {"type": "buttons", "direction": "right", "x": 0, "xanchor": "left", "yanchor": "bottom", "pad": {"b": 4}}
-CONFIG = {"responsive": True, "displayModeBar": False}  # its buttons would hide ours on a telephone
+CONFIG = {
+    "responsive": True,
+    "displaylogo": False,
+    "modeBarButtons": [["toImage"]],
+    "toImageButtonOptions": {"format": "svg"},
+}
+CAPTIONS = {
+    "How near to the optimum, and when": "Each method at its own best step. The distance is (f - f*) / (f0 - f*), "
+    "100 % at the start; the second row of buttons shows the metric on test data instead. A click in the legend shows "
+    "or hides a method, two clicks show it alone; drag to zoom, and click twice to go back. Lines are medians over the "
+    "seeds, bands reach from quartile to quartile, dotted lines are the targets. Each point of LIBLINEAR is a run of "
+    "its own from the start, for it cannot go on.",
+    "Speed by workers": "How many epochs a method does while serial does one. How many it needs is another matter: see "
+    "the tables.",
+}
 
 
 @dataclass(frozen=True)
@@ -60,13 +70,18 @@ def curves_of(sources: Sequence[ComparisonResult]) -> list[Curve]:
     """Return the curves of every method at its own best step."""
     curves = []
     for source in sources:
+        most = {group.method: group.workers for group in sorted(source.groups, key=lambda group: group.workers)}
         for group in source.groups:
-            name = group.method if group.kind in REFERENCES else f"{group.method}, {crew(group.workers, source.timed)}"
-            name = f"{source.label}: {name}" if len(sources) > 1 else name
-            colour = colour_of(group.method, sources)
-            first = group.workers == max(each.workers for each in source.groups if each.method == group.method)
-            curves.append(Curve(name, colour, LINES.get(group.kind, "dash"), first, median_run(source, group)))
+            colour, line = colour_of(group.method, sources), LINES.get(group.kind, "dash")
+            first = group.workers == most[group.method]
+            curves.append(Curve(name_of(source, group, sources), colour, line, first, median_run(source, group)))
     return [curve for curve in curves if len(curve.points)]
+
+
+def name_of(source: ComparisonResult, group: Group, sources: Sequence[ComparisonResult]) -> str:
+    """Return the name of a group in legends."""
+    name = group.method if group.kind in REFERENCES else f"{group.method}, {crew(group.workers, source.timed)}"
+    return f"{source.label}: {name}" if len(sources) > 1 else name
 
 
 def colour_of(method: str, sources: Sequence[ComparisonResult]) -> str:
@@ -83,9 +98,9 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
     rows = frame([group]).reindex(columns=["seed", *AXES, "gap", metric]).astype(float)
     rows["updates"] = rows.groupby("seed")["updates"].cumsum()
     if not source.timed:
-        rows[["train_seconds", "call_seconds"]] = float("nan")
-    if not source.linked:
-        rows[["virtual_seconds", "bytes_sent"]] = float("nan")
+        rows[["train_seconds", "call_seconds"]] = math.nan
+    if source.clock != "virtual_seconds":
+        rows[["virtual_seconds", "bytes_sent"]] = math.nan
     epochs = rows.dropna(subset="gap").assign(at=rows["epoch"]).groupby("at")
     points = epochs[[*AXES]].median()
     for kind, field in zip(HEIGHTS, ("gap", metric), strict=True):
@@ -93,32 +108,23 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
     return points[2 * epochs.size() >= len(group.runs)]
 
 
-def axes_of(curves: Sequence[Curve], sources: Sequence[ComparisonResult]) -> list[str]:
-    """Return the axes that any curve has, the one that methods are compared by first."""
-    there = [axis for axis in AXES if any((curve.points[axis] > 0).any() for curve in curves)]
-    return sorted(there, key=lambda axis: axis != sources[0].clock)
-
-
 def title(sources: Sequence[ComparisonResult]) -> str:
     return f"distance from {' or '.join(dict.fromkeys(source.goal for source in sources))}"
 
 
-def targets(sources: Sequence[ComparisonResult]) -> list[float]:
-    return sorted({eps for source in sources for eps in source.eps})
-
-
-# ---- to explore, in the page
-
-
-def explorable(sources: Sequence[ComparisonResult]) -> list[str]:
-    """Return the figures as HTML: the curves and, where methods ran on several numbers of workers, their speeds."""
+def explorable(sources: Sequence[ComparisonResult]) -> list[tuple[str, str, str]]:
+    """Return titles, HTML and captions: curves and, where methods ran on several numbers of workers, speeds."""
     from plotly.io import to_html
 
     options: dict[str, Any] = {"full_html": False, "include_mathjax": False, "default_height": "100%"}
-    figures = [figure for figure in (_curves(sources), _speeds(sources)) if figure]
+    drawn = [(name, figure) for name, figure in zip(CAPTIONS, (_curves(sources), _speeds(sources))) if figure["data"]]
     return [
-        to_html(figure, CONFIG, validate=False, div_id=f"figure{place}", include_plotlyjs=place == 0, **options)
-        for place, figure in enumerate(figures)
+        (
+            name,
+            to_html(figure, CONFIG, validate=False, div_id=f"figure{place}", include_plotlyjs=not place, **options),
+            CAPTIONS[name],
+        )
+        for place, (name, figure) in enumerate(drawn)
     ]
 
 
@@ -127,188 +133,104 @@ def _text(words: str) -> str:
     return html.escape(printable(words))
 
 
-def _numbers(values: Any) -> list[float | None]:
-    return [None if value != value else float(f"{value:.6g}") for value in values]  # NaN differs from itself
-
-
-def _layout(x: str, y: str, top: int) -> dict[str, Any]:
+def _layout(x: str, y: str, top: int, **more: Any) -> dict[str, Any]:
     grid: dict[str, Any] = {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "automargin": True}
-    return {
+    clear = "rgba(0,0,0,0)"
+    return more | {
         "autosize": True,
         "hovermode": "closest",
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
+        "paper_bgcolor": clear,
+        "plot_bgcolor": clear,
         "margin": {"l": 10, "r": 10, "t": top, "b": 10},
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+        "modebar": {"orientation": "v", "bgcolor": clear},
         "xaxis": grid | {"title": {"text": x}},
         "yaxis": grid | {"title": {"text": y}},
     }
 
 
-def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
+def _menu(above: int, buttons: Iterable[tuple[str, str, list[Any]]], **more: Any) -> dict[str, Any]:
+    """Return a row of buttons, so many pixels above the figure: the label, plotly's method and its arguments."""
+    place = {"x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "pad": {"b": above}}
+    made = [{"label": label, "method": method, "args": args} for label, method, args in buttons if label]
+    return more | place | {"type": "buttons", "direction": "right", "buttons": made}
+
+
+def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
     curves = curves_of(sources)
-    axes = axes_of(curves, sources)
-    if not axes:
-        return None
+    axes = [axis for axis in AXES if any((curve.points[axis] > 0).any() for curve in curves)]
+    axes.sort(key=lambda axis: axis != sources[0].clock)  # what methods are compared by first
     traces: list[dict[str, Any]] = []
-    at: dict[str, list[list[float | None]]] = {axis: [] for axis in (*axes, *HEIGHTS)}
-    for curve in curves:
-        points = curve.points
+    at: dict[str, list[Any]] = {name: [] for name in (*axes, *HEIGHTS)}
+    for curve in curves if axes else []:
         shared = {"legendgroup": _text(curve.name), "visible": True if curve.first else "legendonly"}
-        band = {"fill": "toself", "line": {"width": 0}}
-        fill = {"fillcolor": curve.colour, "opacity": 0.15, "mode": "lines", "showlegend": False, "hoverinfo": "skip"}
-        line: dict[str, Any] = {"mode": "lines+markers", "name": _text(curve.name)}
-        line |= {"line": {"color": curve.colour, "dash": curve.line}, "marker": {"color": curve.colour, "size": 5}}
+        band = {"fill": "toself", "line": {"width": 0}, "fillcolor": curve.colour, "opacity": 0.15, "mode": "lines"}
+        line = {"mode": "lines+markers", "name": _text(curve.name), "marker": {"color": curve.colour, "size": 5}}
+        line |= {"line": {"color": curve.colour, "dash": curve.line}}
         line |= {"hovertemplate": "%{y:.4g} at %{x:.4g}<extra>%{fullData.name}</extra>"}
-        traces += [shared | band | fill, shared | line]
+        traces += [shared | band | {"showlegend": False, "hoverinfo": "skip"}, shared | line]
         for axis in axes:
-            seen = AXES[axis][2] * points[axis]
-            seen = seen if (seen > 0).any() else seen[:0]  # serial sends nothing
-            seen = seen.where(seen > 0) if AXES[axis][3] == "log" else seen
-            at[axis] += [_numbers([*seen, *seen[::-1]]), _numbers(seen)]
+            x = AXES[axis][2] * curve.points[axis]
+            x = x.where(x > 0 if AXES[axis][3] == "log" else x >= 0).tolist()
+            at[axis] += [x + x[::-1], x]
         for kind in HEIGHTS:
-            band_of = [*points[kind + "high"], *points[kind + "low"][::-1]]
-            at[kind] += [_numbers(band_of), _numbers(points[kind + "median"])]
-    for trace, x, y in zip(traces, at[axes[0]], at[HEIGHTS[0]], strict=True):
-        trace |= {"x": x, "y": y}
-    by_axis = [
-        {
-            "label": AXES[axis][0],
-            "method": "update",
-            "args": [
-                {"x": at[axis]},
-                {"xaxis.title.text": AXES[axis][1], "xaxis.type": AXES[axis][3], "xaxis.autorange": True},
-            ],
-        }
-        for axis in axes
-    ]
+            low, median, high = (curve.points[kind + name].tolist() for name in ("low", "median", "high"))
+            at[kind] += [high + low[::-1], median]
+    if not traces:
+        return {"data": []}
+    for place, trace in enumerate(traces):
+        trace |= {"x": at[axes[0]][place], "y": at[""][place]}
     metrics = " or ".join(dict.fromkeys(source.metric[1] for source in sources if source.metric))
     across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": GUIDE | {"width": 1}}
-    shapes = [across | {"y0": eps, "y1": eps} for eps in targets(sources)]
-    heights = [("distance", "log", title(sources), "~%", shapes), (metrics, "linear", metrics, "", [])]
-    by_height = [
-        {
-            "label": label,
-            "method": "update",
-            "args": [
-                {"y": at[kind]},
-                {
-                    "yaxis.title.text": words,
-                    "yaxis.type": scale,
-                    "yaxis.tickformat": form,
-                    "yaxis.dtick": 1 if scale == "log" else None,
-                    "yaxis.autorange": True,
-                    "shapes": lines,
-                },
-            ],
-        }
-        for kind, (label, scale, words, form, lines) in zip(HEIGHTS, heights, strict=True)
-        if label
-    ]
-    by_scale = [
-        {
-            "label": f"{side} {kind}",
-            "method": "relayout",
-            "args": [{f"{side}axis.type": kind, f"{side}axis.autorange": True}],
-        }
-        for side in ("x", "y")
-        for kind in ("linear", "log")
-    ]
-    layout = _layout(AXES[axes[0]][1], title(sources), 112)
-    layout["updatemenus"] = [
-        BUTTONS | {"buttons": by_axis, "y": 1.0, "pad": {"b": 68}},
-        BUTTONS | {"buttons": by_height, "y": 1.0, "pad": {"b": 36}},
-        BUTTONS | {"buttons": by_scale, "y": 1.0, "showactive": False},
-    ]
+    targets = [across | {"y0": y, "y1": y} for y in sorted({eps for source in sources for eps in source.eps})]
+    layout = _layout(AXES[axes[0]][1], title(sources), 112, shapes=targets)
     layout["xaxis"]["type"] = AXES[axes[0]][3]
     layout["yaxis"] |= {"type": "log", "tickformat": "~%", "dtick": 1}
-    layout["shapes"] = shapes
+
+    def set_axis(side: str, words: str, kind: str, **more: Any) -> dict[str, Any]:
+        return {f"{side}axis.title.text": words, f"{side}axis.type": kind, f"{side}axis.autorange": True} | more
+
+    distance = set_axis("y", title(sources), "log", shapes=targets)
+    metric = set_axis("y", metrics, "linear", shapes=[])
+    layout["updatemenus"] = [
+        _menu(72, ((AXES[axis][0], "update", [{"x": at[axis]}, set_axis("x", *AXES[axis][1::2])]) for axis in axes)),
+        _menu(
+            40,
+            [
+                ("distance", "update", [{"y": at[""]}, distance | {"yaxis.tickformat": "~%", "yaxis.dtick": 1}]),
+                (metrics, "update", [{"y": at["metric "]}, metric | {"yaxis.tickformat": "", "yaxis.dtick": None}]),
+            ],
+        ),
+        _menu(
+            4,
+            [
+                (f"{side} {kind}", "relayout", [{f"{side}axis.type": kind, f"{side}axis.autorange": True}])
+                for side in ("x", "y")
+                for kind in ("linear", "log")
+            ],
+            showactive=False,
+        ),
+    ]
     return {"data": traces, "layout": layout}
 
 
-def _speeds(sources: Sequence[ComparisonResult]) -> dict[str, Any] | None:
+def _speeds(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
     """Return a line for each method that ran on three numbers of workers: epochs in the time of one of serial."""
     traces: list[dict[str, Any]] = []
     for source in sources:
-        alone = serial(source.groups)
-        pace = alone.epoch_seconds if alone and source.timed else None
-        if pace is None:
-            continue
-        for method in dict.fromkeys(group.method for group in source.groups if group.kind not in REFERENCES):
-            paces = {group.workers: group.epoch_seconds for group in source.groups if group.method == method}
-            speeds = {count: pace.median / each.median for count, each in sorted(paces.items()) if each and each.median}
-            if len(speeds) > 2:
+        pace = source.serial.median("epoch_seconds") if source.serial and source.timed else math.nan
+        for method in dict.fromkeys(group.method for group in source.groups):
+            groups = sorted((each for each in source.groups if each.method == method), key=lambda each: each.workers)
+            y = [pace / (group.median("epoch_seconds") or math.nan) for group in groups]
+            if len(groups) > 2 and math.isfinite(sum(y)):
                 name = f"{source.label}: {method}" if len(sources) > 1 else method
                 line = {"color": colour_of(method, sources)}
-                axes = {"x": [*speeds], "y": _numbers(speeds.values())}
-                traces.append(axes | {"name": _text(name), "mode": "lines+markers", "line": line})
-    if not traces:
-        return None
-    counts = sorted({count for trace in traces for count in trace["x"]})
-    ideal = {"name": "ideal", "x": counts, "y": counts, "mode": "lines", "line": GUIDE}
+                x = [group.workers for group in groups]
+                traces.append({"name": _text(name), "x": x, "y": y, "mode": "lines+markers", "line": line})
+    if traces:
+        counts = sorted({count for trace in traces for count in trace["x"]})
+        traces.append({"name": "ideal", "x": counts, "y": counts, "mode": "lines", "line": GUIDE})
     layout = _layout("workers", "epochs in the time of one of serial", 30)
-    layout["xaxis"] |= {"tickvals": counts, "type": "log"}
+    layout["xaxis"] |= {"tickvals": traces[-1]["x"] if traces else [], "type": "log"}
     layout["yaxis"]["rangemode"] = "tozero"
-    return {"data": [*traces, ideal], "layout": layout}
-
-
-# ---- for papers
-
-
-@contextlib.contextmanager
-def settings() -> Iterator[None]:
-    """Use matplotlib's defaults and a fixed salt of names, so that the same rows give the same bytes everywhere."""
-    import matplotlib
-
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        matplotlib.rcdefaults()
-        fixed: dict[Any, Any] = {"svg.hashsalt": "hogwild", "text.parse_math": False, "font.size": 8.5}
-        matplotlib.rcParams.update(fixed)
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        yield
-
-
-def drawn(sources: Sequence[ComparisonResult]) -> dict[str, bytes]:
-    """Return the curves that the page shows at first, as SVG and PNG by the files' names, a pair for each axis."""
-    curves = curves_of(sources)
-    shown = [curve for curve in curves if curve.first]
-    return {
-        f"curves-{AXES[axis][0]}.{kind}": save(draw(sources, shown, axis), kind)
-        for axis in axes_of(shown, sources)
-        if axis != "call_seconds"
-        for kind in ("svg", "png")
-    }
-
-
-def draw(sources: Sequence[ComparisonResult], curves: Sequence[Curve], axis: str) -> Any:
-    """Draw curves against an axis, at the width of an A4 page."""
-    from matplotlib.figure import Figure  # without pyplot: no window, no state, and always Agg
-
-    figure = Figure(figsize=(7.1, 4.5), layout="constrained")
-    panel = figure.subplots()
-    _, words, scale, kind = AXES[axis]
-    for curve in curves:
-        points = curve.points
-        at = scale * points[axis]
-        if (at > 0).any():
-            panel.plot(at, points["median"], DASHES[curve.line], color=curve.colour, label=printable(curve.name))
-            panel.fill_between(at, points["low"], points["high"], color=curve.colour, alpha=0.15, linewidth=0)
-    if kind == "log":
-        panel.set_xscale("log", nonpositive="mask")
-        panel.xaxis.set_major_formatter("{x:g}")
-    panel.set_yscale("log")
-    panel.yaxis.set_major_formatter(lambda value, _: aim(value))
-    for eps in targets(sources):
-        panel.axhline(eps, color="0.5", linewidth=0.8, linestyle="dotted")
-    panel.set(xlabel=words, ylabel=title(sources))
-    panel.grid(alpha=0.25)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
-    return figure
-
-
-def save(figure: Any, kind: str) -> bytes:
-    """Return the figure's file, "svg" or "png"; the same figure gives the same bytes."""
-    target = io.BytesIO()
-    undated = {"svg": dict.fromkeys(("Date", "Creator", "Format", "Type")), "png": {"Software": None}}
-    figure.savefig(target, format=kind, dpi=200, metadata=undated[kind])
-    return target.getvalue()
+    return {"data": traces, "layout": layout}

@@ -1,4 +1,4 @@
-"""A report's files: one self-contained page, the figures, and the numbers for other programs.
+"""A report's files: one self-contained page, and the numbers for other programs.
 
 It is made from rows alone, and the same rows give the same bytes: the date, the directory it is written to and the
 user's settings do not enter. Files appear complete or not at all. Verdict and tables need nothing else; the files need
@@ -27,18 +27,9 @@ from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain, printable
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # but line ends and tabs
 MOST_ROWS = (
     250_000  # compressed bytes of the rows in the page, which has 6 MB with plotly's 4.8 and the 0.7 of DataTables
 )
-CAPTIONS = (
-    "Each method at its own best step. The distance is (f - f*) / (f0 - f*), 100 % at the start; the second row of "
-    "buttons shows the metric on test data instead. A click in the legend shows or hides a method, two clicks show it "
-    "alone; drag to zoom, and click twice to go back. Lines are medians over the seeds, bands reach from quartile to "
-    "quartile, dotted lines are the targets.",
-    "How many epochs a method does while serial does one. How many it needs is another matter: see the tables.",
-)
-APART = "Each point of liblinear is a run of its own from the start, for it cannot go on."
 SORTABLE = {
     "paging": False,
     "info": False,
@@ -85,68 +76,51 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
         If a file cannot be written.
     """
     sources = load(directories)
-    verdicts = {source.label: [*filter(None, [choice(source)]), *verdict(source)] for source in sources}
     sentences = [
-        f"{label}: {text}" if len(sources) > 1 else text for label, texts in verdicts.items() for text in texts
+        f"{source.label}: {text}" if len(sources) > 1 else text
+        for source in sources
+        for text in filter(None, (choice(source), *verdict(source)))
     ]
-    made = tables(sources)
+    report = Report(sentences, tables(sources), [])
     try:
         import itables  # noqa: F401  (of the extra)
-        import pandas  # noqa: F401
+        import pandas
         import plotly  # noqa: F401
     except ImportError:
         warnings.warn(NEEDS, HogwildWarning, stacklevel=2)
-        return Report(sentences, made, [])
-    return Report(sentences, made, _write(Path(out), _contents(sources, sentences, made)))
-
-
-def _contents(sources: list[ComparisonResult], sentences: list[str], made: list[Table]) -> dict[str, bytes]:
-    """Return every file by its name."""
-    import pandas
-
-    from hogwild.compare.report.figures import drawn, explorable, settings
-
-    frames = {source.label: frame(source.groups) for source in sources}
-    texts = [pandas.DataFrame(table.rows, columns=list(table.columns)) for table in made]
-    latex = [text.to_latex(index=False, escape=True, caption=table.title) for text, table in zip(texts, made)]
+        return report
     summary = {
         "verdict": sentences,
         "comparisons": [{"label": source.label, "about": source.head, "notes": source.notes} for source in sources],
-        "tables": [vars(table) for table in made],
+        "tables": [vars(table) for table in report.tables],
     }
+    frames = {source.label: frame(source.groups) for source in sources}
     contents = {
         "summary.json": json.dumps(plain(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
         "evaluations.csv": pandas.concat(frames, names=["comparison", "row"]).to_csv(),
-        "tables.tex": "\n".join(latex),
+        "report.html": page(sources, report),
     }
-    files = {name: text.encode() for name, text in contents.items()}
-    with settings():
-        files |= drawn(sources)
-    return files | {"report.html": page(sources, sentences, made, explorable(sources)).encode()}
-
-
-def _write(out: Path, files: dict[str, bytes]) -> list[Path]:
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            write_atomically(out / name, content)
+        Path(out).mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            write_atomically(Path(out, name), content.encode())
+            report.files.append(Path(out, name))
     except OSError as error:
         raise OutputError(f"{out}: cannot write the report there: {error.strerror or error}") from None
-    return [out / name for name in files]
-
-
-def address(kind: str, content: bytes) -> str:
-    """Return an address that holds the content."""
-    return f"data:application/{kind};base64,{base64.b64encode(content).decode()}"
+    return report
 
 
 def downloads(source: ComparisonResult, most: int) -> dict[str, str]:
     """Return the rows, of at most so many bytes compressed, and the plan, as addresses by the files' names."""
     name = source.label.replace("/", "-")
     plan = {name: source.head.get(name) for name in ("command", "plan", "step_grid", *OBJECTIVE)}
-    files = {f"{name}-plan.json": address("json", json.dumps(plain(plan), indent=1).encode())}
     rows = gzip.compress(source.path.read_bytes(), mtime=0)
-    return ({f"{name}.jsonl.gz": address("gzip", rows)} if len(rows) <= most else {}) | files
+    files = {f"{name}.jsonl.gz": rows} if len(rows) <= most else {}
+    files[f"{name}-plan.json"] = json.dumps(plain(plan), indent=1).encode()
+    return {
+        name: f"data:application/octet-stream;base64,{base64.b64encode(content).decode()}"
+        for name, content in files.items()
+    }
 
 
 def datatables() -> tuple[str, str]:
@@ -159,9 +133,11 @@ def datatables() -> tuple[str, str]:
     return folder.joinpath("dt_bundle.css").read_text(encoding="utf-8"), f"{script}\n;{make}"
 
 
-def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[Table], figures: list[str]) -> str:
+def page(sources: Sequence[ComparisonResult], report: Report) -> str:
     """Return the self-contained page."""
     from jinja2 import Environment, StrictUndefined
+
+    from hogwild.compare.report.figures import explorable
 
     def split(cell: str) -> tuple[str, str]:
         """Split a figure from its quartiles, which are shown below it."""
@@ -169,8 +145,8 @@ def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[T
         return (parts[1] + parts[3], parts[2]) if parts else (cell, "")
 
     def shown(value: Any) -> Any:
-        """Show control characters of names as escapes, as the screen does; figures are left as they are."""
-        return CONTROL.sub(lambda character: printable(character[0]), value) if type(value) is str else value
+        """Show control characters of names as escapes, as the screen does; HTML, of a type of its own, is left."""
+        return printable(value) if type(value) is str else value
 
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
@@ -179,15 +155,11 @@ def page(sources: Sequence[ComparisonResult], sentences: list[str], made: list[T
     names = dict.fromkeys(Path(str(source.head.get("data") or "data")).name for source in sources)
     return environment.from_string(text).render(
         title=f"{' and '.join(names)}: lock-free against locks",
-        sources=sources,
         split=split,
-        verdict=sentences,
-        tables=made,
-        figures=figures,
-        captions=CAPTIONS,
-        apart=APART if any(group.method == "liblinear" for source in sources for group in source.groups) else "",
+        place=place,
+        report=report,
+        figures=explorable(sources),
         facts=[facts_of(source.head) for source in sources],
         downloads=dict(item for each in sources for item in downloads(each, MOST_ROWS // len(sources)).items()),
         datatables=datatables(),
-        place=place,
     )

@@ -1,4 +1,4 @@
-"""Reads rows of a comparison back as runs, and computes their statistics: medians, speed-ups, confidence intervals.
+"""Reads rows of a comparison back, and makes one frame of them: a row for each run, with what tables and verdict show.
 
 The rows file is the only input, so a report can be made anywhere and repeated, without the programs that trained. Rows
 that are missing cannot be computed again, so a line that is not a row is an error that names it; only an incomplete
@@ -6,11 +6,12 @@ last line, which a killed run leaves, is skipped.
 
 Seconds and epochs to a target are medians over the runs that reached it, always shown with the share that did: a median
 over all runs would not exist if half of them fail, and one without the share would flatter. The verdict needs nothing
-but NumPy; :func:`frame` gives the same runs to pandas.
+but NumPy; :func:`frame` gives the evaluations to pandas.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import warnings
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,14 +30,10 @@ if TYPE_CHECKING:
 
 ROWS = "rows.jsonl"
 Row = dict[str, Any]
-NUMBER = (int, float)
 RUN_FIELDS = ("cell", "method", "kind", "workers", "seed", "epoch", "status")
-FIELDS = {  # required fields of a row, by its phase
-    "optimum": ("start_objective", "eps"),
-    "tuning": RUN_FIELDS,
-    "reported": RUN_FIELDS,
-    "delay": ("method", "kind", "workers", "seed", "gradient_delay", "status"),
-}
+#: Required fields of a row, by its phase.
+FIELDS = {"optimum": ("start_objective", "eps"), "tuning": RUN_FIELDS, "reported": RUN_FIELDS}
+DROPPED = "delay"  # phase of rows of version 0.1 that are not read any more
 #: Options that say what is minimised, as fields of the first row.
 OBJECTIVE = (
     "loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty nonnegative biases negatives"
@@ -46,6 +43,10 @@ PROBLEM = (*OBJECTIVE, *"data fingerprint rows width nnz examples parameters".sp
 #: The order in which methods are listed; "in step": on a GPU, with one replica or several that do not race.
 KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "in step", "outside")
 REFERENCES = ("serial", "outside")
+#: Fields in which the way to a target is measured.
+CLOCKS = ("train_seconds", "virtual_seconds", "epoch", "bytes_sent")
+#: Fields of which a run has the mean of its epochs, as "mean staleness_max".
+MEANS = "staleness_mean staleness_max nonzeros_per_second updates_per_second samples_per_second".split()
 FEWEST_PAIRS = 3
 CONFIDENCE = 0.95
 WIDE = 0.25  # ratio of the quartile distance to the median above which a time is doubtful
@@ -62,7 +63,7 @@ METRICS = (  # (field, name, whether it is a share); the first one measured is s
 
 
 def read_rows(path: str | Path) -> list[Row]:
-    """Return all rows of a file, checked for the fields that their phases require.
+    """Return all rows of a comparison, the one of phase "optimum" first.
 
     Raises
     ------
@@ -73,36 +74,44 @@ def read_rows(path: str | Path) -> list[Row]:
         lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
         raise InputError(f"{path}: cannot read the rows of a comparison: {error.strerror or error}") from None
-    rows = []
+    rows: list[Row] = []
     for place, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        reason = "is no JSON"
         try:
-            rows.append(json.loads(line))
-            reason = _fault(rows[-1])
+            row = json.loads(line or "{}")
+            reason = line and _fault(row, first=place == 1)
         except ValueError:  # this includes a wrong encoding
+            reason = "is no JSON"
             if place == len(lines):
                 text = f"{path}, line {place}: the last line is torn (a run was killed there?) and is passed over"
                 warnings.warn(text, HogwildWarning, stacklevel=2)
                 break
         if reason:
             raise InputError(f"{path}, line {place}: {reason}: expected a row as hogwild compare writes them")
+        if line and row["phase"] != DROPPED:
+            rows.append(row)
+    if not rows:
+        raise InputError(f"{path}: is empty: expected rows as hogwild compare writes them")
     return rows
 
 
-def _fault(row: Any) -> str:
+def _fault(row: Any, first: bool) -> str:
     """Return what is wrong with a row, or an empty text."""
-    phase = str(row.get("phase")) if isinstance(row, dict) else None
-    if phase not in FIELDS:
-        return f"has the phase {phase!r}, not one of {', '.join(FIELDS)}"
+    phase = row.get("phase") if isinstance(row, dict) else None
+    if phase == DROPPED:
+        return ""
+    if phase not in FIELDS or first != (phase == "optimum"):
+        return f"has the phase {phase!r}, not {'optimum' if first else 'tuning or reported'}"
+    if first:
+        known = row.get("optimum_seen") is True or math.isfinite(number(row, "objective"))
+        if not known or not math.isfinite(number(row, "start_objective")):
+            return "the objective of the optimum or of the start is no finite number"
     return next((f"has no {name}" for name in FIELDS[phase] if row.get(name) is None), "")
 
 
 def number(row: Row | None, name: str) -> float:
     """Return a field as a float; NaN if there is no row, or the field is absent, null or not a number."""
     value = row.get(name) if row else None
-    return float(value) if isinstance(value, NUMBER) and not isinstance(value, bool) else math.nan
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
 
 
 def lowest(rows: Iterable[Row], start: float) -> float:
@@ -172,160 +181,82 @@ def best_step(trials: Mapping[float, Sequence[Row]], optimum: float, start: floa
     return min(trials, key=rank)
 
 
-# ---- runs
+# ---- a row a run
 
 
-@dataclass(frozen=True)
-class Spread:
+def run_of(rows: list[Row], eps: Sequence[float]) -> Row:
+    """Return one cell's run as a row: the fields of its first evaluation, and figures of the whole.
+
+    Fields of the last evaluation are named "last objective" (absent if the run did not end ok), means of its epochs
+    "mean staleness_max", and ways to a target "epoch to 0.01". ``rows`` are its evaluations, with their gaps.
+    """
+    first, last = rows[0], rows[-1]
+    ended = last["status"] == "ok" and math.isfinite(number(last, "objective"))
+    means = {}
+    for name in MEANS:
+        values = [number(row, name) for row in rows]
+        means[f"mean {name}"] = float(np.nanmean(values)) if np.isfinite(values).any() else math.nan
+    passes = last["epoch"] - first["epoch"]
+    spent = number(last, "train_seconds") - number(first, "train_seconds")
+    counted = [row for row in rows if math.isfinite(number(row, "lost_updates"))]
+    return {
+        **first,
+        **means,
+        **{f"{clock} to {each:g}": crossing(rows, each, clock) for clock in CLOCKS for each in eps},
+        **({f"last {name}": value for name, value in last.items()} if ended else {}),
+        "rows": rows,
+        "device": first.get("device") or "cpu",
+        "step": first.get("cell_step", first.get("step")),
+        "status": last["status"],
+        "epochs": last["epoch"],
+        "best_gap": min((row["gap"] for row in rows if math.isfinite(row["gap"])), default=math.nan),
+        "epoch_seconds": spent / passes if passes > 0 else math.nan,
+        "lost": sum(row["lost_updates"] for row in counted) / (sum(row["updates"] for row in counted) or math.nan),
+    }
+
+
+class Spread(NamedTuple):
     """Median and quartiles."""
 
     median: float
     q25: float
     q75: float
 
-    @property
-    def wide(self) -> bool:
-        return self.median > 0 and (self.q75 - self.q25) / self.median > WIDE
-
-
-def spread(values: Iterable[float]) -> Spread | None:
-    """Return the spread of the values that are numbers; None if there are none."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return None
-    return Spread(*np.quantile(finite, (0.5, 0.25, 0.75)).tolist())
-
-
-@dataclass(frozen=True)
-class ReportedRun:
-    """One cell: the rows of a training run, with their gaps, from epoch 0 on."""
-
-    rows: Sequence[Row]
-
-    @property
-    def first(self) -> Row:
-        return self.rows[0]
-
-    @property
-    def device(self) -> str:
-        return self.first.get("device") or "cpu"
-
-    @property
-    def step(self) -> float | None:
-        """The step asked for; None for a program that has none."""
-        return step_of(self.first)
-
-    @property
-    def status(self) -> str:
-        return self.rows[-1]["status"]
-
-    @property
-    def ran(self) -> bool:
-        """Whether the run counts: it was not refused."""
-        return math.isfinite(number(self.first, "objective"))
-
-    def over(self, name: str) -> np.ndarray:
-        """Values of a field, (n,) float64; NaN where it is not a number."""
-        return np.array([number(row, name) for row in self.rows])
-
-    @property
-    def final(self) -> Row | None:
-        """The last row with an objective, if the run ended normally."""
-        return self.rows[-1] if self.status == "ok" and math.isfinite(number(self.rows[-1], "objective")) else None
-
-    @property
-    def epoch_seconds(self) -> float:
-        """Clock seconds for one pass over the data; NaN for a run without one."""
-        last = self.rows[-1]
-        passes = number(last, "epoch") - number(self.first, "epoch")
-        seconds = number(last, "train_seconds") - number(self.first, "train_seconds")
-        return seconds / passes if passes > 0 else math.nan
-
-    @property
-    def lost_share(self) -> float:
-        """Lost updates of single weights for each update of a row; NaN if they were not counted."""
-        lost = self.over("lost_updates")
-        updates = self.over("updates")
-        counted = np.isfinite(lost) & (updates > 0)
-        return float(lost[counted].sum() / updates[counted].sum()) if counted.any() else math.nan
-
-    def reached(self, eps: float, clock: str) -> float:
-        """Value of a field, such as ``train_seconds``, when the gap first was ``eps``; NaN: never."""
-        at = crossing(self.rows, eps, clock)
-        return math.nan if at is None else at
-
-
-def step_of(row: Row) -> float | None:
-    """Return the step that a cell was given; None for a program that has none."""
-    step = number(row, "cell_step" if "cell_step" in row else "step")
-    return None if math.isnan(step) else step
-
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one method with one number of workers, at its own best step: one run per seed."""
+    """The runs of one method with one number of workers, at its own best step: one run for each seed."""
 
-    method: str
     kind: str
+    method: str
     workers: int
-    runs: tuple[ReportedRun, ...]  # those that ran
+    runs: list[Row]
 
     @property
-    def replicas(self) -> int:
-        """Number of replicas that trade; without an exchange, of workers."""
-        count = number(self.runs[0].first, "replicas")
-        return self.workers if math.isnan(count) else int(count)
+    def first(self) -> Row:
+        return self.runs[0]
 
-    @property
-    def step(self) -> float | None:
-        return self.runs[0].step
+    def of(self, name: str) -> Spread | None:
+        """Return the spread of a figure over the runs that have it; None if there are none."""
+        values = [value for run in self.runs if math.isfinite(value := number(run, name))]
+        return Spread(*np.quantile(values, (0.5, 0.25, 0.75)).tolist()) if values else None
 
-    @property
-    def device(self) -> str:
-        return self.runs[0].device
-
-    @property
-    def ended_well(self) -> int:
-        return sum(run.status == "ok" for run in self.runs)
-
-    @cached_property
-    def epoch_seconds(self) -> Spread | None:
-        return spread(run.epoch_seconds for run in self.runs)
-
-    @cached_property
-    def lost_share(self) -> Spread | None:
-        return spread(run.lost_share for run in self.runs)
-
-    def last(self, name: str) -> Spread | None:
-        """Spread of a field of the last row, over the runs that ended normally."""
-        return spread(number(run.final, name) for run in self.runs)
-
-    def over_epochs(self, name: str) -> Spread | None:
-        """Spread of a field's mean over a run's epochs."""
-        values = [run.over(name) for run in self.runs]
-        return spread(float(np.nanmean(each)) for each in values if np.isfinite(each).any())
-
-    def reached(self, eps: float, clock: str) -> Spread | None:
-        """Spread of ``train_seconds`` or ``epoch`` to the target, over the runs that reached it."""
-        return spread(run.reached(eps, clock) for run in self.runs)
-
-    def arrivals(self, eps: float) -> int:
-        """Number of runs that reached the target."""
-        return sum(math.isfinite(run.reached(eps, "epoch")) for run in self.runs)
+    def median(self, name: str) -> float:
+        """Return the median of a figure over the runs that have it; NaN if there are none."""
+        values = self.of(name)
+        return values.median if values else math.nan
 
     def share(self, eps: float) -> float:
-        """Share of the runs that reached the target."""
-        return self.arrivals(eps) / len(self.runs)
+        """Return the share of the runs that reached the target."""
+        return sum(run[f"epoch to {eps:g}"] is not None for run in self.runs) / len(self.runs)
 
     @property
     def best_gap(self) -> float:
-        return min(
-            (gap for run in self.runs for gap in run.over("gap").tolist() if math.isfinite(gap)), default=math.nan
-        )
+        return min((run["best_gap"] for run in self.runs if math.isfinite(run["best_gap"])), default=math.nan)
 
     @property
-    def most_epochs(self) -> float:
-        return max(number(run.rows[-1], "epoch") for run in self.runs)
+    def epochs(self) -> float:
+        return max(number(run, "epochs") for run in self.runs)
 
 
 @dataclass
@@ -335,9 +266,7 @@ class ComparisonResult:
     label: str
     path: Path  # of the rows
     head: Row  # the row of phase "optimum": data, machine and plan
-    tuning: list[ReportedRun]
-    reported: list[ReportedRun]
-    delays: list[Row]
+    runs: list[Row]  # every cell, trials and what was refused too
     start: float  # objective
     optimum: float  # objective, or the lowest that was seen
     notes: list[str]
@@ -348,24 +277,16 @@ class ComparisonResult:
         return sorted((float(value) for value in self.head["eps"]), reverse=True)
 
     @property
-    def timed(self) -> bool:
-        """Whether seconds are meaningful."""
-        return self.head.get("host") != "simulator"
-
-    @property
-    def linked(self) -> bool:
-        """Whether replicas traded over a simulated link, so that virtual seconds are meaningful."""
-        return bool(self.head.get("link"))
-
-    @property
-    def in_seconds(self) -> bool:
-        """Whether methods are compared by seconds, real or virtual, rather than by epochs."""
-        return self.timed or self.linked
-
-    @property
     def clock(self) -> str:
-        """The field by which methods are compared."""
-        return "train_seconds" if self.timed else "virtual_seconds" if self.linked else "epoch"
+        """The field by which methods are compared: seconds of a simulator have a meaning with a link only."""
+        if self.head.get("host") != "simulator":
+            return "train_seconds"
+        return "virtual_seconds" if self.head.get("link") else "epoch"
+
+    @property
+    def timed(self) -> bool:
+        """Whether real seconds are meaningful."""
+        return self.clock == "train_seconds"
 
     @property
     def goal(self) -> str:
@@ -375,75 +296,60 @@ class ComparisonResult:
     @property
     def crowd(self) -> str:
         """A warning in capitals if more workers ran than there are cores and that matters; otherwise empty."""
-        most = max((run.first["workers"] for run in self.reported if run.ran and run.device == "cpu"), default=0)
+        most = max((group.workers for group in self.groups if group.first["device"] == "cpu"), default=0)
         cores = self.head.get("cores") or most
         return f"MORE WORKERS THAN CORES ({most} on {cores})" if self.timed and most > cores else ""
 
+    def of_phase(self, phase: str) -> list[Row]:
+        """Return the runs of a phase that were not refused."""
+        return [run for run in self.runs if run["phase"] == phase and not run["status"].startswith("refused")]
+
     @cached_property
     def groups(self) -> list[Group]:
-        """All groups, by kind and by the order of the rows."""
-        runs: dict[tuple[str, str, int], list[ReportedRun]] = {}
-        for run in self.reported:
-            if run.ran:
-                runs.setdefault((run.first["kind"], run.first["method"], run.first["workers"]), []).append(run)
-        groups = [Group(method, kind, workers, tuple(members)) for (kind, method, workers), members in runs.items()]
-        return sorted(groups, key=lambda group: (*KINDS, group.kind).index(group.kind))
+        """All groups of reported runs, by kind and by the order of the rows."""
+        groups: dict[tuple[str, str, int], list[Row]] = {}
+        for run in self.of_phase("reported"):
+            groups.setdefault((run["kind"], run["method"], run["workers"]), []).append(run)
+        return sorted((Group(*key, runs) for key, runs in groups.items()), key=lambda each: KINDS.index(each.kind))
+
+    @property
+    def serial(self) -> Group | None:
+        """The group that speed-ups refer to."""
+        return next((group for group in self.groups if group.kind == "serial"), None)
 
     def noise(self, eps: float) -> Ratio:
         """Ratio of serial to itself under another seed: 1, with the interval of what chance alone makes of it."""
-        alone = serial(self.groups)
-        reached = [run.reached(eps, self.clock) for run in alone.runs] if alone else []
+        reached = [number(run, f"{self.clock} to {eps:g}") for run in self.serial.runs] if self.serial else []
         return ratio_of(zip(reached[1:] + reached[:1], reached))
-
-    @property
-    def tuned(self) -> bool:
-        """Whether every method ran at its own best step; otherwise at a step that was given."""
-        return bool(self.tuning)
 
     @cached_property
     def metric(self) -> tuple[str, str, bool] | None:
         """The metric on test data to show, a row of ``METRICS``."""
-        ends = [run.final for run in self.reported]
-        return next((each for each in METRICS if any(math.isfinite(number(row, each[0])) for row in ends)), None)
-
-    @property
-    def not_ok(self) -> list[Row]:
-        """First rows of all cells that did not end ok, with the status of their last."""
-        runs = [run for run in self.tuning + self.reported if run.status != "ok"]
-        return [run.first | {"status": run.status, "epoch": run.rows[-1]["epoch"]} for run in runs] + [
-            row for row in self.delays if row["status"] != "ok"
-        ]
-
-
-def serial(groups: Iterable[Group]) -> Group | None:
-    """Return the group that speed-ups refer to."""
-    return next((group for group in groups if group.kind == "serial"), None)
+        measured = (each for each in METRICS if any(group.of(f"last {each[0]}") for group in self.groups))
+        return next(measured, None)
 
 
 # ---- statistics of two groups
 
 
-def speedup(group: Group, over: Group | None, source: ComparisonResult) -> tuple[float, float, float]:
+def speedup(group: Group, source: ComparisonResult) -> tuple[float, float, float]:
     """Return a target and two factors of the speed-up over serial to it: statistical, of epochs, and hardware, of time.
 
     More workers gain time per epoch, but may need more epochs. The target is the hardest that at least half of both
     sides reached; NaN if there is none, and for the hardware where seconds mean nothing.
     """
-    for eps in reversed(source.eps if over is not None else []):
-        assert over is not None
-        epochs = group.reached(eps, "epoch")
-        base = over.reached(eps, "epoch")
-        if min(group.share(eps), over.share(eps)) < 0.5 or epochs is None or base is None or not epochs.median:
-            continue
-        hardware = math.nan
-        if source.timed and group.epoch_seconds and over.epoch_seconds and group.epoch_seconds.median:
-            hardware = over.epoch_seconds.median / group.epoch_seconds.median
-        return eps, base.median / epochs.median, hardware
+    alone = source.serial
+    for eps in reversed(source.eps if alone else []):
+        assert alone is not None
+        epochs = group.median(f"epoch to {eps:g}")
+        if min(group.share(eps), alone.share(eps)) >= 0.5 and epochs:
+            pace = group.median("epoch_seconds") if source.timed else math.nan
+            hardware = alone.median("epoch_seconds") / pace if pace else math.nan
+            return eps, alone.median(f"epoch to {eps:g}") / epochs, hardware
     return math.nan, math.nan, math.nan
 
 
-@dataclass(frozen=True)
-class Ratio:
+class Ratio(NamedTuple):
     """How many times more the other side took, over the pairs of runs of one seed that both reached the target."""
 
     value: float
@@ -459,7 +365,7 @@ class Ratio:
 
 def ratio_of(pairs: Iterable[tuple[float, float]]) -> Ratio:
     """Ratio of the first to the second of pairs: Student's interval of the mean logarithm; NaN counts for nothing."""
-    logs = [math.log(a / b) for a, b in pairs if math.isfinite(a) and math.isfinite(b) and a > 0 and b > 0]
+    logs = [math.log(a / b) for a, b in pairs if a > 0 and b > 0]
     mean = float(np.mean(logs)) if logs else math.nan
     half = math.nan
     if len(logs) >= FEWEST_PAIRS:
@@ -471,15 +377,16 @@ def ratio_of(pairs: Iterable[tuple[float, float]]) -> Ratio:
 
 def paired_ratio(other: Group, group: Group, eps: float, clock: str) -> Ratio:
     """Ratio of ``other`` to ``group``, with runs of one seed as pairs."""
-    by_seed = {run.first["seed"]: run.reached(eps, clock) for run in other.runs}
-    return ratio_of((by_seed.get(run.first["seed"], math.nan), run.reached(eps, clock)) for run in group.runs)
+    name = f"{clock} to {eps:g}"
+    by_seed = {run["seed"]: number(run, name) for run in other.runs}
+    return ratio_of((by_seed.get(run["seed"], math.nan), number(run, name)) for run in group.runs)
 
 
 def frame(groups: Iterable[Group]) -> pandas.DataFrame:
     """Return every evaluation of the groups' runs as a frame of pandas: the rows' fields, ``gap`` among them."""
     import pandas
 
-    return pandas.DataFrame([row for group in groups for run in group.runs for row in run.rows])
+    return pandas.DataFrame([row for group in groups for run in group.runs for row in run["rows"]])
 
 
 # ---- directories
@@ -494,12 +401,11 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
         If a directory holds no rows of a comparison.
     """
     paths = [path for directory in directories for path in _rows_files(Path(directory))]
-    comparisons = [_checked(path, read_rows(path)) for path in paths]
+    comparisons = [read_rows(path) for path in paths]
     optima: dict[tuple[Any, ...], float] = {}
     for rows in comparisons:
-        start = rows[0]["start_objective"] if rows[0].get("optimum_seen") else math.inf
-        seen = lowest((row for row in rows if row["phase"] != "delay"), math.inf)  # the others have fewer rows
-        optima[_problem(rows[0])] = min(start, seen, optima.get(_problem(rows[0]), math.inf))
+        best = lowest(rows, rows[0]["start_objective"] if rows[0].get("optimum_seen") else math.inf)
+        optima[_problem(rows[0])] = min(best, optima.get(_problem(rows[0]), math.inf))
     names = [path.parent.resolve().name for path in paths]
     labels = [name if names.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(names, 1)]
     sources = [
@@ -513,56 +419,40 @@ def _rows_files(directory: Path) -> list[Path]:
     """Return the rows of a directory, or of the folders in it."""
     paths = [directory / ROWS] if (directory / ROWS).is_file() else sorted(directory.glob(f"*/{ROWS}"))
     if not paths:
-        reason = (
-            f"no {ROWS} in it" if directory.is_dir() else "is a file" if directory.exists() else "no such directory"
-        )
+        reason = f"no {ROWS} in it" if directory.exists() else "no such directory"
         raise InputError(f"{directory}: {reason}: expected a directory that hogwild compare --out wrote")
     return paths
-
-
-def _checked(path: Path, rows: list[Row]) -> list[Row]:
-    """Return the rows of one comparison, which begin with the row of phase optimum."""
-    if [row["phase"] for row in rows].count("optimum") != 1 or rows[0]["phase"] != "optimum":
-        raise InputError(f"{path}: needs one row of phase optimum, in line 1: expected one comparison to a file")
-    head = rows[0]
-    unknown = math.isnan(number(head, "objective")) and head.get("optimum_seen") is not True
-    if unknown or not math.isfinite(number(head, "start_objective")):
-        raise InputError(f"{path}, line 1: the objective of the optimum or of the start is no finite number")
-    return rows
 
 
 def _problem(head: Row) -> tuple[Any, ...]:
     """Return what two comparisons must have in common to have the same optimum."""
     seeded = head.get("problem") in ("completion", "module")  # the start of a run depends on the seed
-    start = () if seeded else (str(head.get("start_objective")),)
-    return (head.get("problem") or "linear", *start, *(str(head.get(name)) for name in PROBLEM))
+    return (
+        head.get("problem") or "linear",
+        seeded or head["start_objective"],
+        *(str(head.get(name)) for name in PROBLEM),
+    )
 
 
 def _comparison(label: str, path: Path, rows: list[Row], best: float) -> ComparisonResult:
     head = dict(rows[0])
     head["load_after"] = next((row["load"] for row in reversed(rows[1:]) if "load" in row), None)
     start = float(head["start_objective"])
-    cells: dict[tuple[str, str], list[Row]] = {}
-    for row in with_gaps(rows[1:], start, best):
-        cells.setdefault((row["phase"], row.get("cell", "")), []).append(row)
-    tuning, reported = (
-        [ReportedRun(members) for (phase, _), members in cells.items() if phase == name]
-        for name in ("tuning", "reported")
-    )
-    notes = []
+    source = ComparisonResult(label, path, head, [], start, best, [])
+    by_cell = itertools.groupby(with_gaps(rows[1:], start, best), key=lambda row: row["cell"])
+    source.runs = [run_of([*cell], source.eps) for _, cell in by_cell]
     if head.get("optimum_seen") is True:
         head["objective"] = best
-        notes.append(
+        source.notes.append(
             f"The optimum is not known ({head.get('optimum_how')}). Targets are measured against the best objective "
             f"that any run of this comparison reached, {best:.9g}, so that run ends at 0 % by definition."
         )
     if head["objective"] > best:
         below = with_gaps([head], start, best)[0]["gap"]
-        notes.append(
+        source.notes.append(
             f"A run got below the optimum that was looked for ({head['objective']:.9g}), by {below:.1e} of the way "
             f"from the start: its {best:.9g} is taken for the optimum."
         )
     if start <= best:
-        notes.append(f"No run got below the objective of the start ({start:.6g}), so no target has a meaning.")
-    delays = [row for row in rows if row["phase"] == "delay"]
-    return ComparisonResult(label, path, head, tuning, reported, delays, start, best, notes)
+        source.notes.append(f"No run got below the objective of the start ({start:.6g}), so no target has a meaning.")
+    return source

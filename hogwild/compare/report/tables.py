@@ -3,33 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hogwild.compare.report.cells import (
     NONE,
-    aim,
     digits,
     duration,
+    figure,
     listed,
     millions,
     percent,
     quartiles,
-    step_text,
     times,
 )
-from hogwild.compare.report.results import (
-    METRICS,
-    ComparisonResult,
-    Group,
-    Row,
-    number,
-    serial,
-    speedup,
-    spread,
-    step_of,
-)
+from hogwild.compare.report.results import METRICS, WIDE, ComparisonResult, Group, Row, number, speedup
 from hogwild.compare.report.verdict import choice, verdict
 
 Cells = tuple[str, ...]
@@ -39,31 +28,14 @@ WORDS = {"comparison", "method", "phase", "what", "why", "value"}
 FACTS = {
     "began": "began",
     "data": "data rows width nnz test_rows ratings users items test_ratings vertices edges labels terminals examples "
-    "test_examples parameters",
-    "sparsity": "omega delta rho",
+    "test_examples parameters omega delta rho",
     "minimised": "loss l1 l2 l2_factors rank loss_param normalize class_weight penalty negatives intercept biases "
-    "nonnegative",
-    "module": "model optimizer batch",
+    "nonnegative model optimizer batch",
     "objective": "start_objective objective optimum_how",
     "plan": "epochs seeds_list step_grid schedule order link",
     "machine": "cpu cores caches load load_after affinity gpu host",
     "command": "command",
 }
-NAMES = {
-    **dict.fromkeys(["began", "data", "cpu", "command", "gpu", "model", "optimum_how"], ""),
-    "width": "features",
-    "nnz": "nonzeros",
-    "omega": "Ω",
-    "delta": "Δ",
-    "rho": "ρ",
-    "start_objective": "at the start",
-    "objective": "at the optimum",
-    "seeds_list": "seeds",
-    "step_grid": "steps",
-    "load": "load before",
-    "affinity": "may use CPUs",
-}
-TRADED = ("messages", "bytes_sent", "waited_seconds")
 TARGETS = (
     "Medians over the seeds, quartiles in brackets. A target of 1 % is the objective with 1 % of the way from the "
     "start to the optimum left. When it was reached is interpolated between two evaluations, linear in seconds (or "
@@ -88,7 +60,7 @@ CONFLICTS = (
     "has in hand at the same time. The speed is millions a second."
 )
 TRADING = (
-    "Time and megabytes of all replicas until a target was reached: medians over seeds. Link: {}. Messages take its "
+    "Time and megabytes of all replicas until a target was reached: medians over seeds. Messages take the link's "
     "latency, and occupy the lines of both sides for as long as its bandwidth says. Waited: share of the replicas' "
     "time in which they waited for messages. Time is virtual: a row takes as long as the link says."
 )
@@ -109,100 +81,98 @@ class Table:
         return tuple(name in WORDS or self.columns[0] == "what" for name in self.columns)
 
 
-def cells_of(source: ComparisonResult, group: Group, targets: Iterable[float]) -> dict[str, str]:
+def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> dict[str, str]:
     """Return what tables show of a group, by heading."""
-    last = {
-        name: group.last(name) for name in (*TRADED, "objective", "gap", "in_flight", "setup_seconds", source.clock)
-    }
-    at, statistical, hardware = speedup(group, serial(source.groups), source)
-    batch = number(group.runs[0].first, "batch")
+    at, statistical, hardware = speedup(group, source)
+    replicas = number(group.first, "replicas")
     cells = {
         "comparison": source.label,
         "method": group.method,
         "workers": str(group.workers),
-        "replicas": str(group.replicas),
-        "step": step_text(group.step),
-        "ended ok": f"{group.ended_well}/{len(group.runs)}",
-        "left at the end": quartiles(last["gap"], percent),
-        "objective": f"{last['objective'].median:.5g}" if last["objective"] else NONE,
-        "an epoch": quartiles(group.epoch_seconds if source.timed else None, duration),
-        "set-up": quartiles(last["setup_seconds"] if source.timed else None, duration),
-        "at": NONE if math.isnan(at) else aim(at),
+        "replicas": f"{group.workers if math.isnan(replicas) else replicas:.0f}",
+        "step": figure(number(group.first, "step")),
+        "ended ok": f"{sum(run['status'] == 'ok' for run in group.runs)}/{len(group.runs)}",
+        "left at the end": quartiles(group.of("last gap"), percent),
+        "objective": figure(group.median("last objective")),
+        "at": NONE if math.isnan(at) else percent(at),
         "statistical": times(statistical),
         "hardware": times(hardware),
         "speed-up": times(statistical * hardware),
-        "minibatch": NONE if math.isnan(batch) else f"{batch:,.0f}",
-        "in flight": quartiles(last["in_flight"], digits),
-        "staleness": quartiles(group.over_epochs("staleness_mean"), digits),
-        "at most": quartiles(group.over_epochs("staleness_max"), "{:.0f}".format),
-        "lost": quartiles(group.lost_share, digits),
+        "minibatch": figure(number(group.first, "batch")),
+        "in flight": quartiles(group.of("last in_flight"), digits),
+        "staleness": quartiles(group.of("mean staleness_mean"), digits),
+        "at most": quartiles(group.of("mean staleness_max"), "{:.0f}".format),
+        "lost": quartiles(group.of("lost"), digits),
     }
+    if source.timed:
+        cells["an epoch"] = quartiles(group.of("epoch_seconds"), duration)
+        cells["set-up"] = quartiles(group.of("last setup_seconds"), duration)
     name, _, share = source.metric or METRICS[0]
-    if score := group.last(name):
-        cells["metric"] = f"{100 * score.median:.2f} %" if share else f"{score.median:.4g}"
+    if score := group.of(f"last {name}"):
+        cells["metric"] = f"{100 * score.median:.2f} %" if share else figure(score.median)
     for words in ("nonzeros", "updates", "samples"):
-        if speed := group.over_epochs(f"{words}_per_second"):
+        if speed := group.of(f"mean {words}_per_second"):
             cells["speed"] = f"{quartiles(speed, millions)} {words}"
-    messages, size, waited, total = (last[name] for name in (*TRADED, source.clock))
-    if messages and size and group.most_epochs:
-        cells["messages an epoch"] = digits(messages.median / group.most_epochs)
-        cells["MB an epoch"] = digits(1e-6 * size.median / group.most_epochs)
-    if waited and total and total.median:
-        cells["waited"] = f"{100 * waited.median / (total.median * group.replicas):.0f} %"
-    show = duration if source.in_seconds else digits
+    if source.clock == "virtual_seconds":
+        cells["linked"] = ""
+    if "linked" in cells and group.median("last bytes_sent") > 0:
+        total = group.median("last virtual_seconds") * float(cells["replicas"])
+        cells["messages an epoch"] = digits(group.median("last messages") / group.epochs)
+        cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.epochs)
+        cells["waited"] = percent(group.median("last waited_seconds") / total)
+    show = digits if source.clock == "epoch" else duration
     for eps in targets:
-        count = group.arrivals(eps)
-        some = "" if count in (0, len(group.runs)) else f" {count}/{len(group.runs)}"
-        reached = group.reached(eps, source.clock)
-        cells[f"to {aim(eps)}"] = quartiles(reached, show) + some if reached or count else "never"
-        epochs = group.reached(eps, "epoch")
-        cells[f"epochs to {aim(eps)}"] = quartiles(epochs, digits) + some if epochs else "never"
-        cells[f"MB to {aim(eps)}"] = quartiles(group.reached(eps, "bytes_sent"), millions)
+        count = sum(run.get(f"epoch to {eps:g}") is not None for run in group.runs)
+        some = "" if count == len(group.runs) else f" {count}/{len(group.runs)}"
+        for words, clock, form in (
+            ("", source.clock, show),
+            ("epochs ", "epoch", digits),
+            ("MB ", "bytes_sent", millions),
+        ):
+            reached = group.of(f"{clock} to {eps:g}")
+            cells[f"{words}to {percent(eps)}"] = quartiles(reached, form) + some if reached else "never"
     return cells
 
 
 def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     """Return all tables that have rows; rows of several comparisons follow one another."""
     eps = sorted({each for source in sources for each in source.eps}, reverse=True)
-    best = [(source, group, cells_of(source, group, eps)) for source in sources for group in source.groups]
+    groups = [(source, group) for source in sources for group in source.groups]
+    cells = [cells_of(source, group, eps) for source, group in groups]
     several = len(sources) > 1
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
-    to, epochs_to, megabytes_to = ([f"{what}to {aim(each)}" for each in eps] for what in ("", "epochs ", "MB "))
+    to, epochs_to, megabytes_to = ([f"{what}to {percent(each)}" for each in eps] for what in ("", "epochs ", "MB "))
 
-    def view(title: str, names: list[str], *notes: str, linked: bool = False) -> Table:
-        """Return these columns of the methods that have any of their figures."""
-        shown = [cells for source, _, cells in best if source.linked or not linked]
-        shown = [cells for cells in shown if any(cells.get(name, NONE) != NONE for name in names)]
-        names = ["comparison", "method", "workers", *names]
-        rows = [tuple(cells.get(name, NONE) for name in names) for cells in shown]
-        return Table(title, tuple(metrics if name == "metric" else name for name in names), rows, list(notes))
+    def view(title: str, columns: list[str], notes: list[str], needs: str = "method") -> Table:
+        """Return these columns of the methods that have any of them."""
+        shown = [each for each in cells if needs in each and any(each.get(name, NONE) != NONE for name in columns)]
+        columns = ["comparison", "method", "workers", *columns]
+        rows = [tuple(each.get(name, NONE) for name in columns) for each in shown]
+        return Table(title, tuple(metrics if name == "metric" else name for name in columns), rows, notes)
 
-    links = dict.fromkeys(f"{source.label}: {source.head['link']}" for source in sources if source.linked)
-    tuned = any(source.tuned for source in sources)
+    tuned = any(source.of_phase("tuning") for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
     notes = [f"{source.label}: " * several + note for source in sources for note in notes_of(source)]
-    paces = [(group, group.epoch_seconds) for source, group, _ in best if source.timed]
-    wide = listed(f"{group.method} on {group.workers}" for group, pace in paces if pace and pace.wide)
+    paces = [(group, group.of("epoch_seconds")) for source, group in groups if source.timed]
+    wide = [f"{group.method} on {group.workers}" for group, at in paces if at and at.q75 - at.q25 > WIDE * at.median]
     warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
-    warnings += [UNSTEADY.format(wide)] if wide else []
+    warnings += [UNSTEADY.format(listed(wide))] if wide else []
     traded = ["replicas", "step", *to, *megabytes_to, "messages an epoch", "MB an epoch", "waited", "staleness"]
     factors = ["set-up", *epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
+    conflicts = ["speed", "minibatch", "in flight", "staleness", "at most", "lost"]
     made = [
         _index(sources if several else []),
-        view("Replicas that trade", traded, TRADING.format("; ".join(links)), linked=True),
-        view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], TARGETS, *notes),
-        view("Epochs, their time, and the speed-up over serial", factors, FACTORS, *dict.fromkeys(warnings)),
-        view("Speed and conflicts", ["speed", "minibatch", "in flight", "staleness", "at most", "lost"], CONFLICTS),
-        _delayed(sources),
+        view("Replicas that trade", traded, [TRADING], needs="linked"),
+        view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], [TARGETS, *notes]),
+        view("Epochs, their time, and the speed-up over serial", factors, [FACTORS, *dict.fromkeys(warnings)]),
+        view("Speed and conflicts", conflicts, [CONFLICTS]),
         _failed(sources),
         _conditions(sources),
     ]
     for each in made:
-        empty = [{*column} <= {NONE, ""} for column in zip(*each.rows)]
-        empty[:1] = [not several and each.columns[0] == "comparison"]
-        kept = [place for place, none in enumerate(empty) if not none]
-        each.columns = tuple(each.columns[place] for place in kept)
-        each.rows = [tuple(row[place] for place in kept) for row in each.rows]
+        columns = [(name, *column) for name, column in zip(each.columns, zip(*each.rows)) if {*column} - {NONE, ""}]
+        columns = columns[columns[0][0] == "comparison" and not several :] if columns else []
+        each.columns, *each.rows = zip(*columns) if columns else [each.columns]
     return [each for each in made if each.rows]
 
 
@@ -216,75 +186,34 @@ def _index(sources: Sequence[ComparisonResult]) -> Table:
     return Table("The comparisons", ("what", "which method", *names), rows)
 
 
-def notes_of(source: ComparisonResult) -> list[str]:
+def notes_of(source: ComparisonResult) -> Iterator[str]:
     """Return what there is to say of the targets of one comparison."""
-    return [*source.notes, *floor_of(source), *tuning_of(source)]
-
-
-def floor_of(source: ComparisonResult) -> Iterator[str]:
-    """Say what serial differs from itself by, at the hardest target at which enough seeds tell."""
-    for eps in reversed(source.eps):
-        if (floor := source.noise(eps)).sure:
-            yield (
-                f"Serial against serial under another seed: ratios of {floor.low:.2f}–{floor.high:.2f} to {aim(eps)}, "
-                "which are noise."
-            )
-            return
-
-
-def tuning_of(source: ComparisonResult) -> Iterator[str]:
-    """Say which steps were tried, and whose best one is at an end of them."""
-    steps = sorted({run.step for run in source.tuning if run.step is not None})
+    yield from source.notes
+    floors = ((eps, source.noise(eps)) for eps in reversed(source.eps))
+    if sure := next(((eps, floor) for eps, floor in floors if floor.sure), None):
+        eps, floor = sure  # at the hardest target at which enough seeds tell
+        yield (
+            f"Serial against serial under another seed: ratios of {floor.low:.2f}–{floor.high:.2f} to {percent(eps)}, "
+            "which are noise."
+        )
+    steps = sorted({run["step"] for run in source.of_phase("tuning")})
     if len(steps) > 1:
-        tried = " ".join(map(step_text, steps))
+        tried = " ".join(map(figure, steps))
         yield f"Every method was tried at the steps {tried}, on a seed that is not among those reported."
-        at_end = [
-            f"{group.method} on {group.workers}" for group in source.groups if group.step in (steps[0], steps[-1])
-        ]
+        ends = (steps[0], steps[-1])
+        at_end = [f"{each.method} on {each.workers}" for each in source.groups if each.first["step"] in ends]
         if at_end:
             yield f"These steps end at the best of {listed(at_end)}: one beyond may do better."
-
-
-def _delayed(sources: Sequence[ComparisonResult]) -> Table:
-    """Return speed-ups with more expensive gradients, one column per delay."""
-    delays = sorted({float(row["gradient_delay"]) for source in sources for row in source.delays})
-    rows: list[Cells] = []
-    for source in sources:
-        spent: dict[tuple[str, int], dict[tuple[float, int], float]] = {}  # seconds of an example by delay and seed
-        for row in source.delays:
-            seconds = number(row, "epoch_seconds") / number(row, "delay_rows")
-            by_delay = spent.setdefault((row["method"], row["workers"]), {})
-            by_delay[float(row["gradient_delay"]), row["seed"]] = seconds
-        alone = spent.get(("serial", 1), {})
-        for (method, workers), by_delay in spent.items():
-            serially = method == "serial"
-            cells = []
-            for delay in delays:
-                each = {key: seconds for key, seconds in by_delay.items() if key[0] == delay}
-                ratios = (alone.get(key, math.nan) / seconds for key, seconds in each.items())
-                cells.append(
-                    quartiles(spread(each.values()), duration) if serially else quartiles(spread(ratios), times)
-                )
-            rows.append((source.label, method + ", an example" * serially, str(workers), *cells))
-    headings = [f"+ {duration(delay)}" if delay else "as it is" for delay in delays]
-    return Table(
-        "Speed-up where gradients cost more",
-        ("comparison", "method", "workers", *headings),
-        rows,
-        ["The delay is spent in every gradient, within the kernel. Speed-ups are over serial with the same delay."],
-    )
 
 
 def _failed(sources: Sequence[ComparisonResult]) -> Table:
     """Return every cell that did not end ok; seeds that ended alike share a line."""
     alike: dict[Cells, list[str]] = {}
     for source in sources:
-        for row in source.not_ok:
-            delay = number(row, "gradient_delay")
-            more = f", delay {duration(delay)}" if row["phase"] == "delay" and delay > 0 else ""
-            step = step_text(step_of(row)) + more
-            line = source.label, row["phase"], row["method"], str(row["workers"]), step, row["status"]
-            alike.setdefault(line, []).append(str(row["seed"]))
+        for run in source.runs:
+            if run["status"] != "ok":
+                line = (source.label, run["phase"], run["method"], str(run["workers"]), figure(number(run, "step")))
+                alike.setdefault((*line, run["status"]), []).append(str(run["seed"]))
     rows = [(*line[:-1], listed(seeds), line[-1]) for line, seeds in alike.items()]
     columns = ("comparison", "phase", "method", "workers", "step", "seeds", "why")
     return Table("Runs that did not end ok", columns, rows, ["Nothing is dropped."])
@@ -301,18 +230,17 @@ def _conditions(sources: Sequence[ComparisonResult]) -> Table:
 
 def facts_of(head: Row) -> dict[str, str]:
     """Return the conditions of one comparison, by name."""
-    lines = {
-        line: [name for name in names.split() if head.get(name) not in (None, "none", "")]
-        for line, names in FACTS.items()
-    }
-    facts = {
-        line: ", ".join(f"{NAMES.get(name, name.replace('_', ' '))} {_shown(head[name])}".strip() for name in names)
-        for line, names in lines.items()
-        if names
-    }
-    versions = (f"{name.removeprefix('version_')} {head[name]}" for name in head if name.startswith("version_"))
-    facts |= {"versions": ", ".join(versions), "in memory": memory(head)}
-    return {name: text for name, text in facts.items() if text}
+    facts = {}
+    versions = " ".join(name for name in head if name.startswith("version_"))
+    for line, fields in (FACTS | {"versions": versions}).items():
+        named = {name: head[name] for name in fields.split() if head.get(name) not in (None, "none", "")}
+        words = (f"{_words(name) * (name != line)} {_shown(value)}".strip() for name, value in named.items())
+        facts[line] = ", ".join(words)
+    return {name: text for name, text in (facts | {"in memory": memory(head)}).items() if text}
+
+
+def _words(name: str) -> str:
+    return name.removeprefix("version_").removesuffix("_list").replace("_", " ")
 
 
 def _shown(value: Any) -> str:
@@ -329,6 +257,5 @@ def memory(head: Row) -> str:
     cache = number(head, "cache_megabytes")
     if math.isnan(size) or math.isnan(cache):
         return "" if math.isnan(size) else f"{size:,.3g} MB"
-    fits = "fits" if size <= cache else "does not fit"
-    rest = ", so memory does not limit these speeds" if size <= cache else ""
-    return f"{size:,.3g} MB: {fits} in the last cache ({cache:,.3g} MB){rest}"
+    fits = "fits, so memory does not limit these speeds," if size <= cache else "does not fit"
+    return f"{size:,.3g} MB: {fits} in the last cache ({cache:,.3g} MB)"

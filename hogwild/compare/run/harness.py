@@ -22,11 +22,10 @@ import hogwild.machine as machine
 from hogwild.compare.report.results import best_step, lowest
 from hogwild.compare.run.ledger import Ledger
 from hogwild.compare.run.methods import find, gpu
-from hogwild.compare.run.plan import FACTORS, Cell, ComparisonPlan, delay_rows
+from hogwild.compare.run.plan import FACTORS, Cell, ComparisonPlan
 from hogwild.compare.run.problems import SUBJECTS
 from hogwild.compare.run.runner import ComparedData, Pools, Row, refused, run_cell
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import evenly
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.model_file import package_version
 
@@ -208,16 +207,16 @@ class Comparison:
         """Yield all missing cells in the order they are run; the reported ones once the trials are done."""
         plan = self.plan
         trials = plan.tuning()
-        yield from self._missing(trials, trials + plan.reported({}) + plan.delayed(1.0), ledger)
+        yield from self._missing(trials, trials + plan.reported({}), ledger)
         while not self.requested.grid:  # no method's best step may lie outside of the grid
             steps = sorted({rows[0]["cell_step"] for rows in ledger.cells.values() if rows[0]["phase"] == "tuning"})
             more = plan.further(self._winners(ledger), steps)
             if not more or len(steps) >= len(plan.grid) + EXTENSIONS:
                 break
             trials = trials + more
-            yield from self._missing(more, trials + plan.reported({}) + plan.delayed(1.0), ledger)
+            yield from self._missing(more, trials + plan.reported({}), ledger)
         winners = self._winners(ledger)
-        rest = plan.reported(winners) + plan.delayed(winners.get(("serial", 1), plan.grid[0]))
+        rest = plan.reported(winners)
         yield from self._missing(rest, trials + rest, ledger)
 
     def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger) -> Iterator[Cell]:
@@ -237,8 +236,6 @@ class Comparison:
         reason = find(cell.method).refusal(task.base, task.rows, cell.workers, self.cores, task.in_flight)
         if reason is not None:
             return [refused(cell, task, f"refused: {reason}")]
-        if cell.phase == "delay":
-            return _delayed(cell, task, self.pools)
         return run_cell(cell, task, self.plan.epochs, self.pools)
 
     def _winners(self, ledger: Ledger) -> dict[tuple[str, int], float]:
@@ -254,20 +251,6 @@ class Comparison:
         if optimum is None:  # if it is unknown, the best of the trials replaces it
             optimum = lowest((row for steps in trials.values() for rows in steps.values() for row in rows), start)
         return {key: best_step(steps, optimum, start, self.plan.eps) for key, steps in trials.items()}
-
-
-def _delayed(cell: Cell, task: ComparedData, pools: Pools) -> list[Row]:
-    """Return one row: the second of two epochs, of as many rows as the delay allows."""
-    together = task.base.batch or 1
-    n = delay_rows(cell.gradient_delay, cell.workers, len(task.rows), together)
-    rows = task.rows  # if rows are sorted by label, the first n may all have one label
-    if n < len(rows):
-        rows = rows.select(evenly(len(rows), n))
-    part = dataclasses.replace(task, rows=rows, test=None)
-    evaluations = run_cell(cell, part, 2, pools)
-    last = evaluations[-1]
-    seconds = last["train_seconds"] - evaluations[-2]["train_seconds"] if len(evaluations) == 3 else None
-    return [last | {"cell_rows": 1, "delay_rows": -(-n // together), "epoch_seconds": seconds}]
 
 
 def _gpu(plan: ComparisonPlan) -> str | None:

@@ -7,33 +7,27 @@ from dataclasses import dataclass
 
 from hogwild.compare.run.methods import Method, find
 from hogwild.config import LARGEST_FLOAT32
-from hogwild.data.order import BLOCKS_PER_CHUNK
 from hogwild.errors import UsageError
 
 TUNING_SEED = 1_000_003  # added to the seed: steps are chosen on an order that is never reported
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the grid, relative to the probed step
-DELAYS = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # seconds: the paper's
-DELAY_REPEATS = 3
-DELAY_SECONDS = 0.3  # approximate time that one worker spends on the delays of one epoch
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One training run or, in phase "delay", one timed epoch."""
+    """One training run."""
 
-    phase: str  # "tuning", "reported" or "delay"
+    phase: str  # "tuning" or "reported"
     method: str
     workers: int
     step: float | None
     seed: int
-    gradient_delay: float = 0.0
 
     @property
     def name(self) -> str:
         """Name, unique in a comparison."""
         step = "-" if self.step is None else f"{self.step:.9g}"
-        delay = f"/{self.gradient_delay:g}" if self.phase == "delay" else ""
-        return f"{self.phase}/{self.method}/{self.workers}/{step}/{self.seed}{delay}"
+        return f"{self.phase}/{self.method}/{self.workers}/{step}/{self.seed}"
 
 
 @dataclass(frozen=True)
@@ -52,8 +46,6 @@ class ComparisonPlan:
     methods : tuple of str
     eps : tuple of float
         Targets, as fractions of the gap from the start to the optimum that may remain; descending.
-    delays : tuple of float
-        Extra seconds per gradient, for the experiment of the paper's figure 5 (c); empty: none.
     cpu_workers : tuple of int
         Numbers of workers for methods on the CPU if ``workers`` are replicas on a GPU; empty: the same.
     """
@@ -65,7 +57,6 @@ class ComparisonPlan:
     methods: tuple[str, ...]
     eps: tuple[float, ...] = (1e-1, 1e-2, 1e-3)
     first_seed: int = 0
-    delays: tuple[float, ...] = ()
     cpu_workers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -78,8 +69,6 @@ class ComparisonPlan:
             raise UsageError(f"workers={self.workers}: expected numbers from 1")
         if not self.eps or not all(0 < value < 1 for value in self.eps):
             raise UsageError(f"eps={self.eps}: expected numbers between 0 and 1")
-        if any(not 0 <= value <= 1 for value in self.delays):
-            raise UsageError(f"gradient delays {self.delays}: expected seconds from 0 to 1")
 
     def pairs(self) -> list[tuple[Method, int]]:
         """Methods with their numbers of workers."""
@@ -130,24 +119,3 @@ class ComparisonPlan:
             for method, count in self.pairs()
             for step in (self.grid[0] if method.tuned else None,)
         ]
-
-    def delayed(self, step: float) -> list[Cell]:
-        """Cells of the experiment with expensive gradients, for our own methods that share one array on the CPU."""
-        kinds = ("serial", "lock-free", "locks")
-        pairs = [(method, n) for method, n in self.pairs() if method.kind in kinds and method.device == "cpu"]
-        return [
-            Cell("delay", method.name, count, step, repeat, delay)
-            for repeat in range(DELAY_REPEATS)
-            for delay in self.delays
-            for method, count in pairs
-        ]
-
-
-def delay_rows(delay: float, workers: int, rows: int, together: int = 1) -> int:
-    """Rows of an epoch with expensive gradients, so that it takes a limited time and gives each worker as many chunks.
-
-    ``together`` is the number of rows that share one gradient.
-    """
-    share = BLOCKS_PER_CHUNK * max(workers, 2)
-    wanted = max(2 * share, round(DELAY_SECONDS / delay) if delay else rows)
-    return min(rows, -(-wanted // share) * share * together)

@@ -62,7 +62,7 @@ class ComparedData:
         """Return the options of a cell's run, of all epochs: a method is judged by what it trained."""
         method = find(cell.method)
         config = method.config(self.base, cell.workers, cell.step, cell.seed, self.in_flight)
-        return dataclasses.replace(config, epochs=epochs, gradient_delay=cell.gradient_delay, keep="last", patience=0)
+        return dataclasses.replace(config, epochs=epochs, keep="last", patience=0)
 
 
 class Pools(contextlib.ExitStack):
@@ -112,7 +112,6 @@ def _cell_fields(cell: Cell, rows: int) -> Row:
         "cell": cell.name,
         "workers": cell.workers,
         "cell_step": cell.step,
-        "gradient_delay": cell.gradient_delay,
         "cell_rows": rows,
     }
 

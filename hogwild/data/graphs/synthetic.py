@@ -10,15 +10,14 @@ microsecond a vertex.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from hogwild.data import synthetic as common
 from hogwild.data.graphs.container import Graph
 from hogwild.data.rows.container import readonly
-from hogwild.data.synthetic import dial
 
 BALLS = 1  # number of the random stream
 NOISE = 2  # likewise
@@ -26,44 +25,13 @@ SCALE = 10.0  # cost of one step of brightness in a grid
 WORST = 100.0  # the largest cost of a label
 
 
-@dataclass(frozen=True)
-class GraphSpec(common.Spec):
-    """Parameters of a synthetic graph; those left out of a name take their family's defaults.
-
-    Attributes
-    ----------
-    side : int
-        Points along each axis.
-    labels : int
-        Brightness is 0, 1, ...
-    balls : int
-        Planted discs, with labels 1, 2, ... in turn.
-    noise : float
-        Standard deviation of the brightness.
-    smooth : int
-        Weight between neighbours.
-    seed : int
-    """
-
-    family: str = "grid"
-    side: int = dial(128, 2, 1 << 14)
-    labels: int = dial(2, 2, 64)
-    balls: int = dial(6, 0, 1000)
-    noise: float = dial(0.5, 0, 10)
-    smooth: int = dial(10, 0, 1000)
-    seed: int = dial(0, 0, 2**63 - 1)
-
-    kind = "graph"
-    families: ClassVar[dict[str, dict[str, Any]]] = {"grid": {}}
-
-
 def generate_graph(name: str) -> Graph:
     """Return the graph called ``name``, in memory: costs ``(brightness - label)^2``, and one weight of all edges."""
-    spec = GraphSpec.parse(name)
+    spec = common.parse(name, "edges")
     truth, image = picture(spec, 2)
     away = image.reshape(-1, 1) - np.arange(spec.labels)
     unary = np.minimum(np.floor(SCALE * away * away), WORST)
-    graph = mrf_graph(unary, *neighbours(image.shape), float(spec.smooth), image.shape, str(spec))
+    graph = mrf_graph(unary, *neighbours(image.shape), float(spec.smooth), image.shape, name)
     graph.image, graph.truth = readonly(image.astype(np.float32)), readonly(truth)
     return graph
 
@@ -115,7 +83,7 @@ def stream_bits(seed: int, stream: int, count: int) -> np.ndarray:
     return common.random_bits(common.mix_bits(common.mix_bits(seed) + stream), 1, count + 1)
 
 
-def picture(spec: GraphSpec, axes: int) -> tuple[np.ndarray, np.ndarray]:
+def picture(spec: SimpleNamespace, axes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(truth, image)``: planted labels int32 and brightness float64, with ``axes`` dimensions."""
     shape, side = (spec.side,) * axes, spec.side
     truth = np.zeros(shape, dtype=np.int32)

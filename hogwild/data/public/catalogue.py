@@ -18,34 +18,22 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hogwild.data.rows.store import is_store
 from hogwild.data.text.delimited import TextLayout
-from hogwild.errors import InputError, UsageError, expected_one_of, nearest, reason_of
+from hogwild.errors import InputError, UsageError, expected_one_of, nearest
 
 CARDS = Path(__file__).resolve().parents[2] / "datasets"  # in a checkout a link to its datasets/
-VARIABLE = "HOGWILD_DATA"
-PROBLEMS = {
-    "binary": "linear",
-    "multiclass": "linear",
-    "regression": "linear",
-    "ratings": "completion",
-    "graph": "cuts",
-}
-PARTS = ("train", "test", "validation", "ratings", "graph")
+PROBLEMS = {"svmlight": "linear", "ratings": "completion", "dimacs": "cuts"}  # that data of a format are for
+ROLES = ("train", "test", "validation", "ratings", "graph")
 
 
 @dataclass(frozen=True)
-class File:
-    """One file offered by a publisher.
+class Part:
+    """One part of a set: the file that its publisher offers, and what is known of it.
 
     Attributes
     ----------
-    url : str
-        Its address.
-    name : str
-        Its file name; by default the last part of the address.
     mirrors : tuple of str
         Other addresses of the same file, tried in order.
     bytes : int, optional
@@ -53,23 +41,17 @@ class File:
         As stated by the publisher.
     member : str
         Pattern of the file meant inside an archive (``*/u.data``); empty if the file is not an archive.
+    rows, nonzeros : int, optional
+        ``rows`` are also ratings.
     """
 
+    role: str
     url: str
-    name: str
     mirrors: tuple[str, ...] = ()
     bytes: int | None = None
     sha256: str | None = None
     md5: str | None = None
     member: str = ""
-
-
-@dataclass(frozen=True)
-class CardPart:
-    """Source of one store: its file; ``rows`` (or ratings) and ``nonzeros`` if known."""
-
-    role: str
-    file: File
     rows: int | None = None
     nonzeros: int | None = None
 
@@ -81,10 +63,10 @@ class Card:
     Attributes
     ----------
     task : str
-        One of ``PROBLEMS``.
+        ``binary``, ``multiclass``, ``regression``, ``ratings`` or ``graph``.
     format : str
-        ``svmlight``, ``ratings`` or ``dimacs``.
-    parts : tuple of CardPart
+        One of ``PROBLEMS``.
+    parts : tuple of Part
         The first is meant if only the set is named.
     source : str
         Where the numbers on the card come from.
@@ -102,7 +84,7 @@ class Card:
     title: str
     task: str
     format: str
-    parts: tuple[CardPart, ...]
+    parts: tuple[Part, ...]
     homepage: str
     licence: str
     citation: str
@@ -120,57 +102,27 @@ class Card:
     @property
     def problem(self) -> str:
         """The problem that the data are for: linear, completion or cuts."""
-        return PROBLEMS[self.task]
+        return PROBLEMS[self.format]
 
     @property
     def roles(self) -> tuple[str, ...]:
         return tuple(part.role for part in self.parts)
 
-    def part(self, role: str) -> CardPart:
-        return next(part for part in self.parts if part.role == role)
-
     def title_of(self, role: str) -> str:
         """Return the user's name for the part."""
         return self.name if len(self.parts) == 1 else f"{self.name}:{role}"
 
-    def files(self) -> list[File]:
-        """Return the files of all parts."""
-        return [part.file for part in self.parts]
-
-
-# -- reading cards ----------------------------------------------------------------------------------------------------
-
-
-def read_card(path: str | Path) -> Card:
-    """Read the card in a TOML file, which is named like the set.
-
-    Raises
-    ------
-    InputError
-        The message names the file and what is wrong with it.
-    """
-    path = Path(path)
-    try:
-        facts = tomllib.loads(path.read_text(encoding="utf-8"))
-        parts = tuple(
-            CardPart(role, **part | {"file": _file(part["file"])})
-            for role in PARTS
-            if (part := facts.pop(role, None)) is not None
-        )
-        layout = TextLayout(**facts.pop("layout", {}))
-        return Card(**facts | {"parts": parts, "layout": layout, "aliases": tuple(facts.get("aliases", ()))})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
-
-
-def _file(facts: dict[str, Any]) -> File:
-    name = facts["url"].rpartition("/")[2]
-    return File(**{"name": name} | facts | {"mirrors": tuple(facts.get("mirrors", ()))})
-
 
 def cards() -> dict[str, Card]:
     """Return all cards by name, in alphabetical order."""
-    return {path.stem: read_card(path) for path in sorted(CARDS.glob("*.toml"), key=lambda path: path.stem)}
+    return {path.stem: _card(path) for path in sorted(CARDS.glob("*.toml"), key=lambda path: path.stem)}
+
+
+def _card(path: Path) -> Card:
+    facts = tomllib.loads(path.read_text(encoding="utf-8"))
+    parts = tuple(Part(role, **facts.pop(role)) for role in ROLES if role in facts)
+    layout = TextLayout(**facts.pop("layout", {}))
+    return Card(**facts, parts=parts, layout=layout)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -233,21 +185,20 @@ def located(name: str) -> str:
     InputError
         If it has not been fetched.
     """
-    card_and_role = find(name)
-    if card_and_role is None:
+    if (found := find(name)) is None:
         return name
-    path = place(*card_and_role)
+    path = place(*found)
     if not is_fetched(path):
+        where = path.parent.parent
         raise InputError(
-            f"{name}: no such file, and that data set is not fetched into {path.parent.parent}: "
-            f"hogwild data fetch {name}"
+            f"{name}: no such file, and that data set is not fetched into {where}: hogwild data fetch {name}"
         )
     return str(path)
 
 
 def data_folder() -> Path:
     """Return the user's data directory: ``$HOGWILD_DATA``, by default the platform's for ``hogwild``."""
-    if folder := os.environ.get(VARIABLE):
+    if folder := os.environ.get("HOGWILD_DATA"):
         return Path(os.path.abspath(os.path.expanduser(folder)))
     import platformdirs
 

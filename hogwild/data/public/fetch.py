@@ -1,14 +1,15 @@
 """Fetches a data set of the catalogue: downloads it, unpacks, converts and compares it.
 
-Each step leaves its result for the next call. A partial download is resumed, a complete one is not repeated if the disk
-was full during its conversion, and a part of a set exists completely or not at all. Counts are compared with the card
-while the store is still temporary, so data that do not match it are never in the data directory; only downloads that
-turn out to be wrong are discarded. All parts of a set get the card's width, so that a model of the training rows fits
-the test rows. A graph is kept as its DIMACS file, since graphs have no stores.
+Each step leaves its result for the next call. A download of any size is resumed after a broken connection or a kill: in
+``NAME.part`` is what has come, in ``NAME.part.version`` the server's ETag or date of it, and the rest is asked for with
+``Range`` and ``If-Range``, so a server that has another version, or knows no ranges, sends the whole. A complete
+download is not repeated if the disk was full during its conversion. Counts are compared with the card while the store
+is still temporary, so data that do not match it are never in the data directory; only downloads that turn out to be
+wrong are discarded. All parts of a set get the card's width, so that a model of the training rows fits the test rows. A
+graph is kept as its DIMACS file, since graphs have no stores.
 
-No name from an archive becomes a path. A member is chosen by a pattern, must be a regular file, and is written under a
-name made here, so ``../`` and links have no effect. Text that is only compressed (.gz, .bz2, .xz) is not unpacked: the
-parsers read it as it is.
+No name from an archive becomes a path: a member is chosen by a pattern and written under a name made here. Text that is
+only compressed (.gz, .bz2, .xz) is not unpacked: the parsers read it as it is.
 
 The cost is disk space for the download and the store at the same time; the download is removed once the store exists.
 """
@@ -16,54 +17,50 @@ The cost is disk space for the download and the store at the same time; the down
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
-import lzma
+import hashlib
+import http.client
 import os
 import shutil
 import tarfile
+import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
-from hogwild.data.cache import Recipe
+from hogwild.data.graphs.text import read_dimacs
 from hogwild.data.parallel import BytesRead
-from hogwild.data.public.catalogue import Card, CardPart, is_fetched, place
-from hogwild.data.public.download import Failed, download
+from hogwild.data.public.catalogue import Card, Part, is_fetched, place
+from hogwild.data.ratings import source as ratings_source
+from hogwild.data.rows import source as rows_source
 from hogwild.data.rows.store import StoreWriter
 from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 
-FileProgress = Callable[[str, int, int | None], None]
-
-DOWNLOADS = ".downloads"  # in the directory of a set
-DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError, ValueError)
-BLOCK = 1 << 20  # bytes
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """One part of a set: where it is, and the counts of what was fetched (nothing if it existed before)."""
-
-    role: str
-    path: Path
-    counts: dict[str, int]
+FileProgress = Callable[[str, int, "int | None"], None]
+BLOCK = 1 << 18  # bytes read at a time
+TIMEOUT = 30.0  # seconds without a byte
+TRIES = 5  # attempts in a row without new data
+LONGEST_WAIT = 30.0  # seconds between two attempts
+TEMPORARY = (408, 416, 429, 500, 502, 503, 504)  # HTTP statuses that may pass
+KEPT = "what has come is kept, and the same command goes on from there"
+DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError, ValueError)
 
 
 def fetch(
-    card: Card, roles: Sequence[str] | None = None, *, force: bool = False, progress: FileProgress | None = None
-) -> Iterator[Fetched]:
-    """Get parts of a data set, one after another.
+    card: Card, role: str | None = None, *, force: bool = False, progress: FileProgress | None = None
+) -> Iterator[tuple[str, Path, dict[str, int]]]:
+    """Get one part of a data set, or all, one after another.
 
     Parameters
     ----------
     card : Card
         From :func:`hogwild.data.public.catalogue.look_up`.
-    roles : sequence of str, optional
-        Which parts; by default all.
+    role : str, optional
+        Which part; by default all.
     force : bool
         Get parts again that exist already.
     progress : function, optional
@@ -71,8 +68,8 @@ def fetch(
 
     Yields
     ------
-    Fetched
-        As soon as a part exists.
+    role, path, counts
+        As soon as the part exists; counts are of what was fetched, and empty if it existed before.
 
     Raises
     ------
@@ -81,70 +78,149 @@ def fetch(
     OutputError
         If the disk cannot be written, or is full.
     """
-    for role in roles or card.roles:
-        path, counts = place(card, role), {}
-        if force or not is_fetched(path):
-            with _work_folder(card, path.parent) as work:
-                counts = _fetch_part(card, card.part(role), path, work, progress)
-        yield Fetched(role, path, counts)
+    for part in card.parts:
+        if role in (None, part.role):
+            path, counts = place(card, part.role), dict[str, int]()
+            try:
+                with _locked(path.parent):
+                    if force or not is_fetched(path):
+                        counts = _fetch(card, part, path, progress)
+            except OSError as error:
+                if isinstance(error, HogwildError):
+                    raise
+                raise OutputError(f"{path.parent}: cannot be written: {reason_of(error)} ({KEPT})") from None
+            yield part.role, path, counts
 
 
 @contextlib.contextmanager
-def _work_folder(card: Card, parent: Path) -> Iterator[Path]:
-    """Yield this set's download directory, locked by this process; complete and partial downloads stay in it."""
-    work = parent / DOWNLOADS
+def _locked(folder: Path) -> Iterator[None]:
+    """Make the directory of a set and wait until no other process fetches into it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        lock = os.open(parent, os.O_RDONLY)
-    except OSError as error:
-        reason = f"{error.filename}: cannot be made: {error.strerror or error}"
-        raise OutputError(f"{reason} (HOGWILD_DATA names another data directory)") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        work.mkdir(exist_ok=True)
-        try:
-            yield work
-        finally:
-            with contextlib.suppress(OSError):  # not empty
-                work.rmdir()
-    except BlockingIOError:
-        raise InputError(f"{card.name}: another process is fetching it just now") from None
-    except OSError as error:
-        if isinstance(error, HogwildError):
-            raise
-        raise OutputError(f"{error.filename or work}: {error.strerror or error}") from None
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(lock)
 
 
-def _fetch_part(card: Card, part: CardPart, path: Path, work: Path, progress: FileProgress | None) -> dict[str, int]:
+def _fetch(card: Card, part: Part, path: Path, progress: FileProgress | None) -> dict[str, int]:
     """Make ``path`` of the file of a part; return the counts."""
-    title = card.title_of(part.role)
-    source = text = work / part.file.name
+    title, name = card.title_of(part.role), part.url.rpartition("/")[2]
+    source, text = path.with_name(name), path.with_name(f"{name}.unpacked")
 
     def step(action: str) -> BytesRead | None:
         return None if progress is None else lambda done, total: progress(action, done, total)
 
+    download(part, source, step(f"fetching {name}"))
     try:
-        download(part.file, source, step(f"fetching {part.file.name}"))
-    except Failed as error:
-        raise InputError(f"{error}; its page is {card.homepage}") from None
-    try:
-        if part.file.member:
-            text = work / "unpacked"
-            unpack(source, part.file.member, text)
-        counts = _convert(card, part, text, path, step(f"reading {title}"))
+        if part.member:
+            unpack(source, part.member, text)
+        counts = _convert(card, part, text if part.member else source, path, step(f"reading {title}"))
     except InputError as error:  # the data are wrong, and would be again with the same download
-        source.unlink(missing_ok=True)
+        source.unlink()
         raise InputError(f"{title}: {error}; nothing was kept") from None
     finally:
-        if text != source:
-            text.unlink(missing_ok=True)
+        text.unlink(missing_ok=True)
     source.unlink(missing_ok=True)
     return counts
 
 
-# -- archives ---------------------------------------------------------------------------------------------------------
+# -- the download -----------------------------------------------------------------------------------------------------
+
+
+def download(part: Part, path: Path, progress: BytesRead | None = None) -> None:
+    """Download the file of ``part`` to ``path``, in an existing directory; return at once if it exists.
+
+    ``progress`` is called now and then with the bytes received and their total (None if the server does not say).
+
+    Raises
+    ------
+    InputError
+        If the file is not available at its address or a mirror, or differs from the expected one.
+    OSError
+        If it cannot be written; what has come is kept.
+    """
+    if path.exists():
+        return
+    partial, version = (path.with_name(f"{path.name}.part{end}") for end in ("", ".version"))
+    failures = list[InputError]()
+    for url in (part.url, *part.mirrors):
+        try:
+            _receive(url, partial, version, progress)
+            break
+        except InputError as error:
+            failures.append(error)
+    else:
+        raise failures[0]
+    version.unlink(missing_ok=True)
+    try:
+        with open(partial, "rb") as file:
+            for name in ("bytes", "sha256", "md5"):
+                expected, actual = getattr(part, name), file.seek(0, os.SEEK_END)
+                file.seek(0)
+                if name != "bytes" and expected is not None:
+                    actual = hashlib.file_digest(file, name).hexdigest()  # type: ignore[assignment]
+                if expected not in (None, actual):
+                    raise InputError(f"{part.url}: {name} {actual}, expected {expected}: removed; it may have changed")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _receive(url: str, partial: Path, version: Path, progress: BytesRead | None) -> None:
+    """Receive the rest of ``url``, which another mirror or an earlier call may have begun."""
+    with open(partial, "ab", buffering=0) as file:
+        known = version.read_text() if version.exists() else ""
+        for size, total, validator, block in _blocks(url, file.tell() if known else 0, known):
+            if not block and not size:
+                file.truncate(0)
+                version.write_text(validator)
+            rest = memoryview(block)
+            while rest:  # a write may be short
+                rest = rest[file.write(rest) :]
+            if progress:
+                progress(size + len(block), total)
+
+
+def _blocks(url: str, size: int, validator: str) -> Iterator[tuple[int, int | None, str, bytes]]:
+    """Yield the offset, the total, the version and the bytes of each block, after an empty one for each request.
+
+    There are as many requests as needed, as long as some bring new data.
+    """
+    failures, longest = 0, size
+    while True:
+        headers = {"User-Agent": "hogwild", "Accept-Encoding": "identity"}
+        if size:
+            headers |= {"Range": f"bytes={size}-", "If-Range": validator}
+        try:
+            with urlopen(Request(url, headers=headers), timeout=TIMEOUT) as answer:
+                if answer.status != 206:
+                    size, validator = 0, answer.headers["ETag"] or answer.headers["Last-Modified"] or ""
+                length = answer.headers["Content-Length"]
+                total = size + int(length) if length else None
+                yield size, total, validator, b""
+                while block := answer.read1(BLOCK):
+                    yield size, total, validator, block
+                    size += len(block)
+            if total is None or size >= total:
+                return
+            raise ConnectionError(f"the connection ended after {size:,} of {total:,} bytes")
+        except (OSError, http.client.HTTPException) as error:
+            failures = 0 if size > longest else failures + 1
+            longest = max(longest, size)
+            code = 503
+            if isinstance(error, HTTPError):
+                code = error.code
+                error.close()
+            if failures == TRIES or code not in TEMPORARY:
+                raise InputError(f"{url}: {reason_of(error)} ({KEPT})") from None
+            if code == 416 or not validator:  # the server has a shorter file, or may have another version
+                size = 0
+            time.sleep(min(2.0 ** max(failures - 1, 0), LONGEST_WAIT))
+
+
+# -- archives and stores ----------------------------------------------------------------------------------------------
 
 
 def unpack(archive: Path, pattern: str, path: Path) -> None:
@@ -154,88 +230,48 @@ def unpack(archive: Path, pattern: str, path: Path) -> None:
     ------
     InputError
         If none or several fit, or the archive is damaged or encrypted.
-    OutputError
-        If it cannot be written.
     """
-    fitting = others = 0
     try:
-        for name, open_member in _members(archive):
-            if not PurePosixPath(name).match(pattern):
-                others += 1
-                continue
-            fitting += 1
-            with open_member() as member, open(path, "wb") as file:
+        packed: Any = zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive)
+        with packed:
+            zipped = isinstance(packed, zipfile.ZipFile)
+            names = packed.namelist() if zipped else packed.getnames()
+            fitting = [name for name in names if PurePosixPath(name).match(pattern)]
+            if len(fitting) != 1:
+                raise InputError(f"{archive}: {len(fitting)} members called {pattern}, expected one")
+            with (packed.open if zipped else packed.extractfile)(*fitting) as member, open(path, "wb") as file:
                 shutil.copyfileobj(member, file)
     except DAMAGE as error:
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # the disk is at fault
-            raise OutputError(f"{path}: cannot unpack there: {error.strerror}") from None
+        if isinstance(error, HogwildError) or getattr(error, "errno", None):  # the disk is at fault
+            raise
         raise InputError(f"{archive}: the archive is damaged: {reason_of(error)}") from None
-    if fitting != 1:
-        raise InputError(f"{archive}: {fitting} members called {pattern}, and {others} others: expected one")
 
 
-def _members(archive: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the name of each regular file in an archive, and the function that opens it."""
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as packed:
-            for info in packed.infolist():
-                if not info.is_dir():
-                    yield info.filename, partial(packed.open, info)
-    else:
-        with tarfile.open(archive, "r:*") as tape:
-            for entry in tape:
-                if entry.isreg():
-                    yield entry.name, partial(tape.extractfile, entry)
-            while tape.fileobj and tape.fileobj.read(BLOCK):  # to the checksum of the compressed stream
-                pass
-
-
-# -- from text to a store, compared with the card ---------------------------------------------------------------------
-
-
-def compare(card: Card, part: CardPart, counts: dict[str, int]) -> dict[str, int]:
-    """Return the counts of the data; raise InputError if they differ from those that the card states."""
-    exact = {"rows": part.rows, "ratings": part.rows, "nonzeros": part.nonzeros, "vertices": card.vertices}
-    most = {"users": card.users, "items": card.items}
-    wrong = []
-    for name, count in counts.items():
-        if exact.get(name) not in (None, count):
-            wrong.append(f"{count:,} {name} and not {exact[name]:,}")
-        elif count > (most.get(name) or count):
-            wrong.append(f"{count:,} {name}, more than {most[name]:,}")
-    if wrong:
-        raise InputError(f"not the data of the card: {', '.join(wrong)}")
-    return counts
-
-
-def _convert(card: Card, part: CardPart, text: Path, path: Path, progress: BytesRead | None) -> dict[str, int]:
+def _convert(card: Card, part: Part, text: Path, path: Path, progress: BytesRead | None) -> dict[str, int]:
     """Make ``path`` of a text, once its counts are those of the card; return these."""
     if card.problem == "cuts":
-        from hogwild.data.graphs.text import read_dimacs
-
-        graph = read_dimacs(str(text), progress)  # it compares the arcs with its problem line
-        counts = compare(card, part, {"vertices": graph.n_vertices})
-        with open(text, "rb+") as file:
-            os.fsync(file.fileno())
+        counts = {"vertices": read_dimacs(str(text), progress).n_vertices}  # it compares the arcs itself
+        _compare(card, part, counts)
         os.replace(text, path)
         return counts
-    recipe = _recipe(card, str(text), progress)
-    meta = {"source": part.file.url, "parser": f"catalogue, {card.format}"}
-    with StoreWriter(path, meta, overwrite=True, kind=recipe.kind) as writer:
+    if card.problem == "completion":
+        recipe = ratings_source.recipe_of(str(text), card.layout, progress=progress)
+    else:
+        options = {"width": card.features, "hash_bits": None, "progress": progress}
+        recipe = rows_source.recipe_of(str(text), "svmlight", options)
+    with StoreWriter(path, {"source": part.url}, overwrite=True, kind=recipe.kind) as writer:
         facts = recipe.fill(writer)
         counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": facts["width"]}
         if card.problem == "completion":
             counts = {"ratings": facts["nnz"], "users": facts["users"], "items": facts["items"]}
-        compare(card, part, counts)
+        _compare(card, part, counts)
         writer.close(**facts)
     return counts
 
 
-def _recipe(card: Card, text: str, progress: BytesRead | None) -> Recipe:
-    if card.problem == "linear":
-        from hogwild.data.rows.source import recipe_of
-
-        return recipe_of(text, "svmlight", {"width": card.features, "hash_bits": None, "progress": progress})
-    from hogwild.data.ratings.source import recipe_of as recipe_of_ratings
-
-    return recipe_of_ratings(text, card.layout, progress=progress)
+def _compare(card: Card, part: Part, counts: dict[str, int]) -> None:
+    """Refuse data whose counts differ from those that the card states."""
+    stated = {"rows": part.rows, "ratings": part.rows, "nonzeros": part.nonzeros, "vertices": card.vertices}
+    for name, count in counts.items():
+        if stated.get(name) not in (None, count):
+            raise InputError(f"not the data of the card: {count:,} {name} and not {stated[name]:,}")

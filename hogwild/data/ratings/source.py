@@ -21,7 +21,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located
 from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.store import RATINGS, open_ratings_store, put_ratings, save_ratings
-from hogwild.data.ratings.synthetic import RatingSpec, rating_recipe
+from hogwild.data.ratings.synthetic import rating_recipe
 from hogwild.data.ratings.text import parse_ratings
 from hogwild.data.rows.source import check_choices, kind_of, load_npz, title_of, warn_of_repairs
 from hogwild.data.rows.store import MemoryWriter, read_meta
@@ -111,7 +111,7 @@ def open_ratings(
     elif kind == "npz":
         ratings, meta = _matrix(title, repeats)
     elif kind == "synthetic":
-        ratings, meta = build(cache, rating_recipe(RatingSpec.parse(title), progress))
+        ratings, meta = build(cache, rating_recipe(title, progress))
     else:
         ratings, meta = build(cache, recipe_of(name if stream else title, layout, values, repeats, progress))
     if len(ratings) == 0:

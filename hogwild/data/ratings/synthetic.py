@@ -12,27 +12,22 @@ users and items cost no memory.
 
 from __future__ import annotations
 
-import itertools
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
-from hogwild.data.parallel import BytesRead
+from hogwild.data.parallel import BytesRead, map_cuts
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.ratings.store import RATINGS, put_ratings
-from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.rows.store import MemoryWriter
-from hogwild.data.synthetic import choice, dial
 from hogwild.errors import InputError
 
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
-VALUES = {"stars": 0, "real": 1}  # codes in generate_kernel.py
 CHUNK = 1 << 20  # ratings generated at a time
 # on five stars: mean; standard deviations of each bias and of p_u . q_i
 MEAN = 3.6
@@ -41,83 +36,39 @@ PRODUCT = 0.6
 STREAMS = ("draws", "user_factors", "item_factors", "user_bias", "item_bias", "noise", "users", "items", "rounding")
 
 
-@dataclass(frozen=True)
-class RatingSpec(common.Spec):
-    """Parameters of a synthetic set; those left out of a name take their family's defaults.
+def rating_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
+    """Return the recipe of the ratings called ``name``.
 
-    Attributes
-    ----------
-    users, items, ratings : int
-    rank : int
-        Rank of the planted matrix.
-    zipf, shift : float
-        Popularity of the item of rank r = 1, 2, ... is ``1 / (r + shift)^zipf``.
-    user_zipf, user_shift : float
-        The same for users.
-    noise : float
-        Standard deviation of normal noise, in stars on a scale of five; the planted ratings have 0.78.
-    values : str
-        ``stars`` (whole numbers from 1 to ``scale``) or ``real`` (neither rounded nor clipped).
-    scale : int
-        The best rating.
-    seed : int
+    Raises
+    ------
+    InputError
+        If the name is wrong.
     """
-
-    family: str = "ratings"
-    users: int = dial(2000, 1, INDEX_LIMIT)
-    items: int = dial(1000, 1, INDEX_LIMIT)
-    ratings: int = dial(100_000, 1, 2**40)
-    rank: int = dial(8, 1, 1024)
-    zipf: float = dial(1.0, 0, 4)
-    shift: float = dial(30.0, 0, 1e9)
-    user_zipf: float = dial(0.8, 0, 4)
-    user_shift: float = dial(30.0, 0, 1e9)
-    noise: float = dial(0.5, 0, 10)
-    values: str = choice("stars", VALUES)
-    scale: int = dial(5, 2, 1_000_000)
-    seed: int = dial(0, 0, 2**63 - 1)
-
-    kind = "set of ratings"
-    families: ClassVar[dict[str, dict[str, Any]]] = {"ratings": {}}
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if 2 * self.ratings > self.users * self.items:
-            pairs = f"{self.users:,} x {self.items:,}"
-            raise InputError(f"{self}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
-
-
-def rating_recipe(spec: RatingSpec, progress: BytesRead | None = None) -> Recipe:
-    """Return the recipe for the ratings of ``spec``."""
-    label = f"synthetic-{spec.family}-{spec.ratings}"
+    dials = common.parse(name, "ratings")
+    if 2 * dials.ratings > dials.users * dials.items:
+        pairs = f"{dials.users:,} x {dials.items:,}"
+        raise InputError(f"{name}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
 
     def fill(writer: MemoryWriter) -> dict[str, Any]:
-        return put_ratings(_draw(spec, progress), writer)
-
-    return spec.recipe(label, f"ratings {GENERATOR}", fill, RATINGS)
-
-
-def _draw(spec: RatingSpec, progress: BytesRead | None) -> Ratings:
-    source = _Source(spec)
-    begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(source.counts)))
-    total = int(begin[-1])
-    out = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.float32)
-    cuts = [0]
-    while cuts[-1] < spec.users:
-        cuts.append(max(cuts[-1] + 1, int(np.searchsorted(begin, begin[cuts[-1]] + CHUNK, side="right")) - 1))
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="hogwild-draw") as pool:
-        tasks = [pool.submit(source.draw, first, last, begin, out) for first, last in itertools.pairwise(cuts)]
-        for task, last in zip(tasks, cuts[1:], strict=True):
-            task.result()
+        source = _Source(dials)
+        begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(source.counts)))
+        total = int(begin[-1])
+        out = np.empty(total, np.int32), np.empty(total, np.int32), np.empty(total, np.float32)
+        cuts = [0]
+        while cuts[-1] < dials.users:
+            cuts.append(max(cuts[-1] + 1, int(np.searchsorted(begin, begin[cuts[-1]] + CHUNK, side="right")) - 1))
+        for last in map_cuts(list(pairwise(cuts)), lambda first, last: source.draw(first, last, begin, out)):
             if progress is not None:
                 progress(int(begin[last]), total)
-    return Ratings(*out, (spec.users, spec.items), check=False)
+        return put_ratings(Ratings(*out, (dials.users, dials.items), check=False), writer)
+
+    return common.recipe_of(dials, dials.ratings, GENERATOR, fill, RATINGS)
 
 
 class _Source:
     """Tables of one spec, and the function from users to their ratings, however users are grouped."""
 
-    def __init__(self, spec: RatingSpec) -> None:
+    def __init__(self, spec: SimpleNamespace) -> None:
         self.spec = spec
         self.keys = common.stream_keys(spec.seed, {name: number for number, name in enumerate(STREAMS, 101)})
         self.cdf, self.guide, self.shift = common.cumulative(common.popularity(spec.items, spec.zipf, spec.shift))
@@ -128,8 +79,8 @@ class _Source:
         rounding = common.uniform(common.random_bits(self.keys["rounding"], 0, spec.users))
         self.counts = _apportion(spec.ratings, share, rounding, spec.items)
 
-    def draw(self, first: int, last: int, begin: np.ndarray, out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-        """Write the ratings of users ``first <= u < last`` to their places in ``out``."""
+    def draw(self, first: int, last: int, begin: np.ndarray, out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> int:
+        """Write the ratings of users ``first <= u < last`` to their places in ``out``; return ``last``."""
         from hogwild.data.ratings.generate_kernel import draw_ratings
 
         spec, most = self.spec, int(self.counts[first:last].max())
@@ -152,11 +103,12 @@ class _Source:
                 self.shift,
                 self.ids,
                 spec.rank,
-                VALUES[spec.values],
+                int(spec.values == "real"),
                 dials,
                 *scratch,
                 *out,
             )
+        return last
 
 
 def _apportion(total: int, share: np.ndarray, rounding: np.ndarray, most: int) -> np.ndarray:

@@ -26,8 +26,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located, suggestion
 from hogwild.data.rows.container import Rows, check_offsets, chunks, fit_width
 from hogwild.data.rows.store import Sink, StoreWriter, is_store, open_store, pour, read_meta
-from hogwild.data.rows.synthetic import SyntheticSpec
-from hogwild.data.rows.synthetic import recipe as synthetic_recipe
+from hogwild.data.rows.synthetic import row_recipe
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
 from hogwild.data.tables.files import table_format
@@ -297,7 +296,7 @@ def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
         reading = {name: options[name] for name in ("separator", "workers", "progress")}
         return table_recipe(source, asked, bits, options["plan"], format=kind, labels=labels, **reading)
     if kind == "synthetic":
-        recipe = synthetic_recipe(SyntheticSpec.parse(source), options["progress"])
+        recipe = row_recipe(source, options["progress"])
         return recipe if bits is None else hashed_recipe(recipe, bits)
     kept = {option: options.get(option) for option in ("zero_based", "width", "labels")}
     if bits is not None:  # so that cache entries from before hashing existed stay valid

@@ -16,22 +16,19 @@ feature in 45 % of the rows (43 % in the original; with ``shift=0``, plain Zipf,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead
-from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.rows.store import ROWS, Sink
-from hogwild.data.synthetic import choice, dial
+from hogwild.errors import InputError
 
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
 VALUES = {"tfidf": 0, "binary": 1, "counts": 2, "real": 3}  # codes in generate_kernel.py
-TASKS = ("classify", "regress", "counts")
 PLANTED = 1 << 16  # ranks that may carry a planted weight; rarer words are uninformative
 TILT = 3277  # of 4096: share of another topic's words that a row rejects
 PILOT = 4096  # rows used to compute offsets and scales of the targets
@@ -39,102 +36,36 @@ CHUNK = 1 << 20  # nonzeros generated at a time
 STREAMS = {"words": 1, "lengths": 2, "topics": 3, "flips": 4, "planted": 5, "ids": 6}
 
 
-@dataclass(frozen=True)
-class SyntheticSpec(common.Spec):
-    """Parameters of a synthetic set; those left out of a name take their family's defaults.
+def row_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
+    """Return the recipe of the rows called ``name``.
 
-    Attributes
-    ----------
-    rows, features, nnz : int
-        Shape, and the mean number of nonzeros of a row.
-    spread : float
-        Standard deviation of the logarithm of the rows' lengths; 0 makes them all ``nnz``.
-    zipf, shift : float
-        Popularity of the word of rank r = 1, 2, ... is ``1 / (r + shift)^zipf``.
-    values : str
-        ``tfidf`` (rows of length 1), ``binary``, ``counts`` (how often a word was drawn) or ``real`` (near normal).
-    task, classes : str, int
-        ``classify`` into ``classes`` classes (two: labels -1 and +1, more: 1 to K), ``regress`` (real targets of
-        standard deviation about 1), ``counts`` (Poisson, log-linear).
-    positive : float
-        Share of label +1 when there are two classes.
-    noise : float
-        classify: share of labels replaced by a wrong one; else standard deviation of normal noise on the planted value.
-    seed : int
-    skip : int
-        Number of rows to leave out at the start: this gives fresh rows of the same planted model, for a test set.
+    Raises
+    ------
+    InputError
+        If the name is wrong.
     """
+    dials = common.parse(name, "rows")
+    if dials.nnz > dials.features or (dials.task == "classify" and dials.noise > 0.5):
+        raise InputError(f"{name}: expected nnz up to features, and noise up to 0.5 for labels")
 
-    family: str = "rcv1"
-    rows: int = dial(50_000, 1, 2**40)
-    features: int = dial(47_236, 2, INDEX_LIMIT)
-    nnz: int = dial(73, 1, INDEX_LIMIT)
-    spread: float = dial(0.7, 0, 2)
-    zipf: float = dial(1.0, 0, 4)
-    shift: float = dial(15.0, 0, 1e9)
-    values: str = choice("tfidf", VALUES)
-    task: str = choice("classify", TASKS)
-    classes: int = dial(2, 2, 64)
-    positive: float = dial(0.5, 0.01, 0.99)
-    noise: float = dial(0.03, 0, 10)
-    seed: int = dial(0, 0, 2**63 - 1)
-    skip: int = dial(0, 0, 2**40)
+    def fill(sink: Sink) -> dict[str, Any]:
+        source = RowGenerator(dials)
+        source.calibrate()
+        for first in range(0, dials.rows, source.chunk):
+            last = min(first + source.chunk, dials.rows)
+            lengths, indices, values, margins = source.draw(dials.skip + first, dials.skip + last)
+            sink.append(lengths, indices, values, source.targets(dials.skip + first, margins))
+            if progress is not None:
+                progress(last, dials.rows)
+        return {"width": dials.features}
 
-    kind = "set"
-    families: ClassVar[dict[str, dict[str, Any]]] = {
-        "rcv1": {},
-        # no hot feature anywhere: two rows meet with a probability of 1.6 %
-        "uniform": {"rows": 100_000, "features": 65_536, "nnz": 32, "spread": 0.0, "zipf": 0.0, "values": "binary"},
-        # click logs: a model larger than any cache, rows of equal length, a quarter positive
-        "ctr": {
-            "rows": 100_000,
-            "features": 1 << 24,
-            "nnz": 39,
-            "spread": 0.0,
-            "shift": 2.0,
-            "values": "binary",
-            "positive": 0.25,
-            "noise": 0.1,
-        },
-        # every row holds every feature: a case that lock-free training is not suited for
-        "dense": {"rows": 50_000, "features": 64, "nnz": 64, "spread": 0.0, "zipf": 0.0, "values": "real"},
-    }
-
-    def limits(self) -> dict[str, tuple[float, float]]:
-        return {"nnz": (1, self.features), "noise": (0, 0.5 if self.task == "classify" else 10)}
-
-    @classmethod
-    def usual(cls, family: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        usual = super().usual(family, given)
-        if family == "dense":
-            usual["nnz"] = given.get("features", usual["features"])
-        if given.get("task", "classify") != "classify":
-            usual["noise"] = 0.1 if given["task"] == "regress" else 0.0
-        return usual
-
-
-def recipe(spec: SyntheticSpec, progress: BytesRead | None = None) -> Recipe:
-    """Return the recipe for the data of ``spec``."""
-    label = f"synthetic-{spec.family}-{spec.rows}"
-    return spec.recipe(label, str(GENERATOR), lambda sink: _pour(spec, sink, progress), ROWS)
-
-
-def _pour(spec: SyntheticSpec, sink: Sink, progress: BytesRead | None) -> dict[str, Any]:
-    source = RowGenerator(spec)
-    source.calibrate()
-    for first in range(0, spec.rows, source.chunk):
-        last = min(first + source.chunk, spec.rows)
-        lengths, indices, values, margins = source.draw(spec.skip + first, spec.skip + last)
-        sink.append(lengths, indices, values, source.targets(spec.skip + first, margins))
-        if progress is not None:
-            progress(last, spec.rows)
-    return {"width": spec.features}
+    return common.recipe_of(dials, dials.rows, GENERATOR, fill, ROWS)
 
 
 class RowGenerator:
     """Tables of one spec, and the functions from row numbers to rows; results do not depend on how rows are grouped."""
 
-    def __init__(self, spec: SyntheticSpec) -> None:
+    def __init__(self, spec: SimpleNamespace) -> None:
         self.spec = spec
         self.chunk = max(1, CHUNK // spec.nnz)
         self.keys = common.stream_keys(spec.seed, STREAMS)
@@ -240,17 +171,4 @@ class RowGenerator:
             other = 1 + (bits & np.uint64(0xFFFFFFFF)).astype(np.int64) % (self.topics - 1)
             return (1 + (best + flipped * other) % self.topics).astype(np.float32)
         planted = (margins[:, 1] - margins[:, 0] - self.centre) * self.scale
-        planted = planted + spec.noise * common.normal(self._bits("flips", first, last))
-        return (planted if spec.task == "regress" else self._poisson(planted, first, last)).astype(np.float32)
-
-    def _poisson(self, planted: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Poisson counts of rate exp(planted), at most e^3, by inversion of the distribution function."""
-        rate = common.portable_exp(planted.clip(-5.0, 3.0))
-        uniform = (self._bits("topics", first, last) & np.uint64(0xFFFFFFFF)).astype(np.float64) / 2.0**32
-        term = common.portable_exp(-rate)
-        below, counts = term.copy(), np.zeros(len(rate))
-        for k in range(1, 80):
-            counts += uniform >= below
-            term = term * rate / k
-            below += term
-        return counts
+        return (planted + spec.noise * common.normal(self._bits("flips", first, last))).astype(np.float32)

@@ -100,7 +100,7 @@ class CompletionCase(Case):
             from hogwild.cuda import streams as on_device
 
             _, arrays = dataclasses.replace(p, order="file").lay_out(*ratings)
-            return on_device.lay_out(c, p, self.n, arrays, seed=c.seed)
+            return on_device.lay_out(c, p, self.n, arrays)
         self.order, arrays = p.lay_out(*ratings, grid=self._grid)
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange)
@@ -109,8 +109,8 @@ class CompletionCase(Case):
         with np.errstate(all="ignore"):  # the objective shows if the run has diverged
             return self.problem.solution(flat)
 
-    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
-        return self._evaluator(solution, sums)
+    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
+        return self._evaluator(solution)
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]

@@ -136,17 +136,13 @@ class RatingObjective:
                 users, items = (degrees + SMOOTHING * (degrees > 0) for degrees in self.degrees)
                 self.degrees = users, items
 
-    def evaluate(
-        self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, sums: np.ndarray | None = None
-    ) -> dict[str, float | None]:
+    def evaluate(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> dict[str, float | None]:
         """Return the objective and its parts.
 
         Parameters
         ----------
         user_factors, item_factors : arrays, shapes (users, k) and (items, k)
         user_bias, item_bias : arrays, shapes (users,) and (items,)
-        sums : array of shape (2,), optional
-            Sums over the ratings, of squared and absolute errors or of losses and 0, if they are known.
 
         Returns
         -------
@@ -162,7 +158,7 @@ class RatingObjective:
                 return self._sums(scores, first, last)
 
         with np.errstate(all="ignore"):
-            sums = sum(map_pieces(n, CHUNK, part), np.zeros(2)) if sums is None else sums
+            sums = sum(map_pieces(n, CHUNK, part), np.zeros(2))
             first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
             loss = first / 2 if self.loss == "squared-error" else first
             result: dict[str, float | None] = {"objective": loss + self.penalty_of(scores), "loss": loss}
@@ -244,16 +240,14 @@ class RatingEvaluator:
                 both = lists_of(pairs[0], pairs[1], train.shape)
             self.test = RatingObjective(test, loss, seen=both, **facts)
 
-    def __call__(self, solution: Solution, sums: np.ndarray | None = None) -> dict[str, float | None]:
+    def __call__(self, solution: Solution) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ``test_loss`` and, for both sets, ``rmse`` and ``mae``.
-
-        ``sums`` are those over the training ratings, if they are known.
 
         Sampled losses have instead ``test_auc``, ``test_precision_at_10``, ``test_recall_at_10`` and
         ``test_ndcg_at_10``, over at most 2,000 evenly spaced users of the test ratings; items that they rated in
         training are no candidates.
         """
-        values = self.train.evaluate(*solution, sums)
+        values = self.train.evaluate(*solution)
         named = {name if name == "objective" else f"train_{name}": value for name, value in values.items()}
         if self.test is None:
             return named

@@ -68,7 +68,7 @@ class CutsCase(Case):
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.problem.solution(flat)
 
-    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         return {**self._evaluator(*solution)}
 
     def model(

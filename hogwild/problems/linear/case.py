@@ -196,11 +196,8 @@ class LinearCase:
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self._coordinates.outward(*self.problem.solution(flat))
 
-    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
-        if sums is None:
-            return self._evaluator(*solution)
-        others = [each.sums(*solution) for each in self._evaluator.others.values()]
-        return self.facts(solution, [[Sums(sums, self.n), *others]])
+    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
+        return self._evaluator(*solution)
 
     @staticmethod
     def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:

@@ -234,22 +234,9 @@ class LinearModel(TrainedModel):
         InputError
             If features are hashed, or a weight is not finite.
         """
-        from hogwild.interchange.sklearn import to_sklearn
+        from hogwild.interchange import to_sklearn
 
         return to_sklearn(self, bare)
-
-    @classmethod
-    def from_sklearn(cls, estimator: Any) -> LinearModel:
-        """Return the model that predicts what a fitted linear estimator of scikit-learn does; weights become float32.
-
-        Raises
-        ------
-        InputError
-            If its predictions do not follow from such a model's margins.
-        """
-        from hogwild.interchange.sklearn import from_sklearn
-
-        return cls(**from_sklearn(estimator))
 
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and JSON header of the model file."""

@@ -176,7 +176,7 @@ class ModuleCase(Case):
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return flat[: self.layout.parameters_size].copy(), self.layout.model_buffers(flat)
 
-    def evaluate(self, solution: tuple[Any, ...], sums: np.ndarray | None = None) -> dict[str, float | None]:
+    def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         parameters, buffers = solution
         self._flat[: len(parameters)] = parameters
         self.layout.write_buffers(self._judge, buffers)

@@ -227,6 +227,6 @@ def steps_between(search: Callable[[float], float], penalties: Sequence[float]) 
     The logarithm of a good step falls about evenly with that of the penalty, from where the penalty matters.
     """
     places = np.unique(np.linspace(0, len(penalties) - 1, PROBED).round().astype(int))
-    powers = [math.log2(search(penalties[place])) for place in places]
+    powers = [math.log2(step) for step in in_order((penalties[place] for place in places), search)]
     sizes = np.log(np.maximum(penalties, SMALLEST * (penalties[-1] or 1.0)))
     return [float(2.0**power) for power in np.interp(sizes, sizes[places], powers)]

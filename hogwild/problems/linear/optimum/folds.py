@@ -84,34 +84,31 @@ class Folds:
         problem = FitProblem.of(objective, rows, classes, intercept)
         softmax = problem.loss == "softmax"
         shape = (rows.width + 1, classes) if softmax else (rows.width + 1,)
-        self._groups = []  # problems on the same rows, with a solution without each fold
+        self._fits = []  # by class, division and fold: the sums without it, their steps and the solution so far
         for k in range(1 if softmax else classes):
+            sums = problem.sums(k, classes)
+            floor = FLOOR * objective_at_zero(sums, shape)
             for fold_of in divisions:
-                sums = problem.sums(k, classes)
-                fits = []
                 for fold in range(int(fold_of.max()) + 1):
                     without = copy.copy(sums)
                     without.shares = np.where(fold_of == fold, 0.0, sums.shares)
-                    fits.append((without, np.zeros(shape)))
-                self._groups.append((Newton(sums, intercept, FLOOR * objective_at_zero(sums, shape)), fits))
-        self._classes, self._divisions = 1 if softmax else classes, len(divisions)
+                    self._fits.append((without, Newton(without, intercept, floor), np.zeros(shape)))
+        self._classes = 1 if softmax else classes
 
     @np.errstate(all="ignore")
     def fit(self, l2: float) -> list[tuple[np.ndarray, np.ndarray]]:
         """The weights, (width,) or (K, width), and intercepts (K,) of the optimum without each fold."""
 
-        def group(number: int, _: int) -> None:
-            newton, fits = self._groups[number]
-            for fold, (sums, x) in enumerate(fits):
-                fits[fold] = sums, newton.lower(sums, x, 0.0, l2, WORK, SHARE).x
+        def one(number: int, _: int) -> None:
+            sums, newton, x = self._fits[number]
+            self._fits[number] = sums, newton, newton.lower(sums, x, 0.0, l2, WORK, SHARE).x
 
-        list(map_cuts([(k, k + 1) for k in range(len(self._groups))], group))
+        list(map_cuts([(k, k + 1) for k in range(len(self._fits))], one))
         solutions = []
-        for division in range(self._divisions):
-            groups = [self._groups[k * self._divisions + division][1] for k in range(self._classes)]
-            for parts in zip(*groups):
-                x = np.column_stack([x for _, x in parts]).T
-                coef = np.zeros((len(x), self._width))
-                coef[:, slice(None) if self._columns is None else self._columns] = x[:, :-1]
-                solutions.append((coef[0] if len(coef) == 1 else coef, x[:, -1].copy()))
+        parts = len(self._fits) // self._classes
+        for part in range(parts):
+            x = np.column_stack([x for _, _, x in self._fits[part::parts]]).T
+            coef = np.zeros((len(x), self._width))
+            coef[:, slice(None) if self._columns is None else self._columns] = x[:, :-1]
+            solutions.append((coef[0] if len(coef) == 1 else coef, x[:, -1].copy()))
         return solutions

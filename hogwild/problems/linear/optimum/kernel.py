@@ -35,6 +35,7 @@ TRIES = 60  # lengths of a step
 FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the last
 LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
 MOST_STEPS = 200
+STALE = 4.0  # factor on the gain that the Hessian before the last step promises, as curvature may have become less
 SETTLED = 0.01  # share of the largest fall of the model by a sweep, less than which is the last
 ARMIJO = 0.1  # share of what a model with an l1 penalty promises that a step must bring
 
@@ -270,6 +271,10 @@ def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, wo
             g[u] += l2 * x[u]
         if not intercept:
             g[width] = 0.0
+        if steps > 0 and not is_flat(code):  # the Hessian before this step often shows that nothing is left
+            gain = STALE * solve(factor, scale, g, step)
+            if gain <= enough * unit:
+                return objective, gain, spent, steps
         spent += hessian_of(rows, bends, row, hessian) + cubed
         for u in range(width):
             hessian[u, u] += l2

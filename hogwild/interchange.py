@@ -1,0 +1,179 @@
+"""Models for other programs: NumPy's ``.npz``, a fitted estimator of scikit-learn, and an ONNX graph.
+
+What is made predicts what hogwild predicts, or nothing is made: a format that cannot hold a part of the model refuses
+it in one line that says what to do.
+
+An ``.npz`` holds the arrays of hogwild's own model file, of any problem, and its JSON header in the array ``hogwild``.
+
+An estimator is one of scikit-learn's own, so using it needs no hogwild; rows scaled to length one become a ``Pipeline``
+with a ``Normalizer``. It is fitted on one row per class, so that scikit-learn itself makes its private attributes; the
+public ones are then replaced. Its weights are float64, so its predictions are too.
+
+An ONNX graph takes dense rows ``X`` (n, width) float32. skl2onnx makes its margins and labels; the step to
+probabilities is added here, because skl2onnx takes the label from probabilities rounded to float32: of 20 classes that
+are all unlikely, 1 to 98 % of the labels and then the probabilities as well are wrong. ``softmax(-softplus(-margin))``
+is the logistic functions over their sum, at any margin.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hogwild.errors import InputError, UsageError, expected_one_of
+from hogwild.methods import SGD_LOSSES
+from hogwild.model_file import write_atomically
+from hogwild.rows_file import plain
+
+WRITTEN = ("npz", "onnx")
+SCHEMA = 1  # version of the header of an npz
+OPSET = {"": 17, "ai.onnx.ml": 3}  # supported by runtimes from 2022 on
+LOGISTIC = ("Neg", "Softplus", "Neg", "Softmax")  # from margins to probabilities, which sum to one
+LINKS = {"log": LOGISTIC, "softmax": ("Softmax",)}
+
+
+def export_model(model: Any, path: str | Path, to: str, *, bare: bool = False) -> None:
+    """Write ``model`` to ``path`` as a file of another program.
+
+    Parameters
+    ----------
+    model : LinearModel, an estimator that has one (``to_model``), or, for ``npz``, a model of any problem
+    path : str or Path
+        An existing file is replaced at the end, or left unchanged on an error.
+    to : {"npz", "onnx"}
+    bare : bool
+        Leave out the preparation of a row before its margin (hashing its features, scaling it to length one), if the
+        format cannot hold it; the user of the file must then do it.
+
+    Raises
+    ------
+    UsageError
+        For an unknown format, or one whose package is not installed.
+    InputError
+        If the format cannot hold the model.
+    OutputError
+        If the file cannot be written; no partial file is left.
+    """
+    if to not in WRITTEN:
+        raise UsageError(f"--to {to}: {expected_one_of(WRITTEN, to)}")
+    model = model.to_model() if hasattr(model, "to_model") else model
+    if to == "onnx" and type(model).__name__ != "LinearModel":
+        raise UsageError(f"--to onnx holds a linear model; got a {type(model).__name__}: take npz")
+    write_atomically(Path(path), _npz(model) if to == "npz" else _onnx(model, bare))
+
+
+def _npz(model: Any) -> bytes:
+    """Return the content of an archive; of the history it has the last row only."""
+    arrays, header = model.to_file()
+    header = {"schema": SCHEMA, **header, "history": header["history"][-1:]}
+    content = io.BytesIO()
+    np.savez(content, hogwild=json.dumps(plain(header), sort_keys=True), **arrays)
+    return content.getvalue()
+
+
+# ---- scikit-learn
+
+
+def to_sklearn(model: Any, bare: bool = False) -> Any:
+    """Return a fitted estimator that predicts what ``model`` does (:meth:`LinearModel.to_sklearn`)."""
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import Normalizer
+
+    if model.hash_bits is not None and not bare:
+        raise InputError(
+            f"features are hashed to 2^{model.hash_bits}, which only npz can hold: "
+            f"hash rows yourself (hogwild convert --hash-bits {model.hash_bits}) and add --bare"
+        )
+    if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
+        raise InputError("weights are not all finite: the training diverged")
+    estimator = _classifier(model) if model.labels else _regressor(model)
+    estimator.n_features_in_ = model.width
+    if model.normalize == "none" or bare:
+        return estimator
+    scaler = Normalizer(norm=model.normalize).fit(np.zeros((1, 1)))
+    scaler.n_features_in_ = model.width
+    return make_pipeline(scaler, estimator)
+
+
+def _classifier(model: Any) -> Any:
+    from sklearn.linear_model import LogisticRegression, SGDClassifier
+
+    coef, intercept = model.coef_, model.intercept_
+    if len(coef) == 2:  # two margins for two classes: scikit-learn's one is their difference
+        if model.loss in ("log", "modified-huber"):
+            raise InputError(f"two classes of a margin each, and loss {model.loss}: take npz")
+        coef, intercept = np.diff(coef, axis=0), np.diff(intercept)
+    if model.loss == "softmax":
+        estimator: Any = LogisticRegression(max_iter=1)
+    else:
+        estimator = SGDClassifier(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None)
+    labels = model.classes_
+    if labels.dtype.kind == "f" and (labels == np.rint(labels)).all() and (np.abs(labels) < 2**53).all():
+        labels = labels.astype(np.int64)
+    estimator = _fitted(estimator, np.arange(len(labels)), coef, intercept)
+    estimator.classes_ = labels
+    return estimator
+
+
+def _regressor(model: Any) -> Any:
+    from sklearn.linear_model import PoissonRegressor, SGDRegressor
+
+    if model.loss == "poisson":
+        estimator = _fitted(PoissonRegressor(), np.ones(2), model.coef_[0], model.intercept_)
+        estimator.intercept_ = float(estimator.intercept_[0])
+        return estimator
+    param = {"epsilon": model.loss_param} if model.loss_param else {}
+    estimator = SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
+    return _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
+
+
+def _fitted(estimator: Any, targets: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it has not converged
+        estimator.fit(np.zeros((len(targets), 1)), targets)
+    estimator.coef_, estimator.intercept_ = coef.astype(np.float64), intercept.astype(np.float64)
+    return estimator
+
+
+# ---- ONNX
+
+
+def _onnx(model: Any, bare: bool) -> bytes:
+    """Return the content of an ONNX file."""
+    estimator = to_sklearn(model, bare)
+    if model.normalize == "max" and not bare:
+        raise InputError("rows are scaled by their largest size, which ONNX cannot do: scale them yourself, --bare")
+    if model.labels and model.classes_.dtype.kind == "f" and any(not label.is_integer() for label in model.labels):
+        raise InputError("ONNX needs labels that are whole numbers or text: take npz")
+    try:
+        import onnx
+        import skl2onnx
+    except ImportError as error:
+        raise UsageError(f"{error}: pip install 'hogwild[export]', or take npz, which needs nothing") from None
+    last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
+    graph = skl2onnx.to_onnx(
+        estimator,
+        initial_types=[("X", skl2onnx.common.data_types.FloatTensorType([None, model.width]))],
+        options={id(last): {"zipmap": False, "raw_scores": True}} if model.labels else None,
+        target_opset=OPSET,
+    )
+    links = LINKS.get(model.loss, ("Identity",))
+    if len(model.coef_) == 1 and model.loss == "softmax":  # its scores are -margin and margin
+        links = LOGISTIC
+    output = graph.graph.output[-1]
+    for node in graph.graph.node:
+        for names in (node.input, node.output):
+            names[:] = ["margins" if name == output.name else name for name in names]
+    output.name = "prediction" if not model.labels else "probabilities" if model.loss in LINKS else "scores"
+    steps = ["margins", *(f"link_{number}" for number in range(1, len(links))), output.name]
+    for link, before, after in zip(links, steps, steps[1:]):
+        axis = {"axis": 1} if link == "Softmax" else {}
+        graph.graph.node.append(onnx.helper.make_node(link, [before], [after], **axis))
+    onnx.checker.check_model(graph)
+    content: bytes = graph.SerializeToString()
+    return content
