@@ -226,11 +226,7 @@ def tier_rates(X, weights, groups):
 
 def bucket(index, bits):
     """Feature hash of one zero-based index in Python's whole numbers: splitmix64's first output, its top bits."""
-    mask = 2**64 - 1
-    z = (index + 0x9E3779B97F4A7C15) & mask
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-    return (z ^ (z >> 31)) >> (64 - bits)
+    return splitmix((index + _GOLDEN) & _MASK) >> (64 - bits)
 
 
 def hashed_row(pairs, bits):

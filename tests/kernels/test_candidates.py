@@ -11,7 +11,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.problems.linear.lanes.candidates import Candidate, Candidates
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.training.schedule import epoch_backoff, row_backoff
+from hogwild.training.schedule import epoch_backoff, inverse
 from tests import reference
 from tests.kernels.harness import awkward_rows, make_job, run_epoch
 
@@ -42,7 +42,7 @@ def alone(rows, lane, epochs, seed=3, order=None, **options):
     ("lanes", "options"),
     [
         (LANES * 4, {"loss": "log"}),  # a second vector
-        ([Candidate(row_backoff(0.2 / (k + 1), 0.1**k), 0.01 * (k + 1), 0.1**k) for k in range(3)], {"loss": "hinge"}),
+        ([Candidate(inverse(0.2 / (k + 1), 0.5), 0.01 * (k + 1), 0.1**k) for k in range(3)], {"loss": "hinge"}),
         ([Candidate(epoch_backoff(0.2 / (k + 1)), 0.01, 0.1**k) for k in range(3)], {"loss": "log", "adagrad": True}),
         # a full vector, whose last lane passes the hinge's kink before the others do
         ([Candidate(epoch_backoff(0.05 * 4**k), 0.0, 0.0) for k in range(4)], {"loss": "hinge", "l2": 0.0}),

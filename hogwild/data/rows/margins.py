@@ -4,9 +4,9 @@ A compiled loop (``margins_kernel.py``) that shares nothing with the kernels it 
 pool of threads, at half the memory bandwidth or more. No rows are copied, not even those of a hold-out. Numba is
 imported when margins are first asked for.
 
-Rows of another length are never rewritten to have length one. A row's scale is one number, and ``(scale * x) . w = scale
-* (x . w)``, so training and prediction multiply the margin: this takes 4 bytes a row instead of a second copy of the
-data, and one store serves every normalisation. It costs one pass over the entries, at memory bandwidth.
+Rows of another length are never rewritten to have length one. A row's scale is one number, and ``(scale * x) . w`` is
+``scale * (x . w)``, so training and prediction multiply the margin: this takes 4 bytes a row instead of a second copy
+of the data, and one store serves every normalisation. It costs one pass over the entries, at memory bandwidth.
 """
 
 from __future__ import annotations

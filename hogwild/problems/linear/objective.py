@@ -20,7 +20,7 @@ import numpy as np
 
 from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
 from hogwild.data.rows.margins import Margins, row_scales
-from hogwild.errors import UsageError, expected_one_of
+from hogwild.errors import UsageError
 from hogwild.kernels.losses import COUNTS, LOSSES
 from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
@@ -76,7 +76,7 @@ class Objective:
     Raises
     ------
     UsageError
-        If the loss or the normalisation is unknown.
+        If the normalisation is unknown.
     InputError
         If a target is none of the labels.
     """
@@ -98,8 +98,6 @@ class Objective:
         auc: bool = False,
         threads: int | None = None,
     ) -> None:
-        if loss not in LOSSES:
-            raise UsageError(f"loss {loss!r}: {expected_one_of(LOSSES, loss)}")
         self.rows = rows
         self.loss = loss
         self.l1 = float(l1)
@@ -140,31 +138,28 @@ class Objective:
         ranked = self.auc and len(self.labels) == 2 and margins.columns == 1
         scores = np.empty(len(self.rows), dtype=np.float32) if ranked else None
 
+        @np.errstate(all="ignore")
         def part(first: int, last: int) -> np.ndarray:
+            """Weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
             p = margins.between(self.rows, first, last, self.scales)
+            y = self.targets[first:last]
             if scores is not None:
                 scores[first:last] = p
-            return self.tally(p, first, last)
+            if not self.labels:
+                error = (np.exp(p) if LOSSES[self.loss].targets == COUNTS else p) - y
+                metrics = np.square(error).sum(), np.abs(error).sum()
+            elif p.ndim == 1:
+                metrics = np.count_nonzero(((p > 0) == (y > 0)) & (p == p)), 0
+                y = 2.0 * y - 1.0
+            else:
+                metrics = np.count_nonzero((p.argmax(axis=1) == y) & ~np.isnan(p).any(axis=1)), 0
+            weights = self.weights[first:last] if len(self.weights) else np.ones(last - first, np.float32)
+            lost = weights * loss_values(self.loss, p, y, self.loss_param)
+            return np.array([weights.sum(dtype=np.float64), lost.sum(), *metrics])
 
         with np.errstate(all="ignore"):
             sums = sum(map_chunks(self.rows, part, self.threads, margins.columns), np.zeros(4))
         return Sums(sums, len(self.rows), scores, None if scores is None else self.targets > 0)
-
-    @np.errstate(all="ignore")
-    def tally(self, p: np.ndarray, first: int, last: int) -> np.ndarray:
-        """Sums for margins ``p``: weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
-        targets = self.targets[first:last]
-        weights = self.weights[first:last] if len(self.weights) else np.ones(last - first, np.float32)
-        if not self.labels:
-            error = (np.exp(p) if LOSSES[self.loss].targets == COUNTS else p) - targets
-            metrics = np.square(error).sum(), np.abs(error).sum()
-        elif p.ndim == 1:
-            metrics = np.count_nonzero(((p > 0) == (targets > 0)) & (p == p)), 0
-        else:
-            metrics = np.count_nonzero((p.argmax(axis=1) == targets) & ~np.isnan(p).any(axis=1)), 0
-        y = 2.0 * targets - 1.0 if self.labels and p.ndim == 1 else targets
-        lost = (weights * loss_values(self.loss, p, y, self.loss_param)).sum()
-        return np.array([weights.sum(dtype=np.float64), lost, *metrics])
 
     def facts(self, coef: Any, found: Sums) -> dict[str, float | None]:
         """Result of :meth:`evaluate`, from sums over these rows or more."""

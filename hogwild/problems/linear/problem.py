@@ -279,16 +279,17 @@ class LinearProblem(InChunks):
     def crew(self, workers: int, order: Order, loads: bool) -> Crew:
         """The virtual workers of an epoch by events; ``loads``: they hold what they have loaded for a while."""
         entries = self.longest if loads else 0
+        floats, counts = partial(np.zeros, dtype=np.float32), partial(np.zeros, dtype=np.int64)
         return Crew(
-            np.zeros(FIRST + 3 * (order.chunk + workers), dtype=np.int64),  # the events of one chunk fit in it
-            np.zeros((workers, 3), dtype=np.int64),
-            np.zeros(workers, dtype=np.float32),
-            np.zeros((workers, 5, self.stride), dtype=np.float32),
-            np.zeros((workers, entries * self.stride), dtype=np.float32),
-            np.zeros((workers, entries * self.stride if self.adagrad else 0), dtype=np.float32),
-            np.zeros((workers, entries), dtype=np.int64),
-            np.zeros(self.width if loads else 0, dtype=np.int64),
-            np.zeros(1, dtype=np.int64),
+            events=counts(FIRST + 3 * (order.chunk + workers)),  # the events of one chunk fit in it
+            numbers=counts((workers, 3)),
+            steps=floats(workers),
+            vectors=floats((workers, 5, self.stride)),
+            loaded=floats((workers, entries * self.stride)),
+            loaded_squares=floats((workers, entries * self.stride * self.adagrad)),
+            loaded_depths=counts((workers, entries)),
+            depths=counts(self.width if loads else 0),
+            lost=counts(1),
         )
 
     def start(self, flat: np.ndarray, seed: int) -> None:

@@ -20,10 +20,10 @@ v_j`` (Collatz and Wielandt), and if row j is multiplied by its own scale, so is
 has done many rows has corrected its own error, by a share of ``1 - exp(-x_j)`` of it, less than ``x_j / (1 + x_j)``
 times a constant near one, and then stops. So
 
-    scale_j = min(1, kappa (1 + x_j) / (W x_j))
+    scale_j = min(1, (1 + x_j) / (W x_j))
 
-keeps the sum of W deltas near kappa times the error, or less: plain sums (exact in the limit) for small x_j, kappa
-times the plain average, which by convexity is stable where one worker is, for large ones. The cap rarely has to act,
+keeps the sum of W deltas near the error, or less: plain sums (exact in the limit) for small x_j, the plain average,
+which by convexity is stable where one worker is, for large ones. The cap rarely has to act,
 because a tier is also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches the tier's *patience*:
 shorter intervals cost time but no progress, caps cost progress. The cost of merges falls as one over the patience, and
 the cost of stale weights grows with it and shrinks with the rows to come, so patience is proportional to the root of
@@ -32,8 +32,8 @@ more often than every ``QUANTUM`` rows, or would take ``HARDEST`` times as long 
 is summed row by row, it is small once rows are fitted (a bound such as 1/4 is then far too careful), and large as soon
 as they no longer are.
 
-Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
-coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
+Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. The intercept is a
+coordinate of the first tier.
 
 **Whether copies pay at all** is what discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on cache
 lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from the
