@@ -193,7 +193,6 @@ class TrainConfig:
     l2_path = cast("Any", None)
     adagrad = False
     own_rows = False
-    nonnegative = False
     normalize = "none"
     batch = 1
     #: Disciplines of the problem's kernels on a GPU, the usual one first.
@@ -692,7 +691,6 @@ class CompletionOptions(CommonOptions, total=False):
     l2_path: tuple[float, ...] | None
     rank: int
     penalty: str
-    nonnegative: bool
     biases: bool
     negatives: int
 

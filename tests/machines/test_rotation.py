@@ -68,7 +68,7 @@ def serially(ratings: Ratings, machines: int, **options: Any) -> tuple[list[np.n
     ("machines", "options"),
     [
         (2, {}),
-        (4, {"penalty": "per-row", "nonnegative": True, "rank": 17, "biases": False}),
+        (4, {"penalty": "per-rating", "rank": 17, "biases": False}),
     ],
 )
 def test_machines_are_one_machine_to_the_bit(ratings: Ratings, machines: int, options: dict[str, Any]) -> None:
