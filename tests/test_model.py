@@ -208,7 +208,7 @@ def test_is_immutable_and_a_copy():
         (np.ones((2, 4)), np.ones(1), [1, 2], {}, "does not go with intercept"),
         (np.ones((2, 4)), np.ones(2), [1, 2, 3], {}, "2 rows for 3 labels"),
         (np.ones((1, 4)), np.ones(1), [1], {}, "two or more"),
-        (np.ones((1, 4)), np.ones(1), [1, 2], {"normalize": "l1"}, "none, l2, max"),
+        (np.ones((1, 4)), np.ones(1), [1, 2], {"normalize": "l1"}, "none, l2"),
     ],
 )
 def test_parts_that_do_not_fit(coef, intercept, labels, more, message):

@@ -229,16 +229,13 @@ class Evaluator:
         **same: Any,
     ) -> None:
         self._numbering = numbering
-        read, *others = (
-            each if each is None or numbering is None else numbering.rows(each) for each in (rows, held, test)
-        )
+        sets = {name: each for name, each in (("train", rows), ("held_out", held), ("test", test)) if each is not None}
+        if numbering is not None:
+            sets = {name: numbering.rows(each) for name, each in sets.items()}
+        read = sets.pop("train")
         same["width"] = read.width
         self.train = self.objective(read, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
-        self.others = {
-            name: self.objective(each, loss, loss_param, auc=True, **same)
-            for name, each in zip(("held_out", "test"), others)
-            if each is not None
-        }
+        self.others = {name: self.objective(each, loss, loss_param, auc=True, **same) for name, each in sets.items()}
 
     def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""

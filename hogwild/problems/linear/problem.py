@@ -260,8 +260,9 @@ class LinearProblem(InChunks):
             base = self.parameters(aligned(self.size))
             record = *np.zeros((2, many), np.int64), *np.zeros((3, many))
             replica = Replica(EMPTY, EMPTY, base.coef, base.intercept, aligned(PIECE), *record)
-            in_place = tiers.in_place and flat is not None
-            private = overlaid(flat, self.private(int(tiers.bounds[-1]))) if in_place else aligned(self.size)
+            private = aligned(self.size)
+            if tiers.in_place and flat is not None:
+                private = overlaid(flat, self.private(int(tiers.bounds[-1])))
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
             table=np.empty(self.width if self.penalty(False) == linear.L2_TABLE else 0, dtype=np.float32),
