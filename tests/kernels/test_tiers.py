@@ -216,7 +216,7 @@ def test_auto_weighs_contention_against_merging():
     assert why.startswith("only")
     tiers, why = chosen(20_000, 200, 50)
     assert tiers is not None
-    assert "costs less" in why
+    assert "cost less" in why
 
 
 # --- merges ---

@@ -36,10 +36,11 @@ Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tier
 coordinate of the first tier.
 
 **Whether copies pay at all** is what discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on cache
-lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from the
-data and multiplied by the price of a line and of a merge. The price of a line is 10 to 25 ns where rows read many lines
-that are seldom written, and 50 to 70 ns where all write the same few. It is taken in the middle: copies that were not
-needed cost a few per cent, and races for the same lines cost most of the speed of the other workers.
+lines that another core has written last, under ``tiered`` it bears its share of the copies that begin and end an epoch
+(merges between take ``BUDGET``, which is less). Both are counted from the data and multiplied by a price. That of a
+line is 10 to 25 ns where rows read many lines that are seldom written, and 50 to 70 ns where all write the same few. It
+is taken in the middle: copies that were not needed cost a few per cent, and races for the same lines cost most of the
+speed of the other workers.
 """
 
 from __future__ import annotations
@@ -76,7 +77,6 @@ CACHED = 1 << 15  # lines
 
 TRANSFER_SECONDS = 4e-8  # what a weight on a line that another core has written costs a row, for each worker
 COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
-USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 
 TIER_SECONDS = 2.7e-7  # of a merge, for each tier
@@ -119,17 +119,10 @@ def plan_tiers(
     return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
-def merge_seconds(problem: LinearProblem, sizes: np.ndarray) -> np.ndarray:
-    """What a merge of each tier costs, of so many features."""
-    outgrown = sizes.sum() * problem.stride > CACHED * FLOATS
-    return TIER_SECONDS + FEATURE_SECONDS * (MISSES if outgrown else 1) * sizes
-
-
 def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> tuple[Tiers | None, str]:
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
-    The wait of a row under ``hogwild`` is compared with its share of the merges. ``step * curvature`` is assumed to be
-    ``USUAL / E ||x||^2``.
+    The wait of a row under ``hogwild`` is compared with its share of the passes over private copies.
     """
     n = len(rows)
     frequency = shares(problem, rows, arrays)
@@ -141,12 +134,9 @@ def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], wo
         return None, f"only {why}"
     waiting = foreign * max(problem.stride / FLOATS, 1) * workers * TRANSFER_SECONDS
     passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
-    tiers = plan_tiers(problem, rows, arrays, workers, frequency)
-    ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * _strength(rows, arrays), 1e-12)
-    between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)  # rows between two merges of each tier
-    if passes + float(merge_seconds(problem, np.diff(tiers.bounds)) @ (1 / between)) >= waiting:
-        return None, f"{why}, but merging private copies would cost more"
-    return tiers, f"{why}; merging private copies costs less"
+    if passes >= waiting:
+        return None, f"{why}, but private copies would cost more"
+    return plan_tiers(problem, rows, arrays, workers, frequency), f"{why}; private copies cost less"
 
 
 def _foreign(common: np.ndarray, stride: int, workers: int) -> float:
@@ -157,14 +147,6 @@ def _foreign(common: np.ndarray, stride: int, workers: int) -> float:
     firsts = np.arange(0, len(common), max(FLOATS // stride, 1))  # of the features of each cache line
     lines = np.add.reduceat(common, firsts) if len(common) else common
     return float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
-
-
-def _strength(rows: Rows, arrays: dict[str, np.ndarray]) -> float:
-    """The usual step times the loss's curvature."""
-    if arrays["scales"].size:
-        return USUAL
-    part = rows.block(0, min(len(rows), 2000)).compact()
-    return USUAL / max(float(np.square(part.values, dtype=np.float64).sum()) / len(part), 1e-30)
 
 
 def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) -> int | None:
@@ -211,7 +193,8 @@ def _intervals(
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
     if workers == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
-    cost = merge_seconds(problem, sizes)
+    outgrown = sizes.sum() * problem.stride > CACHED * FLOATS
+    cost = TIER_SECONDS + FEATURE_SECONDS * (MISSES if outgrown else 1) * sizes  # of a merge, in seconds
     working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)  # per row
     updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
     longest = max(len(rows) / workers / PER_EPOCH, QUANTUM)
