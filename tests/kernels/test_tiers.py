@@ -39,7 +39,6 @@ LINE_FLOATS = 16
 MERGE = from_python(merge_due)
 FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
 WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
-WIDTHS = (1, 17, 100)
 needs_overlay = pytest.mark.skipif(not can_overlay(), reason="this system does not map memory twice")
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many rows: only when compiled")
 
@@ -83,11 +82,11 @@ def planned(rows, workers=4, **options):
     return plan_tiers(problem, rows, problem.row_arrays(rows, config.class_weight), workers)
 
 
-@pytest.mark.parametrize(("workers", "l2"), [(1, 0.1), (16, 0.0)])
-@pytest.mark.parametrize("width", [*WIDTHS, 3000])
-def test_tiers_hold_every_feature_once(width, workers, l2):
+@pytest.mark.parametrize("workers", [1, 16])
+@pytest.mark.parametrize("width", [1, 17, 3000])
+def test_tiers_hold_every_feature_once(width, workers):
     rows = zipf_rows(2000, width)
-    tiers = planned(rows, workers, loss="squared-error", l2=l2)
+    tiers = planned(rows, workers, loss="squared-error")
     assert sorted(tiers.features) == list(range(width))
     degrees = np.maximum(rows.degrees(), 1)[tiers.features]
     assert np.all(np.diff(degrees) <= 0)
@@ -97,15 +96,10 @@ def test_tiers_hold_every_feature_once(width, workers, l2):
     for first, end in zip(tiers.bounds[:-2], tiers.bounds[1:-1]):
         assert degrees[end] < degrees[first] / 2 or end == first + LINE_FLOATS
         assert degrees[end - LINE_FLOATS] >= degrees[first] / 2  # it is rounded up to a cache line, no more
-    assert len(tiers.intervals) == len(tiers.bounds) - 1 == len(tiers.tops) - 1
     assert np.all(np.diff(tiers.intervals) >= 0)
-    assert tiers.intervals.min() >= QUANTUM
-    assert workers > 1 or np.all(tiers.intervals == module.NEVER)
-    assert np.all(np.isfinite(tiers.rates) & (tiers.rates >= 0))
+    assert tiers.intervals.min() >= (QUANTUM if workers > 1 else module.NEVER)
     for t, (first, end) in enumerate(zip(tiers.bounds, tiers.bounds[1:])):
         assert tiers.tops[t] == max(tiers.rates[first:end].max(), tiers.tops[-1] if t == 0 else 0)
-    for array in tiers:
-        assert not array.flags.writeable
 
 
 @pytest.mark.parametrize("options", [{"normalize": "l2"}, {"intercept": False, "class_weight": "balanced"}])
@@ -136,22 +130,12 @@ def test_rates_against_the_twin(options):
 
 
 def test_a_sample_judges_features_by_their_known_degrees(monkeypatch):
-    """Who is often in the sample by chance is not taken for popular."""
-    n, width, k = 4000, 300, 20
-    X = np.sort(np.argsort(np.random.default_rng(0).random((n, width)), axis=1)[:, :k], axis=1)
-    rows = Rows(np.arange(n + 1) * k, X.ravel(), np.ones(n * k), np.arange(n) % 2, width)
-    whole = planned(rows, intercept=False)
-    monkeypatch.setattr(module, "SAMPLED", 20 * k)
-    some = planned(rows, intercept=False)
-    assert some.tops.max() < 1.5 * whole.tops.max()
-
-
-def test_a_sample_does_not_take_what_it_lacks_for_harmless(monkeypatch):
-    """Most rare features are in no sampled row: their rates are those of their like."""
+    """Who is often in the sample by chance is not taken for popular, and who is in no sampled row not for harmless."""
     rows = zipf_rows(4000, 1000, targets=np.arange(4000) % 2)
     whole = planned(rows, intercept=False)
     monkeypatch.setattr(module, "SAMPLED", rows.nnz // 50)
     some = planned(rows, intercept=False)
+    assert some.tops.max() < 1.5 * whole.tops.max()
     rare = (rows.degrees()[whole.features] >= 8) & (rows.degrees()[whole.features] < 32)
     assert rare.sum() > 100
     assert 0.6 < np.median(some.rates[rare] / whole.rates[rare]) < 1.6

@@ -53,19 +53,15 @@ def test_softmax_of_two_is_log():
 
 
 def test_rows_own_weights_and_their_replacement():
-    rows, labels = example("log")
-    rows = Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width, np.arange(60.0) % 3)
+    plain, labels = example("log")
+    rows = plain.replace(weights=(np.arange(60) % 3).astype(np.float32))
     w, b = parameters(rows.width)
-    repeated = rows.select(np.repeat(np.arange(60), np.arange(60) % 3))
-    repeated = Rows(
-        (repeated.begin, repeated.end), rows.indices, rows.values, repeated.targets, rows.width, check=False
-    )
-    expected = Objective(repeated, "log", labels=labels).evaluate(w, b)["objective"]
-    assert Objective(rows, "log", labels=labels).evaluate(w, b)["objective"] == pytest.approx(expected, rel=1e-12)
-    even = Objective(rows, "log", labels=labels, weights=np.ones(60)).evaluate(w, b)["objective"]
-    assert even == pytest.approx(
-        Objective(example("log")[0], "log", labels=labels).evaluate(w, b)["objective"], rel=1e-12
-    )
+    repeated = plain.select(np.repeat(np.arange(60), np.arange(60) % 3))
+    for mine, other in (
+        (Objective(rows, "log", labels=labels), Objective(repeated, "log", labels=labels)),
+        (Objective(rows, "log", labels=labels, weights=np.ones(60)), Objective(plain, "log", labels=labels)),
+    ):
+        assert mine.evaluate(w, b)["objective"] == pytest.approx(other.evaluate(w, b)["objective"], rel=1e-12)
 
 
 def test_class_numbers():
