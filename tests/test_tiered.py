@@ -13,10 +13,9 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
-from hogwild.problems.linear import case as linear_case
 from hogwild.training.engine import start_pool
 from tests.runs import long_epochs, start, stopped_inside, toy, when
 
@@ -103,20 +102,6 @@ def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Ca
     assert (row["epoch"], row["workers"], row["status"]) == (3, 1, "ok")
     assert row["objective"] < 1.1 * first.history[-1]["objective"]
     again.close()
-
-
-def test_auto_resumed_keeps_its_discipline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured may differ between the two runs."""
-    rows, options = popular(), {"step": 0.1, "checkpoint": tmp_path, "workers": 2}  # type: Any, dict[str, Any]
-    monkeypatch.setattr(linear_case, "choose", lambda *about: (None, "so far"))
-    hogwild.train(rows, epochs=1, **options).finish()
-    monkeypatch.setattr(linear_case, "choose", lambda *about: pytest.fail("it is known"))
-    run = hogwild.train(rows, epochs=2, resume=True, **options)
-    assert [row["discipline"] for row in run] == ["hogwild"]
-    (tmp_path / "checkpoint.safetensors").write_bytes(b"damaged")
-    monkeypatch.setattr(linear_case, "choose", lambda *about: (None, "again"))
-    with pytest.raises(InputError, match="checkpoint"):
-        hogwild.train(rows, epochs=3, resume=True, **options)
 
 
 def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable) -> None:
