@@ -126,7 +126,8 @@ class LinearCase:
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
         if discipline == "auto":
-            self._tiers, self.reason = choose(self.problem, rows, self._arrays, c.workers or 1)
+            if not c.adagrad:  # whose sums of squares have no copies
+                self._tiers, self.reason = choose(self.problem, rows, self._arrays, c.workers or 1)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = c.settled(discipline=discipline)
