@@ -183,10 +183,6 @@ class Server(Exchange):
         return (*(of_rule if lasting else ()), *["warmed"] * (self.warm > 0))
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
-        own = "version", "clock", "known", "pushes", "resting", "taking", "since", "staleness", "begun"
-        _, of_rule, lasting = RULES[self.rule]
-        for name in (*own, *(() if lasting else of_rule)):  # the replicas' contents are out of date too
-            arrays[name][:] = 0
         arrays["centre"][:] = flat
         if self.rule == "revision":
             arrays["seen"][:] = arrays["gradients"]
