@@ -193,7 +193,6 @@ class TrainConfig:
     l2_path = cast("Any", None)
     adagrad = False
     own_rows = False
-    nonnegative = False
     normalize = "none"
     batch = 1
     #: Disciplines of the problem's kernels on a GPU, the usual one first.
@@ -479,7 +478,7 @@ class TrainConfig:
         """Names of the options that differ although ``--resume`` may not change them."""
         others = other.to_json()
         free = (*RESUMABLE, *["exchange"] * (self.machines != other.machines))  # one machine has none
-        return [name for name, value in self.to_json().items() if name not in free and value != others[name]]
+        return [name for name, value in self.to_json().items() if name not in free and value != others.get(name)]
 
 
 def config_class(problem: str) -> type[TrainConfig]:
@@ -692,7 +691,6 @@ class CompletionOptions(CommonOptions, total=False):
     l2_path: tuple[float, ...] | None
     rank: int
     penalty: str
-    nonnegative: bool
     biases: bool
     negatives: int
 

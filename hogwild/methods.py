@@ -25,7 +25,8 @@ DEFAULT_PARAM = {name: loss.param for name, loss in losses.LOSSES.items() if los
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 #: scikit-learn's names of the losses of its SGD.
 SGD_LOSSES = {name: loss.sgd for name, loss in losses.LOSSES.items() if loss.sgd}
-UNTIERED = tuple(name for name in DISCIPLINES if name != "tiered")  # where copies of what is popular do not pay
+#: Of completion and cuts, where copies of what is popular do not pay, and turns are slower than one worker.
+UNTIERED = ("serial", "hogwild", "atomic", "aig", "locked")
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
@@ -34,7 +35,7 @@ SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adapti
 NORMALIZE = ("none", "l2", "max")
 CLASS_WEIGHT = (None, "balanced")
 
-PENALTIES = ("per-rating", "smoothed", "per-row")
+PENALTIES = ("per-rating", "smoothed")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 
 

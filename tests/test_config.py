@@ -144,12 +144,11 @@ def test_what_is_not_given_is_the_problems_own(problem: str) -> None:
     assert set(RESUMABLE) - {"renumber"} <= config.to_json().keys()
 
 
-def test_a_penalty_by_rows_and_choices_have_defaults_of_their_own() -> None:
-    by_row = TrainConfig(problem="completion", penalty="per-row")
-    assert (TrainConfig(problem="completion").l2, by_row.l2) == (0.03, 2e-5)
+def test_penalties_and_choices_have_defaults_of_their_own() -> None:
+    by_rating = TrainConfig(problem="completion", penalty="per-rating")
+    assert (TrainConfig(problem="completion").l2, by_rating.l2) == (0.03, 0.05)
     choices = TrainConfig(problem="completion", loss="bpr", step="auto")
     assert (choices.l2, choices.step, choices.negatives) == (0.01, 0.07, 4)
-    assert TrainConfig(problem="completion", loss="log", penalty="per-row").l2 == 2e-5
 
 
 def test_workers_of_a_short_run_are_threads() -> None:

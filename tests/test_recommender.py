@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import subprocess
 import sys
@@ -143,7 +142,11 @@ def test_questions_that_cannot_be_answered():
 
 @pytest.mark.parametrize(
     ("loss", "penalty"),
-    [*itertools.product(["squared-error", "log", "bpr"], ["per-rating", "per-row"]), ("squared-error", "smoothed")],
+    [
+        ("squared-error", "smoothed"),
+        ("squared-error", "per-row"),  # of models that earlier versions trained
+        *((loss, "per-rating") for loss in ("squared-error", "log", "bpr")),
+    ],
 )
 def test_a_stranger_with_a_history_gets_factors(loss, penalty):
     """Those that minimise the user's part of the objective, items drawn against the choices included."""

@@ -468,7 +468,7 @@ def cut_facts(model: Any, *_: Any) -> dict[str, Any]:
 def module_facts(model: Any, *_: Any) -> dict[str, Any]:
     """Return names and shapes of a module's arrays."""
     arrays = [
-        {"name": name, "shape": array.shape, "dtype": model.dtypes.get(name, str(array.dtype))}
+        {"name": name, "shape": array.shape, "dtype": str(array.dtype)}
         for name in model.names
         if (array := model.arrays.get(name)) is not None
     ]

@@ -35,7 +35,7 @@ COLUMNS = "label categorical numeric text date bucket cross ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = (
-    "loss loss_param l1 l2 l2_factors normalize class_weight no_intercept no_scale_columns rank penalty nonnegative "
+    "loss loss_param l1 l2 l2_factors normalize class_weight no_intercept no_scale_columns rank penalty "
     "no_biases negatives"
 )
 STOPS = "evaluate_every epochs patience tol target keep"

@@ -11,9 +11,6 @@ vector atomics, and none is lost. Otherwise the new row is stored, and of severa
 one stays: between programs, but also among the ratings that a program holds together, which may share a user or an
 item. With one rating in flight both ways give the same numbers, up to rounding.
 
-A nonnegative row is clipped at zero before it is written. Changes added to it may still sum to less than zero, so a
-program that made a number smaller then raises it to zero, by an atomic maximum; until then readers clip the row.
-
 Factors lie along a tile's columns: those from ``WIDTH`` on (the rank in whole sectors of 32 bytes) are neither read
 nor written, since they stay zero. Ratings lie in random order, so that neighbours can be visited together (``block``):
 reading a rating's 12 bytes at random places takes 96 bytes of memory traffic, compared with 1,024 for rows of 64.
@@ -69,35 +66,24 @@ def read_bias(biases, numbers, BIASED: tl.constexpr):
 
 
 @triton.jit
-def write(at, old, new, mask, NONNEGATIVE: tl.constexpr, ATOMIC: tl.constexpr):
+def write(at, old, new, mask, ATOMIC: tl.constexpr):
     """Replace rows that were read as ``old`` (see the module's docstring)."""
     if ATOMIC:
         tl.atomic_add(at, new - old, mask=mask, sem="relaxed")
-        if NONNEGATIVE:  # as integers, floats are negative when they are negative; a GPU's NaN is not
-            bits = at.to(tl.pointer_type(tl.int32), bitcast=True)
-            tl.atomic_max(bits, tl.zeros(new.shape, tl.int32), mask=mask & (new < old), sem="relaxed")
     else:
         tl.store(at, new, mask=mask)
 
 
 @triton.jit
-def cut(row, NONNEGATIVE: tl.constexpr):
-    """Clip a row at zero; NaN stays."""
-    if NONNEGATIVE:
-        return tl.maximum(row, 0.0, propagate_nan=tl.PropagateNan.ALL)
-    return row
-
-
-@triton.jit
-def moved(row, along, move, shrink, NONNEGATIVE: tl.constexpr):
+def moved(row, along, move, shrink):
     """``shrink * (row - move * along)``, one rating per line."""
-    return cut((row - move[:, None] * along) * shrink[:, None], NONNEGATIVE)
+    return (row - move[:, None] * along) * shrink[:, None]
 
 
 @triton.jit
-def shrinkage(rates, numbers, step, l2, PER_ROW: tl.constexpr):
+def shrinkage(rates, numbers, step, l2, RATED: tl.constexpr):
     """Factors by which the penalty shrinks rows."""
-    if PER_ROW:
+    if RATED:
         return 1.0 / (1.0 + step * tl.load(rates + numbers) * l2)
     return 1.0 / (1.0 + step * l2)
 
@@ -128,7 +114,7 @@ def visit_ratings(
     items,
     values,  # of the part's ratings: int32, int32, float32
     user_rates,
-    item_rates,  # float32, if PER_ROW
+    item_rates,  # float32, if RATED
     l2,
     start: tl.int32,
     count: tl.int32,
@@ -142,8 +128,7 @@ def visit_ratings(
     WIDTH: tl.constexpr,
     TILE: tl.constexpr,
     GROUP: tl.constexpr,
-    PER_ROW: tl.constexpr,
-    NONNEGATIVE: tl.constexpr,
+    RATED: tl.constexpr,
     BIASED: tl.constexpr,
     ATOMIC: tl.constexpr,
     SHUFFLED: tl.constexpr,
@@ -165,17 +150,16 @@ def visit_ratings(
             here = at + lanes < count
             inside = here[:, None] & columns
             at_p, at_q = place(p, u, STRIDE, TILE), place(q, i, STRIDE, TILE)
-            raw_p, raw_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
-            old_p, old_q = cut(raw_p, NONNEGATIVE), cut(raw_q, NONNEGATIVE)
+            old_p, old_q = read(at_p, columns, WHOLE), read(at_q, columns, WHOLE)
             old_u, old_i = read_bias(b_u, u, BIASED), read_bias(b_i, i, BIASED)
-            shrink_u = shrinkage(user_rates, u, step, l2, PER_ROW)
-            shrink_i = shrinkage(item_rates, i, step, l2, PER_ROW)
+            shrink_u = shrinkage(user_rates, u, step, l2, RATED)
+            shrink_i = shrinkage(item_rates, i, step, l2, RATED)
             move = step * (tl.sum(old_p * old_q, 1) - pick(ahead_r, turn, GROUP) + (old_u + old_i))
-            write(at_q, raw_q, moved(old_q, old_p, move, shrink_i, NONNEGATIVE), inside, NONNEGATIVE, ATOMIC)
-            write(at_p, raw_p, moved(old_p, old_q, move, shrink_u, NONNEGATIVE), inside, NONNEGATIVE, ATOMIC)
+            write(at_q, old_q, moved(old_q, old_p, move, shrink_i), inside, ATOMIC)
+            write(at_p, old_p, moved(old_p, old_q, move, shrink_u), inside, ATOMIC)
             if BIASED:
-                write(b_i + i, old_i, (old_i - move) * shrink_i, here, False, ATOMIC)
-                write(b_u + u, old_u, (old_u - move) * shrink_u, here, False, ATOMIC)
+                write(b_i + i, old_i, (old_i - move) * shrink_i, here, ATOMIC)
+                write(b_u + u, old_u, (old_u - move) * shrink_u, here, ATOMIC)
             at += hop
             turn += 1
 
@@ -188,7 +172,7 @@ class CompletionLauncher(Launcher):
     problem : CompletionProblem
     arrays : mapping
         ``users``, ``items`` and ``values`` (in the problem's units) of all ratings; ``user_rates`` and ``item_rates``
-        if the penalty is per row, otherwise empty.
+        if the penalty is smoothed, otherwise empty.
     backend : Backend
     """
 
@@ -223,8 +207,7 @@ class CompletionLauncher(Launcher):
             "WIDTH": width,
             "TILE": tile,
             "BIASED": problem.biases,
-            "PER_ROW": problem.rated,
-            "NONNEGATIVE": problem.nonnegative,
+            "RATED": problem.rated,
             "ATOMIC": problem.discipline == "atomic",
             "num_warps": 1,
             "enable_fp_fusion": True,
@@ -233,11 +216,9 @@ class CompletionLauncher(Launcher):
 
     def _tile(self) -> tuple[int, int, int]:
         """Floats read of a row, in whole sectors; the next power of two; and how many such rows a tile has room for."""
-        problem = self.problem
-        width = -(-problem.rank // SECTOR) * SECTOR
+        width = -(-self.problem.rank // SECTOR) * SECTOR
         tile = 1 << (width - 1).bit_length()
-        crowded = problem.nonnegative and problem.discipline == "atomic"  # the old row is in registers too
-        return width, tile, TILE // (2 if crowded else 1) // tile
+        return width, tile, TILE // tile
 
     def grid(self, in_flight: int) -> tuple[int, int]:
         """Ratings per program, and programs, for ``in_flight`` ratings in total.

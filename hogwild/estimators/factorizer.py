@@ -79,7 +79,6 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         "and the number of passes, up to ``max_iter``; then train on all.",
     )
     biases: bool = parameter(True, like="biases")
-    nonnegative: bool = parameter(False, like="nonnegative")
     n_jobs: int | None = parameter(None, "Workers, as in :class:`HogwildClassifier`.")
     random_state: int | RandomState | None = parameter(None, "Seed; with one worker a fit is reproducible.")
     verbose: int = parameter(0, "1 shows a progress bar.", least=0)
@@ -117,7 +116,6 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             rank=p["n_components"],
             negatives=p["negatives"],
             biases=p["biases"],
-            nonnegative=p["nonnegative"],
             workers=min(workers_of(self.n_jobs), len(ratings)),
             host=self.host,
             oversubscribe=True,  # as n_jobs asks
@@ -145,7 +143,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Factors of the users that gave these ratings, (users, n_components) float32, known to the model or not.
 
         Each row's factors and bias minimise the training objective of its ratings, with the items' factors fixed: of
-        choices, against items drawn anew. With ``nonnegative``, factors stay at or above zero.
+        choices, against items drawn anew.
         """
         check_is_fitted(self)
         return fold_in(self.model_, self._ratings(X, reset=False))[0]

@@ -34,7 +34,7 @@ from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import choose
 from hogwild.training.engine import Engine, start_pool
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
-from hogwild.training.schedule import Adaptive, Cooling, Schedule, Step, inverse, move_mean, optimal
+from hogwild.training.schedule import Adaptive, Cooling, Schedule, Step, make_schedule, move_mean
 from hogwild.training.step_search import LITTLE, StepTrials, best_power, first_power, mean_square
 from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
 
@@ -148,11 +148,8 @@ def schedule_of(
     rate = options.learning_rate
     if rate == "auto":
         return Cooling(step, fall, rows, visited, epochs)
-    if rate == "optimal":
-        return optimal(options.alpha, problem.slope)
-    if rate == "invscaling":
-        return inverse(options.eta0, options.power_t)
-    return Adaptive(options.eta0) if rate == "adaptive" else Schedule(options.eta0)
+    name = "inverse" if rate == "invscaling" else rate
+    return make_schedule(name, options.eta0, power=options.power_t, l2=options.alpha, dloss=problem.slope)
 
 
 def find_step(

@@ -29,7 +29,7 @@ from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
 from hogwild.problems.completion.options import CompletionConfig
 from hogwild.problems.linear.options import LinearConfig
-from hogwild.training.schedule import optimal
+from hogwild.training.schedule import make_schedule
 
 #: scikit-learn's loss names, and ours.
 LOSSES = {name: loss for loss, name in SGD_LOSSES.items()}
@@ -78,13 +78,13 @@ class Options:
     def shrinks_gently(self, rows: int, slope: Callable[[float], float]) -> bool:
         """Whether a scale can represent the l2 penalty in epochs of ``rows`` rows (``problems/linear/kernel.py``).
 
-        ``slope`` is the derivative of the loss, as ``schedule.optimal`` takes it.
+        ``slope`` is the derivative of the loss, as ``make_schedule`` takes it.
         """
         if self.l1 > 0 or self.l2 == 0 or rows < ENOUGH or (self.learning_rate == "invscaling" and self.power_t < 0):
             return False
         if self.learning_rate == "auto":  # falls as one over the penalty, and its first step is tried
             return True
-        step = optimal(self.alpha, slope).step if self.learning_rate == "optimal" else self.eta0
+        step = make_schedule(self.learning_rate, self.eta0, l2=self.alpha, dloss=slope).step
         if self.l2 * step * STEP_EVERY > SUDDEN:  # the step is constant for STEP_EVERY rows, even if it falls steeply
             return False
         return self.learning_rate == "optimal" or self.l2 * step * (rows + LOOK) <= DEEPEST

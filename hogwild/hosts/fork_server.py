@@ -169,8 +169,8 @@ def serve(end: int, modules: list[str]) -> None:
         problem = describe(error)
     parent, ends = socket.socket(fileno=end), dict[int, socket.socket]()  # the latter by process id
     waking, wake = os.pipe()  # a byte for each child that ends
-    for number in (waking, wake):
-        os.set_blocking(number, False)
+    os.set_blocking(waking, False)
+    os.set_blocking(wake, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
     while True:
@@ -183,8 +183,8 @@ def serve(end: int, modules: list[str]) -> None:
         data, files, *_ = socket.recv_fds(parent, 1, 1)
         if not data:
             os._exit(0)
-        for number in files:  # none if no descriptor was left: the parent sees its end close
-            one = socket.socket(fileno=number)
+        for file in files:  # none if no descriptor was left: the parent sees its end close
+            one = socket.socket(fileno=file)
             try:
                 child = -1 if problem else os.fork()
             except OSError as error:

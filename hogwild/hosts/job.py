@@ -119,7 +119,8 @@ class Job:
         """How the workers' replicas trade, if they have any."""
         if self.exchange is None or self.trades is None:
             return None
-        return Trader(self.exchange, *(block.arrays for block in self.trades), self.control)
+        arrays, links = self.trades
+        return Trader(self.exchange, arrays.arrays, links.arrays, self.control)
 
     @property
     def tiers(self) -> Tiers:

@@ -88,6 +88,9 @@ class Simulator(Pool):
         self._overwritten = 0  # weight updates of it that are lost
         self._counts = Counts()
         self._steps: Iterator[None] | None = None  # what is left of the task
+        self._shared: Any = None  # the workers' memory
+        self._data: Any = None
+        self._scratches: Any = None
 
     def open(self, job: Job) -> None:
         self.check_free(self._steps is not None)

@@ -109,11 +109,6 @@ def nearer_zero(vector, by):
     return np.where((vector > 0) | (vector < 0), moved, vector)
 
 
-def at_least_zero(vector):
-    """Return zero for each negative number; NaN stays."""
-    return np.where(vector < ZERO, ZERO, vector)
-
-
 def total(vector):
     """Return the sum, of halves upon halves."""
     while len(vector) > 1:
@@ -169,34 +164,24 @@ def dot(lanes, p, u, q, i):
 
 
 @inlined
-def moved(nonnegative, vector, step, other, shrink):
-    """Return ``shrink * (vector + step * other)``, at least 0 if ``nonnegative``."""
-    new = times(shrink, fma(step, other, vector))
-    return at_least_zero(new) if nonnegative else new
+def moved(vector, step, other, shrink):
+    """Return ``shrink * (vector + step * other)``."""
+    return times(shrink, fma(step, other, vector))
 
 
 @inlined
-def move(lanes, nonnegative, p, u, q, i, step, shrink):
-    """Set ``p_u <- shrink * (p_u - step * q_i)``, at least 0 if ``nonnegative``."""
-    first, second = row_at(lanes, u), row_at(lanes, i)
-    for k in range(len(lanes)):
-        a, b = first + np.uint64(LANE * k), second + np.uint64(LANE * k)
-        store(moved(nonnegative, load(LINE, p, a), -step, load(LINE, q, b), shrink), p, a)
-
-
-@inlined
-def move_both(lanes, nonnegative, p, u, q, i, step, shrink_p, shrink_q):
-    """Do ``move`` for each of two rows along the other, both as they were before."""
+def move_both(lanes, p, u, q, i, step, shrink_p, shrink_q):
+    """Move ``p_u`` against ``q_i`` and ``q_i`` against ``p_u``, as both were before, and shrink them."""
     first, second = row_at(lanes, u), row_at(lanes, i)
     for k in range(len(lanes)):
         a, b = first + np.uint64(LANE * k), second + np.uint64(LANE * k)
         x, y = load(LINE, p, a), load(LINE, q, b)
-        store(moved(nonnegative, x, -step, y, shrink_p), p, a)
-        store(moved(nonnegative, y, -step, x, shrink_q), q, b)
+        store(moved(x, -step, y, shrink_p), p, a)
+        store(moved(y, -step, x, shrink_q), q, b)
 
 
 @inlined
-def move_three(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shrink_j):
+def move_three(lanes, p, u, q, i, j, step, shrink):
     """Move ``p_u`` along ``q_i - q_j``, ``q_i`` along ``p_u``, ``q_j`` against it, from old values; i is not j."""
     first = row_at(lanes, u)
     second = row_at(lanes, i)
@@ -209,17 +194,9 @@ def move_three(lanes, nonnegative, p, u, q, i, j, step, shrink_p, shrink_i, shri
         x = load(LINE, p, a)
         y = load(LINE, q, b)
         z = load(LINE, q, c)
-        store(moved(nonnegative, fma(step, z, x), -step, y, shrink_p), p, a)
-        store(moved(nonnegative, y, -step, x, shrink_i), q, b)
-        store(moved(nonnegative, z, step, x, shrink_j), q, c)
-
-
-@inlined
-def copy_row(lanes, p, u, q, i):
-    """Set ``p_u <- q_i``."""
-    first, second = row_at(lanes, u), row_at(lanes, i)
-    for k in range(len(lanes)):
-        store(load(LINE, q, second + np.uint64(LANE * k)), p, first + np.uint64(LANE * k))
+        store(moved(fma(step, z, x), -step, y, shrink), p, a)
+        store(moved(y, -step, x, shrink), q, b)
+        store(moved(z, step, x, shrink), q, c)
 
 
 def _spread(context, builder, value, kind, vector):
@@ -333,10 +310,6 @@ def _nearer_zero(builder, vector, value, by):
     return nearer
 
 
-def _at_least_zero(builder, vector, value):
-    return builder.select(builder.fcmp_ordered("<", value, _zeros(vector)), _zeros(vector), value)
-
-
 _arithmetic(nothing, lambda builder, vector: _zeros(vector))
 _arithmetic(filled, lambda builder, vector, x: x)
 _arithmetic(fma, _call("fma"))
@@ -345,4 +318,3 @@ _arithmetic(times, lambda builder, vector, x, y: builder.fmul(x, y))
 _arithmetic(plus, lambda builder, vector, x, y: builder.fadd(x, y))
 _arithmetic(over, lambda builder, vector, x, y: builder.fdiv(x, y))
 _arithmetic(nearer_zero, _nearer_zero)
-_arithmetic(at_least_zero, _at_least_zero)

@@ -145,8 +145,7 @@ def test_who_diverges_says_so_by_the_parameters():
         ("snapml", {"loss": "squared-error"}, "the log or the hinge loss"),
         ("vowpal-wabbit", {"normalize": "l2"}, "rows as they are"),
         ("cornac", {"loss": "bpr"}, "loss squared-error"),
-        ("cornac", {"penalty": "per-row"}, "penalty per-rating"),
-        ("cornac", {"nonnegative": True}, "no nonnegative"),
+        ("cornac", {"penalty": "smoothed"}, "penalty per-rating"),
         ("cornac", {"schedule": "inverse"}, "schedule inverse"),
     ],
 )

@@ -43,12 +43,7 @@ class Twin:
 
     def write(self, array, k, old, new):
         """Of several of a group at one place the changes add up, or the last one stays."""
-        cuts = self.problem.nonnegative and array.ndim == 2
-        if cuts:
-            new = np.maximum(new, 0)
         if self.atomic:
             np.add.at(array, k, new - old)
-            if cuts:
-                array[k] = np.maximum(array[k], 0)
         else:
             array[k] = new

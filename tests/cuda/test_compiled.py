@@ -21,7 +21,7 @@ LINEAR = {
 }
 # discipline, rank, options
 COMPLETION = {
-    "everything 40": (90, "completion", "atomic", 40, {"penalty": "per-row", "nonnegative": True}),
+    "smoothed 40": (90, "completion", "atomic", 40, {"penalty": "smoothed"}),
     "hogwild 64, sm_80": (80, "completion", "hogwild", 64, {}),
     "added 128": (90, "completion", "atomic", 128, {}),
 }

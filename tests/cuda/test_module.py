@@ -63,7 +63,6 @@ def pose(
     rule: str = "sgd",
     workers: int = 1,
     discipline: str = "hogwild",
-    factory: Any = None,
 ) -> Posed:
     examples = take_data(data, "custom")
     layout = Layout.of(model, rule, workers)
@@ -72,7 +71,7 @@ def pose(
         view.copy_(parameter.detach())
     for worker in range(workers):
         layout.read_buffers(model, layout.slot_buffers(layout.slot(flat, worker)))
-    program = pack(model, loss, factory)
+    program = pack(model, loss)
     betas = (0.9, 0.0) if rule == "momentum" else (0.9, 0.999)
     problem = ModuleProblem(discipline, layout, program, betas)
     arrays = {name: readonly(array) for name, array in examples.lay_out(shared=False)[0].items()}
@@ -399,7 +398,7 @@ class Scaled(nn.Module):
 
 def test_everything_is_moved_to_the_device() -> None:
     """The constants of the module too."""
-    posed = pose(Scaled(), dense_data(), factory=Scaled)
+    posed = pose(Scaled(), dense_data())
     model, _ = unpack(posed.problem.program, posed.problem.layout, torch.zeros(len(posed.flat), device="meta"))
     tensors = [*model.parameters(), *model.buffers(), model.scale]
     assert len(tensors) == 5 + 3 + 1

@@ -66,24 +66,20 @@ def test_ranges_hold_equal_shares():
 
 
 def test_the_cut_fits_the_cache():
-    rng = np.random.default_rng(0)
-    degrees = rng.poisson(20, 480_000), rng.poisson(540, 17_770)
-    n, cache = int(degrees[0].sum()), 1 << 20
+    n, cache = 9_600_000, 1 << 20
     for row_bytes in (64, 128, 512):
-        rows, columns = cut(degrees, n, row_bytes, cache, 1, False)
+        rows, columns = cut(480_000, 17_770, n, row_bytes, cache, 1, False)
         assert 480_000 / rows * row_bytes <= cache / 3
         assert columns <= 2  # users have few ratings, and would be brought in again for each range of items
-    rows, columns = cut(degrees, n, 128, cache, 4, True)
+    rows, columns = cut(480_000, 17_770, n, 128, cache, 4, True)
     assert rows >= columns >= 8
 
 
 def test_small_data_have_few_tiles_and_large_ones_enough_for_the_workers():
-    degrees = np.full(40, 5), np.full(20, 10)
-    assert cut(degrees, 200, 64, 1 << 20, 1, False) == (1, 1)
-    assert cut(degrees, 200, 64, 1 << 20, 2, True) == (4, 4)
-    degrees = np.full(4000, 50), np.full(2000, 100)
+    assert cut(40, 20, 200, 64, 1 << 20, 1, False) == (1, 1)
+    assert cut(40, 20, 200, 64, 1 << 20, 2, True) == (4, 4)
     for workers in (1, 2, 16):
-        rows, columns = cut(degrees, 200_000, 64, 1 << 20, workers, False)
+        rows, columns = cut(4000, 2000, 200_000, 64, 1 << 20, workers, False)
         assert rows * columns >= max(64, 8 * workers)
 
 

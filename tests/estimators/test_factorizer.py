@@ -57,10 +57,6 @@ def test_transform_minimises_what_was_trained(model: Any, ratings: Any) -> None:
 
 def test_transform_keeps_what_fit_promised(ratings: Any) -> None:
     X = ratings[0][:20]
-    model = HogwildFactorizer(3, nonnegative=True, max_iter=3, random_state=0).fit(X)
-    factors = model.transform(X)
-    assert factors.min() == 0
-    assert factors.max() > 0
     free = HogwildFactorizer(3, alpha=0, biases=False, max_iter=3, random_state=0).fit(X)
     one = scipy.sparse.csr_array(([5.0], ([0], [7])), shape=(1, 80))  # one rating does not say what three factors are
     predicted = free.model_.mean + free.transform(one)[0] @ free.components_[:, 7]

@@ -280,10 +280,6 @@ def test_a_pool_that_is_closed_in_the_middle_of_trades_ends(tmp_path: Path) -> N
             ({"problem": "cuts", "exchange": name}, "leads out of a simplex: choose averaging with mean=rows")
             for name in ("averaging:mean=moved", "averaging:momentum=0.9", "averaging:outer=2", "server", "gossip")
         ),
-        *(
-            ({"problem": "completion", "nonnegative": True, "exchange": name}, "may end below zero")
-            for name in ("averaging:momentum=0.9", "server", "gossip", "consensus")
-        ),
     ],
     ids=str,
 )
@@ -302,4 +298,3 @@ def test_numbers_are_read_and_survive_json() -> None:
         assert exchange.period == period
     for rows, moved in (("averaging:mean=rows", "averaging"), ("averaging", "averaging:mean=moved")):
         assert make_exchange(moved, sums=False) == make_exchange(rows)  # labels of a vertex add up to one
-    TrainConfig(problem="completion", nonnegative=True, exchange="averaging")

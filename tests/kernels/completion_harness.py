@@ -8,9 +8,8 @@ import numpy as np
 from hogwild.hosts.job import Job
 from hogwild.kernels.order import generator
 from hogwild.problems.completion import kernel
-from hogwild.problems.completion.kernel import Plan
+from hogwild.problems.completion.kernel import STATE, Plan
 from hogwild.problems.completion.problem import CompletionProblem
-from hogwild.problems.completion.turns_kernel import TURNS_STATE
 from tests.kernels import harness
 
 CONSTANT, FALLING = (0.1, 1.0, 0.0), (0.4, 8.0, 0.5)
@@ -69,7 +68,7 @@ def plan_of(job, epoch, step):
 @np.errstate(all="ignore")
 def visits(job, epoch=0, step=CONSTANT):
     """``(rating, step)`` of every visit of an epoch, in its order; the epoch must have begun."""
-    state, data, plan = np.zeros(TURNS_STATE, np.int64), job.data(), plan_of(job, epoch, step)
+    state, data, plan = np.zeros(STATE, np.int64), job.data(), plan_of(job, epoch, step)
     scale, offset, power = step
     for number, tile in enumerate(job.state["blocks"]):
         open_tile(state, tile, number, data, plan)
@@ -95,9 +94,7 @@ class Twin:
             part[:] = mine.ravel()
         return flat
 
-    def run(self, epoch, step, delay=0):
-        """An epoch; gradients are applied ``delay`` visits late, where feedback is explicit."""
-        pending = []
+    def run(self, epoch, step):
         plan = plan_of(self.job, epoch, step)
         with np.errstate(all="ignore"):
             self.salt = np.uint64(generator(plan.seed, epoch, len(plan.blocks)))
@@ -105,61 +102,47 @@ class Twin:
             u, i = self.data.users[k], self.data.items[k]
             if self.problem.loss == "squared-error":
                 e = self.margin(u, i) - float(self.data.values[k])
-                pending.append((u, i, now * e, self.p[u].copy(), self.q[i].copy(), now))
-                if len(pending) > delay:
-                    self.apply(*pending.pop(0))
+                self.apply(u, i, now * e, now)
             else:
                 self.implicit(k, u, i, now, plan)
-        for late in pending:
-            self.apply(*late)
 
     def margin(self, u, i):
         bias = self.b_u[u] + self.b_i[i] if self.problem.biases else 0.0
         return self.p[u] @ self.q[i] + bias
 
     def rates(self, u, i):
-        if self.problem.penalty == "per-rating":
-            return 1.0, 1.0
-        return self.data.user_rates[u], self.data.item_rates[i]
+        return (self.data.user_rates[u], self.data.item_rates[i]) if self.problem.penalty == "smoothed" else (1.0, 1.0)
 
-    def apply(self, u, i, move, p, q, step, rates=None):
-        r_u, r_i = self.rates(u, i) if rates is None else rates
-        s_u, s_i = (1 / (1 + step * self.problem.l2 * r) for r in (r_u, r_i))
-        self.p[u] = self.cut((self.p[u] - move * q) * s_u)
-        self.q[i] = self.cut((self.q[i] - move * p) * s_i)
+    def apply(self, u, i, move, step):
+        s_u, s_i = (1 / (1 + step * self.problem.l2 * r) for r in self.rates(u, i))
+        p, q = self.p[u].copy(), self.q[i].copy()
+        self.p[u] = (p - move * q) * s_u
+        self.q[i] = (q - move * p) * s_i
         if self.problem.biases:
             self.b_u[u] = (self.b_u[u] - move) * s_u
             self.b_i[i] = (self.b_i[i] - move) * s_i
 
-    def cut(self, row):
-        return np.maximum(row, 0) if self.problem.nonnegative else row
-
     def implicit(self, k, u, i, step, plan):
-        per_row, first = self.problem.penalty == "per-row", self.rates(u, i)
-        rest = (0.0, 0.0) if per_row else (1.0, 1.0)
         if self.problem.loss == "log":
-            m = self.margin(u, i)
-            self.apply(u, i, -step / (1 + np.exp(m)), self.p[u].copy(), self.q[i].copy(), step, first)
+            self.apply(u, i, -step / (1 + np.exp(self.margin(u, i))), step)
         for t in range(plan.negatives):
             with np.errstate(all="ignore"):
                 j = draw(self.data, plan, self.salt, k, t, np.uint32(u))
             if j < 0:
                 continue
             if self.problem.loss == "log":
-                m = self.margin(u, j)
-                self.apply(u, j, step / (1 + np.exp(-m)), self.p[u].copy(), self.q[j].copy(), step, rest)
+                self.apply(u, j, step / (1 + np.exp(-self.margin(u, j))), step)
             else:
-                self.three(u, i, j, step, *first, rest[0])
-                first = (0.0, 0.0) if per_row else first
+                self.three(u, i, j, step)
 
-    def three(self, u, i, j, step, r_u, r_i, r_j):
-        s_u, s_i, s_j = (1 / (1 + step * self.problem.l2 * r) for r in (r_u, r_i, r_j))
+    def three(self, u, i, j, step):
+        shrink = 1 / (1 + step * self.problem.l2)
         margin = self.p[u] @ (self.q[i] - self.q[j])
         margin += self.b_i[i] - self.b_i[j] if self.problem.biases else 0.0
         move, p = -step / (1 + np.exp(margin)), self.p[u].copy()
-        self.p[u] = self.cut((p - move * (self.q[i] - self.q[j])) * s_u)
-        self.q[i] = self.cut((self.q[i] - move * p) * s_i)
-        self.q[j] = self.cut((self.q[j] + move * p) * s_j)
+        self.p[u] = (p - move * (self.q[i] - self.q[j])) * shrink
+        self.q[i] = (self.q[i] - move * p) * shrink
+        self.q[j] = (self.q[j] + move * p) * shrink
         if self.problem.biases:
-            self.b_i[i] = (self.b_i[i] - move) * s_i
-            self.b_i[j] = (self.b_i[j] + move) * s_j
+            self.b_i[i] = (self.b_i[i] - move) * shrink
+            self.b_i[j] = (self.b_i[j] + move) * shrink

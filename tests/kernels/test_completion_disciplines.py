@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hogwild.hosts.job import Task
-from hogwild.kernels.control import ABORT, LAST, NEXT, STOP, TURN
+from hogwild.kernels.control import ABORT, STOP
 from hogwild.methods import UNTIERED
-from tests.kernels.completion_harness import CONSTANT, FALLING, Twin, make_job, run_epoch, some_ratings
+from tests.kernels.completion_harness import CONSTANT, FALLING, make_job, run_epoch, some_ratings
 from tests.runs import until
 
 # without the JIT, NumPy's scalars warn where machine numbers just overflow
@@ -21,14 +21,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 PARALLEL = UNTIERED[1:]
 COMBINATIONS = {
     "plain": (FALLING, {}),
-    "per row": (CONSTANT, {"penalty": "per-row", "l2": 0.001, "nonnegative": True, "biases": False}),
     "log": (CONSTANT, {"loss": "log"}),
-    "bpr": (FALLING, {"loss": "bpr", "nonnegative": True}),
+    "bpr": (FALLING, {"loss": "bpr"}),
 }
-# round-robin draws nothing; the others differ from hogwild in the write and in what they lock
+# they differ from hogwild in the write and in what they lock
 PAIRS = [
     *((discipline, "plain") for discipline in PARALLEL),
-    ("round-robin", "per row"),
     ("hogwild", "log"),
     *((discipline, "bpr") for discipline in ("atomic", "locked", "aig")),
 ]
@@ -58,9 +56,8 @@ def test_blocks_by_one_worker_are_serial():
     assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes() == jobs[2].flat.tobytes()
 
 
-@pytest.mark.parametrize("discipline", ["serial", "round-robin"])  # which has a loop of its own
-def test_resumed_in_the_middle_of_an_epoch(discipline):
-    whole, parts = (make_job(discipline, ratings=some_ratings(1200)) for _ in range(2))
+def test_resumed_in_the_middle_of_an_epoch():
+    whole, parts = (make_job(ratings=some_ratings(1200)) for _ in range(2))
     run_epoch(whole, 1, FALLING)
     order = parts.order
     assert order.n_chunks > 3
@@ -72,47 +69,26 @@ def test_resumed_in_the_middle_of_an_epoch(discipline):
     assert whole.flat.tobytes() == parts.flat.tobytes()
 
 
-@pytest.mark.parametrize(
-    ("discipline", "options"),
-    [("serial", {"order": "blocks"}), ("serial", {"loss": "bpr"}), ("round-robin", {})],
-)
-def test_a_few_ratings_a_call_are_the_same(discipline, options):
-    whole, parts = (make_job(discipline, **options) for _ in range(2))
+@pytest.mark.parametrize("options", [{"order": "blocks"}, {"loss": "bpr"}])
+def test_a_few_ratings_a_call_are_the_same(options):
+    whole, parts = (make_job(**options) for _ in range(2))
     run_epoch(whole, 0, FALLING)
     parts.begin_epoch(0, 0)
     part = parts.part(Task(0, 0, FALLING), 0, limit=7)
     call = parts.problem.prepare(parts.shared(), parts.scratch(), parts.data(), part, FALLING)
-    with np.errstate(all="ignore"):
-        while parts.done()[0] < 600 or not parts.finished():
-            call()
+    while parts.done()[0] < 600 or not parts.finished():
+        call()
     assert whole.flat.tobytes() == parts.flat.tobytes()
 
 
 def test_who_is_asked_to_stop_claims_nothing():
-    for discipline in ("serial", "round-robin"):
-        job = make_job(discipline)
-        before = job.flat.copy()
-        job.begin_epoch(0, 1)
-        job.control[STOP] = 1
-        job.work(job.shared(), job.scratch(), job.data(), Task(0, 1, CONSTANT), 0)
-        assert job.problem.position(job.control, job.order) == 1
-        np.testing.assert_array_equal(job.flat, before)
-
-
-@needs_jit
-def test_round_robin_is_serial_with_a_delay():
-    workers = 3
-    jobs = [make_job("round-robin", workers) for _ in range(2)]
-    twin = Twin(jobs[0])
-    for epoch in range(2):
-        for job in jobs:
-            run_epoch(job, epoch, FALLING)
-            assert job.control[LAST] == 600
-            assert job.control[TURN] == 600 + workers
-            assert job.control[NEXT] == job.order.n_chunks
-        twin.run(epoch, FALLING, delay=workers - 1)
-    assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes()
-    np.testing.assert_allclose(jobs[0].flat, twin.flat(), atol=1e-4)
+    job = make_job()
+    before = job.flat.copy()
+    job.begin_epoch(0, 1)
+    job.control[STOP] = 1
+    job.work(job.shared(), job.scratch(), job.data(), Task(0, 1, CONSTANT), 0)
+    assert job.problem.position(job.control, job.order) == 1
+    np.testing.assert_array_equal(job.flat, before)
 
 
 @needs_jit
@@ -152,8 +128,7 @@ def test_a_tile_waits_until_its_users_and_items_are_free():
 
 
 def test_a_delay_changes_no_bit():
-    for discipline in ("serial", "round-robin"):
-        jobs = [make_job(discipline, delay=delay) for delay in (0, 1)]
-        for job in jobs:
-            run_epoch(job)
-        assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes()
+    jobs = [make_job(delay=delay) for delay in (0, 1)]
+    for job in jobs:
+        run_epoch(job)
+    assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes()

@@ -80,20 +80,11 @@ class Twin:
                 moved = self.x[end] + sign * step * float(self.data.rates[end]) * pull
                 self.x[end] = onto_simplex(moved[np.newaxis].astype(np.float64))[0]
 
-    def epoch(self, sequence, step, visited, workers=1):
-        """Of ``workers`` in turn: an update lands when its worker's next turn has come."""
+    def epoch(self, sequence, step, visited):
         scale, offset, power = step
-        pending = []
         for t, e in enumerate(sequence):
             size = scale * (offset + visited + t - t % 16) ** -power
-            if len(pending) == workers:
-                self.land(*pending.pop(0))
-            if workers == 1:  # no delay
-                self.land(e, self.pull(e, size), size)
-            else:
-                pending.append((e, self.pull(e, size), size))
-        for one in pending:
-            self.land(*one)
+            self.land(e, self.pull(e, size), size)
 
 
 @pytest.mark.parametrize(
@@ -111,24 +102,13 @@ def test_every_kind_of_graph_follows_its_twin(labels, directed, step):
     assert np.abs(shares(job) - before).max() > 0.1
 
 
-@needs_jit
-@pytest.mark.parametrize(("labels", "workers"), [(2, 3), (3, 2)])
-def test_round_robin_is_late_by_its_workers(labels, workers):
-    job = make_job(random_graph(labels), "round-robin", workers)
-    twin = Twin(job)
-    for epoch in range(2):
-        run_epoch(job, epoch, CONSTANT)
-        twin.epoch(sequence(job, epoch), CONSTANT, epoch * job.order.n_rows, workers)
-    np.testing.assert_allclose(shares(job), twin.x, atol=2e-5)
-
-
 @pytest.mark.parametrize("labels", [2, 4])
 def test_one_worker_is_the_same_in_all_disciplines_prefetching_and_with_a_delay(labels):
     results = set()
     delayed = [("hogwild", {"gradient_delay": 1e-6})] if COMPILED else []
     alike = [("atomic", {}), ("hogwild", {}), *delayed] if labels == 2 else []
     for discipline, more in [
-        *((name, {}) for name in ("serial", "aig", "locked", "round-robin")),
+        *((name, {}) for name in ("serial", "aig", "locked")),
         ("serial", {"cache_bytes": 0}),
         *alike,
     ]:
@@ -141,15 +121,13 @@ def test_one_worker_is_the_same_in_all_disciplines_prefetching_and_with_a_delay(
     assert len(results) == 1
 
 
-@pytest.mark.parametrize(("discipline", "labels"), [("serial", 3), ("round-robin", 2), ("round-robin", 3)])
-def test_few_rows_a_call_are_the_same_as_all(discipline, labels):
-    whole, parts = make_job(random_graph(labels), discipline), make_job(random_graph(labels), discipline)
+def test_few_rows_a_call_are_the_same_as_all():
+    whole, parts = make_job(random_graph(3)), make_job(random_graph(3))
     run_epoch(whole, 0, CONSTANT)
     parts.begin_epoch(0, 0)
     part = parts.part(Task(0, 0, CONSTANT), 0, limit=7)
     turn = parts.problem.prepare(parts.shared(), parts.scratch(), parts.data(), part, CONSTANT)
-    with np.errstate(all="ignore"):  # round robin's last turn only applies what is pending
-        done = [turn() for _ in range(parts.order.n_rows // 7 + 1)]
+    done = [turn() for _ in range(parts.order.n_rows // 7 + 1)]
     assert (done[0], sum(done)) == (7, parts.order.n_rows)
     np.testing.assert_array_equal(parts.flat, whole.flat)
 
@@ -164,15 +142,14 @@ def test_an_epoch_can_be_resumed_at_a_chunk():
     np.testing.assert_array_equal(parts.flat, whole.flat)
 
 
-@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
+@pytest.mark.parametrize("discipline", ["aig", "locked"])
 def test_who_waits_for_a_lock_hears_of_the_end(discipline):
     job = make_job(random_graph(), discipline, workers=2)
     job.begin_epoch(0, 0)
     job.state["locks"][:] = 1
     job.control[ABORT] = 1
     before = job.flat.copy()
-    with np.errstate(all="ignore"):  # the other never comes, so neither does this one's turn
-        job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 1)
+    job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 1)
     np.testing.assert_array_equal(job.flat, before)
 
 

@@ -53,7 +53,7 @@ def serially(ratings: Ratings, machines: int, **options: Any) -> tuple[list[np.n
     try:
         for epoch in range(config.epochs):
             engine.advance(schedule.plan(epoch))
-            engine.next_epoch()
+            engine.go_to(engine.epoch)
         users, items = case.problem.rows_of_parts(engine.job.data(), engine.job.order)
         rows = config.epochs * (machines - 1) * sum(map(len, items))
         for epoch in range(config.epochs):
@@ -68,7 +68,7 @@ def serially(ratings: Ratings, machines: int, **options: Any) -> tuple[list[np.n
     ("machines", "options"),
     [
         (2, {}),
-        (4, {"penalty": "per-row", "nonnegative": True, "rank": 17, "biases": False}),
+        (4, {"penalty": "per-rating", "rank": 17, "biases": False}),
     ],
 )
 def test_machines_are_one_machine_to_the_bit(ratings: Ratings, machines: int, options: dict[str, Any]) -> None:

@@ -422,8 +422,8 @@ class CornacMF:
 
 
 def _refuse_cornac(config: TrainConfig, ratings: Ratings) -> str | None:
-    if config.loss != "squared-error" or config.penalty != "per-rating" or config.nonnegative:
-        return "cornac's matrix factorisation has loss squared-error and penalty per-rating, and no nonnegative factors"
+    if config.loss != "squared-error" or config.penalty != "per-rating":
+        return "cornac's matrix factorisation has loss squared-error and penalty per-rating"
     return _unknown_steps("cornac", config)
 
 

@@ -35,9 +35,7 @@ RUN_FIELDS = ("cell", "method", "kind", "workers", "seed", "epoch", "status")
 FIELDS = {"optimum": ("start_objective", "eps"), "tuning": RUN_FIELDS, "reported": RUN_FIELDS}
 DROPPED = "delay"  # phase of rows of version 0.1 that are not read any more
 #: Options that say what is minimised, as fields of the first row.
-OBJECTIVE = (
-    "loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty nonnegative biases negatives"
-).split()
+OBJECTIVE = ("loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty biases negatives").split()
 #: Fields that two comparisons must have in common to have the same optimum.
 PROBLEM = (*OBJECTIVE, *"data fingerprint rows width nnz examples parameters".split())
 #: The order in which methods are listed; "in step": on a GPU, with one replica or several that do not race.

@@ -30,7 +30,7 @@ FACTS = {
     "data": "data rows width nnz test_rows ratings users items test_ratings vertices edges labels terminals examples "
     "test_examples parameters omega delta rho",
     "minimised": "loss l1 l2 l2_factors rank loss_param normalize class_weight penalty negatives intercept biases "
-    "nonnegative model optimizer batch",
+    "model optimizer batch",
     "objective": "start_objective objective optimum_how",
     "plan": "epochs seeds_list step_grid schedule order link",
     "machine": "cpu cores caches load load_after affinity gpu host",

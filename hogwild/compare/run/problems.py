@@ -137,10 +137,8 @@ class Module(Subject):
     """
 
     def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Posed, Examples | None]:
-        from hogwild.problems.module.case import NamedLoss
-
         posed: Posed = case_of("module").take(data)
-        name = posed.loss.name if isinstance(posed.loss, NamedLoss) else "custom"
+        name = posed.loss_name
         if base.loss not in ("custom", name):
             raise UsageError(f"loss={base.loss!r}: the module was posed with loss {name!r}")
         return dataclasses.replace(base, loss=name), posed, test.examples if isinstance(test, type(posed)) else test

@@ -117,7 +117,6 @@ class CompletionCase(Case):
     ) -> CompletionModel:
         p, train = self.problem, self._train
         user_factors, item_factors, user_bias, item_bias = solution
-        many = len(train) if p.penalty == "per-row" else 1
         return CompletionModel(
             user_factors,
             item_factors,
@@ -128,7 +127,7 @@ class CompletionCase(Case):
             p.penalty,
             train.user_ids,
             train.item_ids,
-            (many * p.weights[0], many * p.weights[1]),
+            p.weights,
             config=config.to_json(),
             fingerprint=self.fingerprint,
             history=history,

@@ -20,13 +20,13 @@ from hogwild.problems.completion.options import SMOOTHING
 DRAWS = 8  # epochs whose drawn items are taken together
 STEPS = 30  # most iterations of L-BFGS-B
 PIECE = 16  # users at a time
+PER_ROW = "per-row"  # penalty of models that earlier versions trained, which counts a user once
 
 
 def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
     """Factors (users, k) and biases (users,), float32, of the users of ``ratings``, which has the items of ``model``.
 
-    That is a :class:`hogwild.CompletionModel`. Who rated nothing gets zeros. With ``nonnegative``, factors stay at or
-    above zero.
+    That is a :class:`hogwild.CompletionModel`. Who rated nothing gets zeros.
     """
     import scipy.optimize  # noqa: F401  # before the limit, which holds for libraries that are loaded
     from threadpoolctl import threadpool_limits
@@ -36,7 +36,6 @@ def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
     ones = np.ones((model.shape[1], int(biased)))
     q, offsets = np.hstack((model.item_factors.astype(np.float64), ones)), model.item_bias.astype(np.float64)
     ridge = np.append(np.full(rank, model.ridge[0]), np.full(int(biased), model.ridge[1]))
-    nonnegative = rank if model.config.get("nonnegative") else 0
     solutions = np.zeros((ratings.shape[0], rank + 1), np.float32)
     drawn = np.empty((len(ratings), 0), np.int32)
     if model.loss != "squared-error":
@@ -52,18 +51,18 @@ def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
         against, each = against[each, others], rated[each]
         visits = {"squared-error": 1, "log": 1 + count, "bpr": count}[model.loss] * len(places)
         visits += SMOOTHING if model.penalty == "smoothed" else 0
-        penalty = ridge * (1 if model.penalty == "per-row" else visits)
+        penalty = ridge * (1 if model.penalty == PER_ROW else visits)
         if model.loss == "squared-error":
             rest = ratings.values[places] - model.mean - model.item_bias[rated]
-            return _least_squares(q[rated], rest, penalty, nonnegative)
+            return _least_squares(q[rated], rest, penalty)
         if model.loss == "log":
             others, times = np.unique(against, return_counts=True)
             signs = np.append(np.ones(len(rated)), -np.ones(len(others)))
             weights = np.append(np.ones(len(rated)), times / DRAWS)
             items = np.append(rated, others)
-            return _logistic(signs[:, None] * q[items], signs * offsets[items], weights, penalty, nonnegative)
+            return _logistic(signs[:, None] * q[items], signs * offsets[items], weights, penalty)
         weights = np.full(len(each), 1 / DRAWS)
-        return _logistic(q[each] - q[against], offsets[each] - offsets[against], weights, penalty, nonnegative)
+        return _logistic(q[each] - q[against], offsets[each] - offsets[against], weights, penalty)
 
     def part(first: int, last: int) -> None:
         for user in users[first:last].tolist():
@@ -79,22 +78,13 @@ def _least_squares(
     q: np.ndarray,  # (ratings, k) float64: factors of the items and, with biases, a column of ones
     rest: np.ndarray,  # (ratings,)
     ridge: np.ndarray,  # (k,)
-    nonnegative: int,  # number of parameters, the first of the k, that stay at or above zero
 ) -> np.ndarray:
     """Return theta, (k,), that minimises ``|q theta - rest|^2 + sum ridge theta^2``."""
-    if nonnegative:
-        import scipy.optimize
-
-        both, targets = np.vstack((q, np.diag(np.sqrt(ridge)))), np.append(rest, np.zeros(len(ridge)))
-        lower = np.where(np.arange(len(ridge)) < nonnegative, 0.0, -np.inf)
-        return scipy.optimize.lsq_linear(both, targets, (lower, np.inf), method="bvls").x
     gram, right = q.T @ q + np.diag(ridge), q.T @ rest
     return np.linalg.solve(gram, right) if ridge.all() else np.linalg.lstsq(gram, right)[0]
 
 
-def _logistic(
-    x: np.ndarray, offsets: np.ndarray, weights: np.ndarray, ridge: np.ndarray, nonnegative: int
-) -> np.ndarray:
+def _logistic(x: np.ndarray, offsets: np.ndarray, weights: np.ndarray, ridge: np.ndarray) -> np.ndarray:
     """Return theta that minimises ``sum weights log(1 + exp(-(x theta + offsets))) + sum ridge theta^2 / 2``."""
     import scipy.optimize
     import scipy.special
@@ -105,6 +95,5 @@ def _logistic(
         value = weights @ np.logaddexp(0.0, -margins) + ridge @ np.square(theta) / 2
         return float(value), ridge * theta - x.T @ slopes
 
-    bounds = [(0.0 if k < nonnegative else None, None) for k in range(len(ridge))]
     options = {"maxiter": STEPS}
-    return scipy.optimize.minimize(objective, np.zeros(len(ridge)), jac=True, bounds=bounds, options=options).x
+    return scipy.optimize.minimize(objective, np.zeros(len(ridge)), jac=True, method="L-BFGS-B", options=options).x

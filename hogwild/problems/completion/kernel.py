@@ -6,7 +6,7 @@ For a rating ``r`` of item ``i`` by user ``u``, in the problem's units (see ``pr
     p_u <- (p_u - step * e * q_i) / (1 + step * l2 * rate_u),   b_u <- (b_u - step * e) / (1 + step * l2 * rate_u)
 
 and q_i, b_i with the old p_u: the problem of Recht, Re, Wright, Niu (2011), section 2.4, with its penalty applied
-proximally as in ``linear/kernel.py``; all rates are one if the penalty is counted once per rating.
+proximally as in ``linear/kernel.py``; all rates are one unless the penalty is smoothed.
 
 With implicit feedback a rating is a choice, and items not chosen are drawn against it:
 
@@ -14,8 +14,7 @@ With implicit feedback a rating is a choice, and items not chosen are drawn agai
     bpr:  log(1 + exp(-(m_ui - m_uj))) for each drawn j  (Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009)
 
 Items are drawn uniformly from all, as a function of (seed, epoch, rating) alone. An item that the user has chosen is
-drawn again, a few times at most, and then left out. A penalty per row is counted once, at the rating itself, and not
-for the items drawn against it.
+drawn again, a few times at most, and then left out.
 
 Memory, not arithmetic, limits the speed: an update takes 6 ns if both rows are in cache and 20 if they come from
 memory. So ratings lie in tiles whose rows fit in a core's cache (``tiles.py``), rows are vectors
@@ -48,7 +47,7 @@ from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, dot, fma, move_both, move_three
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ZERO
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE
 
 LOSSES = {"squared-error": 0, "log": 1, "bpr": 2}
 SQUARES, LOG, BPR = LOSSES.values()
@@ -79,7 +78,7 @@ class Data(NamedTuple):
     items: np.ndarray  # (n,) int32
     values: np.ndarray  # (n,) float32, in the problem's units
     begin: np.ndarray  # (tiles + 1,) int64: first rating of each tile
-    user_rates: np.ndarray  # (users,) float32: N / d_u, if the penalty is per row
+    user_rates: np.ndarray  # (users,) float32: how often a rating counts in the penalty, if that is smoothed
     item_rates: np.ndarray  # (items,) float32
     seen_begin: np.ndarray  # (users + 1,) int64: implicit feedback: where each user's items begin
     seen_items: np.ndarray  # (n,) int32: the items a user has rated, ascending
@@ -194,43 +193,39 @@ def prefetch_rows(lanes, biased, parameters, u, i):
 
 
 @inlined
-def projected(nonnegative, w):
-    return ZERO if nonnegative and w < ZERO else w
-
-
-@inlined
-def fuse_atomic(array, k, a, b, shrink, nonnegative):
+def fuse_atomic(array, k, a, b, shrink):
     """Set ``array[k] <- shrink * (array[k] + a * b)``, fused, without losing any worker's update."""
     while True:
         old = load(array, k)
-        if compare_exchange(array, k, old, projected(nonnegative, fma(a, b, old) * shrink)):
+        if compare_exchange(array, k, old, fma(a, b, old) * shrink):
             break
 
 
 @inlined
-def write(lanes, discipline, nonnegative, biased, p, u, b_u, q, i, b_i, move, shrink_u, shrink_i):
-    """Update row ``u`` of ``p``, row ``i`` of ``q`` and their biases along the gradient times the step, ``move``."""
+def write(lanes, discipline, biased, parameters, u, i, move, shrink_u, shrink_i):
+    """Update the rows of a user and an item and their biases along the gradient times the step, ``move``."""
+    p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
     if discipline == ATOMIC:
         size = np.uint64(LANE * len(lanes))
         for k in range(LANE * len(lanes)):
             x, y = np.uint64(u) * size + np.uint64(k), np.uint64(i) * size + np.uint64(k)
             a, b = load(p, x), load(q, y)
-            fuse_atomic(p, x, -move, b, shrink_u, nonnegative)
-            fuse_atomic(q, y, -move, a, shrink_i, nonnegative)
+            fuse_atomic(p, x, -move, b, shrink_u)
+            fuse_atomic(q, y, -move, a, shrink_i)
         if biased:
-            fuse_atomic(b_u, u, -move, ONE, shrink_u, False)
-            fuse_atomic(b_i, i, -move, ONE, shrink_i, False)
+            fuse_atomic(b_u, u, -move, ONE, shrink_u)
+            fuse_atomic(b_i, i, -move, ONE, shrink_i)
     else:
         if biased:  # before the rows, which may be the same memory for all the compiler knows
             new_u, new_i = (b_u[u] - move) * shrink_u, (b_i[i] - move) * shrink_i
-        move_both(lanes, nonnegative, p, u, q, i, move, shrink_u, shrink_i)
+        move_both(lanes, p, u, q, i, move, shrink_u, shrink_i)
         if biased:
             b_u[u], b_i[i] = new_u, new_i
 
 
 @inlined
 def shrinkage(rates, k, step, l2):
-    """Factor of the penalty on row ``k``, if it is per row."""
+    """Factor of a smoothed penalty on row ``k``."""
     return ONE / fma(step * rates[k], l2, ONE)
 
 
@@ -259,8 +254,9 @@ def draw(data, plan, salt, k, t, u):
 
 
 @inlined
-def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move, shrink_u, shrink_i, shrink_j):
+def write_three(lanes, discipline, biased, parameters, u, i, j, move, shrink):
     """Update a user and two items along the gradient times the step: ``move`` is that of the first item's margin."""
+    p, q, b_i = parameters.users, parameters.items, parameters.item_bias
     if discipline == ATOMIC:
         size = np.uint64(LANE * len(lanes))
         for k in range(LANE * len(lanes)):
@@ -271,19 +267,18 @@ def write_three(lanes, discipline, nonnegative, biased, p, u, q, i, j, b_i, move
             c = load(q, z)
             while True:
                 old = load(p, x)
-                new = projected(nonnegative, fma(-move, b, fma(move, c, old)) * shrink_u)
-                if compare_exchange(p, x, old, new):
+                if compare_exchange(p, x, old, fma(-move, b, fma(move, c, old)) * shrink):
                     break
-            fuse_atomic(q, y, -move, a, shrink_i, nonnegative)
-            fuse_atomic(q, z, move, a, shrink_j, nonnegative)
+            fuse_atomic(q, y, -move, a, shrink)
+            fuse_atomic(q, z, move, a, shrink)
         if biased:
-            fuse_atomic(b_i, i, -move, ONE, shrink_i, False)
-            fuse_atomic(b_i, j, move, ONE, shrink_j, False)
+            fuse_atomic(b_i, i, -move, ONE, shrink)
+            fuse_atomic(b_i, j, move, ONE, shrink)
     else:
-        move_three(lanes, nonnegative, p, u, q, i, j, move, shrink_u, shrink_i, shrink_j)
+        move_three(lanes, p, u, q, i, j, move, shrink)
         if biased:
-            b_i[i] = (b_i[i] - move) * shrink_i
-            b_i[j] = (b_i[j] + move) * shrink_j
+            b_i[i] = (b_i[i] - move) * shrink
+            b_i[j] = (b_i[j] + move) * shrink
 
 
 @inlined
@@ -298,15 +293,15 @@ def hold(loss, locks, control, plan, u, i, j):
 
 
 @lru_cache(None)
-def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed=0):
+def epoch(lanes, loss, discipline, rated, biased, fenced, delayed=0):
     """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
 
-    ``loss`` and ``discipline`` are codes; ``per_row``: data hold rates; ``fenced``: tiles are locked; ``delayed`` is as
-    in ``linear/kernel.py``.
+    ``loss`` and ``discipline`` are codes; ``rated``: the penalty is smoothed, and data hold its rates; ``fenced``:
+    tiles are locked; ``delayed`` is as in ``linear/kernel.py``.
     """
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, state, buffer):
+    def run(parameters, data, control, locks, plan, state):
         p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
         users = data.users
         items = data.items
@@ -325,7 +320,7 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
             while at < last:
                 stop = min(last, at - at % SIDE + SIDE)
                 step = step_at(plan.step, state[VISITED] + at - at % SIDE)
-                shrink = ONE if per_row else ONE / fma(step, l2, ONE)
+                shrink = ONE / fma(step, l2, ONE)
                 shrink_u = shrink_i = shrink
                 there, next_flip = line_at(state, min(stop, state[LENGTH] - 1))
                 prefetch_line(data, line_at(state, min(stop + FAR * SIDE, state[LENGTH] - 1))[0])
@@ -339,11 +334,11 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                     u, i = np.uint32(users[k]), np.uint32(items[k])
                     if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                         return
-                    if per_row:
+                    if rated:
                         shrink_u = shrinkage(data.user_rates, u, step, l2)
                         shrink_i = shrinkage(data.item_rates, i, step, l2)
                     target = data.values[k] if loss == SQUARES else ONE
-                    one, shrink_one, other = i, shrink_i, i
+                    one, other = i, i
                     # the pair of the rating itself, but for bpr, and then one pair, or triple, for each item drawn
                     for t in range(0 if loss == BPR else -1, 0 if loss == SQUARES else plan.negatives):
                         if loss != SQUARES and t >= 0:
@@ -352,7 +347,7 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                                 continue
                             other = np.uint32(drawn)
                             if loss == LOG:
-                                target, one, shrink_u, shrink_one = -ONE, other, shrink, shrink
+                                target, one = -ONE, other
                         e = dot(lanes, p, u, q, one)
                         if loss == BPR:
                             e = e - dot(lanes, p, u, q, other)
@@ -371,45 +366,14 @@ def epoch(lanes, loss, discipline, per_row, nonnegative, biased, fenced, delayed
                             return
                         move = step * e
                         if loss == BPR:
-                            write_three(
-                                lanes,
-                                discipline,
-                                nonnegative,
-                                biased,
-                                p,
-                                u,
-                                q,
-                                one,
-                                other,
-                                b_i,
-                                move,
-                                shrink_u,
-                                shrink_one,
-                                shrink,
-                            )
+                            write_three(lanes, discipline, biased, parameters, u, one, other, move, shrink)
                         else:
-                            write(
-                                lanes,
-                                discipline,
-                                nonnegative,
-                                biased,
-                                p,
-                                u,
-                                b_u,
-                                q,
-                                one,
-                                b_i,
-                                move,
-                                shrink_u,
-                                shrink_one,
-                            )
+                            write(lanes, discipline, biased, parameters, u, one, move, shrink_u, shrink_i)
                         if discipline == AIG:
                             if loss == BPR:
                                 release(locks, plan.n_users + other)
                             release(locks, plan.n_users + one)
                             release(locks, u)
-                        if per_row and loss == BPR:
-                            shrink_u = shrink_one = ONE
                     if discipline == LOCKED:
                         release(locks, 0)
                 at = stop

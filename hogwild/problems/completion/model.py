@@ -24,7 +24,7 @@ from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.methods import PENALTIES
 from hogwild.model_file import outcome, usable
-from hogwild.problems.completion.folding import fold_in
+from hogwild.problems.completion.folding import PER_ROW, fold_in
 from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
 from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
 from hogwild.problems.trained import TrainedModel, origin_in
@@ -45,6 +45,7 @@ class CompletionModel(TrainedModel):
         Constant part of every score: the mean of the training ratings, or 0.
     loss : {"squared-error", "log", "bpr"}
     penalty : {"per-rating", "smoothed", "per-row"}
+        The last is of models that earlier versions trained.
     user_ids, item_ids : Ids, optional
         Names; if None, users and items are named by their numbers, from 0.
     ridge : (float, float)
@@ -101,7 +102,7 @@ class CompletionModel(TrainedModel):
                 raise InputError(f"{len(ids)} ids for {size} {side}s")
         if not math.isfinite(self.mean):
             raise InputError(f"mean {self.mean}: expected a finite number")
-        for option, value, choices in (("loss", self.loss, LOSSES), ("penalty", self.penalty, PENALTIES)):
+        for option, value, choices in (("loss", self.loss, LOSSES), ("penalty", self.penalty, (*PENALTIES, PER_ROW))):
             if value not in choices:
                 raise InputError(f"{option} {value!r}: {expected_one_of(choices, value)}")
 

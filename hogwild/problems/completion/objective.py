@@ -7,7 +7,7 @@ objective is one function of the parameters and can be compared between epochs a
 
 It costs 10 to 30 ns a rating and core at rank 32, off the training clock, and memory for one piece a thread; the
 sampled losses keep 4 bytes for each negative. Penalty per rating: Zhou et al. 2008 ("Large-scale parallel collaborative
-filtering for the Netflix prize"); per row: Recht et al. 2011, section 2.4. BPR: Rendle et al. 2009.
+filtering for the Netflix prize"). BPR: Rendle et al. 2009.
 """
 
 from __future__ import annotations
@@ -97,10 +97,10 @@ class RatingObjective:
     loss : {"squared-error", "log", "bpr"}
         Half the squared error; or, with ratings as choices whatever their value: ``log(1 + exp(-m_ui))`` plus ``log(1 +
         exp(m_uj))`` for each sampled j, or the sum of ``log(1 + exp(m_uj - m_ui))`` over the sampled j.
-    l2, penalty : (float, float), {"per-rating", "smoothed", "per-row"}
-        ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings or once for every user and item, with
-        the l2 of factors and that of biases. With sampled items, per-rating means for every pair of ``log``
-        and every triple of ``bpr``, as often as a row is in one.
+    l2, penalty : (float, float), {"per-rating", "smoothed"}
+        ``l2/2 (|p_u|^2 + |q_i|^2 + b_u^2 + b_i^2)``, in the mean over the ratings, with the l2 of factors and that of
+        biases; smoothed, as if every user and item had ``SMOOTHING`` ratings more. With sampled items it is for every
+        pair of ``log`` and every triple of ``bpr``, as often as a row is in one.
     mean : float
         Constant part of every score.
     negatives : int
@@ -122,7 +122,6 @@ class RatingObjective:
     ) -> None:
         self.ratings = ratings
         self.loss = loss
-        self.penalty = penalty
         self.mean = float(mean)
         self.l2 = l2
         self.drawn: np.ndarray | None = None  # (n, negatives)
@@ -130,11 +129,10 @@ class RatingObjective:
             lists = ratings.user_lists() if seen is None else seen
             self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
-        if any(l2) and penalty != "per-row":
-            self.degrees = self._visits(*ratings.degrees())
-            if penalty == "smoothed":
-                users, items = (degrees + SMOOTHING * (degrees > 0) for degrees in self.degrees)
-                self.degrees = users, items
+        if any(l2):
+            more = SMOOTHING if penalty == "smoothed" else 0
+            users, items = (degrees + more * (degrees > 0) for degrees in self._visits(*ratings.degrees()))
+            self.degrees = users, items
 
     def evaluate(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> dict[str, float | None]:
         """Return the objective and its parts.
@@ -168,20 +166,18 @@ class RatingObjective:
 
     def _sums(self, scores: Scores, first: int, last: int) -> np.ndarray:
         """Sums over a chunk: squared and absolute errors, or losses and 0."""
-        from hogwild.problems.completion.scores_kernel import sum_softplus
-
         users, items = self.ratings.users[first:last], self.ratings.items[first:last]
         m = scores.of(users, items)
         if self.drawn is None:
             error = m - self.ratings.values[first:last]
             return np.array([np.einsum("i,i->", error, error), np.abs(error).sum()])
-        total = sum_softplus(-m) if self.loss == "log" else 0.0
+        total = np.logaddexp(0.0, -m).sum() if self.loss == "log" else 0.0
         for drawn in self.drawn[first:last].T:
             other = scores.of(users, drawn)
             if self.loss == "bpr":
                 other -= m
             other[drawn < 0] = -np.inf  # whose loss is zero
-            total += sum_softplus(other)
+            total += np.logaddexp(0.0, other).sum()
         return np.array([total, 0.0])
 
     def _visits(self, users: np.ndarray, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -197,17 +193,10 @@ class RatingObjective:
 
     def penalty_of(self, scores: Scores) -> float:
         """The penalty of the parameters in ``scores``, in float64."""
-        if not any(self.l2):
-            return 0.0
         total = 0.0
-        for side in range(2):
-            if self.penalty == "per-row":
-                visits = np.ones(len(scores.biases[side]))
-            else:  # a user with d ratings is in d of the n terms
-                assert self.degrees is not None
-                visits = self.degrees[side] / max(len(self.ratings), 1)
-            total += self.l2[0] * _squares(scores.factors[side], visits)
-            total += self.l2[1] * _squares(scores.biases[side][:, np.newaxis], visits)
+        for factors, bias, degrees in zip(scores.factors, scores.biases, self.degrees or ()):
+            visits = degrees / max(len(self.ratings), 1)  # a user with d ratings is in d of the n terms
+            total += self.l2[0] * _squares(factors, visits) + self.l2[1] * _squares(bias[:, np.newaxis], visits)
         return total / 2
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hogwild.config import COMPLETION, GOAL, LARGEST_FLOAT32, TrainConfig, documented, inherited, option
-from hogwild.methods import EXCHANGES, ORDERS, PENALTIES, UNTIERED, parse_exchange
+from hogwild.methods import ORDERS, PENALTIES, UNTIERED
 from hogwild.problems.linear.options import LinearConfig, path_of
 
 RATING = {"step": 0.05, "negatives": 1}  # what is usual for ratings, and for choices, by NDCG
 RANKING = {"step": 0.07, "negatives": 4}
 SMOOTHING = 100  # ratings of a user or item that penalty "smoothed" adds to those there are
-USUAL_L2 = {"smoothed": 0.03, "per-rating": 0.05, "per-row": 2e-5, "ranking": 0.01}
+USUAL_L2 = {"smoothed": 0.03, "per-rating": 0.05, "ranking": 0.01}
 TRIED = (0.5, 1, 2, 4)  # times the usual l2, by "auto"
 
 
@@ -64,10 +64,8 @@ class CompletionConfig(TrainConfig):
         choices=PENALTIES,
         usual="smoothed, for losses log and bpr per-rating",
         more="``per-rating`` is l2/2 of the squares of both factors for every rating (weighted lambda); ``smoothed`` "
-        f"is as if every user and item had {SMOOTHING} ratings more; ``per-row`` is l2/2 of the squares of all factors "
-        "(the paper's; each rating pays its share, by the degree).",
+        f"is as if every user and item had {SMOOTHING} ratings more.",
     )
-    nonnegative: bool = option(False, "Factors at or above zero.", COMPLETION)
     biases: bool = option(
         True,
         "A bias for each user and item beside the factors.",
@@ -88,8 +86,7 @@ class CompletionConfig(TrainConfig):
         ranks = self.loss in ("log", "bpr")
         if self.penalty is None:
             self._set("penalty", "per-rating" if ranks else "smoothed")
-        kind = "ranking" if ranks and self.penalty == "per-rating" else str(self.penalty)
-        usual_l2 = USUAL_L2.get(kind, 0.05)
+        usual_l2 = USUAL_L2.get("ranking" if ranks else str(self.penalty), 0.05)
         if isinstance(self.l2, str | tuple | list):
             self._set("l2_path", path_of([each * usual_l2 for each in TRIED] if self.l2 == "auto" else self.l2))
             self._set("l2", None)
@@ -102,15 +99,11 @@ class CompletionConfig(TrainConfig):
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        name, numbers = parse_exchange(self.exchange)
-        beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
-        if self.nonnegative and beyond:
-            yield f"exchange={self.exchange!r} may end below zero, where nonnegative allows nothing: choose averaging"
         if self.l2_path and self.machines > 1:
             yield "l2='auto' is chosen on one machine: give l2 as a number to several"
         if self.penalty == "smoothed" and self.loss != "squared-error":
             yield f"penalty='smoothed' is for loss squared-error, not for {self.loss!r}: choose per-rating"
-        if name == "rotation" and self.loss != "squared-error":
+        if self.exchange == "rotation" and self.loss != "squared-error":
             yield (
                 f"exchange={self.exchange!r}: loss {self.loss!r} draws items that other machines hold: choose averaging"
             )

@@ -8,7 +8,6 @@ A prediction is ``mean + b_u + b_i + p_u . q_i``. In units in which the training
                            is shrunk more (Zhou, Wilkinson, Schreiber, Pan 2008)
     penalty "smoothed":    the same as if every user and item had SMOOTHING ratings more, so who rated little stays near
                            the mean: lower RMSE by .003 on MovieLens-1M, by .01 with five ratings a user
-    penalty "per-row":     l2/2 (||P||^2 + ||Q||^2 + ||b||^2): the paper's (Recht, Re, Wright, Niu 2011, section 2.4)
 
 The problem is posed in those units so that the same step and l2 work for 1 to 5 stars and for 0 to 100. In the user's
 units, with ``s`` the deviation, factors are ``sqrt(s)`` and biases ``s`` times as large, and the objective times s^2 is
@@ -19,8 +18,7 @@ Implicit feedback has no values: every rating is a choice, and a margin ``m = b_
 
     log:  log(1 + exp(-m_ui)) + sum over drawn j of log(1 + exp(m_uj))       bpr:  log(1 + exp(m_uj - m_ui))
 
-(bpr: Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009). There the penalty is counted for every pair visited, or, per
-row, at the rating only.
+(bpr: Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009). There the penalty is counted for every pair visited.
 """
 
 from __future__ import annotations
@@ -29,21 +27,19 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from hogwild.data.ratings.container import count, lists_of
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import END, LAST, NEXT
+from hogwild.kernels.control import END, NEXT
 from hogwild.kernels.vectors import LANE
 from hogwild.problems.completion import kernel as completion
-from hogwild.problems.completion import turns_kernel as completion_turns
-from hogwild.problems.completion.kernel import LOSSES, Data, Parameters, Plan
+from hogwild.problems.completion.kernel import LOSSES, STATE, Data, Parameters, Plan
 from hogwild.problems.completion.options import SMOOTHING
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
-from hogwild.problems.linear.kernel import DISCIPLINES, ROUND_ROBIN
-from hogwild.problems.linear.problem import aligned
+from hogwild.problems.linear.kernel import DISCIPLINES
 from hogwild.problems.protocol import HOLDS, OrderSlice, Shared, counted, part_of, rehearse
 from hogwild.training.schedule import Step
 
@@ -52,13 +48,6 @@ FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" 
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
 # from the other.
 SMALL, SPREAD = 0.01, 0.1
-
-
-class Scratch(NamedTuple):
-    """The memory of one worker."""
-
-    state: np.ndarray  # int64: progress in the current tile, see kernel.py
-    buffer: np.ndarray  # float32: round robin's copies of two rows
 
 
 @dataclass(frozen=True)
@@ -73,8 +62,7 @@ class CompletionProblem:
     rank: int = 32
     loss: str = "squared-error"
     l2: float = 0.05
-    penalty: str = "per-rating"  # or "smoothed", "per-row"
-    nonnegative: bool = False  # factors stay at or above zero; biases are free
+    penalty: str = "per-rating"  # or "smoothed"
     biases: bool = True
     negatives: int = 1
     order: str = "shuffled"
@@ -100,9 +88,8 @@ class CompletionProblem:
         _check(problem, workers)
         if problem.loss != "squared-error":
             return problem
-        centred = problem.biases or not problem.nonnegative
-        mean = float(values.mean(dtype=np.float64)) if centred else 0.0
-        return dataclasses.replace(problem, mean=mean, scale=float(values.std(dtype=np.float64)) or 1.0)
+        mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+        return dataclasses.replace(problem, mean=mean, scale=deviation or 1.0)
 
     @property
     def stride(self) -> int:
@@ -125,7 +112,7 @@ class CompletionProblem:
     @property
     def rated(self) -> bool:
         """Whether the penalty of a rating depends on its user and item."""
-        return self.penalty != "per-rating"
+        return self.penalty == "smoothed"
 
     @property
     def holds(self) -> bool:
@@ -162,10 +149,7 @@ class CompletionProblem:
         generator = np.random.default_rng(seed)
         spread = SMALL if self.loss == "squared-error" and self.biases else SPREAD
         for part in self.factors(flat):
-            if self.nonnegative:
-                part[:] = generator.uniform(0, 2 * SPREAD, part.shape)
-            else:
-                part[:] = generator.normal(0, spread, part.shape)
+            part[:] = generator.normal(0, spread, part.shape)
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Factors (users, rank) and (items, rank), biases (users,) and (items,), as copies, in the user's units."""
@@ -202,7 +186,6 @@ class CompletionProblem:
 
     def _per_row(self, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
         """Arrays by user and by item, empty where they are not needed."""
-        degrees = count(users, self.users), count(items, self.items)
         arrays: dict[str, np.ndarray] = {
             "user_rates": np.empty(0, np.float32),
             "item_rates": np.empty(0, np.float32),
@@ -210,9 +193,8 @@ class CompletionProblem:
             "seen_items": np.empty(0, np.int32),
         }
         if self.rated:
-            ratings, each = (SMOOTHING, 1.0) if self.penalty == "smoothed" else (len(users), 0.0)
-            rates = [(each + ratings / np.maximum(degree, 1)).astype(np.float32) for degree in degrees]
-            arrays |= {"user_rates": rates[0], "item_rates": rates[1]}
+            for name, numbers, size in (("user_rates", users, self.users), ("item_rates", items, self.items)):
+                arrays[name] = (1.0 + SMOOTHING / np.maximum(count(numbers, size), 1)).astype(np.float32)
         if self.loss != "squared-error":
             arrays["seen_begin"], arrays["seen_items"] = lists_of(users, items, (self.users, self.items))
         return arrays
@@ -220,9 +202,9 @@ class CompletionProblem:
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**{name: arrays[name] for name in Data._fields})
 
-    def scratch(self, order: Tiles, *_: Any) -> Scratch:
-        turns = completion_turns.BUFFER_ROWS * self.stride + LANE if self.discipline == "round-robin" else 0
-        return Scratch(np.zeros(completion_turns.TURNS_STATE, np.int64), aligned(turns))
+    def scratch(self, *_: Any) -> np.ndarray:
+        """The kernel's state: a worker's progress in its tile."""
+        return np.zeros(STATE, np.int64)
 
     def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
         """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
@@ -273,20 +255,16 @@ class CompletionProblem:
         self.parameters(flat)[2 + side][rows] = values[:, -1]
 
     def begin_epoch(self, control: np.ndarray, order: Tiles, start: int) -> None:
-        """Set the shared cells for workers that start an epoch at tile ``start``; turns count from there."""
+        """Set the shared cells for workers that start an epoch at tile ``start``."""
         control[:] = 0
         control[NEXT] = start
-        control[LAST] = completion_turns.UNKNOWN
 
     def position(self, control: np.ndarray, order: Tiles) -> int:
         return int(min(control[NEXT], order.n_chunks))
 
-    def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
-        if part.crew is not None:
-            raise UsageError(
-                f"matrix completion with discipline {self.discipline} has no virtual workers: simulate serial, locked "
-                "or round-robin"
-            )
+    def prepare(
+        self, shared: Shared, scratch: np.ndarray, data: Data, part: OrderSlice, step: Step
+    ) -> Callable[[], int]:
         order = part.order
         plan = Plan(
             **part.facts(),
@@ -300,17 +278,12 @@ class CompletionProblem:
             negatives=self.negatives,
             delay=self.delay,
         )
-        scratch.state[:] = 0
-        kernel = partial(self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, *scratch)
+        scratch[:] = 0
+        lanes, flags = (0,) * (self.stride // LANE), (self.rated, self.biases, self.order == "blocks", self.delay > 0)
+        codes = LOSSES[self.loss], DISCIPLINES[self.discipline]
+        epoch = completion.epoch(lanes, *codes, *map(int, flags))
+        kernel = partial(epoch, shared.parameters, data, shared.control, shared.locks, plan, scratch)
         return counted(kernel, shared.control, part.worker)
-
-    def _kernel(self) -> Any:
-        lanes, code = (0,) * (self.stride // LANE), DISCIPLINES[self.discipline]
-        constants = [int(flag) for flag in (self.rated, self.nonnegative, self.biases)]
-        delayed = int(self.delay > 0)
-        if code == ROUND_ROBIN:
-            return completion_turns.turns(lanes, *constants, delayed)
-        return completion.epoch(lanes, LOSSES[self.loss], code, *constants, int(self.order == "blocks"), delayed)
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
@@ -337,8 +310,3 @@ def _check(problem: CompletionProblem, workers: int) -> None:
                 f"order blocks with {workers} workers needs {2 * workers} users and items at least, and there are "
                 f"{problem.users} and {problem.items}: use fewer workers, or order shuffled"
             )
-    if loss != "squared-error" and discipline == "round-robin":
-        raise UsageError(
-            f"loss {loss} draws items from everywhere, so discipline round-robin is not made for it: choose serial, "
-            "hogwild, atomic, aig or locked"
-        )

@@ -1,10 +1,10 @@
-"""Scores of pairs and losses of margins, for the evaluator: compiled loops in float64.
+"""Scores of pairs for the evaluator: a compiled loop in float64.
 
 This shares no arithmetic with the training kernel (``kernel.py``), nor its layout: it reads ratings in input order and
 factors in the user's numbering. A dot product may be added in any order, which allows vector
 instructions; NaN and infinities are kept.
 
-A pair costs 8 ns a core at rank 32 if its rows are in cache, 20 to 60 if not; a logarithm costs 4 ns.
+A pair costs 8 ns a core at rank 32 if its rows are in cache, 20 to 60 if not.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from numba import njit
 from hogwild.kernels.options import JIT
 
 ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
-DOUBLINGS = 10  # exp(a) is exp(a / 1024) squared this many times
-SMALLEST = -100.0  # exponent: a loss of 1e-44 counts as zero
-ODD = np.array([1.0 / (2 * k + 1) for k in range(17)])  # coefficients in the series of the inverse hyperbolic tangent
 
 
 @njit(forceinline=True, **ANY_ORDER)
@@ -51,24 +48,3 @@ def fill_scores(
     """Write the scores of pairs to ``scores``."""
     for k in range(len(users)):
         scores[k] = _score(P, Q, b, c, mean, users[k], items[k])
-
-
-@njit(**ANY_ORDER)
-def sum_softplus(z):
-    """Sum of ``log(1 + exp(z))`` to a relative 1e-10, by series without a branch, which suit vector instructions.
-
-    ``log(1 + t) = 2 artanh(t / (2 + t))`` for ``t = exp(-|z|)``, whose argument is at most 1/3.
-    """
-    total = 0.0
-    for k in range(len(z)):
-        x = z[k]
-        a = max(-abs(x), SMALLEST) / (1 << DOUBLINGS)
-        t = 1.0 + a * (1.0 + a * (1 / 2 + a * (1 / 6 + a * (1 / 24 + a * (1 / 120 + a * (1 / 720 + a / 5040))))))
-        for _ in range(DOUBLINGS):
-            t *= t
-        s = t / (2.0 + t)
-        square, series = s * s, 0.0
-        for j in range(16, -1, -1):
-            series = series * square + ODD[j]
-        total += 0.0 if x < SMALLEST else max(x, 0.0) + 2.0 * s * series
-    return total

@@ -39,7 +39,7 @@ NEAR_NDCG, NEAR_RMSE = 0.01, 0.001  # share of the best metric that is nearly as
 
 def posed(config: TrainConfig, ratings: Ratings, discipline: str, workers: int = 1, **fields: Any) -> CompletionProblem:
     """The problem that ``config`` poses on these ratings."""
-    names = ("rank", "loss", "penalty", "nonnegative", "biases", "negatives", "order")
+    names = ("rank", "loss", "penalty", "biases", "negatives", "order")
     fields |= {name: getattr(config, name) for name in names}
     fields |= {"l2": float(config.l2), "delay": ticks_in(config.gradient_delay)}
     return CompletionProblem.of(ratings.shape, ratings.values, discipline, workers, **fields)

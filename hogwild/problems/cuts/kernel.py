@@ -33,35 +33,18 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.atomics import compare_exchange, load, prefetch, store
-from hogwild.kernels.control import ABORT, TURN
+from hogwild.kernels.atomics import compare_exchange, load, prefetch
+from hogwild.kernels.control import ABORT
 from hogwild.kernels.cycles import spin
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.options import JIT, inlined
-from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.vectors import fma
-from hogwild.problems.linear.kernel import (
-    AIG,
-    ATOMIC,
-    DONE,
-    HANDED,
-    LENGTH,
-    LOCKED,
-    PLAIN,
-    ROW,
-    SERIAL,
-    TAKEN,
-    VISITED,
-    begin_turn,
-    claim,
-    count,
-)
+from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, VISITED, claim, count
 
 ZERO, ONE = np.float32(0), np.float32(1)
 TINY = np.float32(1e-30)  # least divisor, when the step has fallen to nothing
 ENDS_AHEAD, EDGE_AHEAD = 4, 8  # how many edges ahead vertices, and the edges' own arrays, are prefetched
-GAP, STEP = 0, 1  # round robin: positions of a worker's pending move at the end of the buffer
 
 
 class Parameters(NamedTuple):
@@ -142,34 +125,21 @@ def project(row, n):
 
 
 @inlined
-def look(two, x, data, e, gaps, labels, stride):
-    """Difference from ``x_u`` to ``x_v``: returned if one number, else written to ``gaps``; unused for bundles."""
-    u, v = np.uint32(data.u[e]), np.uint32(data.v[e])
-    if two:
-        return x[v] - x[u]
-    if data.bundle[e] >= 0:
-        return ZERO
-    a, b = np.int64(u) * stride, np.int64(v) * stride
-    for k in range(labels):
-        gaps[k] = x[b + k] - x[a + k]
-    return ZERO
-
-
-@inlined
-def pull(two, data, e, gap, gaps, labels, total):
-    """Return the edge's pull on its ends for rates that sum to ``total``; for more labels it replaces ``gaps``."""
+def pull(two, x, data, e, u, v, pulls, labels, stride, total):
+    """Return the edge's pull on its ends for rates that sum to ``total``; for more labels it goes to ``pulls``."""
     whole = max(total, TINY)
     up, down = data.forward[e] * total, -data.backward[e] * total
     if two:
-        return min(max(gap, down), up) / whole
+        return min(max(x[v] - x[u], down), up) / whole
     if data.bundle[e] >= 0:
         first = np.int64(data.bundle[e]) * labels
         for k in range(labels):
-            gaps[k] = data.weights[first + k] + data.weights[first + k]
+            pulls[k] = data.weights[first + k] + data.weights[first + k]
         return ZERO
+    a, b = np.int64(u) * stride, np.int64(v) * stride
     share = ONE / whole
     for k in range(labels):
-        gaps[k] = min(max(gaps[k], down), up) * share
+        pulls[k] = min(max(x[b + k] - x[a + k], down), up) * share
     return ZERO
 
 
@@ -251,7 +221,6 @@ def epoch(discipline, two, far, delayed=0):
     ``two``: a vertex is one number. ``far``: all vertices outgrow the cache, so those of edges ahead are prefetched.
     ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading and writing.
     """
-    rule = SERIAL if discipline in PLAIN else discipline
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state):
@@ -276,13 +245,12 @@ def epoch(discipline, two, far, delayed=0):
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                     return
                 rate_u, rate_v = step * data.rates[u], step * data.rates[v]
-                gap = look(two, x, data, e, pulls, labels, stride)
-                m = pull(two, data, e, gap, pulls, labels, rate_u + rate_v)
+                m = pull(two, x, data, e, u, v, pulls, labels, stride, rate_u + rate_v)
                 if delayed:
                     spin(control, plan.delay)
                 if discipline == AIG and not lock_ends(locks, u, v, rate_v, control):
                     return
-                land(rule, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride)
+                land(discipline, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride)
                 if discipline == AIG:
                     unlock_ends(locks, u, v, rate_v)
                 if discipline == LOCKED:
@@ -290,56 +258,5 @@ def epoch(discipline, two, far, delayed=0):
             count(control, plan.worker, last - first, 2 * (last - first))
             state[DONE] = last
             budget -= last - first
-
-    return run
-
-
-@lru_cache(None)
-def turns(two, delayed=0):
-    """One worker's loop over its turns: edge t sees updates up to t - W (see ``linear/kernel.py``)."""
-
-    @njit(**JIT)
-    def run(parameters, data, control, locks, plan, rows, buffer, state):
-        x = parameters.x
-        labels = plan.labels
-        stride = plan.stride
-        pulls = buffer[:stride]
-        row = buffer[stride : 2 * stride]
-        kept = buffer[2 * stride :]
-        size = plan.block * BLOCKS_PER_CHUNK
-        in_hand = state[HANDED] - 1
-        budget = plan.limit
-        position = plan.start + plan.worker + state[TAKEN] * plan.workers
-        pending, e = state[TAKEN] > 0, np.uint64(state[ROW])
-        m, step = kept[GAP], kept[STEP]
-        while budget > 0:
-            if position < plan.n_rows and position // size != in_hand:
-                in_hand = position // size
-                chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
-            last = begin_turn(control, position, size)
-            if last < 0:
-                return
-            if pending:
-                u, v = np.uint32(data.u[e]), np.uint32(data.v[e])
-                rate_u, rate_v = step * data.rates[u], step * data.rates[v]
-                land(SERIAL, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride)
-            if position >= last:
-                store(control, TURN, position + 1)
-                return
-            e = np.uint64(rows[position % size])
-            gap = look(two, x, data, e, pulls, labels, stride)
-            store(control, TURN, position + 1)
-            step = step_at(plan.step, plan.epoch * plan.n_rows + position - position % size % STEP_EVERY)
-            u, v = np.uint32(data.u[e]), np.uint32(data.v[e])
-            m = pull(two, data, e, gap, pulls, labels, step * data.rates[u] + step * data.rates[v])
-            if delayed:
-                spin(control, plan.delay)
-            pending = True
-            count(control, plan.worker, 1, 2)
-            position += plan.workers
-            state[TAKEN] += 1
-            budget -= 1
-        state[HANDED], state[ROW] = in_hand + 1, np.int64(e)
-        kept[GAP], kept[STEP] = m, step
 
     return run

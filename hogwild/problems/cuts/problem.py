@@ -40,7 +40,7 @@ class Scratch(NamedTuple):
     """The memory of one worker."""
 
     rows: np.ndarray  # (chunk + PADDING,) int64
-    buffer: np.ndarray  # (2 * stride + FLOATS,) float32: a pull, a row, and round robin's pending move
+    buffer: np.ndarray  # (2 * stride,) float32: a pull, and a row
     state: np.ndarray  # (STATE,) int64: how far the chunk in hand is, see problems/linear/kernel.py
 
 
@@ -190,13 +190,11 @@ class CutsProblem(InChunks):
     def scratch(self, order: Order, *_: Any) -> Scratch:
         return Scratch(
             np.empty(order.chunk + PADDING, dtype=np.int64),
-            np.zeros(2 * self.stride + FLOATS, dtype=np.float32),
+            np.zeros(2 * self.stride, dtype=np.float32),
             np.zeros(linear.STATE, dtype=np.int64),
         )
 
     def prepare(self, shared: Shared, scratch: Scratch, data: Data, part: OrderSlice, step: Step) -> Callable[[], int]:
-        if part.crew is not None:
-            raise UsageError("virtual workers by events run the linear problem only: simulate cuts by quanta of edges")
         scratch.state[:] = 0
         order = part.order
         plan = Plan(
@@ -209,14 +207,9 @@ class CutsProblem(InChunks):
             stride=self.stride,
             delay=self.delay,
         )
-        kernel = partial(self._kernel(), shared.parameters, data, shared.control, shared.locks, plan, *scratch)
-        return counted(kernel, shared.control, part.worker)
-
-    def _kernel(self) -> Any:
-        two, delayed = int(self.scalar), int(self.delay > 0)
-        if self.discipline == "round-robin":
-            return cuts.turns(two, delayed)
-        return cuts.epoch(linear.DISCIPLINES[self.discipline], two, int(self.far), delayed)
+        codes = linear.DISCIPLINES[self.discipline], int(self.scalar), int(self.far), int(self.delay > 0)
+        memory = shared.parameters, data, shared.control, shared.locks, plan, *scratch
+        return counted(partial(cuts.epoch(*codes), *memory), shared.control, part.worker)
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""

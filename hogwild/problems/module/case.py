@@ -31,33 +31,26 @@ from hogwild.problems.module.replica import ModuleReplica
 from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
 
-#: Losses by name; a last dimension of 1 is removed from the module's output if the targets have none.
-LOSSES: dict[str, Callable[..., torch.Tensor]] = {
-    "cross-entropy": functional.cross_entropy,
-    "mse": functional.mse_loss,
-    "bce": functional.binary_cross_entropy_with_logits,
-}
+
+def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """The output without a last dimension of 1, if the target has none."""
+    return output.squeeze(-1) if output.dim() == target.dim() + 1 and output.shape[-1] == 1 else output
+
+
+def mse(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return functional.mse_loss(_like(output, target), target.to(output.dtype))
+
+
+def bce(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return functional.binary_cross_entropy_with_logits(_like(output, target), target.to(output.dtype))
+
+
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {"cross-entropy": functional.cross_entropy, "mse": mse, "bce": bce}
 #: Default steps.
 STEPS = {"sgd": 0.1, "momentum": 0.01, "adagrad": 0.01, "adam": 1e-3}
 BETAS = (0.9, 0.999)  # decays of adam's mean gradient and mean square
 EVALUATED = 1024  # examples at a time
 TRIED = 64  # most examples, before training
-
-
-@dataclass(frozen=True)
-class NamedLoss:
-    """One of ``LOSSES``, which also accepts an output of shape (batch, 1) for targets of shape (batch,)."""
-
-    name: str
-
-    def __call__(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        if self.name == "cross-entropy":
-            return functional.cross_entropy(output, target)
-        return LOSSES[self.name](_like(output, target), target.to(output.dtype))
-
-
-def _like(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    return output.squeeze(-1) if output.dim() == target.dim() + 1 and output.shape[-1] == 1 else output
 
 
 @dataclass(frozen=True)
@@ -67,7 +60,7 @@ class Posed:
     model: nn.Module
     loss: Callable[..., torch.Tensor]
     examples: Examples
-    factory: Callable[[], nn.Module] | None = None  # makes the module, for workers, if it cannot be pickled
+    loss_name: str  # one of ``LOSSES``, or "custom"
 
     def __len__(self) -> int:
         return len(self.examples)
@@ -101,7 +94,7 @@ class ModuleCase(Case):
         self.problem = ModuleProblem(
             c.discipline,
             layout,
-            pack(train.model, train.loss, train.factory),
+            pack(train.model, train.loss),
             (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else BETAS,
             delay=ticks_in(c.gradient_delay),
             threads=torch.get_num_threads(),

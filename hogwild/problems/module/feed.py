@@ -8,14 +8,14 @@ them. A ``TensorDataset`` is taken apart into its tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data import TensorDataset
 
 from hogwild.data.mapped import Mapped, entries_of
 from hogwild.data.rows.container import Rows
@@ -38,60 +38,42 @@ Feed = Callable[[np.ndarray], Batch]  # takes row numbers
 
 
 @dataclass(frozen=True)
-class Arrays:
-    """Dense inputs, one array or more with a row for each example, and the targets."""
+class Examples:
+    """Inputs and targets: dense arrays with a row for each example, or sparse rows as bags of features."""
 
-    inputs: tuple[np.ndarray, ...]
+    inputs: tuple[np.ndarray, ...] | Rows
     target: np.ndarray
-    store = None
+    labels: np.ndarray | None = None  # of Rows, which the targets number
 
     def __len__(self) -> int:
         return len(self.target)
 
+    @property
+    def store(self) -> Path | None:
+        return self.inputs.store if isinstance(self.inputs, Rows) else None
+
     def lay_out(self, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
         """The arrays by name, and those of them that other processes find in files."""
-        return {f"input{k}": array for k, array in enumerate(self.inputs)} | {"target": self.target}, {}
+        arrays, mapped = {"target": self.target}, dict[str, Mapped]()
+        if isinstance(self.inputs, Rows):
+            entries, mapped = entries_of(self.inputs, shared)
+            return entries | arrays, mapped
+        return {f"input{k}": array for k, array in enumerate(self.inputs)} | arrays, mapped
 
     def sample(self) -> list[np.ndarray]:
         """Arrays for the data's fingerprint."""
-        rows = np.linspace(0, len(self) - 1, min(len(self), SAMPLED)).astype(np.int64)
-        return [array[rows] for array in (*self.inputs, self.target)]
+        if isinstance(self.inputs, Rows):
+            ids = self.inputs.spread(1 << 20, SAMPLED)
+            some = self.inputs.select(ids).compact()
+            return [some.begin, some.indices, some.values, self.target[ids]]
+        ids = np.linspace(0, len(self) - 1, min(len(self), SAMPLED)).astype(np.int64)
+        return [array[ids] for array in (*self.inputs, self.target)]
 
-    def select(self, ids: np.ndarray) -> Arrays:
+    def select(self, ids: np.ndarray) -> Examples:
         """The examples ``ids``, in that order."""
-        return Arrays(tuple(array[ids] for array in self.inputs), self.target[ids])
-
-
-@dataclass(frozen=True)
-class Sparse:
-    """Sparse rows as bags of features, and the targets."""
-
-    rows: Rows
-    target: np.ndarray
-    labels: np.ndarray | None = None  # labels that the targets number
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def store(self) -> Path | None:
-        return self.rows.store
-
-    def lay_out(self, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
-        arrays, mapped = entries_of(self.rows, shared)
-        return arrays | {"target": self.target}, mapped
-
-    def sample(self) -> list[np.ndarray]:
-        ids = self.rows.spread(1 << 20, SAMPLED)
-        some = self.rows.select(ids).compact()
-        return [some.begin, some.indices, some.values, self.target[ids]]
-
-    def select(self, ids: np.ndarray) -> Sparse:
-        """The examples ``ids``, in that order."""
-        return Sparse(self.rows.select(ids), self.target[ids], self.labels)
-
-
-Examples = Arrays | Sparse
+        rows = self.inputs
+        inputs = rows.select(ids) if isinstance(rows, Rows) else tuple(array[ids] for array in rows)
+        return replace(self, inputs=inputs, target=self.target[ids])
 
 
 def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
@@ -102,7 +84,7 @@ def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, 
 
 
 def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:
-    """Convert the user's data to one of ``Examples``; number the classes if ``loss`` wants that and Rows have labels.
+    """Convert the user's data to ``Examples``; number the classes if ``loss`` wants that and Rows have labels.
 
     For test data, ``train`` says which label has which number.
 
@@ -111,38 +93,28 @@ def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:
     UsageError, InputError
         If it is not data, or cannot be trained on.
     """
-    if isinstance(data, Arrays | Sparse):
-        return data
     if isinstance(data, str | Path):
         data = open_data(data)
     if isinstance(data, Rows):
-        labels = train.labels if isinstance(train, Sparse) else None
-        return Sparse(data, *_numbered(data.targets, loss, labels))
+        return Examples(data, *_numbered(data.targets, loss, None if train is None else train.labels))
     if isinstance(data, TensorDataset):
         data = data.tensors
-    if isinstance(data, Dataset | DataLoader):
-        raise UsageError(
-            "data: needs (X, y) or Rows; got a Dataset: stack it with torch's default_collate(list(dataset))"
-        )
     if not isinstance(data, tuple | list) or len(data) < 2:
-        raise UsageError(f"data: expected a pair (X, y) or Rows, got {type(data).__name__}")
-    if hasattr(data[0], "tocsr"):
-        target = _array("y", data[1])
-        rows = Rows.from_scipy(data[0], np.zeros(len(target), np.float32))
-        return Sparse(rows, _target(target))
-    if isinstance(data[0], Rows):
-        return Sparse(data[0], _target(_array("y", data[1])))
-    return _arrays(data)
-
-
-def _arrays(data: Sequence[Any]) -> Arrays:
+        raise UsageError(f"data needs (X, y) or Rows; got {type(data).__name__}: stack a Dataset by default_collate")
+    target = _array("y", data[-1])
+    if target.ndim == 0:
+        raise InputError("y: expected a target for each example, got a single number")
+    if target.dtype.kind != "f":
+        target = target.astype(np.int64)
+    rows = Rows.from_scipy(data[0], np.zeros(len(target), np.float32)) if hasattr(data[0], "tocsr") else data[0]
+    if isinstance(rows, Rows):
+        return Examples(rows, target)
     names = ["X"] if len(data) == 2 else [f"X[{k}]" for k in range(len(data) - 1)]
     inputs = tuple(_array(name, part) for name, part in zip(names, data[:-1]))
-    target = _target(_array("y", data[-1]))
     for name, array in zip(names, inputs):
         if array.ndim == 0 or len(array) != len(target):
             raise InputError(f"{name}: expected a row for each of {len(target)} targets, got shape {array.shape}")
-    return Arrays(inputs, target)
+    return Examples(inputs, target)
 
 
 def _array(name: str, values: Any) -> np.ndarray:
@@ -158,12 +130,6 @@ def _array(name: str, values: Any) -> np.ndarray:
     elif array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
     return np.ascontiguousarray(array)
-
-
-def _target(array: np.ndarray) -> np.ndarray:
-    if array.ndim == 0:
-        raise InputError("y: expected a target for each example, got a single number")
-    return array if array.dtype.kind == "f" else array.astype(np.int64)
 
 
 def _numbered(targets: np.ndarray, loss: str, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:

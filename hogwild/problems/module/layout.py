@@ -120,6 +120,8 @@ class Layout:
             raise InputError("the model has no parameters to train: expected one that requires a gradient")
         buffers, begin = [], 0
         for name, buffer in model.named_buffers():
+            if buffer.dtype == torch.bfloat16:
+                raise InputError(f"buffer {name} needs a type that NumPy has; got {buffer.dtype}: use model.float()")
             buffers.append(Buffer(name, tuple(buffer.shape), str(buffer.dtype).removeprefix("torch."), begin))
             begin = buffers[-1].end
         return cls(tuple(places), tuple(buffers), rule, workers)
@@ -244,44 +246,25 @@ def _load(data: bytes, device: torch.device) -> Any:
     return torch.load(io.BytesIO(data), map_location=device, weights_only=False)
 
 
-def pack(model: nn.Module, loss: Any, factory: Any = None) -> bytes:
-    """Pickle model and loss without the model's parameters; a model that cannot be pickled is replaced by ``factory``.
+def pack(model: nn.Module, loss: Any) -> bytes:
+    """Pickle model and loss without the model's parameters.
 
     Raises
     ------
     UsageError
-        If that cannot be pickled either, or there is none.
+        If they cannot be pickled.
     """
-    numbers = {id(p): number for number, p in enumerate(model.parameters())}
-    problem: Exception | None = None
-    for thing in (model,) if factory is None else (model, factory):
-        file = io.BytesIO()
-        try:
-            _Packer(file, numbers).dump((thing, loss))
-            return file.getvalue()
-        except Exception as error:  # pickling runs the user's code
-            problem = problem or error
-    assert problem is not None
-    remedy = ": give a function that makes the model" if factory is None else ""
-    raise UsageError(f"the model or the loss cannot be sent to workers: {reason_of(problem)}{remedy}") from problem
+    file = io.BytesIO()
+    try:
+        _Packer(file, {id(p): number for number, p in enumerate(model.parameters())}).dump((model, loss))
+    except Exception as error:  # pickling runs the user's code
+        raise UsageError(f"the model or the loss cannot be sent to workers: {reason_of(error)}") from error
+    return file.getvalue()
 
 
 def unpack(program: bytes, layout: Layout, flat: Any) -> tuple[nn.Module, Any]:
     """Restore a separate model and the loss, with the parameters in ``flat``: an array, or a tensor on any device."""
     views = layout.views(flat)
     parameters = [nn.Parameter(view, place.trained) for view, place in zip(views, layout.places)]
-    device = views[0].device
-    thing, loss = _Unpacker(io.BytesIO(program), parameters, device).load()
-    if isinstance(thing, nn.Module):
-        return thing, loss
-    with torch.random.fork_rng(devices=[]):
-        model: nn.Module = thing()
-    model.to(device)
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if isinstance(value, torch.Tensor):  # a constant not registered as a buffer
-                setattr(module, name, value.to(device))
-    for parameter, view, place in zip(model.parameters(), views, layout.places):
-        parameter.data = view
-        parameter.requires_grad_(place.trained)
+    model, loss = _Unpacker(io.BytesIO(program), parameters, views[0].device).load()
     return model, loss

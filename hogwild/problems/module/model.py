@@ -29,8 +29,6 @@ class ModuleModel(TrainedModel):
     ----------
     arrays : dict of str to array
         Arrays by their names in the ``state_dict``, each once; read-only.
-    dtypes : dict of str to str
-        Dtypes of the tensors for which NumPy has no such dtype ("bfloat16").
     tied : dict of str to str
         Names in the ``state_dict`` that stand for an array of another name.
     names : list of str
@@ -53,7 +51,6 @@ class ModuleModel(TrainedModel):
     """
 
     arrays: dict[str, np.ndarray]
-    dtypes: dict[str, str] = field(default_factory=dict)
     tied: dict[str, str] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
     _module: Any = field(default=None, repr=False)
@@ -72,7 +69,6 @@ class ModuleModel(TrainedModel):
         import torch
 
         arrays: dict[str, np.ndarray] = {}
-        dtypes: dict[str, str] = {}
         tied: dict[str, str] = {}
         names: list[str] = []
         seen: dict[int, str] = {}  # names by the id of their tensor
@@ -84,10 +80,8 @@ class ModuleModel(TrainedModel):
                 tied[name] = seen[id(tensor)]
                 continue
             seen[id(tensor)] = name
-            if tensor.dtype == torch.bfloat16:
-                dtypes[name], tensor = "bfloat16", tensor.float()
             arrays[name] = tensor.detach().numpy().copy()
-        return cls(arrays, dtypes, tied, names, _module=module, **origin)
+        return cls(arrays, tied, names, _module=module, **origin)
 
     @property
     def module(self) -> nn.Module:
@@ -108,8 +102,6 @@ class ModuleModel(TrainedModel):
         import torch
 
         state = {name: torch.from_numpy(array.copy()) for name, array in self.arrays.items()}
-        for name, dtype in self.dtypes.items():
-            state[name] = state[name].to(getattr(torch, dtype))
         return {name: state[self.tied.get(name, name)] for name in self.names}
 
     def into(self, module: nn.Module) -> nn.Module:
@@ -131,7 +123,7 @@ class ModuleModel(TrainedModel):
         header = {
             "problem": "module",
             "parameters": sum(array.size for array in self.arrays.values()),
-            "dtypes": self.dtypes,
+            "dtypes": {},  # what earlier versions look for
             "tied": self.tied,
             "names": self.names,
             **self.origin(),
@@ -153,7 +145,4 @@ class ModuleModel(TrainedModel):
             lacking = sorted({tied.get(name, name) for name in names} - set(arrays))
             if lacking:
                 raise InputError(f"no array {lacking[0]}")
-            for name, dtype in header["dtypes"].items():
-                if name not in arrays or dtype != "bfloat16":
-                    raise InputError(f"dtype {dtype!r} of {name!r}, expected bfloat16 of one of the arrays")
-            return cls(arrays, dict(header["dtypes"]), tied, names, **origin_in(header))
+            return cls(arrays, tied, names, **origin_in(header))

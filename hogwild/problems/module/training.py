@@ -20,7 +20,7 @@ from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
 from hogwild.hosts import fork_server
 from hogwild.hosts.pool import Pool
-from hogwild.problems.module.case import LOSSES, NamedLoss, Posed
+from hogwild.problems.module.case import LOSSES, Posed
 from hogwild.problems.module.feed import Examples, take_data
 from hogwild.training.run import Run, begin
 
@@ -91,12 +91,8 @@ def train_module(
     >>> [row["epoch"] for row in run]
     [0, 1, 2]
     """
-    named = _name_of(loss)
-    if "problem" in options:
-        raise UsageError("unknown option problem: train_module has one problem")
-    named_options = {key: value for key, value in options.items() if key != "host" or value is not None}
     met = {} if cluster is None else {"machines": cluster.machines}
-    config = TrainConfig.from_json(named_options | {"problem": "module", "loss": named} | met)
+    config = TrainConfig(problem="module", loss=_name_of(loss), **options, **met)
     posed, tested = pose(model, loss, data, test, config.seed)
     return begin(posed, tested, None, config, checkpoint, resume, pool, name, cluster)
 
@@ -119,12 +115,12 @@ def pose(
         If an argument is not a module, a loss or data.
     """
     fork_server.preload("hogwild.problems.module.problem")  # otherwise every worker would import torch
+
     named = _name_of(loss)
     module = _module(model, seed)
     examples = take_data(data, named)
     tested = None if test is None else take_data(test, named, examples)
-    factory = None if isinstance(model, nn.Module) else model
-    return Posed(module, NamedLoss(loss) if isinstance(loss, str) else loss, examples, factory), tested
+    return Posed(module, LOSSES[loss] if isinstance(loss, str) else loss, examples, named), tested
 
 
 def _name_of(loss: Any) -> str:
