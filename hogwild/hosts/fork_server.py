@@ -174,11 +174,11 @@ def serve(end: int, modules: list[str]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake)
     while True:
-        ready = select.select([parent, waking], [], [])[0]
+        ready = select.select([parent.fileno(), waking], [], [])[0]
         if waking in ready:
             os.read(waking, 4096)
             _reap(ends)
-        if parent not in ready:
+        if parent.fileno() not in ready:
             continue
         data, files, *_ = socket.recv_fds(parent, 1, 1)
         if not data:
