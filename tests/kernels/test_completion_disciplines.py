@@ -125,10 +125,3 @@ def test_a_tile_waits_until_its_users_and_items_are_free():
     thread.join(timeout=120)
     assert job.done()[0] == 600
     assert not job.state["locks"].any()
-
-
-def test_a_delay_changes_no_bit():
-    jobs = [make_job(delay=delay) for delay in (0, 1)]
-    for job in jobs:
-        run_epoch(job)
-    assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes()

@@ -26,7 +26,6 @@ from hogwild.data.rows.margins import row_scales
 from hogwild.errors import InputError
 from hogwild.hosts.memory import overlaid
 from hogwild.kernels.control import FIRST, cells
-from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
@@ -123,7 +122,6 @@ class LinearProblem(InChunks):
             labels=labels,
             intercept=intercept_share(config, rows) if totals is None else totals.intercept,
             falling=config.schedule in FALLING,
-            delay=ticks_in(config.gradient_delay),
             passive="safe" if safe and not config.adagrad else "none",
         )
 
