@@ -504,10 +504,9 @@ def namer(model: LinearModel, positions: set[int], file: str | None) -> Callable
     """
     names: dict[int, list[str]] = {}
     if model.table is not None:
-        from hogwild.data.tables.columns import known_names
         from hogwild.data.tables.plan import TablePlan
 
-        names = known_names(TablePlan.from_json(model.table))
+        names = TablePlan.from_json(model.table).known_names()
     if file is not None:
         if model.table is not None:
             from hogwild.data.public.catalogue import located

@@ -58,7 +58,7 @@ WORDS = [
     b"\x1f\x8b",
     b"1:1",
 ]
-SVMLIGHT = b"# c\n+1 1:0.5 3:2 # d\n-1 qid:7 2:-1e-3\t4:.25\n\n  0.5\n-1 2:0 4:16777217\n"
+SVMLIGHT = b"# c\n+1 1:0.5 3:2 # d\n-1 2:-1e-3\t4:.25\n\n  0.5\n-1 2:0 4:16777217\n"
 RATINGS = b'user,item,rating,time\na,x,3,100\nb,y,4.5,200\n"c,d",x,1,300\n7,8,2,9\n'
 TABLE = b'y,site,price,"a ""b"""\nyes,a,0.5,"red shoes\nnew"\nno,,2,x\nyes,"c,d",,\n' * 9
 GRAPH = b"c graph\np max 4 5\nn 1 s\nn 4 t\na 1 2 3\na 1 3 2\na 2 4 2\na 3 4 3\na 2 3 1\n"

@@ -17,7 +17,7 @@ from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.statistics import describe
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.text import hashing
-from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
+from hogwild.data.text.svmlight import Svmlight
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.metrics import evaluate
 from hogwild.problems.linear.model import LinearModel
@@ -132,8 +132,8 @@ def test_sums_of_collisions():
         rows = parsed(f"1 0:0.25 {first}:2\n1 1:1\n" + "1 " + " ".join(f"{i}:1" for i in range(30)), 4, zero_based=True)
     assert entries(rows)[0] == [(bucket(0, 4), 2.25)]
     assert sum(value for _, value in entries(rows)[2]) == 30
-    summary = ParseSummary()
-    list(iter_svmlight(io.BytesIO(b"1 0:1 0:2\n1 1:1"), zero_based=True, hash_bits=BITS, summary=summary))
+    summary = Svmlight(zero_based=True, hash_bits=BITS)
+    list(summary.read(io.BytesIO(b"1 0:1 0:2\n1 1:1")))
     assert (summary.duplicate_rows, summary.nnz, summary.width) == (0, 2, 2**BITS)
 
 

@@ -71,15 +71,6 @@ def test_a_matrix_that_points_outside_itself(tmp_path, kind, array):
         open_data(path)
 
 
-@pytest.mark.parametrize("bits", [None, 4])
-def test_queries_are_counted(tmp_path, cache, bits):
-    path = tmp_path / "x.svm"
-    path.write_text("1 qid:3 1:1\n-1 2:1\n1 qid:4 1:2\n")
-    for kept in (None, cache, cache):
-        with pytest.warns(HogwildWarning, match=r"x.svm: 2 rows with a qid: \(left out"):
-            assert len(open_data(path, cache=kept, hash_bits=bits)) == 3
-
-
 def test_targets_by_name(tmp_path, cache):
     np.save(tmp_path / "y.npy", TARGETS)
     path = save_matrix(tmp_path / "x.npz", None)

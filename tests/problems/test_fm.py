@@ -18,7 +18,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
-from hogwild.data.tables.columns import bucket_of
+from hogwild.data.tables.column import bucket_of
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model
 from hogwild.metrics import evaluate

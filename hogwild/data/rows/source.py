@@ -44,7 +44,6 @@ LABELS = ("required", "optional")
 REPAIRS = {
     "duplicate_rows": "rows with repeated features (summed)",
     "moved_rows": "rows with a feature in another field than before (the first field counts)",
-    "query_rows": "rows with a qid: (left out: rows are not ranked by query)",
     "repeats": "ratings of a user and item that come again later (the last one counts)",
 }
 
@@ -234,12 +233,11 @@ def stream_data(
             raise InputError(f"{title}: a table, but the model's features are none of its columns")
         yield from stream_table(source, plan, labels == "required", format, options["separator"])
     elif kind == "svmlight":
-        from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
+        from hogwild.data.text.svmlight import Svmlight
 
-        summary, zero_based = ParseSummary(), options["zero_based"]
-        reading: dict[str, Any] = {"zero_based": zero_based, "labels": labels, "chunk_bytes": STREAM_BYTES}
-        yield from iter_svmlight(source, summary=summary, hash_bits=bits, **reading)
-        warn_of_repairs(title, {"warnings": _repairs(summary)})
+        text = Svmlight(zero_based=options["zero_based"], labels=labels, hash_bits=bits, chunk_bytes=STREAM_BYTES)
+        yield from text.blocks(source)
+        warn_of_repairs(title, {"warnings": _repairs(text)})
     else:
         rows = open_data(source, labels=labels, **options)
         for first, last in chunks(rows):
@@ -303,21 +301,23 @@ def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
         kept["hash_bits"] = bits
 
     def parse(sink: Sink) -> dict[str, Any]:
-        from hogwild.data.text.svmlight import parse_svmlight
+        from hogwild.data.text.svmlight import Svmlight
 
+        text = Svmlight(**options)
         try:
-            summary = parse_svmlight(source, sink, **options)
+            for block in text.read(source):
+                sink.append(*block)
         except InputError as error:
             raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
         facts = {} if bits is None else {"hash_bits": bits}
-        return facts | {"width": summary.width, "fields": summary.fields, "warnings": _repairs(summary)}
+        return facts | {"width": text.width, "fields": text.fields, "warnings": _repairs(text)}
 
     return text_recipe(source, parse, {"format": "svmlight", **kept}, f"svmlight {PARSER}")
 
 
-def _repairs(summary: Any) -> dict[str, int]:
+def _repairs(text: Any) -> dict[str, int]:
     """Return how many rows of a text were repaired, by ``REPAIRS``."""
-    return {name: count for name in REPAIRS if (count := int(getattr(summary, name, 0)))}
+    return {name: count for name in REPAIRS if (count := int(getattr(text, name, 0)))}
 
 
 def _copy(source: str, rows: Rows) -> Recipe:

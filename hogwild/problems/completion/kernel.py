@@ -39,14 +39,14 @@ from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
-from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.locks import acquire, pass_turn, release, take_turn
 from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, dot, fma, move_both, move_three
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ROUND_ROBIN
 
 LOSSES = {"squared-error": 0, "log": 1, "bpr": 2}
 SQUARES, LOG, BPR = LOSSES.values()
@@ -309,6 +309,8 @@ def epoch(lanes, loss, discipline, rated, biased, fenced):
         salt = generator(plan.seed, plan.epoch, len(plan.blocks))
         while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
+                if discipline == ROUND_ROBIN and take_turn(control, plan.worker):
+                    pass_turn(control, plan.worker, plan.workers, True)
                 break
             if fenced and not enter(locks, control, plan, state[TILE]):
                 return
@@ -360,6 +362,8 @@ def epoch(lanes, loss, discipline, rated, biased, fenced):
                             e = np.float32(dloss(LOGISTIC, e, target, 0.0))
                         if discipline == AIG and not hold(loss, locks, control, plan, u, one, other):
                             return
+                        if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):
+                            return
                         move = step * e
                         if loss == BPR:
                             write_three(lanes, discipline, biased, parameters, u, one, other, move, shrink)
@@ -370,6 +374,8 @@ def epoch(lanes, loss, discipline, rated, biased, fenced):
                                 release(locks, plan.n_users + other)
                             release(locks, plan.n_users + one)
                             release(locks, u)
+                        if discipline == ROUND_ROBIN:
+                            pass_turn(control, plan.worker, plan.workers, False)
                     if discipline == LOCKED:
                         release(locks, 0)
                 at = stop
