@@ -31,7 +31,7 @@ STREAMS = "streams"  # the host of workers on device cuda, and the only one ther
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
 ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive", "root")
-NORMALIZE = ("none", "l2", "max")
+NORMALIZE = ("none", "l2")
 CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "smoothed")
