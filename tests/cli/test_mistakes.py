@@ -178,14 +178,18 @@ MISTAKES: dict[str, tuple[int, str]] = {
 }
 
 
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+
 @pytest.mark.parametrize("words", MISTAKES)
 def test_mistakes_are_one_line(hogwild: Callable, folder: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
     monkeypatch.chdir(folder)
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    before = contents(folder)
     result = hogwild(words)
     status, message = MISTAKES[words]
     assert re.fullmatch(r"(hogwild: warning: [^\n]+\n)*hogwild: error: [^\n]+\n", result.err), result.err
     assert message in result.err
     assert result.status == status
-    after = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if "__pycache__" not in path.parts}
+    after = contents(folder)
     assert after == before
