@@ -478,7 +478,7 @@ class TrainConfig:
         """Names of the options that differ although ``--resume`` may not change them."""
         others = other.to_json()
         free = (*RESUMABLE, *["exchange"] * (self.machines != other.machines))  # one machine has none
-        return [name for name, value in self.to_json().items() if name not in free and value != others[name]]
+        return [name for name, value in self.to_json().items() if name not in free and value != others.get(name)]
 
 
 def config_class(problem: str) -> type[TrainConfig]:

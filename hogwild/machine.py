@@ -43,34 +43,20 @@ def cpu_model() -> str:
 
 
 def cpu_quota() -> float | None:
-    """CPU time that the control group grants, in cores, or None without a limit."""
-    limit = _text("/sys/fs/cgroup/cpu.max").split()  # cgroup v2: "quota period" in microseconds, or "max period"
-    if len(limit) != 2:
-        limit = [_text(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")]  # v1: -1 is no limit
-    try:
-        quota, period = (float(part) for part in limit)
-    except ValueError:
-        return None
-    return quota / period if quota > 0 and period > 0 else None
+    """CPU time that the control group (version 2) grants, in cores, or None without a limit."""
+    quota, _, period = _text("/sys/fs/cgroup/cpu.max").partition(" ")  # in microseconds, or "max"
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
 
 def physical_cores() -> int:
     """Physical cores that this process may use, by its affinity and the control group's quota."""
-    allowed = os.sched_getaffinity(0)
-    cores = set()
-    for cpu in allowed:
-        core = tuple(_text(CPUS / f"cpu{cpu}/topology/{name}") for name in ("physical_package_id", "core_id"))
-        cores.add(core if all(core) else cpu)
-    quota = cpu_quota()
-    return max(1, min(len(cores), math.ceil(quota) if quota else len(cores)))
+    cores = len(one_cpu_a_core())
+    return min(cores, math.ceil(cpu_quota() or cores))
 
 
 def worker_counts(cores: int) -> tuple[int, ...]:
     """Return 1, 2, 4 ... and, last, all cores."""
-    powers = [1]
-    while 2 * powers[-1] <= cores:
-        powers.append(2 * powers[-1])
-    return tuple(sorted({*powers, cores}))
+    return tuple(sorted({*(1 << k for k in range(cores.bit_length())), cores}))
 
 
 def one_cpu_a_core() -> list[int]:
@@ -114,12 +100,7 @@ def caches() -> dict[str, str]:
 
 def cache_bytes(level: str | None = None) -> int | None:
     """Size of one cache, such as "L2", or of the largest if no name is given. None if it is unknown."""
-    units = {"K": 10, "M": 20, "G": 30}
-    sizes = {
-        name: int(text[:-1]) << units[text[-1]]
-        for name, text in caches().items()
-        if text[-1] in units and text[:-1].isdigit()
-    }
+    sizes = {name: int(text[:-1]) << 10 for name, text in caches().items() if text.endswith("K")}  # as Linux writes all
     return max(sizes.values(), default=None) if level is None else sizes.get(level)
 
 
@@ -141,7 +122,7 @@ def memory() -> tuple[int | None, int | None]:
         if rest.split():
             facts[name] = int(rest.split()[0]) * 1024
     total, available = facts.get("MemTotal"), facts.get("MemAvailable")
-    limit = _text("/sys/fs/cgroup/memory.max") or _text("/sys/fs/cgroup/memory/memory.limit_in_bytes")
+    limit = _text("/sys/fs/cgroup/memory.max")
     if total and limit.isdigit() and int(limit) < total:
         total = int(limit)
         available = min(available or total, total)

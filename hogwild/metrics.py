@@ -1,4 +1,4 @@
-"""Quality of a model on given rows: accuracy, log loss, AUC, calibration, F1, confusion, or the errors of regression.
+"""Quality of a model on given rows: accuracy, log loss, AUC, Brier score, F1, confusion, or the errors of regression.
 
 Margins are made in chunks on all threads; of each row 8 to 12 bytes are kept, its target, its prediction, and for the
 AUC its margin. The values equal scikit-learn's (tests compare them) but are computed here, since importing it takes as
@@ -19,7 +19,6 @@ from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 from hogwild.problems.linear.objective import auc, loss_values
 from hogwild.problems.linear.rows import class_numbers
 
-BINS = 10  # of probabilities
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -39,11 +38,10 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
     -------
     dict
         ``rows`` and, for labels: ``accuracy``; ``log_loss`` (None for losses without probabilities); ``auc`` (two
-        labels, else None; None if one of them is absent); of two labels with probabilities ``brier`` and
-        ``reliability``, for each tenth of the probabilities that occurs its ``rows``, their mean ``probability`` and
-        the ``share`` of the second label; ``f1_macro`` and ``f1``, by label; ``labels`` and
-        ``confusion``, a list of lists with true labels as rows. Otherwise: ``rmse mae r2`` (None for constant targets)
-        and, for poisson, ``poisson_deviance``, the mean. NaN predictions give NaN.
+        labels, else None; None if one of them is absent); ``brier`` (two labels with probabilities, else None);
+        ``f1_macro`` and ``f1``, by label; ``labels`` and ``confusion``, a list of lists with true labels as rows.
+        Otherwise: ``rmse mae r2`` (None for constant targets) and, for poisson, ``poisson_deviance``, the mean. NaN
+        predictions give NaN.
 
     Raises
     ------
@@ -100,28 +98,17 @@ def _labels_result(
     f1 = 2.0 * right / np.maximum(total, 1)  # 0 for a label that is neither present nor predicted
     labels: list[Any] = model.labels if model.table is None else model.label_texts
     likely = model.loss in PROBABILITIES
+    two = likely and len(scores) > 0
     return {
         "accuracy": float(right.sum() / len(truth)),
         "log_loss": float(log_losses.sum() / len(truth)) if likely else None,
         "auc": auc(scores, truth == 1) if classes == 2 and len(scores) else None,
-        **(_calibration(model, truth, scores) if likely and len(scores) else {}),
+        "brier": float(np.square(model.probabilities(scores.astype(np.float64))[:, 1] - truth).mean()) if two else None,
         "f1_macro": float(np.mean(f1)),
         "f1": dict(zip(labels, f1.tolist())),
         "labels": labels,
         "confusion": confusion.tolist(),
     }
-
-
-def _calibration(model: LinearModel, truth: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
-    """Brier score and reliability of the probabilities of the second of two labels (Murphy 1973)."""
-    p = model.probabilities(scores.astype(np.float64))[:, 1]
-    bins = np.minimum(p * BINS, BINS - 1).astype(np.int64) if np.isfinite(p).all() else np.zeros(len(p), np.int64)
-    counts, means, shares = (np.bincount(bins, weights, BINS) for weights in (None, p, truth))
-    reliability = [
-        {"from": k / BINS, "rows": int(counts[k]), "probability": means[k] / counts[k], "share": shares[k] / counts[k]}
-        for k in np.flatnonzero(counts).tolist()
-    ]
-    return {"brier": float(np.square(p - truth).mean()), "reliability": reliability}
 
 
 def _of_reals(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -1,8 +1,8 @@
 """Model files and checkpoints: safetensors, with everything that is not an array as JSON in its metadata.
 
 A file is either complete or absent: it is written under a temporary name beside its target, flushed to disk, and
-renamed over it. A digest over the JSON and all arrays detects a damaged file. Loading runs no code from the file (no
-pickle). Writing needs memory for two copies of the arrays.
+renamed over it (after a power failure the file before may be back). A digest over the JSON and all arrays detects a
+damaged file. Loading runs no code from the file (no pickle). Writing needs memory for two copies of the arrays.
 
 Layout: tensors ``coef`` (1 or K, width) and ``intercept`` (1 or K,), float32, in the user's numbering of the features;
 one item of metadata, ``hogwild``, the JSON header: sha256, kind, schema, loss, labels, and so on. With hashed features
@@ -28,10 +28,10 @@ import numpy as np
 
 from hogwild.errors import InputError, OutputError, reason_of
 from hogwild.methods import PROBLEMS, located
-from hogwild.rows_file import lock_file, plain
+from hogwild.rows_file import plain
 
 MODEL, CHECKPOINT = "model", "checkpoint"
-SCHEMA = {MODEL: 1, CHECKPOINT: 1}  # raised when a reader of the old one would misunderstand the new one
+SCHEMA = {MODEL: 1, CHECKPOINT: 2}  # raised when a reader of the old one would misunderstand the new one
 HISTORY_ROWS = 50
 CHECKPOINT_NAME = "checkpoint.safetensors"
 
@@ -93,26 +93,6 @@ def load_model(path: str | Path) -> Any:
     return located(PROBLEMS[problem].model).from_file(arrays, header, path)
 
 
-class DirectoryLock:
-    """A directory locked for one run, until it is closed or garbage-collected."""
-
-    def __init__(self, directory: Path, place: str, occupant: str) -> None:
-        self._descriptor: int | None = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            lock_file(self._descriptor, place, occupant)
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Release the lock."""
-        descriptor, self._descriptor = self._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-    __del__ = close
-
-
 def has_checkpoint(directory: str | Path) -> bool:
     """Whether :func:`load_checkpoint` would find a file to read."""
     return (Path(directory) / CHECKPOINT_NAME).is_file()
@@ -126,8 +106,6 @@ def load_checkpoint(directory: str | Path) -> tuple[dict[str, np.ndarray], dict[
     InputError
         If there is none, or it is damaged or of a newer version.
     """
-    if not has_checkpoint(directory):
-        raise InputError(f"{directory}: no checkpoint there (no file {CHECKPOINT_NAME})")
     return read_file(Path(directory) / CHECKPOINT_NAME, CHECKPOINT)
 
 
@@ -142,47 +120,33 @@ def _write(path: Path, kind: str, arrays: dict[str, np.ndarray], header: dict[st
 def read_file(path: Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     from safetensors import safe_open
 
-    head = _head(path, kind)
     try:
+        if not path.is_file():
+            path.stat()  # raises where there is nothing
+            raise InputError(f"{path}: not a hogwild {kind} but a {'directory' if path.is_dir() else 'special file'}")
         with safe_open(path, "numpy") as file:
             text: str = (file.metadata() or {}).get("hogwild", "null")
             header = json.loads(text)
             arrays = {name: file.get_tensor(name) for name in file.keys()} if header else {}
             if any(array.dtype.kind not in "biuf" for array in arrays.values()):
                 raise TypeError("an array that is not of real numbers")
+    except (InputError, MemoryError):
+        raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except MemoryError:
-        raise
     except Exception as error:  # bad format, types NumPy lacks, absurd sizes, endless nesting
-        ours = b'"hogwild"' in head
-        reason = f"damaged or cut short: the hogwild {kind} in it cannot be read" if ours else f"not a hogwild {kind}"
-        raise InputError(f"{path}: {reason}") from error
+        raise InputError(f"{path}: not a hogwild {kind}, or damaged or cut short") from error
     if not isinstance(header, dict):
         raise InputError(f"{path}: not a hogwild {kind} but a safetensors file of something else")
     if text != _sealed("{" + text[len(_sealed("{", {})) :], arrays):
         raise InputError(f"{path}: damaged: its contents do not match their checksum")
     del header["sha256"]
-    stored_kind = header.pop("kind", None)
-    schema = header.pop("schema", None)
-    if stored_kind != kind:
-        hint = ": continue it with --resume" if stored_kind == CHECKPOINT else ""
-        shown = stored_kind if stored_kind in SCHEMA else repr(stored_kind)[:40]
-        raise InputError(f"{path}: a hogwild {shown}, not a {kind}{hint}")
-    if schema != SCHEMA[kind]:
-        raise InputError(f"{path}: {kind} of format {repr(schema)[:40]}, this version reads format {SCHEMA[kind]}")
+    stored, schema = header.pop("kind"), header.pop("schema")
+    if (stored, schema) != (kind, SCHEMA[kind]):
+        hint = ": continue it with --resume" if stored == CHECKPOINT != kind else ""
+        wanted = f"expected a {kind} of format {SCHEMA[kind]}"
+        raise InputError(f"{path}: a {stored} of format {schema}, {wanted}{hint}")
     return arrays, header
-
-
-def _head(path: Path, kind: str) -> bytes:
-    """The first bytes of a regular file."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise InputError(f"{path}: not a hogwild {kind} but a {'directory' if path.is_dir() else 'special file'}")
-        with path.open("rb") as file:
-            return file.read(4096)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _sealed(text: str, arrays: dict[str, np.ndarray]) -> str:
@@ -208,20 +172,18 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     Raises
     ------
     OutputError
-        The previous content is then untouched (unless the final flush of the directory failed).
+        The previous content is then untouched.
     """
     try:
         target = Path(os.path.realpath(path))
         mode = target.stat().st_mode if target.exists() else None
         if mode is not None and not stat.S_ISREG(mode):
-            is_directory = stat.S_ISDIR(mode)
-            raise OSError(errno.EINVAL, "is a directory" if is_directory else "not a regular file")
+            raise OSError(errno.EINVAL, "is a directory" if stat.S_ISDIR(mode) else "not a regular file")
         if mode is not None and not os.access(target, os.W_OK):
             raise OSError(errno.EACCES, os.strerror(errno.EACCES))  # a rename would circumvent the protection
         temporary = target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
-            with open(os.open(temporary, flags, 0o666), "wb") as file:  # less the user's umask
+            with open(temporary, "xb") as file:
                 if mode is not None:
                     os.fchmod(file.fileno(), stat.S_IMODE(mode))
                 yield file
@@ -231,23 +193,10 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         except BaseException:  # including Ctrl-C
             temporary.unlink(missing_ok=True)
             raise
-        _flush_directory(target.parent)
     except OutputError:
         raise
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def _flush_directory(directory: Path) -> None:
-    """Make a rename in ``directory`` survive a power failure, if the file system can."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def package_version() -> str:

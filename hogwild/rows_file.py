@@ -18,6 +18,7 @@ import math
 import os
 import stat
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -67,33 +68,48 @@ def lock_file(descriptor: int, place: str, occupant: str) -> None:
         pass
 
 
+def lock_directory(directory: Path, place: str, occupant: str) -> int:
+    """Lock a directory, as :func:`lock_file` does, until the descriptor that is returned is closed."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        lock_file(descriptor, place, occupant)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 class RowsFile:
     """Where an option such as ``--json`` sends rows: a file, standard output for "-", nowhere for None."""
 
     def __init__(self, name: str | None, append: bool = False, option: str = "--json") -> None:
-        self.name, self.option = name, option
+        self._place = f"{option} {name}"
         self._file: TextIO | None = None
         if name == "-":
             self._file = sys.stdout
         elif name is not None:
-            try:
-                self._file = self._open(name, append)
-            except OSError as error:
-                raise OutputError(f"{option} {name}: cannot write there: {error.strerror or error}") from None
+            with self._named():
+                self._file = open(name, "a", encoding="utf-8")
+                if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode):  # not a pipe or /dev/null, which runs may share
+                    lock_file(self._file.fileno(), self._place, "another run")
+                    self._file.truncate(Path(name).read_bytes().rfind(b"\n") + 1 if append else 0)
 
-    def _open(self, name: str, append: bool) -> TextIO:
-        file = open(name, "a", encoding="utf-8")
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Close the file at any error, and say which it is."""
         try:
-            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # not a pipe or /dev/null, which runs may share
-                lock_file(file.fileno(), f"{self.option} {name}", "another run")
-                if append:
-                    _cut_partial_line(name)
-                else:
-                    file.truncate(0)
-        except BaseException:
-            file.close()
+            yield
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # what is still buffered cannot be written either
+                self._closed()
+            if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                raise OutputError(f"{self._place}: {error.strerror or error}") from None
             raise
-        return file
+
+    def _closed(self) -> None:
+        file, self._file = self._file, None
+        if file is not None and file is not sys.stdout:
+            file.close()
 
     def write(self, row: dict[str, Any]) -> None:
         """Write one row."""
@@ -101,68 +117,38 @@ class RowsFile:
 
     def write_all(self, rows: list[dict[str, Any]]) -> None:
         """Write several rows at once."""
-        if self._file is None:
-            return
-        try:
-            self._file.write("".join(to_json(row) + "\n" for row in rows))
-            self._file.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            file, self._file = self._file, None
-            if file is not sys.stdout:
-                with contextlib.suppress(OSError):  # the buffered rest cannot be written either
-                    file.close()
-            raise OutputError(f"{self.option} {self.name}: {error.strerror or error}") from None
+        if self._file is not None:
+            with self._named():
+                self._file.write("".join(to_json(row) + "\n" for row in rows))
+                self._file.flush()
 
     def close(self) -> None:
-        if self._file is not None and self._file is not sys.stdout:
-            file, self._file = self._file, None
-            try:
-                file.close()
-            except OSError as error:
-                raise OutputError(f"{self.option} {self.name}: {error.strerror or error}") from None
-
-
-def _cut_partial_line(name: str) -> None:
-    """Cut off what follows the last newline, if the file exists."""
-    try:
-        with open(name, "rb+") as file:
-            size = file.seek(0, 2)
-            tail_start = max(0, size - (1 << 20))  # far more than one row
-            file.seek(tail_start)
-            tail = file.read()
-            if tail and not tail.endswith(b"\n"):
-                file.truncate(tail_start + tail.rfind(b"\n") + 1)
-    except FileNotFoundError:
-        pass
+        with self._named():
+            self._closed()
 
 
 class Output:
     """A text stream whose errors name it, as a file's errors do."""
 
     def __init__(self, stream: TextIO | Output, called: str = "standard output") -> None:
-        self.stream, self.called = cast("TextIO", stream), called
+        self.stream = cast("TextIO", stream)
+        self.called = called
 
     def write(self, text: str) -> int:
         """Write ``text`` and return its length."""
-        try:
-            self.stream.write(text)
-        except OSError as error:
-            self.fail(error)
+        self._do(lambda: self.stream.write(text))
         return len(text)
 
     def flush(self) -> None:
         """Flush the stream."""
-        try:
-            self.stream.flush()
-        except OSError as error:
-            self.fail(error)
+        self._do(self.stream.flush)
 
-    def fail(self, error: OSError) -> None:
-        """Raise the error with the stream's name in it."""
-        error.filename = error.filename or self.called
-        raise error
+    def _do(self, action: Callable[[], Any]) -> None:
+        try:
+            action()
+        except OSError as error:
+            error.filename = error.filename or self.called
+            raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
@@ -174,24 +160,17 @@ class Screen(Output):
     Attributes
     ----------
     failure : OSError or None
-        The first error.
+        The first error, after which nothing more is written.
     """
 
     failure: OSError | None = None
 
-    def write(self, text: str) -> int:
-        """Write ``text`` if still possible and return its length."""
-        return super().write(text) if self.failure is None else len(text)
-
-    def flush(self) -> None:
-        """Flush the stream if still possible."""
-        if self.failure is None:
-            super().flush()
-
-    def fail(self, error: OSError) -> None:
-        """Keep the error."""
-        error.filename = error.filename or self.called
-        self.failure = error
+    def _do(self, action: Callable[[], Any]) -> None:
+        try:
+            if self.failure is None:
+                super()._do(action)
+        except OSError as error:
+            self.failure = error
 
     def settle(self) -> None:
         """Raise the first error, if there was one."""

@@ -186,7 +186,7 @@ def test_what_the_curve_says() -> None:
     assert unsettled([1.0, 0.5, 0.6, 0.5, 0.55], 1e-3) == "has risen in 2 of 4 epochs: noise of the step"
     assert unsettled([1.0, 0.5, 0.5], 1e-3) == unsettled([1.0], 1e-3) == ""
     falls = [{"epoch": k, "objective": value} for k, value in enumerate((1.0, 0.9, 0.82))]
-    assert verdict(TrainConfig(epochs=2), falls, None) == "still falling 8.9 % an epoch: give more --epochs"
+    assert verdict(TrainConfig(epochs=2), falls, None) == "still falling 8.89 % an epoch: give more --epochs"
     assert verdict(TrainConfig(epochs=9), falls, None).endswith("more --patience")
     assert verdict(TrainConfig(epochs=2, tol=0.1), falls, None) == "settled"
     assert verdict(TrainConfig(epochs=2), falls, 0.0) == "settled"

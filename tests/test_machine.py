@@ -12,26 +12,26 @@ from hogwild import machine
 
 
 @pytest.mark.parametrize(
-    ("text", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("", None), ("-1", None), ("junk junk", None)]
+    ("text", "cores"), [("150000 100000", 1.5), ("max 100000", None), ("", None), ("junk junk", None)]
 )
 def test_quota(text: str, cores: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "_text", lambda path: text if str(path).endswith("cpu.max") else "-1")
+    monkeypatch.setattr(machine, "_text", lambda path: text)
     assert machine.cpu_quota() == cores
 
 
 def test_hyperthreads_count_once_and_quota_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1, 2, 3, 4, 5, 6, 7})
+    quota = ""
 
     def topology(path: str | Path) -> str:
         cpu = int(Path(path).parts[-3].removeprefix("cpu")) if "topology" in str(path) else 0
-        return {"core_id": str(cpu % 4), "physical_package_id": "0"}.get(Path(path).name, "")
+        return f"{cpu % 4},{cpu % 4 + 4}" if "topology" in str(path) else quota
 
     monkeypatch.setattr(machine, "_text", topology)
     assert machine.physical_cores() == 4
-    monkeypatch.setattr(machine, "cpu_quota", lambda: 2.5)
+    quota = "250000 100000"
     assert machine.physical_cores() == 3
     monkeypatch.setattr(machine, "_text", lambda path: "")  # no topology: every CPU counts
-    monkeypatch.setattr(machine, "cpu_quota", lambda: None)
     assert machine.physical_cores() == 8
 
 
@@ -45,7 +45,7 @@ def test_nothing_raises_without_proc_and_sys(monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_sizes_of_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "caches", lambda: {"L1d": "48K", "L2": "1024K", "L3": "32M", "L4": "odd"})
+    monkeypatch.setattr(machine, "caches", lambda: {"L1d": "48K", "L2": "1024K", "L3": "32768K", "L4": "odd"})
     assert machine.cache_bytes("L2") == 1 << 20
     assert machine.cache_bytes() == 32 << 20
     assert machine.cache_bytes("L4") is machine.cache_bytes("L9") is None

@@ -114,10 +114,10 @@ def test_state_goes_through_json(name):
 
     objectives = [3.0, math.nan, 3.0, 3.0, 3.0, 3.0, 2.0, 2.0]
     whole, first, second = fresh(), fresh(), fresh()
-    second.restore(json.loads(json.dumps(first.state(), allow_nan=False)))  # before anything was observed
+    second.restore(json.loads(json.dumps(first.state())))  # before anything was observed
     for epoch, objective in enumerate(objectives):
         if epoch == 3:
-            second.restore(json.loads(json.dumps(first.state(), allow_nan=False)))
+            second.restore(json.loads(json.dumps(first.state())))
         for schedule in (whole, first if epoch < 3 else second):
             schedule.observe(objective)
     assert [second.plan(e) for e in range(8, 12)] == [whole.plan(e) for e in range(8, 12)]

@@ -86,7 +86,6 @@ def test_rows_say_everything(rows: Rows) -> None:
         json.dumps(row)
     assert len(first["run"]) >= 8
     assert first["objective"] == pytest.approx(math.log(2))
-    assert [row["train_accuracy"] for row in found[:-1]] == [None] * (len(found) - 1)
     assert found[-1]["train_accuracy"] == np.mean(run.model.predict(rows) == rows.targets)
     assert (first["updates"], first["nonzeros_per_second"], first["setup_seconds"]) == (0, None, None)
     for k, row in enumerate(rest):
@@ -327,7 +326,7 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
         next(dropped)
         del dropped
         assert [row["objective"] for row in hogwild.train(rows, pool=pool, **options)] == alone
-        with pytest.raises(UsageError, match="the pool has 1 workers, expected 3"):
+        with pytest.raises(UsageError, match="the pool has 1 workers .threads., expected 3"):
             hogwild.train(rows, pool=pool, workers=3, step=0.5)
 
 
@@ -428,9 +427,9 @@ def test_a_program_with_its_own_handler_keeps_it(tmp_path: Path) -> None:
         run = start(long_epochs(tmp_path), workers=2, epochs=5)
         next(run)
         when(lambda: run.progress().rows_done > 5000, _thread.interrupt_main)
-        assert next(run)["status"] == "interrupted"
         with pytest.raises(Mine):
             next(run)
+        assert [row["epoch"] for row in run.history] == [0]
         assert signal.getsignal(signal.SIGINT) is handle
     finally:
         signal.signal(signal.SIGINT, before)
@@ -458,7 +457,7 @@ def test_target_and_divergence(rows: Rows, tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(TrainingError) as caught:
         next(run)
     message = str(caught.value)
-    assert re.match(r"diverged in epoch 2: the objective went to (nan|101); try a step below 0.5, or ", message)
+    assert re.match(r"diverged in epoch 2: the objective went to (nan|101); try a step below 0.5, ", message)
     assert "\n" not in message
     assert np.array_equal(run.model.coef_, coef)
     assert coef.any()

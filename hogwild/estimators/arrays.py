@@ -23,7 +23,7 @@ from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.problem import LinearProblem, aligned, slope
 from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share, uneven
-from hogwild.training.schedule import optimal
+from hogwild.training.schedule import make_schedule
 
 FAR = 1e4  # distance from zero, over the spread, from which float32 would keep little of the spread
 LOOK = 500  # fewest rows between two looks at the objective: several epochs if they are shorter
@@ -192,13 +192,13 @@ def problem_of(config: FitConfig, rows: Rows, classes: int, discipline: str, who
 def shrinks_gently(config: FitConfig, rows: int, slope: Callable[[float], float]) -> bool:
     """Whether a scale can represent the l2 penalty in epochs of ``rows`` rows (``problems/linear/kernel.py``).
 
-    ``slope`` is the derivative of the loss, as ``schedule.optimal`` takes it.
+    ``slope`` is the derivative of the loss, as ``make_schedule`` takes it.
     """
     if config.l1 > 0 or config.l2 == 0 or rows < ENOUGH or (config.schedule == "inverse" and (config.power or 0.0) < 0):
         return False
     if config.schedule == "auto":  # falls as one over the penalty, and its first step is tried
         return True
-    step = config.step or optimal(config.alpha, slope).step
+    step = config.step or make_schedule("optimal", None, l2=config.alpha, dloss=slope).step
     if config.l2 * step * STEP_EVERY > SUDDEN:  # the step is constant for STEP_EVERY rows, even if it falls steeply
         return False
     return config.schedule == "optimal" or config.l2 * step * (rows + LOOK) <= DEEPEST

@@ -59,7 +59,6 @@ from hogwild.kernels.control import (
     STORE,
 )
 from hogwild.methods import Wire, parse_delay
-from hogwild.problems.protocol import Simulated
 
 DRAWN = 4096  # random numbers drawn at a time
 LOADS, STORES, READS = range(3)  # the order of events at the same tick
@@ -172,14 +171,15 @@ class Course(Protocol):
 class _Parts:
     """The memory of a job's virtual workers."""
 
+    problem: Any  # that of linear models, which has what virtual workers need
+
     def __init__(self, job: Job) -> None:
-        assert isinstance(job.problem, Simulated)
         self.job = job
         self.problem = job.problem
         self.shared = job.shared()
         self.data = job.data()
         self.phased = job.exchange is None and job.problem.discipline in PHASED  # others may come in within a row
-        self.scratches = job.problem.scratches(1 if self.phased else job.workers, job.order, job.tiers, job.flat)
+        self.scratches = self.problem.scratches(1 if self.phased else job.workers, job.order, job.tiers, job.flat)
 
     def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT, crew: Any = None) -> Callable[[], int]:
         """Return a function that does a share of a worker's task, or of all workers', at each call."""

@@ -20,7 +20,7 @@ from hogwild.data.rows.container import Rows, shortest
 from hogwild.data.rows.degrees import Totals
 from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.machines.cluster import Cluster
-from hogwild.problems.protocol import Summable, Sums, case_of
+from hogwild.problems.protocol import Sums, case_of
 from hogwild.training.checkpoint import fingerprint
 
 CODINGS = ((-1.0, 1.0), (0.0, 1.0), (1.0, 2.0))  # of two classes, which data must not mix
@@ -36,7 +36,7 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     """
     share, test = _shares_of(cluster, rows, test)
     rows = rows if share is None else share
-    case: Any = case_of(config.problem)  # a Summable: others are refused by the config
+    case: Any = case_of(config.problem)  # that of linear models, which has sums; others are refused by the config
     facts, degrees = case.own_facts(config, rows)
     facts["tested"] = test is not None
     if not cluster.leads:
@@ -139,7 +139,7 @@ class Evaluation:
         self._number = 0
         self._gone: set[int] = set()
 
-    def __call__(self, case: Summable, solution: tuple[np.ndarray, ...], known: bool) -> dict[str, float | None]:
+    def __call__(self, case: Any, solution: tuple[np.ndarray, ...], known: bool) -> dict[str, float | None]:
         """Evaluate; ``known`` says whether the solution is that of the array that all machines have."""
         cluster, number = self._cluster, self._number + 1
         self._number = number
@@ -173,7 +173,7 @@ def _received(cluster: Cluster, other: int, number: int) -> list[Sums]:
     ]
 
 
-def answer(cluster: Cluster, case: Summable, note: dict[str, Any], own: tuple[np.ndarray, ...]) -> None:
+def answer(cluster: Cluster, case: Any, note: dict[str, Any], own: tuple[np.ndarray, ...]) -> None:
     """Do a machine's part of an evaluation; ``own`` is the solution that this machine has."""
     solution = own
     if not note["known"]:

@@ -16,6 +16,7 @@ middle of one machines are in different turns.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import END, NEXT, STOP
 from hogwild.machines.pool import Machines
 from hogwild.machines.trading import MachineLink
-from hogwild.problems.protocol import InParts, part_of
+from hogwild.problems.protocol import part_of
 
 USERS, ITEMS = range(2)  # sides of the problem
 NEEDED = "rotation needs every machine: resume from a checkpoint, with as many as there are"
@@ -34,14 +35,13 @@ NEEDED = "rotation needs every machine: resume from a checkpoint, with as many a
 class Ring(Machines):
     """Machines with a part of one array each (see :class:`hogwild.hosts.pool.Pool`)."""
 
-    _problem: InParts
+    _problem: Any  # with two sides in ``parts``, whose rows are copied out and in: problems/completion/problem.py
     _rows: tuple[list[np.ndarray], list[np.ndarray]]  # users and items of each part
 
     def open(self, job: Job) -> None:
         super().open(job)
-        assert isinstance(job.problem, InParts)
         self._problem = job.problem
-        self._rows = job.problem.rows_of_parts(job.data(), job.order)
+        self._rows = self._problem.rows_of_parts(job.data(), job.order)
 
     def share(self, task: Task) -> tuple[int, int]:
         self.check()

@@ -11,7 +11,7 @@ arrays of its kernel, evaluates parameters and makes a model of them. The traine
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -72,7 +72,12 @@ class OrderSlice(NamedTuple):
 
 
 class Problem(Protocol):
-    """The interface that hosts ask of a problem; ``linear/problem.py`` is an example."""
+    """The interface that hosts ask of a problem; ``linear/problem.py`` is an example.
+
+    The simulator asks for more (``hosts/simulator.py``), as does the rotation of items between machines
+    (``machines/rotation.py``). A problem whose array also holds what each worker keeps says how many numbers are
+    ``trained``.
+    """
 
     @property
     def discipline(self) -> str:
@@ -125,56 +130,6 @@ class Problem(Protocol):
         """Compile the kernel, or load it from the disk cache."""
 
 
-@runtime_checkable
-class Simulated(Problem, Protocol):
-    """A problem whose workers the simulator can play."""
-
-    @property
-    def falling(self) -> bool:
-        """Whether the step falls within an epoch."""
-
-    def scratches(self, workers: int, order: Any, tiers: Tiers, flat: np.ndarray) -> list[Any]:
-        """What :meth:`scratch` returns, for each of several virtual workers."""
-
-    def crew(self, workers: int, order: Any, loads: bool) -> Any:
-        """The memory of virtual workers whose rows are in several events (``kernels/control.py``), with arrays
-        ``events`` and ``lost``; ``loads``: some of them are ``LOAD``.
-        """
-
-
-@runtime_checkable
-class WithOwnParts(Protocol):
-    """A problem whose array also holds what each worker keeps for itself, behind the parameters."""
-
-    @property
-    def trained(self) -> int:
-        """Number of parameters, which come first: what machines trade."""
-
-
-@runtime_checkable
-class InParts(Protocol):
-    """A problem with two sides, users and items, each in ``parts``, of which machines have one each at any time: of
-    every ``parts``-th chunk they have the users, and in each turn of an epoch, its ``parts``-th part, other items.
-    """
-
-    @property
-    def parts(self) -> int:
-        """Of how many parts each side consists."""
-
-    @property
-    def numbers(self) -> int:
-        """How many parameters a user or item has."""
-
-    def rows_of_parts(self, data: Any, order: Any) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The users, and the items, of each part that an epoch changes."""
-
-    def copy_out(self, flat: np.ndarray, side: int, rows: np.ndarray) -> np.ndarray:
-        """The parameters of some users (``side`` 0) or items (1), float32."""
-
-    def copy_in(self, flat: np.ndarray, side: int, rows: np.ndarray, values: np.ndarray) -> None:
-        """Set what :meth:`copy_out` has returned."""
-
-
 def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:
     """The part of the items that meets a part of the users in a turn of an epoch. Over ``parts`` turns it meets all of
     them, and an epoch begins with that with which the last one has ended.
@@ -183,8 +138,8 @@ def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:
 
 
 def trained(problem: Problem) -> int:
-    """Return how many numbers of a problem's array, the first ones, are parameters."""
-    return problem.trained if isinstance(problem, WithOwnParts) else problem.size
+    """Return how many numbers of a problem's array, the first ones, are parameters; what follows a worker keeps."""
+    return int(getattr(problem, "trained", problem.size))
 
 
 def rehearse(problem: Any, order: Any, arrays: Mapping[str, np.ndarray]) -> None:
@@ -260,16 +215,6 @@ def in_all(parts: list[Sums]) -> Sums:
     return Sums(totals, sum(part.rows for part in parts), scores, positive)
 
 
-class FlatNumbering(Protocol):
-    """A numbering of its own in which a case has the problem's parameters."""
-
-    def size(self, problem: Any) -> int:
-        """Number of parameters in the user's numbering."""
-
-    def flat(self, problem: Any, flat: np.ndarray, users: bool) -> np.ndarray:
-        """All parameters in this numbering, of those in the user's; with ``users``, the inverse."""
-
-
 class Case(Protocol):
     """What :class:`hogwild.training.run.Run` asks of a problem on its data.
 
@@ -288,7 +233,7 @@ class Case(Protocol):
     reason: str = ""  # reason for what "auto" chose; empty if there was no choice
     held_out: str = ""  # field of the loss on rows held out of the training data, which may choose; "" without
     convex: bool = False  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
-    numbering: FlatNumbering | None = None  # of flat parameters; solutions and checkpoints have the user's
+    numbering: Any = None  # its own of flat parameters, with ``size`` and ``flat``; checkpoints have the user's
 
     def __init__(self, config: TrainConfig, train: Any, test: Any, *held: Any) -> None: ...
 
@@ -346,20 +291,6 @@ class Case(Protocol):
         """The trained model."""
 
 
-class Summable(Case, Protocol):
-    """A case that can be posed on one machine's part of the rows, and whose evaluation is of sums over rows."""
-
-    @staticmethod
-    def own_facts(config: TrainConfig, rows: Any) -> tuple[dict[str, Any], Any]:
-        """What the other machines must know of these rows, as JSON, and how many rows hold each feature."""
-
-    def sums(self, solution: tuple[Any, ...]) -> list[Sums]:
-        """What an evaluation finds in the rows that this case has."""
-
-    def facts(self, solution: tuple[Any, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
-        """What :meth:`evaluate` returns, from the sums of several cases."""
-
-
 def with_discipline(config: TrainConfig) -> TrainConfig:
     """The config with discipline "auto" resolved, where there is nothing to choose by."""
     return config.settled(discipline="hogwild") if config.discipline == "auto" else config
@@ -373,7 +304,7 @@ def case_of(problem: str) -> type[Case]:
 
 def size_of(case: Case) -> int:
     """Number of parameters in the user's numbering."""
-    return case.problem.size if case.numbering is None else case.numbering.size(case.problem)
+    return case.problem.size if case.numbering is None else int(case.numbering.size(case.problem))
 
 
 def in_numbering(case: Case, arrays: dict[str, Any], users: bool = False) -> dict[str, Any]:

@@ -6,11 +6,10 @@ by a hash of their shape and of a sample of the rows, which costs milliseconds a
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +17,14 @@ import numpy as np
 
 from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildError, InputError, OutputError, UsageError, reason_of
-from hogwild.methods import DISCIPLINES
-from hogwild.model_file import DirectoryLock, has_checkpoint, load_checkpoint
+from hogwild.errors import InputError, OutputError, UsageError
+from hogwild.model_file import has_checkpoint, load_checkpoint
+from hogwild.rows_file import lock_directory
 
 SAMPLED_ROWS, SAMPLED = 4096, 1 << 20  # at most this many rows, with about this many nonzeros, are hashed
+SHOWN = 3  # options that differ, named in an error
 
 KEPT = "exchange_replicas"  # the replicas of an exchange that keeps them from epoch to epoch
-#: Types of what the header of every checkpoint holds.
-TYPES: dict[str, type | tuple[type, ...]] = {
-    **dict.fromkeys(("epoch", "chunk", "workers_lost", "epoch_updates", "epoch_nonzeros"), int),
-    **dict.fromkeys(("epoch_seconds", "train_seconds", "wall_seconds"), (int, float)),
-    **dict.fromkeys(("setup_seconds", "step"), (int, float, type(None))),
-    **dict.fromkeys(("run", "fingerprint"), str),
-    **dict.fromkeys(("config", "schedule"), dict),
-    "history": list,
-}
-
-Saved = tuple[dict[str, np.ndarray], dict[str, Any]]  # arrays, and everything else
 
 
 def fingerprint(rows: Rows) -> str:
@@ -59,8 +48,10 @@ def fingerprint_of_json(value: Any) -> str:
     return fingerprint_of((), [np.frombuffer(json.dumps(value, sort_keys=True).encode(), np.uint8)])
 
 
-def hold_directory(directory: Path) -> DirectoryLock:
+def hold_directory(directory: Path) -> int:
     """Lock the checkpoint directory for this run, and detect before the first epoch that it cannot be written.
+
+    Returns the descriptor that holds the lock until it is closed.
 
     Raises
     ------
@@ -72,13 +63,13 @@ def hold_directory(directory: Path) -> DirectoryLock:
         directory.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=directory):
             pass
-        return DirectoryLock(directory, str(directory), "the checkpoint of another run")
+        return lock_directory(directory, str(directory), "the checkpoint of another run")
     except OSError as error:
         raise OutputError(f"{directory}: cannot write a checkpoint: {error.strerror or error}") from error
 
 
-def load_saved(directory: Path | None, asked: TrainConfig) -> Saved | None:
-    """Return the checkpoint to continue from, of a run with these options; None if there is none yet.
+def load_saved(directory: Path | None, asked: TrainConfig) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Return the checkpoint to continue from, of a run with these options; empty if there is none yet.
 
     Raises
     ------
@@ -90,20 +81,14 @@ def load_saved(directory: Path | None, asked: TrainConfig) -> Saved | None:
     if directory is None:
         raise UsageError("resume needs the checkpoint directory (--checkpoint DIR)")
     if not has_checkpoint(directory):
-        return None
+        return {}, {}
     arrays, header = load_checkpoint(directory)
-    where = f"{directory}: cannot resume"
-    if header.get("problem") != asked.problem or "flat" not in arrays:
-        raise InputError(f"{where}: not a checkpoint of this problem")
-    with resumable(directory):
-        check_header(header)
-        try:
-            before = TrainConfig.from_json(header["config"])
-        except UsageError as error:
-            raise InputError(f"{where}: its options are of another version: {error}") from error
+    before = TrainConfig.from_json(header["config"])
     if changed := asked.differences(before):
-        was = ", ".join(f"{name} was {getattr(before, name)!r}" for name in changed)
-        raise InputError(f"{where} with other options: {was} (only {', '.join(RESUMABLE)} may change)")
+        was = ", ".join(f"{name} was {getattr(before, name, None)!r}" for name in changed[:SHOWN])
+        raise InputError(
+            f"{directory}: cannot resume with other options: {was} (only {', '.join(RESUMABLE)} may change)"
+        )
     return arrays, header
 
 
@@ -119,25 +104,17 @@ def chosen_before(
     """
     if directory is None or not has_checkpoint(directory):
         return None
-    _, header = load_checkpoint(directory)
-    with resumable(Path(directory)):
-        saved = {name: header["config"][name] for name in names}
-    if path is not None and saved["l2"] not in path:
-        was = f"l2 was {saved['l2']!r}, which is not to choose now"
+    config = load_checkpoint(directory)[1]["config"]
+    if path is not None and config["l2"] not in path:
+        was = f"l2 was {config['l2']!r}, which is not to choose now"
         raise InputError(f"{directory}: cannot resume with other options: {was}")
-    return saved
+    return {name: config.get(name) for name in names}
 
 
-def as_before(config: TrainConfig, saved: Saved) -> TrainConfig:
-    """The config with the discipline that "auto" chose for as many workers before."""
-    row = saved[1]["history"][-1]
-    if config.discipline == "auto" and row.get("workers") == config.workers and row.get("discipline") in DISCIPLINES:
-        return config.settled(discipline=row["discipline"])
-    return config
-
-
-def check_data(directory: Path | None, saved: Saved, print_of_data: str, size: int, config: TrainConfig) -> None:
-    """Raise an error unless a checkpoint is of these data, so many parameters, and as many replicas as it keeps.
+def check_data(
+    directory: Path | None, arrays: dict[str, np.ndarray], header: dict[str, Any], data: str, config: TrainConfig
+) -> None:
+    """Raise an error unless a checkpoint is of the ``data`` with this fingerprint, and as many replicas as it keeps.
 
     Raises
     ------
@@ -145,44 +122,11 @@ def check_data(directory: Path | None, saved: Saved, print_of_data: str, size: i
     UsageError
         With another number of workers when each keeps its own replica.
     """
-    arrays, header = saved
     where = f"{directory}: cannot resume"
-    if header["fingerprint"] != print_of_data:
+    if header["fingerprint"] != data:
         raise InputError(f"{where}: the training data are not those of the checkpoint")
-    if arrays["flat"].shape != (size,):
-        raise InputError(f"{where}: it holds {arrays['flat'].size} parameters, expected {size}")
-    if KEPT in arrays and (had := next(iter(arrays[KEPT].shape), 0)) != config.replicas:
+    if KEPT in arrays and (had := len(arrays[KEPT])) != config.replicas:
         raise UsageError(
             f"{where} with {config.replicas} workers: under exchange {config.exchange} the {had} of before have "
             f"replicas that go on: give workers={had} (--workers {had})"
         )
-
-
-@contextlib.contextmanager
-def resumable(directory: Path | None) -> Iterator[None]:
-    """Within this block, an error about a checkpoint's contents becomes one line that names its directory."""
-    try:
-        yield
-    except HogwildError:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise InputError(f"{directory}: cannot resume: the checkpoint is damaged: {reason_of(error)}") from error
-
-
-def check_header(header: dict[str, Any]) -> None:
-    """Raise KeyError or ValueError for a header that lacks something or holds it as another type."""
-    for name, kind in TYPES.items():
-        if not isinstance(header[name], kind):
-            raise ValueError(f"{name} is {repr(header[name])[:40]}, of the wrong type")
-    if not header["history"] or not all(isinstance(row, dict) for row in header["history"]):
-        raise ValueError("history holds no rows")
-
-
-def check_state(arrays: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    """Raise KeyError or ValueError unless a checkpoint's arrays match those that they are loaded into."""
-    for name, array in expected.items():
-        saved = arrays[name]
-        if saved.shape != array.shape or saved.dtype != array.dtype:
-            raise ValueError(
-                f"{name} of shape {saved.shape}, {saved.dtype}, expected shape {array.shape}, {array.dtype}"
-            )

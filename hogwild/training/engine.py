@@ -7,7 +7,6 @@ judged between epochs is the affair of ``run.py``.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import threading
 import time
@@ -26,6 +25,7 @@ from hogwild.training.schedule import Step, usual_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
+COUNTS = ("epoch", "chunk", "updates", "nonzeros", "seconds", "lost")  # of an engine, as a checkpoint holds them
 
 
 @dataclass(frozen=True)
@@ -85,39 +85,31 @@ def resolve(config: TrainConfig, n_rows: int, pool: Pool | None = None, entries:
     Raises
     ------
     UsageError
-        If the workers or delays asked for are not those of the pool.
+        If the workers asked for are not those of the pool.
     """
-    workers = config.workers
-    if workers is None and config.discipline == "serial" and config.between_workers == "none":
+    c = config
+    workers = c.workers
+    if workers is None and c.discipline == "serial" and c.between_workers == "none":
         workers = 1
     elif workers is None and pool is not None:
         workers = pool.workers
     elif workers is None:
-        workers = 1 if config.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
-    discipline = config.discipline
-    if discipline == "auto" and (workers == 1 or config.between_workers != "none"):
-        discipline = "serial"
-    delay = config.delay
-    if pool is None:
-        host = usual_host(config.host, workers, entries * config.epochs)
-    else:
-        host = pool.host
-        if workers != pool.workers:
-            raise UsageError(f"the pool has {pool.workers} workers, expected {workers} for discipline {discipline!r}")
-        if host == "simulator":
-            delay = pool.delay
-    if config.delay not in ("round-robin", delay):
-        raise UsageError(f"the pool simulates delay={delay!r}, expected {config.delay!r}: start another pool")
-    if (host == STREAMS) != (config.device == "cuda"):
-        raise UsageError(f"the pool's workers are {host}, and device={config.device!r}: start another pool")
-    schedule = usual_schedule(config.schedule, n_rows, settled=config.settles_schedule)
-    return dataclasses.replace(
-        config, workers=workers, discipline=discipline, host=host, delay=delay, schedule=schedule
+        workers = 1 if c.device == "cuda" else min(machine.physical_cores(), max(n_rows, 1))
+    alone = workers == 1 or c.between_workers != "none"
+    host = usual_host(c.host, workers, entries * c.epochs) if pool is None else pool.host
+    if pool is not None and (pool.workers != workers or (host == STREAMS) != (c.device == "cuda")):
+        raise UsageError(f"the pool has {pool.workers} workers ({host}), expected {workers} on device {c.device!r}")
+    return c.replace(
+        workers=workers,
+        discipline="serial" if c.discipline == "auto" and alone else c.discipline,
+        host=host,
+        delay=pool.delay if pool is not None and host == "simulator" else c.delay,
+        schedule=usual_schedule(c.schedule, n_rows, settled=c.settles_schedule),
     )
 
 
 class Engine:
-    """The workers and the memory of one run.
+    """The workers and the memory of one run, and where in its epochs it is.
 
     Attributes
     ----------
@@ -151,30 +143,32 @@ class Engine:
         self._own = own
         self.pool = pool
         self._stopwatch = stopwatch or Stopwatch("set-up")
-        self._laid_out = False
         self.clock = Clock()
-        self._began = 0.0
         self.sent = Counts()
-        self.epoch = 0
-        self.chunk = 0
         self.lost = 0
-        self._in_hand = 0
         self.stopping = False
-        self.next_epoch()
-        self._task = Task(0, 0, (0.0, 0.0, 0.0))  # what the workers do, or have done last
-        self._turning = threading.RLock()  # held while counts and task change; a signal's handler may look meanwhile
+        self._at = (0, 0, 0.0)  # epoch of the latest task, rows done of it before, and the clock at its start
+        self._turning = threading.RLock()  # held while these change; a signal's handler may look meanwhile
+        self.go_to(0)
         try:
-            self.job = lay_out(self.pool.shared)
-            self._laid_out = True
+            self.job = lay_out(pool.shared)
             self._n = examples or self.job.order.n_rows
             self.job.wire = wire or self.job.wire
-            before = self.pool.lost
+            before = pool.lost
             with self._stopwatch("compiling"):
-                self.pool.open(self.job)
-            self.lost += self.pool.lost - before
+                pool.open(self.job)
+            self.lost += pool.lost - before
         except BaseException:
             self.close()
             raise
+
+    def go_to(self, epoch: int, chunk: int = 0) -> None:
+        """Go on at a chunk of an epoch, and count its work anew."""
+        self.epoch = epoch
+        self.chunk = chunk
+        self.updates = 0
+        self.nonzeros = 0
+        self.seconds = 0.0
 
     @property
     def ended(self) -> bool:
@@ -193,13 +187,17 @@ class Engine:
         share = pool.share(task)
         with self._turning:
             job.begin_epoch(task.epoch, task.start, share)
-            self._task, self._began = task, before
-            self._in_hand = self.updates % self._n if self.chunk else 0
+            self._at = task.epoch, self.updates % self._n if self.chunk else 0, before
         if self.stopping:
             job.stop()
         try:
             with self._stopwatch("training"), self.clock:
-                self._work(task)
+                try:
+                    pool.begin(task)
+                    while not pool.wait(POLL):
+                        pass
+                finally:
+                    job.meet()
         finally:
             rows, nonzeros = self._done()
             self.updates += rows
@@ -211,38 +209,11 @@ class Engine:
             self.sent = self.sent.plus(pool.counts())
         return done > 0
 
-    def _work(self, task: Task) -> None:
-        """Set the workers going and wait until they stand still and have met."""
-        pool = self.pool
-        try:
-            pool.begin(task)
-            while not pool.wait(POLL):
-                pass
-        except KeyboardInterrupt:
-            self.stop()
-            while not pool.wait(POLL):
-                pass
-            raise
-        finally:
-            self.job.meet()
-
     def _done(self) -> tuple[int, int]:
         """Rows and nonzeros done of the latest task, on all machines."""
         rows, nonzeros = self.job.done()
         more_rows, more_nonzeros = self.pool.elsewhere()
         return rows + more_rows, nonzeros + more_nonzeros
-
-    def go_to(self, epoch: int, chunk: int = 0) -> None:
-        """Go on at a chunk of an epoch, and count its work anew."""
-        self.epoch = epoch
-        self.chunk = chunk
-        self.next_epoch()
-
-    def next_epoch(self) -> None:
-        """Begin to count the work of another epoch."""
-        self.updates = 0
-        self.nonzeros = 0
-        self.seconds = 0.0
 
     def stop(self) -> None:
         """Ask the workers to end at the next chunk. Safe in a signal handler."""
@@ -252,40 +223,27 @@ class Engine:
     def progress(self) -> EpochProgress:
         """How far the run is."""
         with self._turning:
+            epoch, before, began = self._at
             rows, nonzeros = self._done()
-            rows += self._in_hand
-            seconds = self.clock.seconds - self._began
-            return EpochProgress(self._task.epoch, min(rows, self._n), self._n, nonzeros, seconds)
+            return EpochProgress(epoch, min(before + rows, self._n), self._n, nonzeros, self.clock.seconds - began)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint's header has to hold."""
-        return {
-            "epoch": self.epoch,
-            "chunk": self.chunk,
-            "workers_lost": self.lost,
-            "epoch_updates": self.updates,
-            "epoch_nonzeros": self.nonzeros,
-            "epoch_seconds": self.seconds,
-            "sent": [*self.sent],
-            "train_seconds": self.clock.seconds,
-        } | self.pool.state()
+        counts = {name: getattr(self, name) for name in COUNTS}
+        return counts | {"sent": [*self.sent], "train_seconds": self.clock.seconds} | self.pool.state()
 
     def restore(self, header: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave."""
-        self.go_to(header["epoch"], header["chunk"])
-        self.lost = header["workers_lost"]
-        self.updates = header["epoch_updates"]
-        self.nonzeros = header["epoch_nonzeros"]
-        self.seconds = header["epoch_seconds"]
-        self.sent = Counts(*header.get("sent", ()))
-        self._began = header["train_seconds"]
-        self.clock = Clock(self._began)
-        self._task = Task(self.epoch, self.chunk, self._task.step)
+        for name in COUNTS:
+            setattr(self, name, header[name])
+        self.sent = Counts(*header["sent"])
+        self.clock = Clock(header["train_seconds"])
+        self._at = self.epoch, 0, self.clock.seconds
         self.pool.restore(header)
 
     def close(self) -> None:
         """End the workers, or have those of somebody else's pool drop the job."""
         if self._own:
             self.pool.close()
-        elif self._laid_out:
+        elif hasattr(self, "job"):
             self.pool.release(self.job)

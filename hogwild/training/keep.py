@@ -26,13 +26,14 @@ from hogwild.training.schedule import move_mean
 DIVERGED = 100.0  # times the objective at the start
 SMALLEST = 1e-3  # smallest initial objective to compare with
 UNSETTLED = 0.01  # share of the objective that a settled run is at most above its optimum
-ROUNDING = 1e-13  # share of the first objective below which one is zero, but for weights that are float32
 NEGLIGIBLE = 1e-4  # share of the first objective that nobody misses
 EARLY = 30  # epochs of the fits that l2 was chosen by, below which it may be too weak for its optimum,
 SAFE = 20  # unless there are so many rows a parameter: on 20 newsgroups the optimum loses a hundredth of accuracy
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LEAST = 1e-6  # share of the objective that exact steps gain at least, if l2 is for an optimum
 LAST = ("verdict", "exact_seconds", "kept_epoch")  # fields that only the last row has
+
+Solution = tuple[Any, ...]
 
 
 class Keeper:
@@ -47,14 +48,14 @@ class Keeper:
 
     Attributes
     ----------
+    solution : tuple of arrays
+        The parameters of the model.
+    kept : int or float
+        The epoch that they are of.
     watched : str
         The field of a row that patience watches.
     mean : array of float64, or None
         The tail mean of the flat parameters, if it may become the model.
-    raw : dict
-        What the last row said before the model was chosen.
-    kept : int or float
-        The epoch that the model is of.
     start : int
         The epoch from which patience counts: where a run was resumed that patience had ended.
     """
@@ -67,109 +68,92 @@ class Keeper:
         held_out = tested and (case.held_out != "" or config.keep == "best")
         self.watched = (case.held_out or "test_loss") if held_out else "objective"
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
-        self.best = held_out and (config.keep == "best" or not plain)
-        self.judged = case.convex and not config.own_rows and size_of(case) <= MOST_JUDGED  # on all rows, here
-        self.finishes = case.convex and not plain
-        meant = config.epochs >= type(config).epochs and config.target is None
-        self.exact = self.finishes and not self.best and meant and not config.l1 > 0  # with l1 it is always finished
-        self.exact_seconds: float | None = None
-        self.optimality_gap: float | None = None  # after exact steps, upper bound, relative to the objective
-        self.mean = np.zeros(case.problem.size) if self.finishes and not self.best and self.judged else None
-        self.raw: dict[str, Any] = {}
+        self._best = held_out and (config.keep == "best" or not plain)
+        self._judged = case.convex and not config.own_rows and size_of(case) <= MOST_JUDGED  # on all rows, here
+        self._finishes = case.convex and not plain
+        self.mean = np.zeros(case.problem.size) if self._finishes and not self._best and self._judged else None
+        self.solution: Solution = ()
         self.kept: int | float = 0
         self.start = 0
 
+    @np.errstate(all="ignore")  # parameters that are not finite show in the row
     def follow(self, flat: np.ndarray, epoch: int) -> None:
         """Update the tail mean at the end of an epoch."""
         if self.mean is not None:
-            with np.errstate(all="ignore"):  # parameters that are not finite show in the row
-                move_mean(self.mean, flat, epoch)
+            move_mean(self.mean, flat, epoch)
 
-    def state(self) -> dict[str, Any]:
-        """What a checkpoint's header must hold, as JSON."""
-        return {"raw": self.raw, "kept": self.kept, "start": self.start}
+    def state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What a checkpoint must hold, as JSON and as arrays."""
+        mean = {} if self.mean is None else {"mean": self.mean}
+        return {"kept": self.kept, "start": self.start}, dict(zip(self.case.names, self.solution)) | mean
 
     def restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-        """Go on from a checkpoint; one of a run that followed no mean leaves it out."""
-        self.raw = dict(header.get("raw", {}))
-        self.kept = header.get("kept", header["history"][-1]["epoch"])
-        self.start = header.get("start", 0)
-        if "mean" not in arrays:
-            self.mean = None
-        elif self.mean is not None:
-            self.mean[:] = arrays["mean"]
+        """Go on from what :meth:`state` gave; a run that followed no mean, as in the simulator, leaves it out."""
+        self.kept = header["kept"]
+        self.start = header["start"]
+        self.solution = tuple(arrays[name] for name in self.case.names)
+        if self.mean is not None:
+            self.mean = np.array(arrays["mean"]) if "mean" in arrays else None
 
-    def takes(self, history: list[dict[str, Any]]) -> bool:
-        """Whether the parameters of the last row become the model for now."""
-        row = history[-1]
-        field = self.watched
-        losses = [past[field] for past in history[:-1] if is_whole(past) and past["epoch"] > 0 and _has(past, field)]
-        better = not (self.best and losses) or (is_whole(row) and _has(row, field) and row[field] < min(losses))
-        self.kept = row["epoch"] if better else self.kept
-        return better
+    def take(self, history: list[dict[str, Any]], solution: Solution) -> None:
+        """Make the parameters of the last row the model for now, unless an earlier epoch did better."""
+        losses = [self._loss(past) for past in history if past["epoch"] > 0]
+        lowest = min(losses[:-1], default=math.inf)
+        if not self._best or lowest == math.inf or losses[-1] < lowest:
+            self.solution = solution
+            self.kept = history[-1]["epoch"]
 
-    def finish(self, solution: Any, history: list[dict[str, Any]]) -> Any:
-        """Return the model's parameters at the end of a run, and complete its last row."""
+    def _loss(self, row: dict[str, Any]) -> float:
+        """The loss of a complete epoch that the choice goes by; inf if there is none."""
+        return float(row[self.watched]) if is_whole(row) and _has(row, self.watched) else math.inf
+
+    def finish(self, history: list[dict[str, Any]]) -> None:
+        """Choose the model at the end of a run, and complete its last row."""
         row = history[-1]
-        case = self.case
+        case, config = self.case, self.config
         row["kept_epoch"] = self.kept
-        if not self.judged or row["status"] != "ok":
-            return solution
+        if not self._judged or row["status"] != "ok":
+            return
         newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
-        measures: dict[str, Any] = row if newest else case.evaluate(solution)
-        if self.finishes:
-            if self.mean is not None and is_whole(row) and row["epoch"] > 1:
-                solution, measures = self._better(solution, measures, case.solution(self.mean.astype(np.float32)))
-            if self.config.l1 > 0:
-                solution, measures = self._improved(solution, measures, row["epoch"])
-        gain = case.judge(solution) if newest else None
+        measures = row if newest else case.evaluate(self.solution)
+        if self.mean is not None and row["epoch"] > 1:
+            measures = self._better(measures, case.solution(self.mean.astype(np.float32)))
+        gain = bound = None
         l2_epochs = history[0].get("l2_epochs")  # of the fits that l2 was chosen by; 0 of exact ones: it is for one
         early = l2_epochs is not None and 0 < l2_epochs < EARLY and case.n < SAFE * size_of(case)
-        if self.exact and not early and is_whole(row):
-            if gain is None or gain >= (LEAST if l2_epochs == 0 else UNSETTLED / 2):
-                solution, measures = self._improved(solution, measures, row["epoch"])
-                gain = case.judge(solution)
+        meant = self._finishes and not self._best and config.epochs >= type(config).epochs and config.target is None
+        exact = self._finishes and config.l1 > 0  # for its zeros
+        if newest and not exact:
+            gain = case.judge(self.solution)
+            exact = meant and not early and (gain is None or gain >= (LEAST if l2_epochs == 0 else UNSETTLED / 2))
+        if exact:
+            began = time.perf_counter()
+            solution, bound = case.improved(self.solution, row["epoch"])
+            row["exact_seconds"] = time.perf_counter() - began
+            measures = self._better(measures, solution)
+            gain = case.judge(self.solution) if newest else None
         if newest and measures is not row:
-            self.raw = {name: row[name] for name in (*measures, "train_seconds")}
-            row.update(measures, train_seconds=row["train_seconds"] + (self.exact_seconds or 0.0))
-        row["exact_seconds"] = self.exact_seconds
-        bound = self.optimality_gap if gain is None else None
-        row["verdict"] = verdict(self.config, history, gain, bound) if newest else "settled"
-        if self.exact and early and (gain is None or row["verdict"] != "settled"):
+            row.update(measures, train_seconds=row["train_seconds"] + (row["exact_seconds"] or 0.0))
+        row["verdict"] = verdict(config, history, gain, bound if gain is None else None) if newest else "settled"
+        if meant and not config.l1 > 0 and early and (gain is None or row["verdict"] != "settled"):
             row["verdict"] = f"l2 was chosen for {l2_epochs} epochs; its optimum may overfit: name l2 to reach it"
-        return solution
-
-    def _improved(self, solution: Any, measures: Any, epochs: int) -> tuple[Any, Any]:
-        """The solution after exact steps, if it is better; they are on the clock."""
-        began = time.perf_counter()
-        exact, self.optimality_gap = self.case.improved(solution, epochs)
-        self.exact_seconds = time.perf_counter() - began
-        return self._better(solution, measures, exact, or_equal=True)
 
     def enough(self, history: list[dict[str, Any]]) -> bool:
         """Whether the run has reached its target, or patience with what is watched is exhausted."""
         return enough(self.config, [row for row in history if row["epoch"] >= self.start], self.watched)
 
-    def past(self, history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The rows as they were before the model was chosen, which is what stopping goes by."""
-        return [*history[:-1], history[-1] | self.raw]
-
-    def _better(self, solution: Any, measures: Any, other: Any, or_equal: bool = False) -> tuple[Any, Any]:
-        """The better of two solutions and its measurements; with held-out rows both losses count."""
+    def _better(self, measures: dict[str, Any], other: Solution) -> dict[str, Any]:
+        """Keep the other solution if it is as good, by both losses with held-out rows; return what the better has."""
         others = self.case.evaluate(other)
-        fields = [name for name in ("objective", self.watched) if _has(measures, name)]
-        falls = [others[name] <= measures[name] if or_equal else others[name] < measures[name] for name in fields]
-        return (other, others) if all(falls) else (solution, measures)
+        if all(others[name] <= measures[name] for name in ("objective", self.watched) if _has(measures, name)):
+            self.solution = other
+            return others
+        return measures
 
 
 def _has(row: dict[str, Any], name: str) -> bool:
     value = row.get(name)
     return value is not None and math.isfinite(value)
-
-
-def other_metrics(measures: dict[str, Any]) -> dict[str, Any]:
-    """Other training metrics than the loss: they appear in the last row only, and are null in others."""
-    return {name: value for name, value in measures.items() if name.startswith("train_") and name != "train_loss"}
 
 
 def has_diverged(objective: float, before: Sequence[float]) -> bool:
@@ -186,12 +170,10 @@ def has_diverged(objective: float, before: Sequence[float]) -> bool:
 
 def divergence(config: TrainConfig, row: dict[str, Any]) -> TrainingError:
     """Return the error to raise after a diverged row."""
-    remedies = [f"a step below {config.step:g}" if config.step else "another schedule"]
-    if config.problem == "linear":  # the only problem with these options
-        remedies += [] if config.normalize != "none" else ["rows scaled to one length (normalize l2)"]
-        remedies += [] if config.adagrad else ["adagrad"]
+    step = f"a step below {config.step:g}" if config.step else "another schedule"
+    more = ", normalize='l2' or adagrad" if config.problem == "linear" else ""
     end = diverged_in(row["epoch"], row["objective"])
-    return TrainingError(f"{end}; try {', or '.join(remedies)}. The model is that of the epoch before")
+    return TrainingError(f"{end}; try {step}{more}. The model is that of the epoch before")
 
 
 def diverged_in(epoch: int, objective: float) -> str:
@@ -238,7 +220,7 @@ def unsettled(objectives: Sequence[float], tol: float, epochs: int = 1) -> str:
     if any(rises[-span:]) and sum(rises) > 1:
         return f"has risen in {sum(rises)} of {len(rises)} {'epochs' if epochs == 1 else 'looks'}: noise of the step"
     fall = 1.0 - (objectives[-1] / objectives[-1 - span]) ** (1.0 / (span * epochs))
-    return f"still falling {_percent(fall)} an epoch" if fall > tol else ""
+    return f"still falling {100 * fall:.3g} % an epoch" if fall > tol else ""
 
 
 def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | None, bound: float | None = None) -> str:
@@ -249,26 +231,20 @@ def verdict(config: TrainConfig, history: list[dict[str, Any]], gain: float | No
     the ``bound`` counts, by which it can be lowered at most, or if there is none an objective that falls by more than
     ``tol`` an epoch.
     """
-    whole = {row["epoch"]: float(row["objective"]) for row in history if is_whole(row)}  # each epoch once
-    objectives = list(whole.values())
+    objectives = [*{row["epoch"]: float(row["objective"]) for row in history if is_whole(row)}.values()]  # each once
+    last, lowest = objectives[-1], min(objectives)
     motion = unsettled(objectives, config.tol, config.evaluate_every)
-    sure = gain is not None
+    verb = "may" if gain is None else "can"
     if gain is None:
         gain = float(motion.startswith("still")) if bound is None else bound
-    if min(objectives) > 0.0:
-        gain = max(gain, 1.0 - min(objectives) / objectives[-1])
-    nothing = 0.0 <= objectives[-1] <= ROUNDING * objectives[0]
-    nothing |= gain * abs(objectives[-1]) <= NEGLIGIBLE * abs(objectives[0])
-    if nothing or gain < UNSETTLED or (config.target is not None and objectives[-1] <= config.target):
+    if lowest > 0.0:
+        gain = max(gain, 1.0 - lowest / last)
+    reached = config.target is not None and last <= config.target
+    if reached or gain < UNSETTLED or gain * abs(last) <= NEGLIGIBLE * abs(objectives[0]):
         return "settled"
     more = "more --epochs" if history[-1]["epoch"] >= config.epochs else "more --patience"
     if motion.startswith("still"):
         return f"{motion}: give {more}"
     if motion:
         return f"{motion}; give {'' if config.adagrad else '--adagrad, '}a smaller --step or {more}"
-    falls = f"{'can' if sure else 'may'} still fall by {_percent(gain)}"
-    return f"{falls}: give {more}, a larger --step, or columns of one scale"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.{0 if share > 0.1 else 2}{'f' if share > 0.1 else 'g'}} %"
+    return f"{verb} still fall by {100 * gain:.3g} %: give {more}, a larger --step, or columns of one scale"

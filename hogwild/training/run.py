@@ -12,31 +12,32 @@ once. This applies only where Ctrl-C has Python's own handler, so a program with
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
+import os
 import signal
 import threading
 import time
 import uuid
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Required, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDict, TypeVar, Unpack, overload
 
 import numpy as np
 
 from hogwild import machine
 from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, FMOptions, LinearOptions, TrainConfig
-from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
+from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
-from hogwild.training.checkpoint import Saved, as_before, check_data, check_state, hold_directory, load_saved, resumable
+from hogwild.problems.protocol import Case, case_of, in_numbering
+from hogwild.training.checkpoint import check_data, hold_directory, load_saved
 from hogwild.training.engine import Engine, EpochProgress, resolve, start_pool
-from hogwild.training.keep import LAST, Keeper, divergence, has_diverged, is_whole, other_metrics
-from hogwild.training.schedule import make_schedule
+from hogwild.training.keep import LAST, Keeper, Solution, divergence, has_diverged, is_whole
+from hogwild.training.schedule import Schedule, make_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
@@ -55,13 +56,15 @@ SPLIT = ("linear", "fm", "ffm", "completion")  # problems of whose data a part c
 FEWEST = 20  # examples, below which none are held out unasked
 PROBLEM_OF = {"Ratings": "completion", "Graph": "cuts"}  # if nobody names one
 PATIENCE = 2  # epochs of a long run without progress of what it watches; the step of schedule adaptive waits longer
-UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))  # but by some hosts
-TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")  # of replicas
+#: Fields that a row takes from the config, and fields that only some hosts and exchanges measure.
+CONFIGURED = "problem loss l1 l2 discipline order exchange host device workers seed".split()
+UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "in_flight"))
+TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")
 
 
 @contextlib.contextmanager
-def held_back(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Within this block the first Ctrl-C calls ``stop`` and does not raise; yields whether one came, as a function."""
+def held_back(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Within this block the first Ctrl-C calls ``stop`` and does not raise; yields a list that is empty until then."""
     signals: list[int] = []
 
     def handle(number: int, frame: Any) -> None:
@@ -70,15 +73,15 @@ def held_back(stop: Callable[[], None]) -> Iterator[Callable[[], bool]]:
         signals.append(number)
         stop()
 
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if not usual or threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, handle)
+    main = threading.current_thread() is threading.main_thread()
+    usual = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual:
+        signal.signal(signal.SIGINT, handle)
     try:
-        yield lambda: bool(signals)
+        yield signals
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Run(Generic[M]):
@@ -128,10 +131,11 @@ class Run(Generic[M]):
     ) -> None:
         self.stopwatch = Stopwatch("set-up")
         self.chosen = chosen
-        self._began = time.perf_counter() - (chosen.seconds if chosen else 0.0)
+        choosing = chosen.seconds if chosen else 0.0
+        self.stopwatch.add({"l2": choosing} if chosen else {})
+        self._began = time.perf_counter() - choosing
         self.requested = config
-        entries = examples.nnz if config.compiled else math.inf
-        self.config = resolve(config, len(examples), pool, entries)
+        self.config = resolve(config, len(examples), pool, examples.nnz if config.compiled else math.inf)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self._done = False
@@ -143,22 +147,18 @@ class Run(Generic[M]):
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers(len(examples))
         if self.checkpoint is not None:
-            self._closing.enter_context(contextlib.closing(hold_directory(self.checkpoint)))
+            self._closing.callback(weakref.finalize(self, os.close, hold_directory(self.checkpoint)))
         try:
-            saved = load_saved(self.checkpoint, config) if resume else None
-            if saved is not None:
-                self.config = as_before(self.config, saved)
+            arrays, header = load_saved(self.checkpoint, config) if resume else ({}, {})
             case = self._case = case_of(config.problem)(self.config, examples, test, *(() if held is None else (held,)))
             self.reason = case.reason
             self.note = case.note
             self.problem = case.problem
-            self.config = case.config
-            if saved is not None:
-                check_data(self.checkpoint, saved, case.fingerprint, size_of(case), self.config)
-                with resumable(self.checkpoint):
-                    case.recut(saved[1])
+            c = self.config = case.config
+            if header:
+                check_data(self.checkpoint, arrays, header, case.fingerprint, c)
+                case.recut(header)
             case.make_evaluator(judge)
-            c = self.config
             own = pool is None
             pool = pool or start_pool(c.host, c.workers or 1, c.delay)
             if leader is not None:
@@ -169,13 +169,11 @@ class Run(Generic[M]):
             if leader is not None:
                 leader.agree(case, config)
             self._job = self.engine.job
-            self._solution = self._newest = case.solution(self._job.export())
-            self.engine.clock.add(chosen.seconds if chosen else 0.0)
-            self._keeper = Keeper(self.config, case, test is not None)
-            self._settle_step(saved)
-            if saved is not None:
-                with resumable(self.checkpoint):
-                    self._restore(in_numbering(case, saved[0]), saved[1])
+            self.engine.clock.add(choosing)
+            self._keeper = Keeper(c, case, test is not None)
+            self._schedule = self._settle_step(header)
+            if header:
+                self._restore(in_numbering(case, arrays), header)
         except BaseException:
             self.close()
             raise
@@ -186,22 +184,23 @@ class Run(Generic[M]):
         return self
 
     def __next__(self) -> dict[str, Any]:
-        if self._ending is not None:
-            raise self._take_ending()
-        with held_back(self.stop) as interrupted:
-            try:
-                row = self._next_row()
-            except BaseException:
-                self.close()
-                raise
-            if interrupted():
-                self._ending = KeyboardInterrupt()  # also if the run has just diverged: the row says so
-                if row is not None and not self._done and row["status"] == "ok":  # it came while the row was saved
-                    row["status"] = "interrupted"
-        if row is None or self._done or self._ending is not None or self.engine.epoch >= self.config.epochs:
+        row = None
+        if self._ending is None:
+            with held_back(self.stop) as interrupts:
+                try:
+                    row = self._next_row()
+                except BaseException:
+                    self.close()
+                    raise
+                if interrupts:
+                    self._ending = KeyboardInterrupt()  # also if the run has just diverged: the row says so
+                    if row is not None and not self._done and row["status"] == "ok":  # it came while the row was saved
+                        row["status"] = "interrupted"
+        if row is None or self._done or self._ending is not None:
             self.close()
         if row is None:
-            raise self._take_ending()
+            ending, self._ending = self._ending, None
+            raise ending or StopIteration
         return row
 
     def __repr__(self) -> str:
@@ -210,7 +209,7 @@ class Run(Generic[M]):
         workers = f"{c.discipline} on {c.workers} {c.host}"
         return f"<Run of {c.problem}, {c.loss}: {workers}, epoch {row.get('epoch', 0)} of {c.epochs}, {state}>"
 
-    def __enter__(self) -> Run[M]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -227,7 +226,7 @@ class Run(Generic[M]):
         """
         if not self.history:
             raise RuntimeError("nothing is trained yet: iterate over the run, or call run.finish()")
-        model: M = self._case.model(self._solution, self.config, self.history[-HISTORY_ROWS:])
+        model: M = self._case.model(self._keeper.solution, self.config, self.history[-HISTORY_ROWS:])
         return model
 
     @property
@@ -265,12 +264,12 @@ class Run(Generic[M]):
         if workers > cores and self.config.host not in ("simulator", STREAMS):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
-    def _settle_step(self, saved: Saved | None) -> None:
-        """Use the step that is given, saved or chosen with l2, or search for one (on the clock); make the schedule."""
+    def _settle_step(self, header: dict[str, Any]) -> Schedule:
+        """The schedule, of the step that is given, saved or chosen with l2; else of one searched for, on the clock."""
         c = self.config
         step = c.step
         if c.schedule != "optimal" and step is None:
-            step = saved[1]["step"] if saved else self.chosen.step if self.chosen else None
+            step = header["step"] if header else self.chosen.step if self.chosen else None
             if step is None:
                 with self.stopwatch("step"):
                     search = self._case.search_step()
@@ -279,42 +278,32 @@ class Run(Generic[M]):
                 self._first_fields |= fields
             self.config = c.settled(step=step)
         decay = c.usual_decay if c.decay is None and c.schedule == "epoch" else c.decay
-        self._schedule = make_schedule(
-            c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol
-        )
+        return make_schedule(c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol)
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-        self._keeper.restore(arrays, header)
-        check_state(arrays, self._arrays())
+        engine, keeper, epochs = self.engine, self._keeper, self.config.epochs
         self._job.restore(arrays["flat"])
         for name, array in self._job.kept().items():
             array[...] = arrays[name]
-        self.engine.restore(header)
+        engine.restore(header)
+        self._schedule.restore(header["schedule"])
+        keeper.restore(arrays, header)
         self._began -= header["wall_seconds"]
         self._setup = header["setup_seconds"]
         self._identity["run"] = header["run"]
-        self._schedule.restore(header["schedule"])
         self.history = header["history"]
-        self._solution = tuple(arrays[name] for name in self._case.names)
-        past = self._keeper.past(self.history)
-        if self.config.epochs > header["config"]["epochs"] and self._keeper.enough(past):
-            self._keeper.start = self.engine.epoch
-        self._done = self.engine.epoch >= self.config.epochs or (not self.engine.chunk and self._keeper.enough(past))
-        if self._done:
+        if epochs > header["config"]["epochs"] and keeper.enough(self.history):
+            keeper.start = engine.epoch
+        if engine.epoch >= epochs or (not engine.chunk and keeper.enough(self.history)):
+            self.history[-1] = header["last"]
             self.close()
-        for row in self.history[-1:] if not self._done else ():  # no longer the last row
-            row.update(self._keeper.raw | dict.fromkeys((*other_metrics(row), *LAST)))
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        """What a checkpoint holds, with flat parameters in the numbering of the problem."""
-        arrays = {"flat": self._job.export(), **self._job.kept(), **dict(zip(self._case.names, self._solution))}
-        return arrays if self._keeper.mean is None else arrays | {"mean": self._keeper.mean}
-
-    def _save(self) -> None:
+    def _save(self, row: dict[str, Any]) -> None:
+        """Save the run; ``row`` is the last one as it was before the model was chosen."""
         if self.checkpoint is None:
             return
+        kept, arrays = self._keeper.state()
         header = {
-            "problem": self.config.problem,
             "config": self.requested.to_json(),
             "step": self.config.step,
             "run": self._identity["run"],
@@ -324,10 +313,12 @@ class Run(Generic[M]):
             "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup,
             "schedule": self._schedule.state(),
-            "history": self.history,
-            **self._keeper.state(),
+            "history": [*self.history[:-1], row],
+            "last": self.history[-1],
+            **kept,
         }
-        save_checkpoint(self.checkpoint, in_numbering(self._case, self._arrays(), users=True), header)
+        arrays |= {"flat": self._job.export(), **self._job.kept()}
+        save_checkpoint(self.checkpoint, in_numbering(self._case, arrays, users=True), header)
 
     # ---- the loop
 
@@ -335,77 +326,66 @@ class Run(Generic[M]):
         """The next row of measurements; None when there is none."""
         if self._done or self.engine.ended:
             return None
-        if not self.history:
-            return self._record(self._evaluate())
-        try:
-            while self._advance():
-                pass
-        except KeyboardInterrupt as interrupt:  # from the program's own handler, or raised by another thread
-            self._ending = interrupt.with_traceback(None)
-        return None if self._done or self.engine.pool.closed else self._finish_epoch()
+        if self.history:
+            self._train()
+            if self._done or self.engine.pool.closed:
+                return None
+        case, leader = self._case, self._leader
+        with self.stopwatch("evaluation"):
+            solution = case.solution(self._job.export())
+            measures = case.evaluate(solution) if leader is None else leader.evaluate(case, solution)
+        self.history.append(self._row(measures))
+        if len(self.history) == 1:
+            self._keeper.take(self.history, solution)
+        else:
+            self._judge(solution)
+        return self.history[-1]
 
-    def _take_ending(self) -> BaseException:
-        ending = self._ending
-        self._ending = None
-        return StopIteration() if ending is None else ending
-
-    def _advance(self) -> bool:
-        """Have the workers do the current epoch; whether there is more to do before the next row."""
+    def _train(self) -> None:
+        """Have the workers do epochs until a row is due, or they are stopped."""
         engine, c = self.engine, self.config
         if self._setup is None:
             self._setup = time.perf_counter() - self._began
-        complete = engine.advance(self._schedule.plan(engine.epoch))
-        if complete and self._keeper.mean is not None:
-            self._keeper.follow(self._job.export(), engine.epoch)
-        row_due = engine.epoch % c.evaluate_every == 0 or engine.epoch >= c.epochs
-        return complete and not row_due and not engine.stopping
+        while engine.advance(self._schedule.plan(engine.epoch)):
+            if self._keeper.mean is not None:
+                self._keeper.follow(self._job.export(), engine.epoch)
+            if engine.epoch % c.evaluate_every == 0 or engine.epoch >= c.epochs or engine.stopping:
+                return
 
-    def _finish_epoch(self) -> dict[str, Any]:
-        """Evaluate, keep and judge what the workers did, complete epoch or not."""
-        engine = self.engine
-        complete = engine.chunk == 0 and engine.epoch > self.history[-1]["epoch"]
-        measures = self._evaluate()
-        stopping = engine.stopping or self._ending is not None  # read once: a later request gets a row that says so
-        objective = measures["objective"]
-        diverged = has_diverged(objective, [row["objective"] for row in self.history[:2]])
-        row = self._record(measures, "diverged" if diverged else "ok" if complete else "interrupted")
-        if diverged:
+    def _judge(self, solution: Solution) -> None:
+        """Say what became of the epoch in its row, decide whether the run goes on, choose a model, and save both."""
+        engine, keeper, history = self.engine, self._keeper, self.history
+        stopping = engine.stopping  # read once: a later request gets a row that says so
+        *past, row = history
+        if has_diverged(row["objective"], [each["objective"] for each in past[:2]]):
             self._done = True
             self._ending = divergence(self.config, row)
-            row.update(other_metrics(measures) | {"kept_epoch": self._keeper.kept})
-            return row
-        if self._keeper.takes(self.history):
-            self._solution = self._newest
-        if complete:
-            before = max((row["epoch"] for row in self.history[:-1] if is_whole(row)), default=0)
-            self._schedule.observe(objective, engine.epoch - before)
-            engine.next_epoch()
-        ended = engine.epoch >= self.config.epochs or self._keeper.enough(self.history)
+            row.update(status="diverged", kept_epoch=keeper.kept)
+            return
+        keeper.take(history, solution)
+        if engine.chunk == 0 and engine.epoch > past[-1]["epoch"]:
+            before = max((each["epoch"] for each in past if is_whole(each)), default=0)
+            self._schedule.observe(row["objective"], engine.epoch - before)
+            engine.go_to(engine.epoch)
+        else:
+            row["status"] = "interrupted"
+        ended = engine.epoch >= self.config.epochs or keeper.enough(history)
         self._done = stopping or ended
         if stopping and not ended:  # even if an epoch is complete: others were left out
             row["status"] = "interrupted"
+        before_finish = dict(row)
         if self._done:
-            row.update(other_metrics(measures))
             with self.stopwatch("evaluation"):
-                self._solution = self._keeper.finish(self._solution, self.history)
+                keeper.finish(history)
         try:
             with self.stopwatch("saving"):
-                self._save()
+                self._save(before_finish)
         except HogwildError as error:  # a full disk: the row and the model are still valid
             self._done = True
             self._ending = error
-        return row
 
-    def _evaluate(self) -> dict[str, Any]:
-        """The objective and metrics of the parameters."""
-        case, leader = self._case, self._leader
-        with self.stopwatch("evaluation"):
-            self._newest = solution = case.solution(self._job.export())
-            if leader is not None:
-                return leader.evaluate(case, solution)
-            return case.evaluate(solution)
-
-    def _record(self, measures: dict[str, Any], status: str = "ok") -> dict[str, Any]:
+    def _row(self, measures: dict[str, Any]) -> dict[str, Any]:
+        """A row of measurements of what the workers have done since the last one."""
         c = self.config
         engine = self.engine
         epoch = engine.epoch
@@ -414,19 +394,10 @@ class Run(Generic[M]):
         traded: dict[str, Any] = dict.fromkeys(("replicas", *TRADED))
         if c.exchange != "none":
             traded = {"replicas": c.replicas} | {name: getattr(engine.sent, name) for name in TRADED}
-        row = self._identity | {
+        row = {
+            **self._identity,
             "method": c.discipline if c.exchange == "none" else c.exchange,
-            "problem": c.problem,
-            "loss": c.loss,
-            "l1": c.l1,
-            "l2": c.l2,
-            "discipline": c.discipline,
-            "order": c.order,
-            "exchange": c.exchange,
-            "host": c.host,
-            "device": c.device,
-            "workers": c.workers,
-            "seed": c.seed,
+            **{name: getattr(c, name) for name in CONFIGURED},
             "step": scale * (max(offset, 1.0) + begun * self._case.n) ** -power,  # at its first row
             "schedule": c.schedule,
             "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
@@ -435,7 +406,7 @@ class Run(Generic[M]):
             "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup,
             **measures,
-            **dict.fromkeys((*other_metrics(measures), *LAST)),
+            **dict.fromkeys(LAST),
             "updates": engine.updates,
             **self._case.speed(engine.updates, engine.nonzeros, engine.seconds),
             **UNMEASURED,
@@ -443,12 +414,84 @@ class Run(Generic[M]):
             **traded,
             "virtual_seconds": engine.sent.virtual_seconds if c.host == "simulator" else None,
             "workers_lost": engine.lost,
-            "status": status,
+            "status": "ok",
         }
         if not self.history:
             row |= machine.machine_fields() | engine.pool.about | self._first_fields
-        self.history.append(row)
         return row
+
+
+class Member(Run[Any]):
+    """A run's part on a machine that does not lead. It has no rows of measurements: those are machine 0's."""
+
+    def __init__(
+        self, examples: Any, test: Any, config: TrainConfig, cluster: Cluster, pool: Pool | None, data: str
+    ) -> None:
+        from hogwild.machines.agreement import confirm, discipline_for, spanning
+
+        self.stopwatch = Stopwatch("set-up")
+        self.cluster = cluster
+        self.data = data
+        self.history = []
+        self._done = False
+        self._ending = None
+        self._closing = contextlib.ExitStack()
+        resolved = resolve(config, len(examples), pool)
+        workers = resolved.workers or 1
+        with self.stopwatch("waiting"):
+            plan = cluster.next_note(0, ("plan", "end"))
+        if plan["kind"] == "end":
+            raise TrainingError(f"{cluster.name(0)} has ended the run")
+        totals = examples.totals if config.own_rows else None
+        case: Any = case_of(config.problem)(
+            resolved.settled(discipline=discipline_for(plan, workers)), examples, None if totals is None else test
+        )
+        if totals is None:
+            case.recut(plan["cut"])
+        else:
+            case.make_evaluator()
+        self._case = case
+        self.config = case.config
+        confirm(cluster, case, config, plan)
+        inner = pool or start_pool(self.config.host, workers)
+        everywhere = spanning(inner, cluster, self.config, case.n, totals=totals)
+        self.engine = Engine(case.lay_out, everywhere, pool is None, self.stopwatch, examples=case.n)
+        self._closing.callback(self.engine.close)
+
+    @property
+    def model(self) -> Any:
+        """The model as of the last task; that of machine 0."""
+        return self._case.model(self._solution(), self.config, [])
+
+    def _solution(self) -> tuple[Any, ...]:
+        return self._case.solution(self.engine.job.export())
+
+    def _next_row(self) -> None:
+        """Do what machine 0 says, until it says that the run has ended.
+
+        Raises
+        ------
+        TrainingError
+            If machine 0 is gone.
+        """
+        from hogwild.machines.own_rows import answer
+
+        case: Any = self._case
+        engine = self.engine
+        pool: Any = engine.pool
+        while not self._done:
+            with self.stopwatch("waiting"):
+                note = self.cluster.next_note(0, ("task", "evaluate", "end"), lambda: engine.stopping)
+            if note["kind"] in ("end", "stopped"):
+                pool.finish(note)
+                self._done = True
+            elif note["kind"] == "evaluate":
+                with self.stopwatch("evaluation"):
+                    answer(self.cluster, case, note, self._solution())
+            else:
+                task = pool.follow(note)
+                engine.go_to(task.epoch, task.start)
+                engine.advance(task.step)
 
 
 class _Call(TypedDict, total=False):
@@ -593,12 +636,8 @@ def train(
         examples, holdout = _held_out(examples, holdout, config)
         if test is None:
             test = holdout
-        elif config.problem == "completion":
-            raise UsageError(f"test and holdout at once are for rows, not for problem {config.problem!r}")
-        elif config.own_rows:
-            raise UsageError(
-                "test and holdout at once are for one set of rows, not for machines with rows of their own"
-            )
+        elif config.problem == "completion" or config.own_rows:
+            raise UsageError("test and holdout at once are for rows, on one machine: give one of them")
         else:
             held = holdout
     return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster, report)
@@ -615,15 +654,6 @@ def _held_out(examples: Any, holdout: Any, config: TrainConfig) -> tuple[Any, An
     return examples, holdout
 
 
-def _ends_itself(config: TrainConfig, examples: Any) -> bool:
-    """Whether a run ends when it makes no progress, though nobody asked for it: if it is long, and nobody compares it.
-
-    A count decides, and no clock. Short runs are noisy from epoch to epoch, and their epochs cost nothing.
-    """
-    known = config.problem in SPLIT and config.host != "simulator" and config.schedule != "adaptive"
-    return known and examples.nnz * config.epochs >= SHORT_RUN
-
-
 def begin(
     examples: Any,
     test: Any,
@@ -637,8 +667,10 @@ def begin(
     report: Callable[[str], None] | None = None,
 ) -> Run[Any]:
     """Return the run, or this machine's part in that of a cluster."""
-    if config.patience is None and _ends_itself(config, examples):
-        config = config.settled(patience=PATIENCE)
+    if config.patience is None and config.problem in SPLIT and config.host != "simulator":
+        # a count decides, and no clock; short runs are noisy from epoch to epoch, and their epochs cost nothing
+        if config.schedule != "adaptive" and examples.nnz * config.epochs >= SHORT_RUN:
+            config = config.settled(patience=PATIENCE)
     if cluster is None:
         if config.machines > 1:
             raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
@@ -647,11 +679,9 @@ def begin(
             judges = test if held is None and test is examples.held_out else held
             kind: Any = case_of(config.problem)
             config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
-        run: Run[Any] = Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
-        run.stopwatch.add({} if chosen is None else {"l2": chosen.seconds})
-        return run
+        return Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
     if config.machines != cluster.machines:
-        config = dataclasses.replace(config, machines=cluster.machines)
+        config = config.replace(machines=cluster.machines)
     if config.own_rows:
         from hogwild.machines.own_rows import settle
 
@@ -661,7 +691,4 @@ def begin(
 
         leader = Leader(cluster, examples.totals if config.own_rows else None)
         return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, held=held)
-    from hogwild.training.member import Member
-
-    member: Any = Member(examples, test, config, cluster, pool, data)
-    return member
+    return Member(examples, test, config, cluster, pool, data)

@@ -61,81 +61,12 @@ class Schedule:
         """Record the objective at the end of an epoch, ``epochs`` after the last one recorded."""
 
     def state(self) -> dict[str, Any]:
-        """Return what :meth:`restore` needs beside the constructor's arguments; JSON preserves it."""
+        """Return what :meth:`restore` needs beside the constructor's arguments; JSON with infinities preserves it."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a result of :meth:`state`."""
-
-
-def epoch_backoff(step: float, decay: float = 0.9) -> Schedule:
-    """``step * decay**epoch``, as in the paper's experiments (section 7, decay 0.9)."""
-    return Schedule(step, lambda epoch: (step * decay**epoch, 1.0, 0.0))
-
-
-def root_backoff(step: float) -> Schedule:
-    """``step / sqrt(epoch)``, with epochs counted from 1, for factorization machines, whose best epoch comes early."""
-    return Schedule(step, lambda epoch: (step / math.sqrt(epoch + 1), 1.0, 0.0))
-
-
-def round_backoff(step: float, decay: float = 0.37) -> Schedule:
-    """``step * decay**round`` in rounds that grow by ``1 / decay``: the robust 1/k rate of the paper's section 5.
-
-    Round ``r`` ends with epoch ``ceil(1 + 1/decay + ... + decay**-r)``: at 0.37, which minimises the bound, these are
-    1, 4, 12, 31, 85, 229. The barrier that the proof requires between rounds is the one at the end of every epoch.
-    """
-
-    def formula(epoch: int) -> Step:
-        rounds = 0
-        length = end = 1.0
-        while end - 1e-9 <= epoch:  # that is, ceil(end) <= epoch, up to rounding
-            length /= decay
-            end += length
-            rounds += 1
-        return step * decay**rounds, 1.0, 0.0
-
-    return Schedule(step, formula)
-
-
-def row_backoff(step: float, l2: float = 0.0) -> Schedule:
-    """``step / (1 + step l2 t)``, or ``step / sqrt(1 + t / 25,000)`` if the penalty is weak, with t counting rows.
-
-    It is for epochs so long that a constant step is too large at their end: near the optimum the error of SGD is
-    proportional to its step, and the error of the start soon vanishes. ``1 / (l2 t)`` is the rate for objectives as
-    curved as the penalty (Bottou 2012, section 2); the root is the rate for convex objectives, which may be flat.
-    """
-    curved = step * l2 * STRONG > 1
-    steady, power = (1.0 / (step * l2), 1.0) if curved else (WEAK, 0.5)
-    return Schedule(step, lambda _: (step * steady**power, steady, power))
-
-
-def inverse(step: float, power: float = 0.25) -> Schedule:
-    """``step / t**power``, with t counting rows from 1: scikit-learn's ``invscaling``.
-
-    The default power 0.25 is that of its ``SGDRegressor``; 0.5, the default of its ``SGDClassifier``, cuts the step a
-    hundredfold over the first 10,000 rows.
-    """
-    return Schedule(step, lambda _: (step, 1.0, power))
-
-
-def optimal(l2: float, dloss: Callable[[float], float]) -> Schedule:
-    """``1 / (l2 (t0 + t))``, by Bottou, and scikit-learn's ``optimal``. It determines its own first step.
-
-    With weights of a typical size ``w = l2**-0.25``, ``t0`` is such that the first step is ``w / max(1, |loss'(-w)|)``,
-    the derivative taken at target 1. That is scikit-learn's ``t0`` where ``|loss'| <= 1``: log, hinge, perceptron.
-    It omits the absolute value, so its ``max`` is always 1, and for other losses its first steps are longer than
-    Bottou's and these: 37 times for squared-hinge at l2 = 1e-5.
-
-    Parameters
-    ----------
-    l2 : float
-        Above zero.
-    dloss : callable
-        ``dloss(p)``: derivative of the loss at prediction ``p`` for target 1.
-    """
-    typical = l2**-0.25
-    step = typical / max(1.0, abs(dloss(-typical)))
-    return Schedule(step, lambda _: (1.0 / l2, 1.0 / (step * l2), 1.0))
+        vars(self).update(state)
 
 
 class Adaptive(Schedule):
@@ -147,14 +78,15 @@ class Adaptive(Schedule):
 
     def __init__(self, step: float, tol: float = 1e-3, patience: int = 5) -> None:
         super().__init__(step)
-        self.tol, self.patience = float(tol), int(patience)
-        self.best, self.stale = math.inf, 0
+        self.tol = tol
+        self.patience = patience
+        self.best = math.inf
+        self.stale = 0
 
     def observe(self, objective: float, epochs: int = 1) -> None:
-        enough = self.best - self.tol * abs(self.best) if math.isfinite(self.best) else math.inf
-        self.stale = 0 if objective < enough else self.stale + epochs  # NaN is not an improvement
-        if objective < self.best:
-            self.best = float(objective)
+        lower = not math.isfinite(self.best) or objective < self.best - self.tol * abs(self.best)
+        self.stale = 0 if lower else self.stale + epochs  # NaN is not an improvement
+        self.best = min(self.best, objective)
         if self.stale >= self.patience and self.divide():
             self.stale = 0
 
@@ -166,13 +98,7 @@ class Adaptive(Schedule):
         return True
 
     def state(self) -> dict[str, Any]:
-        best = self.best if math.isfinite(self.best) else None  # JSON has no infinity
-        return {"step": self.step, "best": best, "stale": self.stale}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.step = float(state["step"])
-        self.stale = int(state["stale"])
-        self.best = math.inf if state["best"] is None else float(state["best"])
+        return {"step": self.step, "best": self.best, "stale": self.stale}
 
 
 class Cooling(Schedule):
@@ -228,9 +154,7 @@ def usual_schedule(name: str, rows: int, settled: bool) -> str:
 
     The result depends on nothing that a resumed run may change. Other names are returned as they are.
     """
-    if name != "auto":
-        return name
-    return "rows" if rows > LONG and not settled else "epoch"
+    return name if name != "auto" else "rows" if rows > LONG and not settled else "epoch"
 
 
 def make_schedule(
@@ -244,6 +168,24 @@ def make_schedule(
     tol: float = 1e-3,
 ) -> Schedule:
     """Return the schedule called ``name`` for options that a config has checked; it ignores those it does not use.
+
+    With rows ``t`` counted from 0 and epochs ``e`` from 0:
+
+    * ``epoch``: ``step decay^e``, as in the paper's experiments (section 7, decay 0.9).
+    * ``round``: ``step decay^r`` in rounds that grow by ``1 / decay``: the robust 1/k rate of the paper's section 5.
+      The barrier that its proof requires between rounds is the one at the end of every epoch.
+    * ``root``: ``step / sqrt(e + 1)``, for factorization machines, whose best epoch comes early.
+    * ``rows``: ``step / (1 + step l2 t)``, or ``step / sqrt(1 + t / 25,000)`` if the penalty is weak. It is for epochs
+      so long that a constant step is too large at their end: near the optimum the error of SGD is proportional to its
+      step, and the error of the start soon vanishes. ``1 / (l2 t)`` is the rate for objectives as curved as the penalty
+      (Bottou 2012, section 2); the root is the rate for convex objectives, which may be flat.
+    * ``inverse``: ``step / (t + 1)^power``, scikit-learn's ``invscaling``; 0.25 is the power of its ``SGDRegressor``.
+      0.5, that of its ``SGDClassifier``, cuts the step a hundredfold over the first 10,000 rows.
+    * ``optimal``: ``1 / (l2 (t0 + t))``, by Bottou, and scikit-learn's. It determines its own first step: with weights
+      of a typical size ``w = l2**-0.25`` that is ``w / max(1, |loss'(-w)|)``, the derivative taken at target 1. That is
+      scikit-learn's ``t0`` where ``|loss'| <= 1``: log, hinge, perceptron. It omits the absolute value, so its ``max``
+      is always 1, and for other losses its first steps are longer than Bottou's and these: 37 times for squared-hinge
+      at l2 = 1e-5.
 
     Parameters
     ----------
@@ -259,19 +201,38 @@ def make_schedule(
         For ``adaptive``.
     """
     if step is None or name == "optimal":
-        return optimal(l2, dloss)
-    if name == "rows":
-        return row_backoff(step, l2)
+        w = l2**-0.25
+        first = w / max(1.0, abs(dloss(-w)))
+        return Schedule(first, lambda _: (1.0 / l2, 1.0 / (first * l2), 1.0))
     if name == "adaptive":
         return Adaptive(step, tol)
-    if name == "constant":
-        return Schedule(step)
     if name == "root":
-        return root_backoff(step)
+        return Schedule(step, lambda epoch: (step / math.sqrt(epoch + 1), 1.0, 0.0))
     if name == "inverse":
-        return inverse(step) if power is None else inverse(step, power)
-    backoff = round_backoff if name == "round" else epoch_backoff
-    return backoff(step) if decay is None else backoff(step, decay)
+        return Schedule(step, lambda _: (step, 1.0, 0.25 if power is None else power))
+    if name == "rows":
+        steady, root = (1.0 / (step * l2), 1.0) if step * l2 * STRONG > 1 else (WEAK, 0.5)
+        return Schedule(step, lambda _: (step * steady**root, steady, root))
+    if name == "round":
+        share = decay or 0.37
+        return Schedule(step, lambda epoch: (step * share ** rounds(epoch, share), 1.0, 0.0))
+    if name in ("epoch", "auto"):
+        share = decay or 0.9
+        return Schedule(step, lambda epoch: (step * share**epoch, 1.0, 0.0))
+    return Schedule(step)
+
+
+def rounds(epoch: int, decay: float) -> int:
+    """How many rounds are over. Round ``r`` ends with epoch ``ceil(1 + 1/decay + ... + decay**-r)``: at 0.37, which
+    minimises the bound, these are 1, 4, 12, 31, 85, 229.
+    """
+    over = 0
+    length = end = 1.0
+    while end - 1e-9 <= epoch:  # that is, ceil(end) <= epoch, up to rounding
+        length /= decay
+        end += length
+        over += 1
+    return over
 
 
 def move_mean(mean: np.ndarray, newest: np.ndarray, t: int) -> None:

@@ -71,7 +71,7 @@ def test_resuming_appends_and_cuts_a_partial_line(tmp_path: Path) -> None:
 def test_full_disk() -> None:
     with pytest.raises(OutputError, match="--json /dev/full: No space left"):
         RowsFile("/dev/full").write({"epoch": 0})
-    with pytest.raises(OutputError, match="--json /nowhere/rows: cannot write there"):
+    with pytest.raises(OutputError, match="--json /nowhere/rows: No such file"):
         RowsFile("/nowhere/rows")
 
 

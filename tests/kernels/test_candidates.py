@@ -11,11 +11,11 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.problems.linear.lanes.candidates import Candidate, Candidates
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.training.schedule import epoch_backoff, row_backoff
+from hogwild.training.schedule import make_schedule
 from tests import reference
 from tests.kernels.harness import awkward_rows, make_job, run_epoch
 
-LANES = [Candidate(epoch_backoff(0.4 / (k + 1)), 0.0, 0.1**k) for k in range(5)]
+LANES = [Candidate(make_schedule("epoch", 0.4 / (k + 1)), 0.0, 0.1**k) for k in range(5)]
 
 
 def candidates(rows, lanes, order=None, fold_of=None, seed=3, **options):
@@ -42,10 +42,16 @@ def alone(rows, lane, epochs, seed=3, order=None, **options):
     ("lanes", "options"),
     [
         (LANES * 4, {"loss": "log"}),  # a second vector
-        ([Candidate(row_backoff(0.2 / (k + 1), 0.1**k), 0.01 * (k + 1), 0.1**k) for k in range(3)], {"loss": "hinge"}),
-        ([Candidate(epoch_backoff(0.2 / (k + 1)), 0.01, 0.1**k) for k in range(3)], {"loss": "log", "adagrad": True}),
+        (
+            [Candidate(make_schedule("rows", 0.2 / (k + 1), l2=0.1**k), 0.01 * (k + 1), 0.1**k) for k in range(3)],
+            {"loss": "hinge"},
+        ),
+        (
+            [Candidate(make_schedule("epoch", 0.2 / (k + 1)), 0.01, 0.1**k) for k in range(3)],
+            {"loss": "log", "adagrad": True},
+        ),
         # a full vector, whose last lane passes the hinge's kink before the others do
-        ([Candidate(epoch_backoff(0.05 * 4**k), 0.0, 0.0) for k in range(4)], {"loss": "hinge", "l2": 0.0}),
+        ([Candidate(make_schedule("epoch", 0.05 * 4**k), 0.0, 0.0) for k in range(4)], {"loss": "hinge", "l2": 0.0}),
     ],
     ids=["many", "falling", "adagrad", "unpenalised"],
 )
@@ -61,7 +67,7 @@ def test_each_lane_equals_the_serial_kernel(lanes, options):
 
 def test_a_lane_that_diverges_disturbs_no_other():
     rows = awkward_rows("squared-error")
-    wild = Candidate(epoch_backoff(1e18), 0.0, 0.0)
+    wild = Candidate(make_schedule("epoch", 1e18), 0.0, 0.0)
     calm = LANES[1]
     found = trained(candidates(rows, [wild, calm, wild], loss="squared-error"), 3)
     assert not np.isfinite(found.solution(0)[0]).all()
@@ -73,7 +79,7 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
     """With its own number of rows and degrees, in the order in which it meets them."""
     rows = awkward_rows("log", n=91)
     fold_of = np.arange(len(rows)) % 3
-    lanes = [Candidate(epoch_backoff(0.3), 0.0, 0.05, fold) for fold in (-1, 0, 1, 2)]
+    lanes = [Candidate(make_schedule("epoch", 0.3), 0.0, 0.05, fold) for fold in (-1, 0, 1, 2)]
     order = Order(len(rows), 1, True)
     found = trained(candidates(rows, lanes, order, fold_of, loss="log"), 1)
     met = np.array([row for chunk in reference.chunks(len(rows), 1, True, 3, 0) for row in chunk])
@@ -89,7 +95,7 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
 
 def test_lanes_of_several_classes_are_binary_models():
     rows = awkward_rows("log", 3)
-    lanes = [Candidate(epoch_backoff(0.3), 0.0, 0.05, label=label) for label in range(3)]
+    lanes = [Candidate(make_schedule("epoch", 0.3), 0.0, 0.05, label=label) for label in range(3)]
     found = trained(candidates(rows, lanes, loss="log"), 2)
     for label in range(3):
         rows_of = awkward_rows("log", 3)

@@ -53,7 +53,7 @@ def serially(ratings: Ratings, machines: int, **options: Any) -> tuple[list[np.n
     try:
         for epoch in range(config.epochs):
             engine.advance(schedule.plan(epoch))
-            engine.next_epoch()
+            engine.go_to(engine.epoch)
         users, items = case.problem.rows_of_parts(engine.job.data(), engine.job.order)
         rows = config.epochs * (machines - 1) * sum(map(len, items))
         for epoch in range(config.epochs):

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from hogwild.compare.report.results import ROWS, Row
 from hogwild.errors import OutputError, UsageError
-from hogwild.model_file import DirectoryLock
-from hogwild.rows_file import RowsFile
+from hogwild.rows_file import RowsFile, lock_directory
 
 OPENING = b'{"phase": "optimum"'  # how the file begins
 
@@ -44,7 +43,7 @@ class Ledger:
         with contextlib.ExitStack() as stack:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                stack.callback(DirectoryLock(self.path.parent, f"--out {directory}", "a comparison").close)
+                stack.callback(os.close, lock_directory(self.path.parent, f"--out {directory}", "a comparison"))
                 if self.path.exists():
                     self._take_over(identity)
                 self._file = RowsFile(str(self.path), append=True, option="--out")

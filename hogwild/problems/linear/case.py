@@ -200,7 +200,7 @@ class LinearCase:
 
     @staticmethod
     def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
-        """See :class:`hogwild.problems.protocol.Summable`."""
+        """What the other machines of a run must know of these rows, as JSON, and how many rows hold each feature."""
         if len(rows) == 0:
             raise InputError("the training data have no rows")
         labels = labels_of(rows.targets, config.loss, rows.table, fewest=1)
