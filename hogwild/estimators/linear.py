@@ -22,7 +22,16 @@ from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.estimators.arrays import Start, flat_of, is_far, rows_of, start_of
 from hogwild.estimators.choosing import choose_alpha
 from hogwild.estimators.fit import descend
-from hogwild.estimators.options import HOSTS, PENALTIES, SCHEDULES, FitConfig, loss_of, parameter, workers_of
+from hogwild.estimators.options import (
+    HOSTS,
+    PENALTIES,
+    SCHEDULES,
+    FitConfig,
+    drawn_seed,
+    loss_of,
+    parameter,
+    workers_of,
+)
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Stream
 from hogwild.methods import DEFAULT_PARAM
@@ -34,6 +43,7 @@ if TYPE_CHECKING:
 
 FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
 NO_LABELS = np.zeros(0)
+_UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 
 
 class Fitted(BaseEstimator):
@@ -197,7 +207,10 @@ class LinearEstimator(Fitted):
             row = int(np.argmin(np.isfinite(weights)))
             raise InputError(f"sample_weight and class_weight: the weight of row {row} is not finite in float32")
         if not (batch or weights.any()):
-            raise InputError("sample_weight and class_weight: all rows have weight zero")
+            text = _UNWEIGHED.format("validation")
+            raise InputError(
+                text if self.early_stopping else "sample_weight and class_weight: all rows have weight zero"
+            )
         return weights
 
     def _split(self, targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -209,8 +222,7 @@ class LinearEstimator(Fitted):
         rest, held = next(splits.split(np.zeros((len(targets), 1)), targets))
         for name, ids in (("training", rest), ("validation", held)):
             if weights is not None and not weights[ids].any():
-                text = "The sample weights for {} set are all zero, consider using a different random state."
-                raise InputError(text.format(name))
+                raise InputError(_UNWEIGHED.format(name))
         return np.sort(rest), np.sort(held)
 
     def _fit(
@@ -237,6 +249,7 @@ class LinearEstimator(Fitted):
             rest, held = self._split(targets, weights)
             score = self._scorer(X[held], targets[held], None if weights is None else weights[held], judge)
             X, targets, weights = X[rest], targets[rest], None if weights is None else weights[rest]
+        config = config.settled(seed=drawn_seed(self.random_state))  # after the split, as in scikit-learn
         if start is None:
             start = self._usual_start(config, X.shape[1], targets, weights)
         rows = rows_of(X, targets, weights)
@@ -293,7 +306,7 @@ class LinearEstimator(Fitted):
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             before = 0 if fresh else int(getattr(self, "t_", 1.0)) - 1
-            stream = Stream(rows.width, classes, before, config.seed)
+            stream = Stream(rows.width, classes, before, drawn_seed(self.random_state))
         problem = stream.take(config, rows)
         if fresh or not stream.shows(self.coef_, self.intercept_):
             if not fresh:

@@ -177,7 +177,6 @@ def config_of(estimator: Any, batch: bool = False) -> FitConfig:
         order="shuffled" if p["shuffle"] else "file",
         scale_columns=bool(p["scale_columns"]) and rate == "auto",
         average=int(p["average"]),
-        seed=drawn_seed(p["random_state"]),
     )
 
 
