@@ -25,14 +25,13 @@ DEFAULT_PARAM = {name: loss.param for name, loss in losses.LOSSES.items() if los
 DISCIPLINES = ("serial", "hogwild", "tiered", "atomic", "aig", "locked", "round-robin")
 #: scikit-learn's names of the losses of its SGD.
 SGD_LOSSES = {name: loss.sgd for name, loss in losses.LOSSES.items() if loss.sgd}
-#: Of completion and cuts, where copies of what is popular do not pay, and turns are slower than one worker.
-UNTIERED = ("serial", "hogwild", "atomic", "aig", "locked")
+UNTIERED = tuple(name for name in DISCIPLINES if name != "tiered")  # where copies of what is popular do not pay
 DEVICES = ("cpu", "cuda")
 STREAMS = "streams"  # the host of workers on device cuda, and the only one there
 MOST_STREAMS = 31  # for workers, of the 32 different ones that torch has: one is left to torch
 ORDERS = ("shuffled", "file", "blocks")
 SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adaptive", "root")
-NORMALIZE = ("none", "l2", "max")
+NORMALIZE = ("none", "l2")
 CLASS_WEIGHT = (None, "balanced")
 
 PENALTIES = ("per-rating", "smoothed")

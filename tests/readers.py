@@ -30,8 +30,6 @@ def reference(text: bytes, base: int = 1) -> list[tuple[float, list[tuple[int, f
             continue
         try:
             target = float32(tokens.pop(0))
-            if tokens and re.fullmatch(rb"qid:[0-9]+", tokens[0]):
-                tokens.pop(0)
             entries: dict[int, float] = {}
             for token in tokens:
                 index, value = FEATURE.fullmatch(token).groups()  # type: ignore[union-attr]

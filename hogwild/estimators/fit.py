@@ -35,11 +35,11 @@ from hogwild.estimators.arrays import (
 )
 from hogwild.estimators.options import FitConfig
 from hogwild.hosts.job import Job
-from hogwild.kernels.losses import LABELS, LOSSES
+from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.layout import job_of
-from hogwild.problems.linear.objective_kernel import many_margins, sum_of_squares, tally, tally_log
+from hogwild.problems.linear.objective_kernel import losses, many_margins, sum_of_squares
 from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import choose
@@ -108,10 +108,9 @@ class SampleObjective:
             row = np.empty(problem.stride, np.float32)
             self._many = partial(many_margins(loss.code, problem.lanes), row, problem.classes)
             return
-        self._margins = np.empty(len(rows))
-        if loss.targets == LABELS:  # the evaluator's classes are 0 and 1
-            self._targets = readonly((rows.targets > 0).astype(np.float32))
-        self._tally = tally_log if problem.loss == "log" else partial(tally, loss.code, loss.targets)
+        self._targets = readonly(rows.targets.astype(np.float64))
+        self._margins, self._values = np.empty((2, len(rows)))
+        self._losses = losses(loss.code)
 
     def __call__(self, flat: np.ndarray) -> float:
         p = self.problem
@@ -127,10 +126,8 @@ class SampleObjective:
             lost = self._many(*entries, self._targets, self._weights, coef, self._intercept, p.loss_param)
         else:
             margins(*entries, coef, float(self._intercept[0]), EMPTY, self._margins)
-            sums = np.zeros(4)
-            more = () if p.loss == "log" else (p.loss_param,)
-            self._tally(self._margins, self._targets, self._weights, *more, sums)
-            lost = sums[1]
+            self._losses(self._margins, self._targets, p.loss_param, self._values)
+            lost = (self._values * self._weights if len(self._weights) else self._values).sum()
         value = float(lost) / len(rows)
         if rows.inverse is not None and (p.l1 or p.l2):
             coef = readonly((coef.reshape(p.width, -1) * rows.inverse[:, None]).astype(np.float32).ravel())

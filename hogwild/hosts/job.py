@@ -202,7 +202,9 @@ class Job:
     def finished(self) -> bool:
         """Whether the whole epoch was handed out, or the workers were asked to stop."""
         control = self.control
-        if self.problem.discipline == "round-robin":  # each worker's last turn only applies pending updates
+        if (
+            self.problem.discipline == "round-robin" and control[LAST]
+        ):  # each worker's last turn only applies pending updates
             return bool(control[TURN] >= control[LAST] + self.workers)
         return bool(control[NEXT] >= (control[END] or self.order.n_chunks) or control[STOP])
 

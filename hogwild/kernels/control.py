@@ -21,7 +21,8 @@ LAST = 4 * LINE  # round robin: the position at which the epoch ends
 SKIP = 5 * LINE  # chunks after each claimed one that are for other machines
 END = 6 * LINE  # the chunk at which a task ends; 0: that of the epoch
 WORKERS = 8 * LINE  # from here on, one line per worker:
-ROWS, NONZEROS, MERGED = range(3)  # ... rows and nonzeros done in this epoch, coordinates merged (tiered)
+# ... rows and nonzeros done in this epoch, coordinates merged (tiered), and whether it takes no more turns
+ROWS, NONZEROS, MERGED, LEFT = range(4)
 
 
 @njit(forceinline=True, **JIT)  # and called from Python

@@ -14,6 +14,7 @@ from __future__ import annotations
 from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, load, sched_yield, store
+from hogwild.kernels.control import ABORT, LEFT, LINE, TURN, WORKERS
 from hogwild.kernels.options import JIT
 
 SPINS = 1000  # about a microsecond of trying before yielding the processor
@@ -57,3 +58,21 @@ def wait_for(cells, index, value, control, abort):
                 return False
             sched_yield()
     return True
+
+
+@njit(**JIT)
+def take_turn(control, worker):
+    """Wait until it is this worker's turn to write; return False if the run was aborted."""
+    return wait_for(control, TURN, worker, control, ABORT)
+
+
+@njit(**JIT)
+def pass_turn(control, worker, workers, leaves):
+    """Give the turn to the next worker that still takes turns; ``leaves``: this one takes no more."""
+    if leaves:
+        store(control, WORKERS + LINE * worker + LEFT, 1)
+    for k in range(1, workers + 1):
+        other = (worker + k) % workers
+        if load(control, WORKERS + LINE * other + LEFT) == 0:
+            store(control, TURN, other)
+            return

@@ -45,7 +45,7 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
         if note["kind"] == "refused":
             raise InputError(note["why"])
         (total,) = cluster.arrays_of(note, (np.int64, note["width"]))
-        return Totals.from_json(note, total).given_to(rows), test
+        return Totals(note["facts"], total).given_to(rows), test
     every, total = [facts], degrees.astype(np.int64)
     for other in range(1, cluster.machines):
         every.append(cluster.next_note(other, ("facts",)))
@@ -55,8 +55,8 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     if why := _unlike([cluster.name(k) for k in range(cluster.machines)], every, config):
         cluster.tell({"kind": "refused", "why": why})
         raise InputError(why)
-    totals = Totals.of(every, total)
-    cluster.tell({"kind": "totals", "width": len(total)} | totals.to_json(), None, total)
+    totals = Totals(every, total)
+    cluster.tell({"kind": "totals", "width": len(total), "facts": totals.facts}, None, total)
     return totals.given_to(rows), test
 
 

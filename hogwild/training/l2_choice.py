@@ -4,7 +4,9 @@ One rule holds for any size: of the candidates whose held-out loss is within hal
 lowest, the strongest wins. Half an error, because a whole one gives away .01 of log loss on a few hundred rows whose
 columns have other scales, and none at all takes penalties that only fit the rows held out. With the losses of
 ``BY_ERROR`` the share of errors stands in for the loss: a constant model can have the lowest hinge loss, and on 20
-newsgroups that of one class against the others is lowest where most documents are mistaken.
+newsgroups that of one class against the others is lowest where most documents are mistaken. Errors tell few candidates
+apart, so of those near the lowest share not the strongest wins but the one of the lowest loss, which makes .006 fewer
+errors on 2,000 normal rows and as many on seven real sets.
 
 Candidates come in two forms. Of few rows and a smooth loss they are optima without each of five folds
 (``problems/linear/optimum/folds``), from strong to weak penalties until the loss rises: lanes of weak penalties are far
@@ -416,10 +418,11 @@ def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
     if not best:
         return list(path)
     best = list(itertools.compress(best, near_lowest([each.metrics for each in best], judge.weights)))
+    first = min(best, key=lambda each: each.loss or 0.0) if judge.by_error else best[-1]
 
     def rank(tried: _Tried) -> tuple[Any, ...]:
         error = tried.error if judge.by_error else None
-        return tried is not best[-1], tried.loss is None, error, tried.loss, -tried.l2
+        return tried is not first, tried.loss is None, error, tried.loss, -tried.l2
 
     return sorted(path, key=rank)
 
@@ -579,5 +582,4 @@ def _alone(config: TrainConfig, n: int) -> TrainConfig:
         exchange="none",
         link="",
         delay="round-robin",
-        gradient_delay=0.0,
     )

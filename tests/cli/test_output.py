@@ -165,7 +165,7 @@ def test_no_control_character_reaches_the_screen(
 
     monkeypatch.chdir(tmp_path)
     name = "a\x1b[31m\x07\u202eb.svm"
-    Path(name).write_text("1 2:1 1:1\n-1 qid:3 2:2\n" * 9)
+    Path(name).write_text("1 2:1 1:1\n-1 2:2\n" * 9)
     Path("labels.svm").write_bytes(b"x\x9b\x1b]0;t 1:1\n")
     Path("ratings.txt").write_bytes(b"\x1b[2J 3 4\nu i \x1b[31m\n")
     train = "--l2 1e-5 --epochs 1 --step 1 --host threads --workers 1"

@@ -139,7 +139,7 @@ def test_what_does_not_go_together_is_one_line(
             "--text",
             "site",
         ): "column site is named in text and in ignore",
-        ("train", text, "--label", "click", "--text", "site,site"): "column site is named twice in text",
+        ("train", text, "--label", "click", "--text", "site,site"): "column site is named in text and in text",
         ("train", svm, "--label", "click"): "are for tables (csv, tsv, parquet, arrow)",
         ("train", text, "--problem", "completion", "--label", "click"): "--label is for rows of features",
         ("predict", model, svm): "expected a table with the model's columns: site, price",

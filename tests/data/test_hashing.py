@@ -17,7 +17,7 @@ from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.statistics import describe
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.text import hashing
-from hogwild.data.text.svmlight import ParseSummary, iter_svmlight
+from hogwild.data.text.svmlight import Svmlight
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.metrics import evaluate
 from hogwild.problems.linear.model import LinearModel
@@ -132,8 +132,8 @@ def test_sums_of_collisions():
         rows = parsed(f"1 0:0.25 {first}:2\n1 1:1\n" + "1 " + " ".join(f"{i}:1" for i in range(30)), 4, zero_based=True)
     assert entries(rows)[0] == [(bucket(0, 4), 2.25)]
     assert sum(value for _, value in entries(rows)[2]) == 30
-    summary = ParseSummary()
-    list(iter_svmlight(io.BytesIO(b"1 0:1 0:2\n1 1:1"), zero_based=True, hash_bits=BITS, summary=summary))
+    summary = Svmlight(zero_based=True, hash_bits=BITS)
+    list(summary.read(io.BytesIO(b"1 0:1 0:2\n1 1:1")))
     assert (summary.duplicate_rows, summary.nnz, summary.width) == (0, 2, 2**BITS)
 
 
@@ -165,12 +165,8 @@ def test_every_kind_of_data_is_hashed_alike(tmp_path, text):
     with pytest.warns(HogwildWarning, match="repeated"):
         raw = open_data(text)
     expected = open_data(text, hash_bits=BITS)
-    X, y = raw.to_scipy()
-    scipy.sparse.save_npz(tmp_path / "x.npz", X)
-    np.save(tmp_path / "x.npy", y)
     save_store(raw, tmp_path / "store")
-    assert same(open_data(tmp_path / "x.npz", hash_bits=BITS), expected)
-    for number, name in enumerate(("x.svm", "x.npz", "store")):
+    for number, name in enumerate(("x.svm", "store")):
         made = tmp_path / f"made{number}"
         meta = convert(tmp_path / name, made, hash_bits=np.int64(BITS))
         assert same(open_store(made), expected)
@@ -242,12 +238,6 @@ def test_warning_of_too_few_bits(tmp_path):
         with pytest.warns(HogwildWarning, match=told) as caught:
             call(tmp_path / "store")
         assert len(caught) == 1
-    X, y = open_data(text).to_scipy()
-    scipy.sparse.save_npz(tmp_path / "x.npz", X)
-    np.save(tmp_path / "x.npy", y)
-    with pytest.warns(HogwildWarning, match=r"x.npz: 8\d %") as caught:
-        open_data(tmp_path / "x.npz", hash_bits=10)
-    assert len(caught) == 1
     with pytest.warns(HogwildWarning, match=r"the rows: 8\d % .* 2\^3 buckets .* it 1\d %") as caught:
         hashing.hash_rows(open_data(text), 3)
     assert Path(caught[0].filename).name == "test_hashing.py"

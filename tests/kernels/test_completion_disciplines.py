@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hogwild.hosts.job import Task
-from hogwild.kernels.control import ABORT, STOP
+from hogwild.kernels.control import ABORT, STOP, TURN
 from hogwild.methods import UNTIERED
 from tests.kernels.completion_harness import CONSTANT, FALLING, make_job, run_epoch, some_ratings
 from tests.runs import until
@@ -28,7 +28,7 @@ COMBINATIONS = {
 PAIRS = [
     *((discipline, "plain") for discipline in PARALLEL),
     ("hogwild", "log"),
-    *((discipline, "bpr") for discipline in ("atomic", "locked", "aig")),
+    *((discipline, "bpr") for discipline in ("atomic", "locked", "aig", "round-robin")),
 ]
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 
@@ -94,12 +94,13 @@ def test_who_is_asked_to_stop_claims_nothing():
 @needs_jit
 @pytest.mark.parametrize(
     ("discipline", "options"),
-    [("aig", {}), ("locked", {}), ("hogwild", {"order": "blocks"}), ("aig", {"loss": "bpr"})],
+    [("aig", {}), ("locked", {}), ("hogwild", {"order": "blocks"}), ("aig", {"loss": "bpr"}), ("round-robin", {})],
 )
 def test_who_waits_for_a_lock_gives_up_when_the_run_is_lost(discipline, options):
     job = make_job(discipline, **options)
     job.begin_epoch(0, 0)
     job.state["locks"][:] = 1
+    job.control[TURN] = 1
     job.control[ABORT] = 1
     before = job.flat.copy()
     job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 0)
@@ -127,8 +128,27 @@ def test_a_tile_waits_until_its_users_and_items_are_free():
     assert not job.state["locks"].any()
 
 
-def test_a_delay_changes_no_bit():
-    jobs = [make_job(delay=delay) for delay in (0, 1)]
-    for job in jobs:
-        run_epoch(job)
-    assert jobs[0].flat.tobytes() == jobs[1].flat.tobytes()
+@needs_jit
+def test_workers_write_in_turn():
+    job, before = make_job("round-robin", 3), make_job("round-robin", 3).flat
+    job.problem.compile()
+    users = job.problem.factors(before)[0]
+
+    def moved():
+        return int((job.problem.factors(job.flat)[0] != users).any(axis=1).sum())
+
+    job.begin_epoch(0, 0)
+    threads = [
+        threading.Thread(target=job.work, args=(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), worker))
+        for worker in range(3)
+    ]
+    threads[0].start()
+    assert until(lambda: job.control[TURN] == 1)
+    time.sleep(0.1)
+    assert moved() == 1  # the first writes once, and waits for the others
+    for thread in threads[1:]:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert job.finished()
+    assert job.done() == (600, 600)

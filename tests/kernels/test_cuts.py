@@ -103,12 +103,11 @@ def test_every_kind_of_graph_follows_its_twin(labels, directed, step):
 
 
 @pytest.mark.parametrize("labels", [2, 4])
-def test_one_worker_is_the_same_in_all_disciplines_prefetching_and_with_a_delay(labels):
+def test_one_worker_is_the_same_in_all_disciplines_and_prefetching(labels):
     results = set()
-    delayed = [("hogwild", {"gradient_delay": 1e-6})] if COMPILED else []
-    alike = [("atomic", {}), ("hogwild", {}), *delayed] if labels == 2 else []
+    alike = [("atomic", {}), ("hogwild", {})] if labels == 2 else []
     for discipline, more in [
-        *((name, {}) for name in ("serial", "aig", "locked")),
+        *((name, {}) for name in ("serial", "aig", "locked", "round-robin")),
         ("serial", {"cache_bytes": 0}),
         *alike,
     ]:
@@ -142,8 +141,8 @@ def test_an_epoch_can_be_resumed_at_a_chunk():
     np.testing.assert_array_equal(parts.flat, whole.flat)
 
 
-@pytest.mark.parametrize("discipline", ["aig", "locked"])
-def test_who_waits_for_a_lock_hears_of_the_end(discipline):
+@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
+def test_who_waits_for_a_lock_or_a_turn_hears_of_the_end(discipline):
     job = make_job(random_graph(), discipline, workers=2)
     job.begin_epoch(0, 0)
     job.state["locks"][:] = 1

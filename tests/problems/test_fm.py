@@ -18,7 +18,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
-from hogwild.data.tables.columns import bucket_of
+from hogwild.data.tables.column import bucket_of
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model
 from hogwild.metrics import evaluate
@@ -108,7 +108,7 @@ def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np
         {},
         {"adagrad": True, "rank": 20},
         {"normalize": "none", "l2": 0.0, "l2_factors": 0.0, "rank": 3},
-        {"loss": "squared-error", "normalize": "max", "rank": 2},
+        {"loss": "squared-error", "normalize": "l2", "rank": 2},
         {"problem": "ffm", "rank": 3},
         {"problem": "ffm", "rank": 20, "adagrad": True},
     ],

@@ -4,10 +4,9 @@ A compiled loop (``margins_kernel.py``) that shares nothing with the kernels it 
 pool of threads, at half the memory bandwidth or more. No rows are copied, not even those of a hold-out. Numba is
 imported when margins are first asked for.
 
-Rows of another length are never rewritten to have length one (``l2``: Euclidean, ``max``: largest absolute value). A
-row's scale is one number, and ``(scale * x) . w = scale * (x . w)``, so training and prediction multiply the margin:
-this takes 4 bytes a row instead of a second copy of the data, and one store serves every normalisation. It costs one
-pass over the entries, at memory bandwidth.
+Rows of another length are never rewritten to have length one. A row's scale is one number, and ``(scale * x) . w`` is
+``scale * (x . w)``, so training and prediction multiply the margin: this takes 4 bytes a row instead of a second copy
+of the data, and one store serves every normalisation. It costs one pass over the entries, at memory bandwidth.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Margins:
     coef : array, shape (width,) or (K, width)
         float32 or float64; any other type is converted to float64.
     intercept : float or array, shape (), (1,) or (K,)
-    normalize : {"none", "l2", "max"}
+    normalize : {"none", "l2"}
     check : function, optional
         Raises InputError for rows with other features than the parameters'.
     """
@@ -109,7 +108,7 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
     ----------
     rows : Rows
         Streamed in chunks, so they may be larger than memory.
-    kind : {"none", "l2", "max"}
+    kind : {"none", "l2"}
     width : int, optional
         Features at or beyond it are left out of the length, as of the margin.
     threads : int, optional
@@ -136,7 +135,7 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
 
     def part(first: int, last: int) -> None:
         entries = rows.begin[first:last], rows.end[first:last], rows.indices, rows.values
-        fill(*entries, limit, kind == "max", scales[first:last])
+        fill(*entries, limit, scales[first:last])
 
     deque(map_chunks(rows, part, threads), 0)
     return scales

@@ -68,15 +68,12 @@ def known_ends(begin, end, indices, width, out):
 
 
 @njit(**REASSOCIATE)
-def row_scales(begin, end, indices, values, width, largest, out):
-    """Set ``out`` (n,) float32 to one over each row's Euclidean length or, if ``largest``, its largest magnitude.
-
-    The scale of a row without nonzero values is one.
-    """
+def row_scales(begin, end, indices, values, width, out):
+    """Set ``out`` (n,) float32 to one over each row's Euclidean length; one for a row without nonzero values."""
     for i in range(len(begin)):
         last, length = known_end(begin[i], end[i], indices, width), 0.0
         for j in range(begin[i], last):
-            x = abs(np.float64(values[np.uint64(j)]))
-            length = max(length, x) if largest else length + x * x
-        length = length if largest else math.sqrt(length)
+            x = np.float64(values[np.uint64(j)])
+            length += x * x
+        length = math.sqrt(length)
         out[i] = min(1.0 / length, LARGEST) if length > 0.0 else 1.0

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from hogwild.data.parallel import BytesRead, Result
-from hogwild.data.tables.columns import kind_of
-from hogwild.data.text.delimited import Delimited
+from hogwild.data.tables.arrays import kind_of
+from hogwild.data.text.delimited import Block, Delimited
 from hogwild.data.text.lines import PACKED, shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 
@@ -26,15 +27,16 @@ SUFFIXES = {
     "arrow": (".arrow", ".feather", ".ipc"),
 }
 
-Piece = tuple[Any, int]  # a RecordBatch, and the number of rows before it
+#: Names the location of a batch's row, counted from 0: ``table.csv:17`` or ``table.parquet: row 17``.
+Place = Callable[[int], str]
 
 
 def table_format(name: str) -> str | None:
     """Return the format suggested by a file's name, or None if it is not a table's."""
     lowered = name.lower()
+    plain = next((lowered.removesuffix(end) for end in PACKED if lowered.endswith(end)), lowered)
     for kind, suffixes in SUFFIXES.items():
-        packed = ("", *PACKED) if kind in ("csv", "tsv") else ("",)
-        if lowered.endswith(tuple(suffix + more for suffix in suffixes for more in packed)):
+        if (plain if kind in ("csv", "tsv") else lowered).endswith(suffixes):
             return kind
     return None
 
@@ -55,12 +57,13 @@ def open_source(
     InputError
         If it cannot be read or has two columns with the same name.
     """
-    if not isinstance(table, str | os.PathLike) and not hasattr(table, "read"):
+    stream, path = hasattr(table, "read"), isinstance(table, str | os.PathLike)
+    if not path and not stream:
         return ArrowSource(table, None, progress)
-    kind = format or table_format(os.fspath(table) if isinstance(table, str | os.PathLike) else "") or "csv"
+    kind = format or (table_format(os.fspath(table)) if path else None) or "csv"
     if kind in ("csv", "tsv"):
         return TextSource(table, separator or ("tab" if kind == "tsv" else usual or ","), progress)
-    if hasattr(table, "read"):
+    if stream:
         raise UsageError(f"a stream is read as csv or tsv, not as {kind}")
     if separator is not None:
         raise UsageError(f"separator {separator!r}: is for text, not for {kind}")
@@ -80,6 +83,7 @@ class TableSource:
     name : str
         For messages.
     schema : pyarrow.Schema
+        Of text, null types, which may be read as anything.
     names : list of str
         Of the columns.
     """
@@ -95,35 +99,24 @@ class TableSource:
             raise InputError(f"{where}: several columns are named {repeated[0]!r}")
 
     def held(self) -> dict[str, str]:
-        """Return each column's kind by its type; "empty" for text, which may be read as anything."""
+        """Return each column's kind (``plan.KINDS``) by its type."""
         return {field.name: kind_of(field.type) for field in self.schema}
 
-    def kinds(self) -> tuple[dict[str, str], Any]:
-        """Return each column's kind (``plan.KINDS``) and a RecordBatch of the first rows, None if there are none."""
-        types = self.held()
-        readable = [name for name, kind in types.items() if kind not in ("nested", "binary")]
-        piece = next(self.pieces(dict.fromkeys(readable, "text")), None)
-        return types, None if piece is None else self.load(piece)
+    def kinds(self) -> tuple[dict[str, str], tuple[Any, Place] | None]:
+        """Return each column's kind, and the first rows, None if there are none."""
+        kinds = self.held()
+        readable = {name: False for name, kind in kinds.items() if kind not in ("nested", "binary")}
+        piece = next(self.batches(readable), None)
+        if piece is not None:
+            self.check(piece[0])
+        return kinds, piece
 
-    def batches(self, types: Mapping[str, str]) -> Iterator[Any]:
-        """Yield RecordBatches of the columns in ``types``, which names what text is read as: "text" or "number"."""
+    def batches(self, numbers: Mapping[str, bool]) -> Iterator[tuple[Any, Place]]:
+        """Yield RecordBatches of the columns in ``numbers``, which tells whether text is read as numbers."""
         raise NotImplementedError
 
-    def pieces(self, types: Mapping[str, str]) -> Iterator[Piece]:
-        """Yield the table's batches of at most ``ROWS`` rows, with the number of rows before each."""
-        first = 0
-        for batch in self.batches(types):
-            for start in range(0, batch.num_rows, ROWS):
-                yield batch.slice(start, ROWS), first + start
-            first += batch.num_rows
-
-    def load(self, piece: Piece) -> Any:
-        """Return a piece's batch without types that few pyarrow functions accept."""
-        return _plain(piece[0])
-
-    def place(self, row: int) -> str:
-        """Return the location of a row, counted from 0: ``table.csv:17`` or ``table.parquet: row 17``."""
-        return f"{self.name}: row {row + 1:,}"
+    def check(self, batch: Any) -> None:
+        """Refuse a damaged batch."""
 
     def close(self) -> None:
         """Close the file, however much of it was read."""
@@ -134,45 +127,41 @@ class TextSource(TableSource):
 
     def __init__(self, text: Any, separator: str, progress: BytesRead | None) -> None:
         import pyarrow as pa
-        from pyarrow.csv import ConvertOptions
 
-        nulls = ConvertOptions().null_values
-        self.table = Delimited(
-            text, separator, lead=lambda number, line: False, newlines=True, null_values=nulls, progress=progress
-        )
+        self.table = Delimited(text, separator, lead=lambda number, line: False, table=True, progress=progress)
         self.name = self.table.label
-        if not self.table.rows:
-            raise InputError(f"{self.name}: no rows in it")
-        names = self.names = self.table.rows[0]
         where = f"{self.name}:{self.table.first}"
-        for name in names:
+        self.names = self.table.names = self.table.skip_header()
+        for name in self.names:
             if any("\udc80" <= character <= "\udcff" for character in name):
                 raise InputError(f"{where}: the column's name {shown_word(name)} is not UTF-8")
-        self.table.names = names
-        self.schema = pa.schema([(name, pa.null()) for name in names])
+        self.schema = pa.schema([(name, pa.null()) for name in self.names])
         self.check_names(where)
-        self.table.skip_header()
         if not self.table.rows:
             raise InputError(f"{self.name}: no rows in it")
 
-    def kinds(self) -> tuple[dict[str, str], Any]:
+    def kinds(self) -> tuple[dict[str, str], tuple[Any, Place] | None]:
         """Return what the first values of each column look like, and these values."""
-        batch = next(self.table.batches(dict.fromkeys(self.names)))
-        types = {field.name: kind_of(field.type) for field in batch.schema}
-        if "binary" in types.values():  # which pyarrow takes text for that is not UTF-8
-            for _ in self.batches(dict.fromkeys(self.names, "text")):
+        batch, place = next(self._placed(dict.fromkeys(self.names)))
+        kinds = {field.name: kind_of(field.type) for field in batch.schema}
+        if "binary" in kinds.values():  # which pyarrow takes text for that is not UTF-8
+            for _ in self.batches(dict.fromkeys(self.names, False)):
                 pass
-        for name in [name for name, kind in types.items() if kind == "empty"]:
+        for name in [name for name, kind in kinds.items() if kind == "empty"]:
             message = f"{self.name}: column {name} is empty in its first {len(batch):,} rows: taken as categorical"
             warnings.warn(message, HogwildWarning, stacklevel=2)
-            types[name] = "text"
-        return types, batch
+            kinds[name] = "text"
+        return kinds, (batch, place)
 
-    def batches(self, types: Mapping[str, str]) -> Iterator[Any]:
-        return self.table.batches({name: {"text": "string", "number": "double"}[kind] for name, kind in types.items()})
+    def batches(self, numbers: Mapping[str, bool]) -> Iterator[tuple[Any, Place]]:
+        return self._placed({name: "double" if number else "large_string" for name, number in numbers.items()})
 
-    def place(self, row: int) -> str:
-        return f"{self.name}:{self.table.row(row)[0]}" if self.table.again else super().place(row)
+    def _placed(self, types: Mapping[str, str | None]) -> Iterator[tuple[Any, Place]]:
+        for batch, block in self.table.batches(types):
+            yield batch, partial(self._place, block)
+
+    def _place(self, block: Block, row: int) -> str:
+        return f"{self.name}:{self.table.row(row, [block])[0]}"
 
     def close(self) -> None:
         self.table.close()
@@ -185,12 +174,10 @@ class ArrowSource(TableSource):
         from pyarrow import dataset
 
         self.name, self.progress = table if kind else "the table", progress
-        self.data = self._reading(
-            lambda: dataset.dataset(table, format=kind) if kind else dataset.dataset(_framed(table))
-        )
+        self.file = kind is not None
+        self.data = self._reading(lambda: dataset.dataset(table if kind else _framed(table), format=kind))
         self.schema = self.data.schema
         self.names = self._reading(lambda: list(self.schema.names))
-        self.file = kind is not None
         self.check_names(self.name)
 
     def _reading(self, read: Callable[[], Result]) -> Result:
@@ -201,20 +188,22 @@ class ArrowSource(TableSource):
         except Exception as error:  # pyarrow's readers raise what they like of a damaged file
             raise InputError(f"{self.name}: cannot be read: {reason_of(error)}") from None
 
-    def batches(self, types: Mapping[str, str]) -> Iterator[Any]:
+    def batches(self, numbers: Mapping[str, bool]) -> Iterator[tuple[Any, Place]]:
         done = 0
         total = self._reading(self.data.count_rows)
-        batches = self.data.to_batches(columns=list(types), batch_size=ROWS)
+        batches = self.data.to_batches(columns=list(numbers), batch_size=ROWS)
         while (batch := self._reading(lambda: next(batches, None))) is not None:
-            yield batch
+            yield batch, partial(self._place, done)
             done += batch.num_rows
             if self.progress is not None:
                 self.progress(done, total)
 
-    def load(self, piece: Piece) -> Any:
+    def _place(self, first: int, row: int) -> str:
+        return f"{self.name}: row {first + row + 1:,}"
+
+    def check(self, batch: Any) -> None:
         if self.file:  # offsets may leave the arrays, and text may not be UTF-8
-            self._reading(lambda: piece[0].validate(full=True))
-        return super().load(piece)
+            self._reading(lambda: batch.validate(full=True))
 
 
 def _framed(frame: Any) -> Any:
@@ -230,17 +219,3 @@ def _framed(frame: Any) -> Any:
     except (pa.ArrowException, TypeError, ValueError) as error:
         kind = type(frame).__name__
         raise InputError(f"{kind}: cannot be made a table: {' '.join(str(error).split())}") from None
-
-
-def _plain(batch: Any) -> Any:
-    """Return the batch without string views, which few pyarrow functions accept."""
-    import pyarrow as pa
-
-    def change(values: Any) -> Any:
-        if pa.types.is_string_view(values.type):
-            return values.cast(pa.large_string())
-        if pa.types.is_dictionary(values.type) and pa.types.is_string_view(values.type.value_type):
-            return pa.DictionaryArray.from_arrays(values.indices, values.dictionary.cast(pa.large_string()))
-        return values
-
-    return pa.RecordBatch.from_arrays([change(values) for values in batch.columns], names=batch.schema.names)

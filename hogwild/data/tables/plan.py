@@ -19,18 +19,16 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import itertools
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from hogwild.data.bits import check_bits
+from hogwild.data.tables.column import NUMBERS, TableColumn, bucket_of
 from hogwild.errors import InputError, UsageError, nearest
 
 ROLES = ("categorical", "numeric", "text", "date", "bucket")
-NUMBERS = ("whole", "number")
 #: Description of each kind of column, for messages.
 KINDS = {
     "text": "text",
@@ -46,101 +44,74 @@ KINDS = {
     "binary": "bytes",
 }
 LABELS = ("text", "boolean", "whole", "number", "category", "empty")
+AMOUNTS = ("boolean", "whole", "number", "empty")
+#: Kinds of columns that each use takes.
 TAKEN = {
     "categorical": (*LABELS, "day", "date", "clock"),
-    "numeric": ("boolean", "whole", "number", "empty"),
+    "numeric": AMOUNTS,
     "text": ("text", "category", "empty"),
     "date": ("day", "date", "text", "category", "empty", *NUMBERS),
-    "bucket": ("boolean", "whole", "number", "empty"),
+    "bucket": AMOUNTS,
+    "label": LABELS,
+    "weight": AMOUNTS,
+    "ignore": tuple(KINDS),
 }
-DATE_PARTS = ("hour", "weekday", "month")
 MOST_BUCKETS = 10_000
-MOST_CROSSED = 10  # columns whose pairs "all" crosses
 LATER = ("edges", "latest", "zone", "separator", "crosses")  # facts that plans of old lack, written where they are set
-BOOLEANS = ("false", "true")
 SHOWN = 20  # names shown in a message
 MOST_LABELS = 10_000
 
 
 @dataclass(frozen=True)
 class AskedColumns:
-    """A user's options for a table's columns; lists may be comma-separated text, with quotes around commas.
+    """A user's options for a table's columns.
 
     Attributes
     ----------
     label : str, optional
-    categorical, numeric, text, date, ignore : tuple of str
-    bucket : tuple of str
-        Columns and the number of their buckets, such as ``price:20``.
-    cross : tuple of str
-        Such as ``device*country``; or ``all``, every pair of categorical columns.
     weight : str, optional
+    uses : dict
+        The use of each column that was named, one of ``TAKEN``.
+    buckets : dict
+        Number of buckets by column.
+    crosses : tuple of str
+        Such as ``device*country``.
     """
 
     label: str | None = None
-    categorical: tuple[str, ...] = ()
-    numeric: tuple[str, ...] = ()
-    text: tuple[str, ...] = ()
-    date: tuple[str, ...] = ()
-    bucket: tuple[str, ...] = ()
-    cross: tuple[str, ...] = ()
-    ignore: tuple[str, ...] = ()
     weight: str | None = None
+    uses: dict[str, str] = field(default_factory=dict)
+    buckets: dict[str, int] = field(default_factory=dict)
+    crosses: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, **given: Any) -> AskedColumns:
-        lists = {name: _names(given.get(name)) for name in (*ROLES, "ignore", "cross")}
-        asked = cls(given.get("label"), weight=given.get("weight"), **lists)
-        seen: dict[str, str] = {}
-        for use, names in asked.uses().items():
-            for name in names:
-                if name in seen:
-                    where = f"twice in {use}" if seen[name] == use else f"in {seen[name]} and in {use}"
-                    raise UsageError(f"column {name} is named {where}: expected one place")
-                seen[name] = use
+    def of(cls, label: str | None = None, weight: str | None = None, cross: Any = None, **lists: Any) -> AskedColumns:
+        """Return the options; lists of names may be comma-separated text, with quotes around commas."""
+        asked = cls(label, weight, crosses=tuple(dict.fromkeys(_names(cross))))
+        for cross in asked.crosses:
+            if "*" not in cross:
+                raise UsageError(f"cross {cross}: expected columns joined by *, such as device*country")
+        one = {"label": label and [label], "weight": weight and [weight]}
+        for use, name in [(use, name) for use, names in (one | lists).items() for name in _names(names)]:
+            if use == "bucket":
+                each = name
+                name, _, count = each.rpartition(":")
+                if not name or not count.isdecimal() or not 2 <= int(count) <= MOST_BUCKETS:
+                    raise UsageError(f"bucket {each}: expected COLUMN:COUNT of 2 to {MOST_BUCKETS:,}, such as price:20")
+                asked.buckets[name] = int(count)
+            if name in asked.uses:
+                raise UsageError(f"column {name} is named in {asked.uses[name]} and in {use}: expected one place")
+            asked.uses[name] = use
         return asked
 
     def __bool__(self) -> bool:
-        return any(dataclasses.astuple(self))
-
-    def uses(self) -> dict[str, tuple[str, ...]]:
-        """Return the names given for each use."""
-        one = {"label": self.label, "weight": self.weight}
-        lists = {word: getattr(self, word) for word in (*ROLES, "ignore")} | {"bucket": tuple(self.buckets())}
-        return {word: () if name is None else (name,) for word, name in one.items()} | lists
-
-    def buckets(self) -> dict[str, int]:
-        """Return the number of buckets by column."""
-        pairs = [each.rpartition(":") for each in self.bucket]
-        for (name, _, count), each in zip(pairs, self.bucket):
-            if not name or not count.isdecimal() or not 2 <= int(count) <= MOST_BUCKETS:
-                raise UsageError(f"bucket {each}: expected COLUMN:COUNT of 2 to {MOST_BUCKETS:,}, such as price:20")
-        return {name: int(count) for name, _, count in pairs}
+        return any(vars(self).values())
 
 
-def _names(names: str | Iterable[str] | None) -> tuple[str, ...]:
-    if names is None:
-        return ()
+def _names(names: str | Iterable[str] | None) -> list[str]:
     if isinstance(names, str):
-        return tuple(name.strip() for name in next(csv.reader([names], skipinitialspace=True), []) if name.strip())
-    return tuple(str(name) for name in names)
-
-
-@dataclass(frozen=True)
-class TableColumn:
-    """One column. ``kind`` is its kind in the training table.
-
-    Numbers, and the ages of dates, are divided by ``deviation``. ``edges`` are the limits of buckets; ``latest`` is the
-    latest date in training, in days since 1970, and ``zone`` the one in which hours are told, by default UTC.
-    """
-
-    name: str
-    role: str
-    kind: str
-    deviation: float = 1.0
-    edges: tuple[float, ...] = ()
-    latest: float = 0.0
-    zone: str | None = None
+        names = [name.strip() for name in next(csv.reader([names], skipinitialspace=True), []) if name.strip()]
+    return [str(name) for name in names or ()]
 
 
 @dataclass(frozen=True)
@@ -191,65 +162,36 @@ class TablePlan:
         check_bits(plan.hash_bits)
         if plan.label_kind not in ("number", "boolean", "text"):
             raise ValueError(f"labels of kind {plan.label_kind!r}")
-        categories = {column.name for column in plan.of_role("categorical")}
+        categories = {column.name for column in plan.features() if column.role == "categorical"}
         if not categories.issuperset(part for cross in plan.crosses for part in cross.split("*")):
             raise ValueError(f"crosses {plan.crosses}")
         return plan
 
     def features(self) -> list[TableColumn]:
         """Return the columns of features, which are categorical, numeric or text, in the order of their fields."""
-        made = []
-        for column in self.columns:
-            if column.role == "date":
-                parts = DATE_PARTS[column.kind == "day" :]
-                made += [TableColumn(f"{column.name}.{part}", "categorical", column.kind) for part in parts]
-                made.append(dataclasses.replace(column, name=f"{column.name}.age", role="numeric"))
-            elif column.role == "bucket":
-                made.append(TableColumn(column.name, "categorical", "text"))
-            else:
-                made.append(column)
-        return made + [TableColumn(cross, "categorical", "text") for cross in self.crosses]
+        crosses = [TableColumn(cross, "categorical", "text") for cross in self.crosses]
+        return [feature for column in self.columns for feature in column.features] + crosses
 
-    def of_role(self, role: str) -> list[TableColumn]:
-        """Return the columns of features of a role."""
-        return [column for column in self.features() if column.role == role]
+    def known_names(self) -> dict[int, list[str]]:
+        """Return the names known without the table, by bucket: those of numbers and of missing values."""
+        names: dict[int, list[str]] = {}
+        for column in self.features():
+            for end in {"numeric": ("", "="), "categorical": ("=",), "text": ()}[column.role]:
+                names.setdefault(bucket_of(column.name + end, self.hash_bits), []).append(column.name + end)
+        return names
 
     def lines(self) -> Iterable[str]:
         """Yield lines for people that describe the choice of columns."""
-        for role in ROLES:
-            names = [
-                f"{column.name} (numbers)" if role == "categorical" and column.kind in NUMBERS else column.name
-                for column in self.columns
-                if column.role == role
-            ]
-            if names:
-                yield f"{role}: {', '.join(names)}"
-        if self.crosses:
-            yield f"cross: {', '.join(self.crosses)}"
-        if self.ignored:
-            yield f"left out: {', '.join(self.ignored)}"
-
-    def check(self, name: str, kinds: Mapping[str, str], labels: bool) -> None:
-        """Refuse a table that lacks a column of the plan, or whose column has another kind.
-
-        Raises
-        ------
-        InputError
-        """
-        wanted = {column.name: TAKEN[column.role] for column in self.columns}
-        if labels:
-            wanted[self.label] = TAKEN["numeric"] if self.label_kind == "number" else LABELS
-        missing = [column for column in wanted if column not in kinds]
-        if missing:
-            raise InputError(f"{name}: no column {shown(missing)}, which the model was trained with{has(kinds)}")
-        for column, kinds_of_role in wanted.items():
-            if kinds[column] not in kinds_of_role:
-                expected = {TAKEN["numeric"]: "numbers", TAKEN["date"]: "dates"}.get(kinds_of_role, "text")
-                raise InputError(f"{name}: column {column} holds {KINDS[kinds[column]]}, expected {expected}")
+        uses: dict[str, list[str]] = {role: [] for role in ROLES}
+        for column in self.columns:
+            numbers = column.role == "categorical" and column.kind in NUMBERS
+            uses[column.role].append(f"{column.name} (numbers)" if numbers else column.name)
+        uses |= {"cross": [*self.crosses], "left out": [*self.ignored]}
+        yield from (f"{use}: {', '.join(names)}" for use, names in uses.items() if names)
 
 
 def draft(
-    name: str, kinds: Mapping[str, str], options: AskedColumns, hints: Mapping[str, str], labels: bool = True
+    name: str, kinds: Mapping[str, str], asked: AskedColumns, hints: Mapping[str, str], labels: bool = True
 ) -> TablePlan:
     """Sort columns by what was asked and by their kinds, in the order of the table.
 
@@ -259,7 +201,7 @@ def draft(
         Name of the table, for messages.
     kinds : mapping
         Kind of each column, one of ``KINDS``.
-    options : AskedColumns
+    asked : AskedColumns
     hints : mapping
         Roles that the first values suggest for some columns, rather than their type.
     labels : bool
@@ -270,79 +212,55 @@ def draft(
     InputError
         For a missing column, one that cannot have the use asked for, or nested values.
     """
-    if labels and options.label is None:
+    if labels and asked.label is None:
         raise UsageError(
             f"{name}: a table needs its label named: --label COLUMN, or open_table(..., label=){has(kinds)}"
         )
-    _check_asked(name, kinds, options)
-    uses = {column: use for use, names in options.uses().items() for column in names}
+    for column, use in asked.uses.items():
+        if column not in kinds:
+            raise InputError(f"{name}: no column {column} (--{use}){nearest(column, kinds) or has(kinds)}")
+        if kinds[column] not in TAKEN[use]:
+            raise InputError(f"{name}: column {column} holds {KINDS[kinds[column]]}, which cannot be {use}")
     columns, ignored = [], []
     for column, kind in kinds.items():
-        use = uses.get(column)
-        if use in ("label", "weight"):
-            continue
-        if use == "ignore" or (use is None and (kind == "empty" or not column)):
+        named = asked.uses.get(column) or ("ignore" if kind == "empty" or not column else None)
+        if named == "ignore":
             ignored.append(column or "(without a name)")
-            continue
-        usual = {"whole": "numeric", "number": "numeric", "day": "date", "date": "date"}.get(kind, "categorical")
-        role = use or hints.get(column) or usual
-        if use is not None and kind not in TAKEN[role]:
-            raise InputError(f"{name}: column {column} holds {KINDS[kind]}, which cannot be {use}")
-        if use is None and kind in ("clock", "nested", "binary"):
+        elif named is None and kind in ("clock", "nested", "binary"):
             each = f"make each of them a category with --categorical {column}, or " if kind == "clock" else ""
             raise InputError(
                 f"{name}: column {column} holds {KINDS[kind]}, which are not taken: {each}leave it out with "
                 f"--ignore {column}"
             )
-        columns.append(TableColumn(column, role, kind))
+        elif named not in ("label", "weight"):
+            usual = {"whole": "numeric", "number": "numeric", "day": "date", "date": "date"}.get(kind, "categorical")
+            columns.append(TableColumn(column, named or hints.get(column) or usual, kind))
     if not columns:
-        beside = "" if options.label is None else f" beside {options.label}"
+        beside = "" if asked.label is None else f" beside {asked.label}"
         raise InputError(f"{name}: no column is left to learn from{beside}")
-    label = "number" if options.label is None else kinds[options.label]
-    if label not in LABELS:
-        raise InputError(f"{name}: column {options.label} holds {KINDS[label]}, which are no labels")
-    kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
-    plan = TablePlan(tuple(columns), options.label or "", kind, (), options.weight, tuple(ignored))
-    plan = dataclasses.replace(plan, crosses=_crosses(name, plan, options.cross, kinds))
-    times = Counter(column.name for column in plan.features())
-    for own in (column.name for column in plan.columns):
-        if times[own] > 1:
-            remedy = f"rename it or --ignore {own}"
-            raise InputError(f"{name}: column {own} has the name of a date's part or a cross: {remedy}")
-    return plan
-
-
-def _crosses(name: str, plan: TablePlan, asked: Sequence[str], kinds: Mapping[str, str]) -> tuple[str, ...]:
-    categories = [column.name for column in plan.of_role("categorical")]
-    if [*asked] == ["all"]:
-        if len(categories) > MOST_CROSSED:
-            raise UsageError(
-                f"{name}: cross all is for up to {MOST_CROSSED} categorical columns; got {len(categories)}: name pairs"
-            )
-        return tuple(map("*".join, itertools.combinations(categories, 2)))
-    roles = {column.name: column.role for column in plan.columns}
-    for cross in asked:
-        if "*" not in cross:
-            raise UsageError(f"cross {cross}: expected columns joined by *, such as device*country")
+    label = "number" if asked.label is None else kinds[asked.label]
+    label_kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
+    plan = TablePlan(
+        tuple(columns), asked.label or "", label_kind, (), asked.weight, tuple(ignored), crosses=asked.crosses
+    )
+    features = {feature.name: feature.role for feature in plan.features()}
+    roles = {column.name: column.role for column in columns}
+    for cross in asked.crosses:
         for part in cross.split("*"):
             if part in kinds and part not in roles:
                 raise InputError(f"{name}: cross {cross}: column {part} is the label, the weight or left out")
-            if part not in {*categories, *roles}:
+            if part not in {*features, *roles}:
                 raise InputError(f"{name}: no column {part} (--cross {cross}){nearest(part, kinds) or has(kinds)}")
-            if part not in categories:
-                remedy = {"date": f"cross {part}.hour or {part}.weekday", "numeric": f"--bucket {part}:20 makes it so"}
-                what = remedy.get(roles[part], f"--categorical {part} makes it so")
+            if features.get(part) != "categorical":
+                ways = {"date": f"cross {part}.hour or {part}.weekday", "numeric": f"--bucket {part}:20 makes it so"}
+                what = ways.get(roles.get(part, ""), f"--categorical {part} makes it so")
                 raise InputError(f"{name}: cross {cross}: column {part} is not categorical: {what}")
-    return tuple(dict.fromkeys(asked))
-
-
-def _check_asked(name: str, kinds: Mapping[str, str], options: AskedColumns) -> None:
-    for use, names in options.uses().items():
-        for column in names:
-            if column not in kinds:
-                raise InputError(f"{name}: no column {column} (--{use}){nearest(column, kinds) or has(kinds)}")
-    if options.weight is not None and kinds[options.weight] not in TAKEN["numeric"]:
-        raise InputError(f"{name}: column {options.weight} holds {KINDS[kinds[options.weight]]}, expected weights")
+    names = [feature.name for feature in plan.features()]
+    if len(features) < len(names):
+        repeated = next(column for column in kinds if names.count(column) > 1)
+        remedy = f"rename it or --ignore {repeated}"
+        raise InputError(f"{name}: column {repeated} has the name of a date's part or a cross: {remedy}")
+    return plan
 
 
 def has(names: Iterable[str]) -> str:

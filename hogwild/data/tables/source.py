@@ -19,10 +19,11 @@ from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import Sink
-from hogwild.data.tables.columns import bucket_of, known_names, words_in, words_of
+from hogwild.data.tables.arrays import buckets_of, texts_of, words_in, words_of
+from hogwild.data.tables.column import bucket_of
 from hogwild.data.tables.files import TableSource, is_frame, open_source
-from hogwild.data.tables.plan import AskedColumns, TablePlan, shown
-from hogwild.data.tables.rows import NO_FIELD, Block, Found, Reader, plan_table
+from hogwild.data.tables.plan import KINDS, TAKEN, AskedColumns, TablePlan, has, shown
+from hogwild.data.tables.rows import NO_FIELD, Reader, plan_table
 from hogwild.data.text.hashing import warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -65,8 +66,7 @@ def open_table(
     bucket : names and numbers, optional
         Numbers to treat as categories of about as many rows each, such as ``"price:20,width:10"``.
     cross : names, optional
-        Categorical columns whose values together are categories, such as ``"device*country,site*time.hour"``; ``"all"``
-        crosses each pair of up to ten columns.
+        Categorical columns whose values together are categories, such as ``"device*country,site*time.hour"``.
     weight : str, optional
         A column with the weight of each row.
     hash_bits : int, optional
@@ -156,16 +156,11 @@ def table_recipe(
             else:
                 check_columns(source, made, labels)
             bits = made.hash_bits
-            reader = Reader(made, source, labels, weighted=plan is None or made.weight in source.names)
+            reader = Reader(made, labels, weighted=plan is None or made.weight in source.names)
             reader.fields = np.full(2**bits, NO_FIELD, np.int16)
-
-            def make(batch: Any) -> tuple[Block, Found]:
-                found: Found = []
-                return reader.block(batch, found), found
-
-            for block, found in reader.each(make, workers):
+            for block, fresh in reader.each(source, reader.block, workers):
                 sink.append(*block)
-                reader.take(found)
+                reader.take(fresh)
         if before is not None:
             check_unchanged(name, before)
         fields = np.where(reader.fields == NO_FIELD, np.int16(-1), reader.fields)
@@ -188,8 +183,8 @@ def stream_table(
     plan = TablePlan.from_json(facts)
     with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
-        reader = Reader(plan, source, labels, weighted=False)
-        for lengths, indices, values, targets, _ in reader.each(reader.block, None):
+        reader = Reader(plan, labels, weighted=False)
+        for (lengths, indices, values, targets, _), _ in reader.each(source, reader.block, None):
             indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
             flat, bits = (indices, values, targets), plan.hash_bits
             yield Rows(indptr, *flat, 2**bits, check=False, hash_bits=bits, table=facts)
@@ -214,45 +209,54 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
     table_plan = TablePlan.from_json(plan)
     with closing(open_source(table, usual=table_plan.separator)) as source:
         check_columns(source, table_plan, labels=False)
-        return _names_in(Reader(table_plan, source, labels=False), buckets)
+        wanted = np.zeros(2**table_plan.hash_bits, np.bool_)
+        wanted[list(buckets)] = True
+        names = {bucket: texts for bucket, texts in table_plan.known_names().items() if wanted[bucket]}
+        reader, bits = Reader(table_plan, labels=False), table_plan.hash_bits
 
+        def look(batch: Any) -> list[str]:
+            texts, arrays = [], reader.arrays(batch)
+            for column in reader.features:
+                values = arrays[column.name]
+                if column.role == "categorical":
+                    values = values.filter(wanted[buckets_of(values, column, bits)])
+                    texts += [f"{column.name}={text}" for text in texts_of(values, column).unique().to_pylist()]
+                elif column.role == "text":  # words and pairs are looked up where a batch has them first
+                    begins, codes = words_of(values, column, bits)
+                    for code, at in zip(*np.unique(codes, return_index=True)):
+                        if wanted[code]:
+                            row = int(np.searchsorted(begins, at, side="right")) - 1
+                            texts.append(f"{column.name}={words_in(values[row].as_py())[at - begins[row]]}")
+            return texts
 
-def _names_in(reader: Reader, buckets: Iterable[int]) -> dict[int, list[str]]:
-    """Return up to ``SHARED`` names of each bucket; words and pairs are looked up where a piece has them first."""
-    plan = reader.plan
-    wanted = np.zeros(2**plan.hash_bits, np.bool_)
-    wanted[list(buckets)] = True
-    names = {bucket: texts for bucket, texts in known_names(plan).items() if wanted[bucket]}
-
-    def look(batch: Any) -> list[tuple[int, str]]:
-        pairs, columns = [], reader.values(batch)
-        for name, categories in reader.categories.items():
-            values = columns[name]
-            at = np.flatnonzero(wanted[categories.of(values)])
-            texts = [f"{name}={text}" for text in categories.texts(values.take(at)).unique().to_pylist()]
-            pairs += [(bucket_of(text, plan.hash_bits), text) for text in texts]
-        for text in reader.texts:
-            begins, codes = words_of(columns[text.name], text, plan.hash_bits)
-            for code, at in zip(*np.unique(codes, return_index=True)):
-                if wanted[code]:
-                    row = int(np.searchsorted(begins, at, side="right")) - 1
-                    word = words_in(columns[text.name][row].as_py())[at - begins[row]]
-                    pairs.append((int(code), f"{text.name}={word}"))
-        return pairs
-
-    for pairs in reader.each(look, None):
-        for bucket, text in pairs:
-            texts = names.setdefault(bucket, [])
-            if text not in texts and len(texts) < SHARED:
-                texts.append(text)
-    return names
+        for texts in reader.each(source, look, None):
+            for text in texts:
+                bucket = bucket_of(text, bits)
+                known = names.setdefault(bucket, []) if wanted[bucket] else []
+                if text not in known and len(known) < SHARED:
+                    known.append(text)
+        return names
 
 
 def check_columns(source: TableSource, plan: TablePlan, labels: bool) -> None:
-    """Refuse a table that lacks a column the plan reads; warn of columns unknown to the plan."""
-    plan.check(source.name, source.held(), labels)
-    expected = {column.name for column in plan.columns} | {plan.label, plan.weight, *plan.ignored, ""}
-    unknown = [name for name in source.names if name not in expected]
+    """Refuse a table whose columns are not those that the plan reads; warn of columns unknown to it.
+
+    Raises
+    ------
+    InputError
+    """
+    kinds = source.held()
+    wanted = {column.name: column.role for column in plan.columns}
+    if labels:
+        wanted[plan.label] = "numeric" if plan.label_kind == "number" else "label"
+    missing = [column for column in wanted if column not in kinds]
+    if missing:
+        raise InputError(f"{source.name}: no column {shown(missing)}, which the model was trained with{has(kinds)}")
+    for column, role in wanted.items():
+        if kinds[column] not in TAKEN[role]:
+            expected = {"numeric": "numbers", "bucket": "numbers", "date": "dates"}.get(role, "text")
+            raise InputError(f"{source.name}: column {column} holds {KINDS[kinds[column]]}, expected {expected}")
+    unknown = [name for name in source.names if name not in {*wanted, plan.label, plan.weight, *plan.ignored, ""}]
     if unknown:
         message = f"{source.name}: the model does not know {shown(unknown)}: passed over"
         warnings.warn(message, HogwildWarning, stacklevel=3)

@@ -15,6 +15,7 @@ from hogwild.kernels.options import JIT, called
 
 BASIS, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 SPACE = np.uint64(32)
+WORDS = -2
 
 
 @njit(**JIT)
@@ -111,46 +112,37 @@ def hash_words(
 
 @njit(**JIT)
 def lay_rows(
-    codes,  # (c, n) int32: buckets of the categories
-    numbers,  # (d, n) float32; NaN: missing
-    own,  # (d,) int32: bucket of each number
-    missing,  # (d,) int32: bucket of its missing indicator
-    word_starts,  # (t, n + 1) int64: where each row's words begin
-    words,  # (words,) int32, one text column after another
+    codes,  # (columns, n) int32: bucket of each row's value; -1: no entry; WORDS: its words
+    amounts,  # (columns, n) float32
+    starts,  # (columns, n + 1) int64: where each row's words begin
+    words,  # (words,) int32: buckets of the words of one column after another
+    fields,  # (2^bits,) int16: the first column known of each bucket; empty: not asked
     lengths,  # (n,) int64, out
     indices,  # (all,) int32, out: room for every possible entry
     values,  # (all,) float32, out
+    fresh,  # (all, 2) int32, out: buckets with a column before the known one, and that column
 ):
-    """Turn columns into rows of unsorted entries; return how many there are. A number of 0 has no entry."""
+    """Turn columns into rows of unsorted entries; return how many there are, and how many are fresh."""
     at = 0
+    news = 0
     one = np.float32(1.0)
+    known = len(fields) > 0
     for i in range(len(lengths)):
         first = at
-        for c in range(codes.shape[0]):
-            indices[at], values[at] = codes[c, i], one
-            at += 1
-        for d in range(numbers.shape[0]):
-            number = numbers[d, i]
-            if np.isnan(number):
-                indices[at], values[at] = missing[d], one
+        for column in range(len(codes)):
+            begin = at
+            code = codes[column, i]
+            if code >= 0:
+                indices[at], values[at] = code, amounts[column, i]
                 at += 1
-            elif number != 0:
-                indices[at], values[at] = own[d], number
-                at += 1
-        for t in range(word_starts.shape[0]):
-            for k in range(word_starts[t, i], word_starts[t, i + 1]):
-                indices[at], values[at] = words[k], one
-                at += 1
+            elif code == WORDS:
+                for k in range(starts[column, i], starts[column, i + 1]):
+                    indices[at], values[at] = words[k], one
+                    at += 1
+            if known:
+                for k in range(begin, at):
+                    if fields[indices[k]] > column:
+                        fresh[news, 0], fresh[news, 1] = indices[k], column
+                        news += 1
         lengths[i] = at - first
-    return at
-
-
-@njit(**JIT)
-def others(fields, buckets, column, out):
-    """Put the ``buckets`` whose field is a later one than ``column`` in ``out``, as long as they; return how many."""
-    count = 0
-    for each in buckets:
-        if fields[each] > column:
-            out[count] = each
-            count += 1
-    return count
+    return at, news

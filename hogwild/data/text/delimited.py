@@ -15,7 +15,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -86,6 +86,10 @@ class Numbers:
         return numbers, wrong
 
 
+#: The line that some whole rows begin at, and their text.
+Block = tuple[int, bytes]
+
+
 class Delimited:
     """A text of rows with one number of columns.
 
@@ -96,10 +100,8 @@ class Delimited:
     separator : str, optional
     lead : function of (line number, line), optional
         Returns whether a line before the first row is skipped; by default comments are.
-    newlines : bool
-        Whether a quoted value may hold line ends.
-    null_values : list of str, optional
-        Texts that are no number; by default only the empty one.
+    table : bool
+        Whether a quoted value may hold line ends, and words such as NA stand for missing numbers.
     progress : function, optional
 
     Attributes
@@ -108,41 +110,30 @@ class Delimited:
         Name of each column, to be set before rows are read.
     rows : list of list of str
         Fields of the first two rows.
+    first : int
+        Line of the first row.
     """
 
     def __init__(
         self,
-        what: str | os.PathLike[str] | BinaryIO,
+        what: Any,
         separator: str | None = None,
         *,
         lead: Callable[[int, bytes], bool] | None = None,
-        newlines: bool = False,
-        null_values: list[str] | None = None,
+        table: bool = False,
         progress: BytesRead | None = None,
     ) -> None:
-        self.what = what
-        self.newlines = newlines
-        self.progress = progress
-        self.null_values = null_values or [""]
-        self.label = Source(what).label if not isinstance(what, str | os.PathLike) else os.fspath(what)
-        self.start = what.tell() if self._seekable() else None  # type: ignore[union-attr]
+        self.what, self.table, self.progress = what, table, progress
+        self.label = Source(what).label if hasattr(what, "read") else os.fspath(what)
+        self.start = what.tell() if hasattr(what, "seekable") and what.seekable() else None
         self.separator = _separator(separator, self.label)
         self.names: list[str] = []
         self.hint = ""
-        self.first = 1  # line of the first row
+        self.first = 1
         self._source: Source | None = None
-        self._rest = b""
         self._pieces = self._read()
-        self._begin(lead or (lambda number, line: line.startswith(COMMENTS)))
-        self.rows = [fields for _, fields in itertools.islice(self._parse([self._rest]), 2)]
-
-    def _seekable(self) -> bool:
-        return not isinstance(self.what, str | os.PathLike) and hasattr(self.what, "seekable") and self.what.seekable()
-
-    @property
-    def again(self) -> bool:
-        """Whether the text can be read again."""
-        return self.start is not None or (isinstance(self.what, str | os.PathLike) and os.path.isfile(self.what))
+        self._rest = self._begin(lead or (lambda number, line: line.startswith(COMMENTS)))
+        self.rows = [fields for _, fields in itertools.islice(self.fields((self.first, self._rest)), 2)]
 
     def close(self) -> None:
         """Stop reading."""
@@ -152,14 +143,14 @@ class Delimited:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def _read(self) -> Iterator[bytes]:
-        """Yield the text from its beginning in blocks of whole lines."""
+        """Yield the text from its beginning in pieces of whole lines."""
         if self.start is not None:
-            self.what.seek(self.start)  # type: ignore[union-attr]
+            self.what.seek(self.start)
         source = self._source = Source(self.what)
-        lines = self._quotes = 0
+        lines = 0
         try:
-            for buffer, size in chunks(source, BLOCK, deque()):
-                text = bytes(memoryview(buffer)[:size])
+            for buffer, size in chunks(source, BLOCK):
+                text = buffer[:size]
                 if lines == 0:
                     if magic := next((what for magic, what in NOT_TEXT.items() if text.startswith(magic)), None):
                         raise InputError(f"{self.label}: {magic}, expected text in UTF-8")
@@ -178,43 +169,58 @@ class Delimited:
         finally:
             source.close()
 
-    def _begin(self, lead: Callable[[int, bytes], bool]) -> None:
-        """Skip the lines before the first row."""
+    def _begin(self, lead: Callable[[int, bytes], bool]) -> bytes:
+        """Skip the lines before the first row; return the piece from there on."""
         for text in self._pieces:
-            at = 0
-            while at < len(text):
-                end = text.index(b"\n", at) + 1
-                line = text[at:end].strip()
-                if line and not lead(self.first, line):
-                    self._rest = text[at:]
-                    return
+            while text:
+                line, _, after = text.partition(b"\n")
+                if line.strip() and not lead(self.first, line.strip()):
+                    return text
                 self.first += 1
-                at = end
+                text = after
+        return b""
 
-    def skip_header(self) -> None:
-        """Take the first row for the names of the columns."""
+    def skip_header(self) -> list[str]:
+        """Take the first row for the names of the columns, and return it."""
+        if not self.rows:
+            raise InputError(f"{self.label}: no rows in it")
         reader = csv.reader(_lines(self._rest), delimiter=self.separator[0])
         next(reader)
-        for _ in range(reader.line_num):
-            self._rest = self._rest[self._rest.index(b"\n") + 1 :]
+        self._rest = self._rest.split(b"\n", reader.line_num)[-1]
         self.first += reader.line_num
-        self.rows = self.rows[1:]
+        return self.rows.pop(0)
 
-    def _again(self) -> Iterator[bytes]:
-        """Return the rows' text once more, after the reader before has stopped."""
-        self.close()
-        return self._read_rows()
+    @property
+    def again(self) -> bool:
+        """Whether the text can be read again, as a pipe cannot."""
+        return self.start is not None or (not hasattr(self.what, "read") and os.path.isfile(self.what))
 
-    def _read_rows(self) -> Iterator[bytes]:
-        skip = self.first - 1
-        for text in self._read():
-            at = 0
-            while skip and at < len(text):
-                at = text.index(b"\n", at) + 1
-                skip -= 1
-            yield text[at:]
+    def blocks(self) -> Iterator[Block]:
+        """Yield the rows, which no block cuts, from the first one."""
+        pieces, self._pieces = self._pieces, iter(())
+        held, self._rest = self._rest, b""
+        if not held:
+            self.close()
+            pieces = self._read()
+        skipped = 0 if held else self.first - 1
+        line, pieces = self.first, itertools.chain([held], pieces)
+        held = b""
+        for piece in pieces:
+            if skipped:
+                *lines, piece = piece.split(b"\n", skipped)
+                skipped -= len(lines)
+            held += piece
+            if self.table and len(held) < LONGEST * BLOCK and _count(held, b'"') % 2:
+                continue
+            if held and not held.isspace():
+                yield line, held
+            line += _count(held, b"\n")
+            held = b""
+        if held:
+            deque(self.fields((line, held), strict=True), 0)
+            yield line, held
 
-    def batches(self, types: Mapping[str, Any], threads: bool = True) -> Iterator[Any]:
+    def batches(self, types: Mapping[str, Any]) -> Iterator[tuple[Any, Block]]:
         """Yield pyarrow's RecordBatches of the columns in ``types``, each of its type by its name (None: any).
 
         Raises
@@ -228,40 +234,23 @@ class Delimited:
         names = self.names
         if self.separator == "::":  # pyarrow sees an empty column between two colons
             names = [name for column in names for name in (column, f":{column}")][:-1]
-        parsing = reader.ParseOptions(delimiter=self.separator[0], newlines_in_values=self.newlines)
+        parsing = reader.ParseOptions(delimiter=self.separator[0], newlines_in_values=self.table)
         converting = reader.ConvertOptions(
             column_types={name: kind for name, kind in types.items() if kind},
             include_columns=list(types),
-            null_values=self.null_values,
+            null_values=None if self.table else [""],
         )
 
-        def parse(block: tuple[int, bytes]) -> Any:
+        def parse(block: Block) -> tuple[Any, Block]:
             reading = reader.ReadOptions(column_names=names, block_size=len(block[1]) + 1, use_threads=False)
             try:
-                return reader.read_csv(pa.BufferReader(block[1]), reading, parsing, converting)
+                return reader.read_csv(pa.BufferReader(block[1]), reading, parsing, converting), block
             except pa.ArrowInvalid as error:
                 raise self._explained(str(error), block, types, names) from None
 
-        pieces = itertools.chain([self._rest], self._pieces) if self._rest else self._again()
-        self._rest = b""
-        if self.rows:
-            for table in in_order(self._whole_rows(pieces), parse):
-                yield from table.to_batches()
-
-    def _whole_rows(self, pieces: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-        """Yield the line that each block begins at and the block, which no quoted value crosses."""
-        line, open_text = self.first, b""
-        for piece in pieces:
-            text = open_text + piece if open_text else piece
-            open_text = text if self.newlines and len(text) < LONGEST * BLOCK and _count(text, b'"') % 2 else b""
-            if not open_text:
-                if not text.isspace():
-                    yield line, text
-                line += _count(text, b"\n")
-        if open_text:
-            for _ in self._parse([open_text], line, strict=True):
-                pass
-            yield line, open_text
+        for table, block in in_order(self.blocks() if self.rows else (), parse):
+            for batch in table.to_batches():
+                yield batch, block
 
     def columns(self, wanted: Mapping[str, Numbers | IdCollector]) -> tuple[int, dict[str, np.ndarray]]:
         """Read all rows; return how many there are, and the columns of numbers. Collectors take the names.
@@ -274,7 +263,7 @@ class Delimited:
         types = {name: rule.type if isinstance(rule, Numbers) else "string" for name, rule in wanted.items()}
         parts: dict[str, list[np.ndarray]] = {name: [] for name, kind in types.items() if kind != "string"}
         rows = 0
-        for batch in self.batches(types):
+        for batch, block in self.batches(types):
             faults = []
             for name, rule in wanted.items():
                 if isinstance(rule, Numbers):
@@ -287,21 +276,19 @@ class Delimited:
                     faults.append((at, name, expected))
             if faults:
                 row, name, expected = min(faults)
-                raise self.fault(rows + row, name, expected)
+                raise self.fault(row, name, expected, [block])
             rows += len(batch)
         return rows, {name: np.concatenate(arrays) for name, arrays in parts.items() if arrays}
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
-    def _parse(
-        self, text: Iterable[bytes], line: int | None = None, strict: bool = False
-    ) -> Iterator[tuple[int, list[str]]]:
-        """Yield the line that each row begins at and its fields, as Python's csv reads them."""
+    def fields(self, block: Block, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """Yield the line that each row of a block begins at and its fields, as Python's csv reads them."""
         limit = csv.field_size_limit(LONGEST * BLOCK)
-        begin = first = self.first if line is None else line
+        first, text = block
+        begin = first
         try:
-            lines = itertools.chain.from_iterable(map(_lines, text))
-            reader = csv.reader(lines, delimiter=self.separator[0], strict=strict)
+            reader = csv.reader(_lines(text), delimiter=self.separator[0], strict=strict)
             for fields in reader:
                 if fields:
                     yield begin, fields[::2] if self.separator == "::" else fields
@@ -312,39 +299,35 @@ class Delimited:
         finally:
             csv.field_size_limit(limit)
 
-    def row(self, number: int) -> tuple[int, list[str]]:
-        """Return the line that a row, counted from 0, begins at, and its fields."""
-        return next(itertools.islice(self._parse(self._again()), number, None), (self.first, []))
+    def row(self, row: int, blocks: Iterable[Block]) -> tuple[int, list[str]]:
+        """Return the line that a row of some blocks, counted from 0, begins at, and its fields."""
+        rows = itertools.chain.from_iterable(map(self.fields, blocks))
+        return next(itertools.islice(rows, row, None), (self.first, []))
 
-    def fault(self, row: int, column: str, expected: str) -> InputError:
+    def fault(self, row: int, column: str, expected: str, blocks: Iterable[Block] | None = None) -> InputError:
         """Return the error for a value: ``ratings.csv:7: bad rating 'x': expected a number``."""
-        line, fields = self.row(row) if self.again else (0, [])
-        return self._bad(column, expected, line, fields) or InputError(
-            f"{self.label}: row {row + 1}: bad {column}: {expected}"
-        )
-
-    def _bad(self, column: str, expected: str, line: int, fields: list[str]) -> InputError | None:
-        """Return the error for a value, None if the row has none, as where pyarrow and Python's csv differ."""
+        if blocks is None:
+            blocks = self.blocks() if self.again else ()
+        line, fields = self.row(row, blocks)
         value = dict(zip(self.names, fields)).get(column)
-        if value is None:
-            return None
+        if value is None:  # where pyarrow and Python's csv differ
+            return InputError(f"{self.label}: row {row + 1}: bad {column}: {expected}")
         if any("\udc80" <= character <= "\udcff" for character in value):
             expected = "it is not UTF-8: convert the file first"
         return InputError(f"{self.label}:{line}: bad {column} {shown_word(value)}: {expected}")
 
-    def _explained(
-        self, reason: str, block: tuple[int, bytes], types: Mapping[str, Any], names: list[str]
-    ) -> InputError:
+    def _explained(self, reason: str, block: Block, types: Mapping[str, Any], names: list[str]) -> InputError:
         """Return the error that pyarrow means, by the row and column it names."""
         number, column = re.search(r"Row #(\d+)", reason), re.search(r"column #(\d+)", reason)
-        rows = self._parse([block[1]], block[0])
-        line, fields = next(itertools.islice(rows, int(number[1]) - 1, None), (0, [])) if number else (0, [])
-        if column is None and fields:
-            expected = _in_a_line(self.names) if len(self.names) <= 8 else f"{len(self.names)}"
-            return InputError(f"{self.label}:{line}: {self._miscounted(fields, expected)}")
-        name = names[int(column[1])] if column else ""
-        expected = f"expected {EXPECTED.get(str(types.get(name)), 'text')}"
-        return self._bad(name, expected, line, fields) or InputError(f"{self.label}: {' '.join(reason.split())}")
+        if number is None:
+            return InputError(f"{self.label}: {' '.join(reason.split())}")
+        row = int(number[1]) - 1
+        if column is not None:
+            name = names[int(column[1])]
+            return self.fault(row, name, f"expected {EXPECTED.get(str(types.get(name)), 'text')}", [block])
+        line, fields = self.row(row, [block])
+        expected = _in_a_line(self.names) if len(self.names) <= 8 else f"{len(self.names)}"
+        return InputError(f"{self.label}:{line}: {self._miscounted(fields, expected)}")
 
     def _miscounted(self, fields: list[str], expected: str) -> str:
         if self.separator == " " and "" in fields:

@@ -14,7 +14,6 @@ import math
 import os
 import re
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
@@ -46,7 +45,7 @@ class Source:
         self.label = name if isinstance(name, str) else "<stdin>"
         self.new: Any = None  # makes the decompressor of a member; None: plain text
         self.engine: Any = None
-        self.packed = b""  # read, and not given on
+        self.packed: bytes | None = None  # read, and not given on; None before anything is read
         if isinstance(path, (str, os.PathLike)):
             self.label = os.fspath(path)
             try:
@@ -63,37 +62,31 @@ class Source:
         self.done += len(data)
         return data
 
-    def begin(self) -> None:
-        """Choose a decompressor by the first bytes."""
-        while len(self.packed) < 6 and (more := self._take(6 - len(self.packed))):
-            self.packed += more
-        self.new = next((new for magic, new in ENGINES.items() if self.packed.startswith(magic)), None)
-        self.engine = self.new and self.new()
-
-    def readinto(self, view: memoryview) -> int:
-        """Fill some of ``view`` with text; return 0 at the end."""
-        if self.engine is None and not self.packed and hasattr(self.raw, "readinto"):
-            size: int | None = self.raw.readinto(view)
-            if size is None:
-                raise InputError(f"{self.label}: expected a blocking stream")
-            self.done += size
-            return size
-        text = self._decompressed(len(view)) if self.engine else self.packed or self._take(len(view))
-        if self.engine is None:
+    def read(self, size: int) -> bytes:
+        """Return some text, at most ``size`` bytes; none at the end."""
+        if self.packed is None:
             self.packed = b""
-        view[: len(text)] = text
-        return len(text)
-
-    def _decompressed(self, size: int) -> bytes:
+            while len(self.packed) < 6 and (more := self._take(6 - len(self.packed))):
+                self.packed += more
+            self.new = next((new for magic, new in ENGINES.items() if self.packed.startswith(magic)), None)
+            self.engine = self.new and self.new()
+        if self.engine is None:
+            text, self.packed = self.packed or self._take(size), b""
+            return text
         while True:
-            if self.engine.eof and not self._next_member():
-                return b""
+            if self.engine.eof:
+                self.packed = self.engine.unused_data.lstrip(b"\0")  # zeros pad a tape or block
+                while not self.packed:
+                    if not (block := self._take(PACKED_BYTES)):
+                        return b""
+                    self.packed = block.lstrip(b"\0")
+                self.engine = self.new()
             ended = False
             if not self.packed and getattr(self.engine, "needs_input", True):
                 self.packed = self._take(PACKED_BYTES)
                 ended = not self.packed
             try:
-                text: bytes = self.engine.decompress(self.packed, size)
+                text = self.engine.decompress(self.packed, size)
             except Exception as error:  # zlib.error, OSError, LZMAError, ...: each library has its own
                 raise ReadError(f"the archive is damaged: {error}") from None
             self.packed = getattr(self.engine, "unconsumed_tail", b"")  # zlib hands it back, the others keep it
@@ -101,16 +94,6 @@ class Source:
                 return text
             if ended and not self.engine.eof:
                 raise ReadError("the archive is truncated")
-
-    def _next_member(self) -> bool:
-        """Begin the next member, past any zeros that pad a tape or block; return False at the end."""
-        self.packed = self.engine.unused_data.lstrip(b"\0")
-        while not self.packed:
-            if not (block := self._take(PACKED_BYTES)):
-                return False
-            self.packed = block.lstrip(b"\0")
-        self.engine = self.new()
-        return True
 
     def close(self) -> None:
         if self.owned:
@@ -125,54 +108,43 @@ def _reason(error: Exception) -> str:
     return f"cannot be read: {reason_of(error)}"
 
 
-def chunks(source: Source, chunk: int, free: deque[bytearray]) -> Iterator[tuple[bytearray, int]]:
-    """Yield ``(buffer, size)`` of whole lines, in order; the last byte is a line end even if the file has none.
+def chunks(source: Source, chunk: int) -> Iterator[tuple[bytes, int]]:
+    """Yield ``(text, size)``, whole lines in text[:size], in order; the last byte of the file is taken for a line end.
 
-    Chunks hold up to ``chunk`` bytes, more for a longer line. ``free`` holds buffers of ``chunk + 1`` bytes to reuse.
+    Chunks hold up to ``chunk`` bytes, more for a longer line.
 
     Raises
     ------
     ReadError
         After the last whole line, if the source cannot be read further.
     """
-    room = chunk
-    rest = b""
-    failure = None
-    first = True
-    while True:
-        buffer = free.popleft() if free and room == chunk else bytearray(room + 1)
-        filled = len(rest)
-        ended = False
-        buffer[:filled] = rest
-        with memoryview(buffer) as view:
-            try:
-                if first:
-                    source.begin()
-                while filled < room and not ended:
-                    size = source.readinto(view[filled:room])
-                    filled, ended = filled + size, size == 0
-            except ReadError as error:
-                failure, ended = error, True
-            except OSError as error:
-                failure, ended = ReadError(_reason(error)), True
-        if first and buffer.startswith(b"\xef\xbb\xbf"):  # a byte order mark
-            buffer[:3] = b"   "
+    rest, failure = b"", None
+    first, ended = True, False
+    while not ended:
+        room, parts = max(chunk, min(2 * len(rest), LINE_BYTES)) - len(rest), [rest]
+        try:
+            while room > 0 and not ended:
+                parts.append(source.read(room))
+                room, ended = room - len(parts[-1]), not parts[-1]
+        except ReadError as error:
+            failure, ended = error, True
+        except OSError as error:
+            failure, ended = ReadError(_reason(error)), True
+        text = b"".join(parts)
+        if ended and failure is None and text and not text.endswith(b"\n"):
+            text += b"\n"
+        if first and text.startswith(b"\xef\xbb\xbf"):  # a byte order mark
+            text = b"   " + text[3:]
         first = False
-        if ended and failure is None and filled and buffer[filled - 1] != 10:
-            buffer[filled] = 10
-            filled += 1
-        cut = buffer.rfind(b"\n", 0, filled) + 1
-        rest = bytes(memoryview(buffer)[cut:filled])
+        cut = text.rfind(b"\n") + 1
+        rest = text[cut:]
         if cut:
-            yield buffer, cut
-        if failure is not None:
-            raise failure
-        if ended:
-            return
+            yield text, cut
         if len(rest) >= LINE_BYTES:  # not sooner: a comment with a NUL in it may cross a chunk's end
             what = "binary data, expected text" if b"\0" in rest else f"a line longer than {LINE_BYTES >> 20} MiB"
-            raise ReadError(what)
-        room = max(chunk, min(2 * len(rest), LINE_BYTES))
+            failure, ended = ReadError(what), True
+    if failure is not None:
+        raise failure
 
 
 # -- words of a text that a reader refuses -----------------------------------------------------------------------------
@@ -184,16 +156,16 @@ def quoted(token: bytes) -> str:
 
 
 def bad_number(token: bytes) -> str:
-    """Return why a token is no number of float32."""
+    """Return why a token is no number of float32; nothing if it is one."""
     from hogwild.data.text.parse_kernel import FLOAT32_END
 
     try:
         number = float(token)
     except ValueError:
         return "expected a number"
-    if math.isfinite(number) and abs(number) < FLOAT32_END:
-        return "expected a plain decimal number"  # Python knows spellings, such as 1_000, that svmlight does not
-    return "beyond float32" if any(48 <= c <= 57 for c in token) else "expected a finite number"
+    if not math.isfinite(number) or abs(number) >= FLOAT32_END:
+        return "beyond float32" if any(48 <= c <= 57 for c in token) else "expected a finite number"
+    return "expected a plain decimal number" if b"_" in token else ""  # which Python knows, and svmlight does not
 
 
 def shown_word(word: bytes | str) -> str:

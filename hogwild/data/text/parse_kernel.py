@@ -5,8 +5,8 @@ A short decimal is mantissa / 10^k in double precision. Both are exact while the
 floating point numbers accurately"). Longer tokens are computed to within 2^-51 and accepted if both ends of a wider
 interval round to the same float32; the few that do not (one in 2^25) are left to Python.
 
-``parse_rows`` reports only where it stopped; the caller, which has the token and time, says what is wrong with it. The
-text is a ``bytearray`` that ends in a line end, which stops every scan, so no position is compared with the size.
+``parse_rows`` only lists the tokens that it doubts; the caller, which has the token and time, rounds them or says what
+is wrong. It is ``bytes`` that end in a line end, which stops every scan, so no position is compared with the size.
 """
 
 from __future__ import annotations
@@ -16,15 +16,6 @@ from numba import njit
 
 from hogwild.data.text.hashing_kernel import bucket
 from hogwild.kernels.options import JIT, called
-
-# how parse_rows ended
-DONE = 0
-BAD_LABEL = 1
-BAD_FEATURE = 2
-# results of parsing a number
-GOOD = 0
-BAD = 1
-UNRESOLVED = 2
 
 INDEX_END = 2**31 - 1  # zero-based indices are below it, so that the width is an int32 too
 MOST_FIELDS = 2**15  # as in rows/container.py
@@ -61,26 +52,22 @@ def _ends_token(c):
 
 @called
 def _scaled(mantissa, digits, exponent):
-    """Return ``(result, mantissa * 10**exponent)`` for a mantissa of ``digits`` digits, cut off after 18."""
+    """Return ``(good, mantissa * 10**exponent)`` for a mantissa of ``digits`` digits, cut off after 18."""
     if mantissa == 0 or digits + exponent < -45:  # below 1e-45 / 10, which rounds to zero
-        return GOOD, 0.0
+        return True, 0.0
     if digits + exponent > 39:
-        return BAD, 0.0
+        return False, 0.0
     x = float(mantissa)
     x = x / POW10[-exponent] if exponent < 0 else x * POW10[exponent]
     if mantissa <= EXACT and -22 <= exponent <= 22:
-        return (GOOD if x < FLOAT32_END else BAD), x
+        return x < FLOAT32_END, x
     low, high = x * (1.0 - SLACK), x * (1.0 + SLACK)
-    if low >= FLOAT32_END:
-        return BAD, x
-    if high >= FLOAT32_END or np.float32(low) != np.float32(high):
-        return UNRESOLVED, 0.0
-    return GOOD, x
+    return high < FLOAT32_END and np.float32(low) == np.float32(high), x
 
 
 @called
 def _long_number(text, p):
-    """Return ``(result, end, magnitude)`` of any unsigned decimal: many digits, leading zeros, exponents."""
+    """Return ``(good, end, magnitude)`` of any unsigned decimal: many digits, leading zeros, exponents."""
     mantissa = 0
     kept = 0
     digits = 0
@@ -102,7 +89,7 @@ def _long_number(text, p):
             break
         p += 1
     if digits == 0:
-        return BAD, p, 0.0
+        return False, p, 0.0
     if c == 101 or c == 69:
         p += 1
         negative = text[p] == 45
@@ -113,15 +100,18 @@ def _long_number(text, p):
             shift = min(shift * 10 + (text[p] - 48), 1 << 40)
             p += 1
         if p == start:
-            return BAD, p, 0.0
+            return False, p, 0.0
         exponent += -shift if negative else shift
-    what, x = _scaled(mantissa, kept, exponent)
-    return what, p, x
+    good, x = _scaled(mantissa, kept, exponent)
+    return good, p, x
 
 
 @njit(**JIT)
 def number(text, p):
-    """Return ``(result, end, value)`` of the number at ``p``; all but short ones are left to ``_long_number``."""
+    """Return ``(good, end, value)`` of the number at ``p``; all but short ones are left to ``_long_number``.
+
+    It is not good if it is none of float32, or rounds to one or another in double precision.
+    """
     negative = text[p] == 45
     if negative or text[p] == 43:
         p += 1
@@ -143,38 +133,29 @@ def number(text, p):
         places = p - point
         digits += places
     if digits == 0 or digits > 18 or mantissa > EXACT or d == 53 or d == 21:  # "e" or "E" follows
-        what, p, x = _long_number(text, start)
+        good, p, x = _long_number(text, start)
     else:
-        what, x = GOOD, float(mantissa) / POW10[places]
-    return what, p, -x if negative else x
+        good, x = True, float(mantissa) / POW10[places]
+    return good, p, -x if negative else x
+
+
+@called
+def _token_end(text, p):
+    while not _ends_token(text[p]):
+        p += 1
+    return p
 
 
 @called
 def _label(text, p, optional):
     """Parse the ``number`` that begins a row; 0, consuming nothing, if ``optional`` and the token has a colon."""
+    end = _token_end(text, p)
     if optional:
-        q = p
-        while text[q] != 58 and not _ends_token(text[q]):
-            q += 1
-        if text[q] == 58:
-            return GOOD, p, 0.0
-    what, q, x = number(text, p)
-    if not _ends_token(text[q]):
-        what = BAD
-    return what, q, x
-
-
-@called
-def _skip_query(text, p):
-    """Return the end of ``qid:digits`` at ``p``, or ``p`` itself for anything else."""
-    q = p
-    if text[q] == 113 and text[q + 1] == 105 and text[q + 2] == 100 and text[q + 3] == 58:
-        q += 4
-        while 48 <= text[q] <= 57:
-            q += 1
-        if q > p + 4 and _ends_token(text[q]):
-            return q
-    return p
+        for q in range(p, end):
+            if text[q] == 58:
+                return True, p, 0.0
+    good, q, x = number(text, p)
+    return good and q == end, end, x
 
 
 @called
@@ -230,60 +211,51 @@ def parse_rows(
     values,  # (colons,) float32, out
     targets,  # (line ends,) float32, out
     fields,  # (colons,) int16, out: of features that are written field:feature:value; empty for others
-    unresolved,  # (room, 2) int64, out: (entry, or -1 - row for a label; where its token starts)
+    doubtful,  # (line ends + colons + 1, 2) int64, out: (entry, or -1 - row for a label; where its token starts)
 ):
-    """Return ``(code, position of the bad token, rows, entries, width, falls, queries, unresolved)``.
+    """Return ``(rows, width, falls, doubtful tokens)``; a token that is no feature at all is the last one that is read.
 
-    ``falls`` counts the entries whose index does not ascend, ``queries`` the rows with a ``qid:``, which is left out;
-    if ``unresolved`` exceeds the room, call again. With ``bits`` the entries are still in the order of the text: see
-    ``hashing_kernel.py``.
+    ``falls`` counts the entries whose index does not ascend. With ``bits`` the entries are still in the order of the
+    text: see ``hashing_kernel.py``.
     """
     p = 0
     row = 0
     k = 0
     width = 0
     falls = 0
-    queries = 0
-    left = 0
+    doubts = 0
     while p < size:
-        start = p = skip_blanks(text, p)
+        p = skip_blanks(text, p)
         if text[p] != 10 and text[p] != 35:
-            what, p, x = _label(text, p, optional)
-            if what == BAD:
-                return BAD_LABEL, start, row, k, width, falls, queries, left
-            if what == UNRESOLVED:
-                if left < len(unresolved):
-                    unresolved[left, 0], unresolved[left, 1] = -1 - row, start
-                left += 1
+            start = p
+            good, p, x = _label(text, p, optional)
+            if not good:
+                doubtful[doubts, 0], doubtful[doubts, 1] = -1 - row, start
+                doubts += 1
             targets[row] = x
             first, last = k, -1
             p = skip_blanks(text, p)
-            if text[p] == 113:  # "q"
-                end = _skip_query(text, p)
-                queries += end > p
-                p = skip_blanks(text, end)
             while text[p] != 10 and text[p] != 35:
                 start = p
+                field = 0
                 if len(fields) > 0:
                     field, p = _index(text, p)
-                    if field < 0 or field >= MOST_FIELDS:
-                        return BAD_FEATURE, start, row, k, width, falls, queries, left
-                    fields[k] = field
                 if bits > 0:
                     index, p = _bucket(text, p, base, bits)
                 else:
                     index, p = _index(text, p)
                     index -= base
-                if index < 0 or index >= min(limit, INDEX_END):
-                    return BAD_FEATURE, start, row, k, width, falls, queries, left
-                what, p, x = number(text, p)
-                if what == BAD or not _ends_token(text[p]):
-                    return BAD_FEATURE, start, row, k, width, falls, queries, left
+                if not (0 <= field < MOST_FIELDS and 0 <= index < min(limit, INDEX_END)):
+                    doubtful[doubts, 0], doubtful[doubts, 1] = k, start
+                    return row, width, falls, doubts + 1
+                good, p, x = number(text, p)
+                if not good or not _ends_token(text[p]):
+                    doubtful[doubts, 0], doubtful[doubts, 1] = k, start
+                    doubts += 1
+                    p = _token_end(text, start)
                 p = skip_blanks(text, p)
-                if what == UNRESOLVED:
-                    if left < len(unresolved):
-                        unresolved[left, 0], unresolved[left, 1] = k, start
-                    left += 1
+                if len(fields) > 0:
+                    fields[k] = field
                 falls += index <= last
                 width = max(width, index + 1)
                 last = index
@@ -295,4 +267,4 @@ def parse_rows(
         while text[p] != 10:
             p += 1
         p += 1
-    return DONE, p, row, k, width, falls, queries, left
+    return row, width, falls, doubts

@@ -39,15 +39,14 @@ from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
-from hogwild.kernels.cycles import spin
-from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.locks import acquire, pass_turn, release, take_turn
 from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
 from hogwild.kernels.vectors import LANE, dot, fma, move_both, move_three
-from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE
+from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ROUND_ROBIN
 
 LOSSES = {"squared-error": 0, "log": 1, "bpr": 2}
 SQUARES, LOG, BPR = LOSSES.values()
@@ -103,7 +102,6 @@ class Plan(NamedTuple):
     worker: int
     workers: int
     limit: int  # ratings after which the call returns; it is then called again
-    delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
 
 
 @called
@@ -293,11 +291,11 @@ def hold(loss, locks, control, plan, u, i, j):
 
 
 @lru_cache(None)
-def epoch(lanes, loss, discipline, rated, biased, fenced, delayed=0):
+def epoch(lanes, loss, discipline, rated, biased, fenced):
     """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
 
     ``loss`` and ``discipline`` are codes; ``rated``: the penalty is smoothed, and data hold its rates; ``fenced``:
-    tiles are locked; ``delayed`` is as in ``linear/kernel.py``.
+    tiles are locked.
     """
 
     @njit(**JIT)
@@ -311,6 +309,8 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, delayed=0):
         salt = generator(plan.seed, plan.epoch, len(plan.blocks))
         while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, data, plan):
+                if discipline == ROUND_ROBIN and take_turn(control, plan.worker):
+                    pass_turn(control, plan.worker, plan.workers, True)
                 break
             if fenced and not enter(locks, control, plan, state[TILE]):
                 return
@@ -360,9 +360,9 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, delayed=0):
                                 e = e + (b_u[u] + b_i[one])
                         if loss != SQUARES:
                             e = np.float32(dloss(LOGISTIC, e, target, 0.0))
-                        if delayed:
-                            spin(control, plan.delay)
                         if discipline == AIG and not hold(loss, locks, control, plan, u, one, other):
+                            return
+                        if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):
                             return
                         move = step * e
                         if loss == BPR:
@@ -374,6 +374,8 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, delayed=0):
                                 release(locks, plan.n_users + other)
                             release(locks, plan.n_users + one)
                             release(locks, u)
+                        if discipline == ROUND_ROBIN:
+                            pass_turn(control, plan.worker, plan.workers, False)
                     if discipline == LOCKED:
                         release(locks, 0)
                 at = stop

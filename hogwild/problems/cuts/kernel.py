@@ -35,12 +35,11 @@ from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
 from hogwild.kernels.control import ABORT
-from hogwild.kernels.cycles import spin
-from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.locks import acquire, pass_turn, release, take_turn
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.vectors import fma
-from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, VISITED, claim, count
+from hogwild.problems.linear.kernel import AIG, ATOMIC, DONE, LENGTH, LOCKED, ROUND_ROBIN, VISITED, claim, count
 
 ZERO, ONE = np.float32(0), np.float32(1)
 TINY = np.float32(1e-30)  # least divisor, when the step has fallen to nothing
@@ -82,7 +81,6 @@ class Plan(NamedTuple):
     labels: int
     stride: int  # labels rounded up: numbers of a vertex in memory
     limit: int  # edges after which the call returns; it is then called again
-    delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
 
 
 @njit(**JIT)
@@ -215,11 +213,10 @@ def prefetch_edge(x, data, rows, i, stride):
 
 
 @lru_cache(None)
-def epoch(discipline, two, far, delayed=0):
+def epoch(discipline, two, far):
     """One worker's loop over the chunks it claims; the discipline's code is from DISCIPLINES, other arguments 0 or 1.
 
     ``two``: a vertex is one number. ``far``: all vertices outgrow the cache, so those of edges ahead are prefetched.
-    ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading and writing.
     """
 
     @njit(**JIT)
@@ -231,6 +228,8 @@ def epoch(discipline, two, far, delayed=0):
         budget, step = plan.limit, ZERO
         while budget > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
+                if discipline == ROUND_ROBIN and take_turn(control, plan.worker):
+                    pass_turn(control, plan.worker, plan.workers, True)
                 break
             first, visited = state[DONE], state[VISITED]
             last = min(state[LENGTH], first + budget)
@@ -246,15 +245,17 @@ def epoch(discipline, two, far, delayed=0):
                     return
                 rate_u, rate_v = step * data.rates[u], step * data.rates[v]
                 m = pull(two, x, data, e, u, v, pulls, labels, stride, rate_u + rate_v)
-                if delayed:
-                    spin(control, plan.delay)
                 if discipline == AIG and not lock_ends(locks, u, v, rate_v, control):
+                    return
+                if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):
                     return
                 land(discipline, two, x, u, v, rate_u, rate_v, m, pulls, row, labels, stride)
                 if discipline == AIG:
                     unlock_ends(locks, u, v, rate_v)
                 if discipline == LOCKED:
                     release(locks, 0)
+                if discipline == ROUND_ROBIN:
+                    pass_turn(control, plan.worker, plan.workers, False)
             count(control, plan.worker, last - first, 2 * (last - first))
             state[DONE] = last
             budget -= last - first

@@ -156,6 +156,8 @@ class LinearConfig(TrainConfig):
             yield f"renumber='always': {reason}: leave renumber out"
         if self.adagrad and self.schedule not in ("auto", "constant", "epoch", "round"):
             yield f"adagrad goes with schedule constant, epoch or round, not {self.schedule!r}"
+        if self.adagrad and self.discipline == "tiered":
+            yield "adagrad keeps sums of squares in one array, and 'tiered' has copies: choose discipline 'hogwild'"
         if self.adagrad and self.exchange != "none":
             yield f"exchange={self.exchange!r}: sums of squares cannot be averaged: leave adagrad out"
 

@@ -24,7 +24,7 @@ from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax
 from hogwild.problems.linear.rows import lengths_of
 
 WORK = 1 << 30  # entries that the steps of a run may visit on few rows
-FIT_WORK = 1 << 27  # and those of an estimator's fit, or of a run on more rows,
+FIT_WORK = 1 << 28  # and those of an estimator's fit, or of a run on more rows,
 AFTER = 3.0  # or times the entries that its epochs have visited, if that is more
 ENOUGH = 3e-5  # share of the objective that the last step gains at most,
 ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,

@@ -30,7 +30,8 @@ from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, 
 from hogwild.problems.linear.optimum.sums import LossSums
 from hogwild.problems.linear.rows import lengths_of
 
-UNIT, NARROWER = 4.0, 0.5  # width of the first parabola, over that of the loss, and the factor on it after a bend
+UNIT, NARROWER = 4.0, 0.5  # width of the first parabolas, over that of the loss, and the factor on it after a bend
+USUAL = 1.0  # width after some bends: where parabolas are as wide, multipliers do the rest
 FALLEN = 0.25  # share of the gap before: after a bend that leaves more the next is solved to a tighter tolerance,
 TIGHTEST = 1e-10  # or has narrower parabolas if the last step gained less than this share of the objective
 BENDS = 60
@@ -101,6 +102,7 @@ def _bent(
                 unit *= NARROWER
             else:
                 loosest *= TIGHTER
+        unit = min(unit, max(NARROWER * unit, USUAL * size))
         inner = min(loosest, CLOSE * gap / max(lowest, newton.floor))
     return Descent(best, lowest, gap, spent, steps)
 
