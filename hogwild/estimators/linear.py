@@ -194,6 +194,8 @@ class LinearEstimator(Fitted):
         """
         if sample_weight is None and class_weights is None:
             return None
+        if self.early_stopping and sample_weight is not None and not np.any(sample_weight):
+            raise InputError(_UNWEIGHED.format("validation"))
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if weights.min() < 0:
             raise InputError(f"sample_weight: row {int(np.argmin(weights))} has a negative weight")
@@ -207,10 +209,7 @@ class LinearEstimator(Fitted):
             row = int(np.argmin(np.isfinite(weights)))
             raise InputError(f"sample_weight and class_weight: the weight of row {row} is not finite in float32")
         if not (batch or weights.any()):
-            text = _UNWEIGHED.format("validation")
-            raise InputError(
-                text if self.early_stopping else "sample_weight and class_weight: all rows have weight zero"
-            )
+            raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
     def _split(self, targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
