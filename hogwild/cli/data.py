@@ -120,7 +120,7 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         "Omega": f"{facts['omega']:,} (most features in a row)",
         "Delta": f"{facts['delta']:.4g} (share of rows that hold the most popular feature)",
         "rho": f"{facts['rho']:.4g} ({'exact' if facts['rho_exact'] else 'at least'}; most rows that one row meets)",
-        "in parallel": facts["meaning"],
+        "two rows meet": f"with probability {facts['collision']:.3g}",
     }
     yield from fact_lines(shown, NAMES, LINE)
 

@@ -159,7 +159,7 @@ class Sources:
 
         if self.problem == "completion":
             layout = {"layout": None}
-            changes = {"users": train.user_ids, "items": train.item_ids, "unknown": "drop"}
+            changes = {"users": train.user_ids, "items": train.item_ids}
         else:
             layout = {"separator": None}
             changes = {"width": train.width, "beyond": "ignore", "hash_bits": train.hash_bits}
