@@ -51,7 +51,6 @@ RESUMABLE = (
     "patience",
     "machines",
     "workers",
-    "oversubscribe",
     "host",
     "in_flight",
     "evaluate_every",
@@ -60,7 +59,6 @@ RESUMABLE = (
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
 KEEPS = ("best", "last")
-MOST_A_CORE = 8  # workers, unless "oversubscribe" is given
 # Groups of options in the help.
 GOAL = "What is minimised"
 STEPS = "Steps"
@@ -283,13 +281,6 @@ class TrainConfig:
         names=("--workers", "--replicas", "-w"),
         more="None takes the physical cores that this process may use.",
     )
-    oversubscribe: bool = option(
-        False,
-        f"Allow more than {MOST_A_CORE} workers a core.",
-        PARALLEL,
-        more="In ``hogwild compare`` it also allows locks on more workers than cores.",
-        rare=True,
-    )
     host: str = option(
         "auto",
         "Who runs the workers",
@@ -441,16 +432,6 @@ class TrainConfig:
         common = {name: value for name, value in self.to_json().items() if name not in (*LOCAL, *RESUMABLE)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in common.items()}
 
-    def check_crowd(self, cores: int) -> None:
-        """Raise UsageError for so many workers per core that a typing error is likely."""
-        workers, most = self.workers or 1, MOST_A_CORE * cores
-        real = self.device == "cpu" and self.host != "simulator"
-        if real and workers > most and not self.oversubscribe:
-            raise UsageError(
-                f"{workers} workers on {cores} core{'s' * (cores > 1)}: at most {most} run, {MOST_A_CORE} a core, "
-                "unless --oversubscribe (oversubscribe=True) is given"
-            )
-
     @property
     def between_workers(self) -> str:
         """The exchange between the workers of this machine; with several machines it is between those."""
@@ -506,22 +487,29 @@ def usual_host(host: str, workers: int, entries: float = math.inf) -> str:
 
 def reasons(config: TrainConfig) -> Iterator[str]:
     """Yield why options that all problems have cannot be combined."""
-    if config.decay is not None and config.schedule not in ("auto", "epoch", "round"):
-        yield f"decay belongs to schedule epoch or round, not to {config.schedule!r}"
-    if config.power is not None and config.schedule != "inverse":
-        yield f"power belongs to schedule inverse, not to {config.schedule!r}"
-    if config.discipline == "serial" and (config.workers or 1) > 1 and config.exchange == "none":
-        yield f"discipline='serial' has one worker, got workers={config.workers}: choose {DISCIPLINES[1:]}"
-    if config.link and config.host != "simulator":
-        yield f"link={config.link!r} needs host='simulator' (hogwild simulate); got host={config.host!r}"
-    if config.exchange != "none":
-        yield from _of_replicas(config)
-    if config.machines > 1:
-        yield from _of_machines(config)
-    yield from _of_simulator(config)
-    if config.device == "cuda":
-        yield from _on_gpu(config)
-    elif config.in_flight is not None:
+    c = config
+    for name, schedules in (("decay", ("epoch", "round")), ("power", ("inverse",))):
+        if getattr(c, name) is not None and c.schedule not in schedules and (name, c.schedule) != ("decay", "auto"):
+            yield f"{name} belongs to schedule {' or '.join(schedules)}, not to {c.schedule!r}"
+    if c.discipline == "serial" and (c.workers or 1) > 1 and c.exchange == "none":
+        yield f"discipline='serial' has one worker, got workers={c.workers}: choose {DISCIPLINES[1:]}"
+    if c.host == "simulator" and not c.simulated:
+        yield f"host='simulator' plays the linear problem, not {c.problem!r}: choose {' or '.join(REAL_HOSTS)}"
+    for name, usual in (("link", ""), ("delay", "round-robin")):
+        if getattr(c, name) != usual and c.host != "simulator":
+            yield f"{name}={getattr(c, name)!r} needs host='simulator' (hogwild simulate); got host={c.host!r}"
+    law, numbers = parse_delay(c.delay)
+    if law != "round-robin" and c.discipline == "round-robin":
+        yield f"delay={c.delay!r}: discipline 'round-robin' has turns of its own: leave delay out"
+    if c.workers is not None and numbers.get("delay", 0) > c.workers - 1:
+        yield f"delay={c.delay!r} needs workers={numbers['delay'] + 1:g} or more, got workers={c.workers}"
+    if c.exchange != "none":
+        yield from _of_replicas(c)
+    if c.machines > 1:
+        yield from _of_machines(c)
+    if c.device == "cuda":
+        yield from _on_gpu(c)
+    elif c.in_flight is not None:
         yield "in_flight needs device='cuda': on the CPU as many examples are in hand as workers"
 
 
@@ -531,7 +519,6 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
     name, numbers = parse_exchange(config.exchange, config.sums)
     if config.machines == 1 and name not in BETWEEN_WORKERS:
         yield f"{label} passes blocks of items between machines: give machines; on one machine order='blocks'"
-        return
     beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
     if not config.sums and (beyond or numbers.get("mean", "rows") != "rows"):
         yield f"{label} is no mean of whole replicas, so it leads out of a simplex: choose averaging with mean=rows"
@@ -547,25 +534,6 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
         yield f"{label}: workers with own replicas need no discipline={config.discipline!r}: leave discipline out"
 
 
-_RACE = "whose workers do not stop to wait"
-_KEPT = "whose checkpoints hold the model only"
-#: Parameters of exchanges between machines: what they can be, and why nothing else.
-BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
-    "averaging": {
-        "by": (("direct",), "who have to do without one that dies in a round"),
-        "share": ((1,), _RACE),
-        "threshold": ((0,), _KEPT),
-        "momentum": ((0,), _KEPT),
-    },
-    "gossip": {"home": ((1,), _KEPT)},
-    "server": {
-        "bound": ((math.inf,), _RACE),
-        "warm": ((0,), _RACE),
-        "rule": (("met", "sum", "scaled", "soft"), _KEPT),
-    },
-}
-
-
 def _of_machines(config: TrainConfig) -> Iterator[str]:
     """Reasons of what several machines cannot do."""
     label, machines = f"exchange={config.exchange!r}", f"machines={config.machines}"
@@ -576,9 +544,10 @@ def _of_machines(config: TrainConfig) -> Iterator[str]:
         yield f"{label} passes blocks of items round, of which problem {config.problem!r} has none: choose averaging"
     if name == "rotation" and config.order != "shuffled":
         yield f"{label} has an order of its own, in which blocks meet: leave order={config.order!r} out"
-    for key, (usual, reason) in BETWEEN_MACHINES.get(name, {}).items():
-        if numbers[key] not in usual:
-            yield f"{label}: {key} is not for machines, {reason}: leave {key} out"
+    row = EXCHANGES[name]
+    for key, value in numbers.items():
+        if value != row.numbers[key].default and {key, f"{key}={value}"} & {*row.local}:
+            yield f"{label}: {key}={value} is for the workers of one machine: leave {key} out"
     if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):
         yield f"{machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
     if not config.distributed:
@@ -587,32 +556,15 @@ def _of_machines(config: TrainConfig) -> Iterator[str]:
         yield f"{machines}: what makes workers wait for each other (round-robin, locked, aig, blocks) needs one machine"
 
 
-def _of_simulator(config: TrainConfig) -> Iterator[str]:
-    law, numbers = parse_delay(config.delay)
-    real = " or ".join(REAL_HOSTS)
-    simulator = config.host == "simulator"
-    if simulator and not config.simulated:
-        yield f"host='simulator' plays the linear problem, not {config.problem!r}: choose {real}"
-    if config.delay != "round-robin" and not simulator:
-        yield f"delay={config.delay!r} is for host='simulator' (hogwild simulate), not {config.host!r}"
-    if law != "round-robin" and config.discipline == "round-robin":
-        yield f"delay={config.delay!r}: discipline 'round-robin' has turns of its own: leave delay out"
-    if config.workers is not None and numbers.get("delay", 0) > config.workers - 1:
-        yield f"delay={config.delay!r} needs workers={numbers['delay'] + 1:g} or more, got workers={config.workers}"
-
-
 def _on_gpu(config: TrainConfig) -> Iterator[str]:
-    if not config.on_gpu:
-        yield f"problem {config.problem!r} has no kernels for device='cuda': leave device out"
     if config.discipline not in config.on_gpu:
-        yield f"device='cuda' has disciplines {', '.join(config.on_gpu)}, not {config.discipline!r}"
-    absent = {
-        "host": config.host != STREAMS,
-        "exchange": config.exchange != "none",
-        "order": config.order == "blocks",
-    }
-    for name in (name for name, refused in absent.items() if refused):
-        yield f"device='cuda' has no {name} {getattr(config, name)!r}: leave {name} out"
+        others = f"has disciplines {', '.join(config.on_gpu)}" if config.on_gpu else "has no kernels"
+        yield f"device='cuda' of problem {config.problem!r} {others}; got {config.discipline!r}"
+    for name, refused in (("host", config.host != STREAMS), ("exchange", config.exchange != "none")):
+        if refused:
+            yield f"device='cuda' has no {name} {getattr(config, name)!r}: leave {name} out"
+    if config.order == "blocks":
+        yield "device='cuda' has no order 'blocks': leave order out"
     if (config.workers or 1) > MOST_STREAMS:
         yield f"device='cuda' has {MOST_STREAMS} streams at most, got workers={config.workers}"
 
@@ -633,7 +585,6 @@ class CommonOptions(TypedDict, total=False):
     discipline: str
     exchange: str
     workers: int | None
-    oversubscribe: bool
     host: str
     device: str
     in_flight: int | None

@@ -252,18 +252,13 @@ def test_defaults_of_workers(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> Non
         hogwild.train((np.eye(2), [0, 1]), step=0.5, workers=3)
 
 
-def test_more_workers_than_cores_are_a_warning_and_far_more_must_be_asked_for(
-    rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_workers_than_cores_are_a_warning(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "physical_cores", lambda: 1)
-    with pytest.raises(UsageError, match="^9 workers on 1 core: at most 8 .* --oversubscribe .oversubscribe=True"):
-        hogwild.train(rows, step=0.5, workers=9)
     with pytest.warns(HogwildWarning, match="9 workers share 1 core:") as caught:
-        run = hogwild.train(rows, step=0.5, workers=9, epochs=1, oversubscribe=True)
+        run = hogwild.train(rows, step=0.5, workers=9, epochs=1)
     assert caught[0].filename == __file__
     assert run.finish().width == rows.width
     assert hogwild.train(rows, step=0.5, workers=9, host="simulator").config.workers == 9
-    TrainConfig(device="cuda", workers=9).check_crowd(1)  # streams
 
 
 def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
