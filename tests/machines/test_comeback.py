@@ -132,7 +132,7 @@ def test_who_asks_and_never_connects_holds_up_nobody(monkeypatch: pytest.MonkeyP
         town.clusters["2"].leave("its cable was cut")
         assert until(lambda: not town.clusters["0"].alive[2])
         notes = town.clusters["1"].notes
-        request = notes.count("asks")
+        request = notes.store.add("asks", 1)
         notes.put(f"ask/{request}", town.clusters["1"].hellos[2] | {"number": 2})
         assert until(lambda: notes.get(f"answer/{request}"))
         town.epochs_pass()
