@@ -309,12 +309,11 @@ def _parsed(value: str, allowed: Number | Choice) -> float | str:
     if allowed.part and 0 < number < 1:
         return number
     if not allowed.least <= number <= allowed.most or (allowed.whole and number % 1):
-        kind = (
-            "whole number" if allowed.whole else f"number and a unit ({', '.join(allowed.units)})" * bool(allowed.units)
-        )
+        unit = f"number and a unit ({', '.join(allowed.units)})"
+        kind = unit if allowed.units else "whole number" if allowed.whole else "number"
         most = f" to {allowed.most:g}" if allowed.most < 1 << 53 else ""
         below = ", or a part of an epoch such as 0.25" * allowed.part
-        raise UsageError(f"expected a {kind or 'number'} from {allowed.least:g}{most}{below}")
+        raise UsageError(f"expected a {kind} from {allowed.least:g}{most}{below}")
     return number
 
 
