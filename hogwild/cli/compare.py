@@ -20,7 +20,7 @@ from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
 from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, config_options, parse_numbers, row, takes
 from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable, naming
-from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
+from hogwild.config import MODULE, TrainConfig
 from hogwild.errors import UsageError
 from hogwild.hosts import fork_server
 from hogwild.methods import PROBLEMS, REAL_HOSTS
@@ -36,7 +36,7 @@ EPS = "1e-1,1e-2,1e-3"
 EPS_OF_SEEN = "2e-1,1e-1,5e-2"
 REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, which runs as many programs as fit
 WHAT = "What is compared"
-OWN = "methods workers seeds epochs eps steps timeout oversubscribe"
+OWN = "methods workers seeds epochs eps steps timeout"
 
 
 @takes(
@@ -82,11 +82,6 @@ OWN = "methods workers seeds epochs eps steps timeout oversubscribe"
         metavar="SECONDS",
         min=0.1,
         default=600.0,
-    ),
-    oversubscribe=row(
-        f"Also more than {MOST_A_CORE} workers a core, and methods with locks on more workers than cores.",
-        WHAT,
-        kind=bool,
     ),
     test={"help": "Data to test on."},
     holdout={

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from hogwild import machine
 from hogwild.cli.display import Display, training_line
 from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import (
@@ -52,7 +51,7 @@ MOST_PAIRS = 10_000_000  # of a rating, or an item drawn against it: candidates 
 MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
 STEPS = "step schedule decay power adagrad order seed discipline exchange workers"
 NAMES = (
-    f"{SOURCES} {MINIMISED} {STEPS} renumber oversubscribe host device in_flight machines meet machine job local "
+    f"{SOURCES} {MINIMISED} {STEPS} renumber host device in_flight machines meet machine job local "
     f"own_rows {STOPS} {KEPT}"
 )
 READS = {
@@ -138,7 +137,6 @@ def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
     unasked &= config.problem == "linear" or (config.problem == "completion" and config.loss != "squared-error")
     choosing = TrainConfig(**named | {"l2": "auto"}) if unasked else None
     results = Results(**options)
-    config.check_crowd(machine.physical_cores())
     results.check(sources)
     if not sources.holdout and config.keep == "best":
         raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")

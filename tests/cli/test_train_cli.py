@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from hogwild import machine
 from hogwild.data.rows.source import open_data
 from hogwild.kernels.cache import directory
 from hogwild.model_file import load_model
@@ -198,11 +197,3 @@ def test_divergence_keeps_the_last_good_model(hogwild: Callable, tmp_path: Path)
     found = rows_of(rows)
     assert found[-1]["status"] == "diverged"
     assert np.isfinite(load_model(out).coef_).all()
-
-
-def test_far_more_workers_than_cores_are_refused(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "physical_cores", lambda: 2)
-    assert hogwild(f"train {SMALL} --workers 17").err == (
-        "hogwild: error: 17 workers on 2 cores: at most 16 run, 8 a core, unless --oversubscribe (oversubscribe=True) "
-        "is given\n"
-    )
