@@ -21,7 +21,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
 from hogwild.data.rows.margins_kernel import margins
 from hogwild.errors import TrainingError
-from hogwild.estimators.arrays import Start, about_rates, converted, flat_of, mean_weight, problem_of, rates_of
+from hogwild.estimators.arrays import Start, converted, flat_of, mean_weight, problem_of, rates_of
 from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
 from hogwild.hosts.job import Job
 from hogwild.kernels.losses import LOSSES
@@ -314,7 +314,7 @@ def _start_workers(problem: LinearProblem, rows: Rows, options: Options, seed: i
     tiers: Tiers | None = None
     if workers > 1:
         tiered = dataclasses.replace(problem, discipline="tiered")
-        tiers, _ = choose(tiered, rows, arrays | {"rates": about_rates(rows)}, workers)
+        tiers, _ = choose(tiered, rows, arrays, workers)
         discipline = "hogwild" if tiers is None else "tiered"
     return racing(
         dataclasses.replace(problem, discipline=discipline), order, rows, arrays, seed, workers, options, tiers
