@@ -345,12 +345,6 @@ class TrainConfig:
         metavar="LAW",
         more="See :func:`hogwild.methods.parse_delay`.",
     )
-    gradient_delay: float = option(
-        0.0,
-        "Extra seconds, up to 1, spent on computing each gradient (the paper's artificial delay); for experiments.",
-        least=0,
-        most=1,
-    )
     evaluate_every: int = option(1, "Epochs from one row of measurements to the next.", STOPPING, least=1, rare=True)
     epochs: int = option(20, "Passes over the data in all.", STOPPING, least=1, more="Those before a resume count.")
     patience: int | None = option(
@@ -601,8 +595,6 @@ def _of_simulator(config: TrainConfig) -> Iterator[str]:
         yield f"host='simulator' plays the linear problem, not {config.problem!r}: choose {real}"
     if config.delay != "round-robin" and not simulator:
         yield f"delay={config.delay!r} is for host='simulator' (hogwild simulate), not {config.host!r}"
-    if simulator and config.gradient_delay:
-        yield f"gradient_delay={config.gradient_delay!r} needs real time; got host='simulator': choose host {real}"
     if law != "round-robin" and config.discipline == "round-robin":
         yield f"delay={config.delay!r}: discipline 'round-robin' has turns of its own: leave delay out"
     if config.workers is not None and numbers.get("delay", 0) > config.workers - 1:
@@ -618,7 +610,6 @@ def _on_gpu(config: TrainConfig) -> Iterator[str]:
         "host": config.host != STREAMS,
         "exchange": config.exchange != "none",
         "order": config.order == "blocks",
-        "gradient_delay": config.gradient_delay > 0,
     }
     for name in (name for name, refused in absent.items() if refused):
         yield f"device='cuda' has no {name} {getattr(config, name)!r}: leave {name} out"
@@ -649,7 +640,6 @@ class CommonOptions(TypedDict, total=False):
     machines: int
     link: str
     delay: str
-    gradient_delay: float
     evaluate_every: int
     epochs: int
     patience: int | None

@@ -35,7 +35,7 @@ BAD_TOGETHER: list[dict[str, Any]] = [
     {"adagrad": True, "schedule": "inverse"},
     {"loss_param": 1.0},
     {"class_weight": "balanced", "loss": "squared-error"},
-    {"gradient_delay": 1e-3, "host": "simulator"},
+    {"problem": "cuts", "exchange": "server"},
     {"problem": "completion", "host": "simulator"},
     {"in_flight": 64},
     {"host": "streams"},
@@ -98,7 +98,6 @@ def test_json_and_back() -> None:
         target=-1.5,
         seed=7,
         exchange="averaging",
-        gradient_delay=1e-3,
     )
     assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 

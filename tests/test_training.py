@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,8 @@ import hogwild
 from hogwild import machine
 from hogwild.config import RESUMABLE, SHORT_RUN, TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.store import open_store, save_store
+from hogwild.data.rows.store import save_store
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
-from hogwild.hosts.pool import Pool
 from hogwild.interchange import export_model
 from hogwild.model_file import CHECKPOINT_NAME
 from hogwild.problems.linear.case import LinearCase
@@ -139,17 +138,6 @@ def test_finish_and_what_comes_after(rows: Rows) -> None:
     closed.close()
     with pytest.raises(RuntimeError, match="nothing is trained"):
         closed.finish()
-
-
-def test_context_manager_ends_the_workers(rows: Rows) -> None:
-    before = living()
-    with hogwild.train(rows, epochs=100, step=0.5, workers=2) as run:
-        next(run)
-        assert len(living() - before) == 2
-        assert next(run)["epoch"] == 1
-    assert not living() - before
-    assert list(run) == []
-    assert run.model.history[-1]["epoch"] == 1
 
 
 @pytest.mark.parametrize("host", ["threads", "processes"])
@@ -278,41 +266,6 @@ def test_more_workers_than_cores_are_a_warning_and_far_more_must_be_asked_for(
     TrainConfig(device="cuda", workers=9).check_crowd(1)  # streams
 
 
-@pytest.fixture(scope="module")
-def pools() -> Iterator[dict[str, Pool]]:
-    made = {host: start_pool(host, 2) for host in ("threads", "processes")}
-    yield made
-    for each in made.values():
-        each.close()
-
-
-@pytest.mark.parametrize(
-    ("discipline", "host"),
-    [
-        ("tiered", "processes"),
-        ("atomic", "threads"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:. workers share")
-def test_disciplines_train(rows: Rows, pools: dict[str, Pool], discipline: str, host: str) -> None:
-    serial = hogwild.train(rows, epochs=5, **QUIET)
-    serial.finish()
-    run = hogwild.train(rows, discipline=discipline, epochs=5, step=0.5, pool=pools[host])
-    last = list(run)[-1]
-    assert (last["host"], last["workers"], last["discipline"], last["workers_lost"]) == (host, 2, discipline, 0)
-    assert last["updates"] == len(rows)
-    assert last["objective"] < 1.1 * serial.history[-1]["objective"]
-
-
-def test_a_gradient_delay_reaches_the_workers_and_no_probe(pools: dict[str, Pool]) -> None:
-    rows, delay = toy(1000), 2e-4
-    run = hogwild.train(rows, epochs=2, pool=pools["processes"], gradient_delay=delay)
-    assert list(run)[-1]["train_seconds"] >= 2 * len(rows) * delay / 2
-    plain = hogwild.train(rows, epochs=2, workers=1)
-    assert run.config.step == plain.config.step
-    plain.close()
-
-
 def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
     options: Any = {"step": 0.5, "epochs": 3}
     alone = [row["objective"] for row in hogwild.train(rows, workers=1, **options)]
@@ -321,11 +274,6 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
         a, b = hogwild.train(rows, pool=pool, **options), hogwild.train(other, pool=pool, **options)
         both = [(x["objective"], y["objective"]) for x, y in zip(a, b, strict=True)]
         assert [x for x, _ in both] == alone
-        dropped = hogwild.train(rows, pool=pool, **options)
-        next(dropped)
-        next(dropped)
-        del dropped
-        assert [row["objective"] for row in hogwild.train(rows, pool=pool, **options)] == alone
         with pytest.raises(UsageError, match="the pool has 1 workers .threads., expected 3"):
             hogwild.train(rows, pool=pool, workers=3, step=0.5)
 
@@ -333,10 +281,9 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
 # ---- stopping
 
 
-@pytest.mark.parametrize(("discipline", "host"), [("hogwild", "processes"), ("locked", "threads")])
-def test_stop_from_another_thread(tmp_path: Path, discipline: str, host: str) -> None:
+def test_stop_from_another_thread(tmp_path: Path) -> None:
     rows = long_epochs(tmp_path)
-    run = start(rows, workers=2, discipline=discipline, host=host, epochs=3)
+    run = start(rows, workers=2, discipline="locked", epochs=3)
     assert next(run)["status"] == "ok"
     when(lambda: run.progress().rows_done > 5000, run.stop)
     last = next(run)
@@ -671,23 +618,7 @@ def test_odd_shapes() -> None:
         hogwild.train((np.eye(3), [7, 7, 7]), **options)
 
 
-def test_part_of_a_store_is_the_same_in_every_host(tmp_path: Path) -> None:
-    """A split of a store reaches processes as offsets, a whole store by its name, rows in memory as a copy."""
-    stored = open_store(save_store(toy(3000), tmp_path / "a.store"))
-    part, _ = stored.split(0.3)
-    options: Any = {"step": 0.5, "epochs": 2, "class_weight": "balanced"}
-    with contextlib.closing(start_pool("processes", 1)) as pool:
-        for rows in (stored, part, part.compact(), part.block(5, 905)):
-            threads = hogwild.train(rows, workers=1, **options).finish()
-            processes = hogwild.train(rows, pool=pool, **options).finish()
-            np.testing.assert_array_equal(threads.coef_, processes.coef_)
-            np.testing.assert_array_equal(threads.intercept_, processes.intercept_)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}, {"schedule": "constant"}],
-)
+@pytest.mark.parametrize("options", [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}])
 def test_options_settle_the_schedule_of_a_long_epoch(options: dict[str, Any]) -> None:
     assert resolve(TrainConfig(), 10**6).schedule == "rows"
-    assert resolve(TrainConfig(**options), 10**6).schedule == options.get("schedule", "epoch")
+    assert resolve(TrainConfig(**options), 10**6).schedule == "epoch"

@@ -95,7 +95,7 @@ def train(
         typer.Argument(
             metavar="DATA",
             show_default=DEFAULT_DATA,
-            help="svmlight text (.gz .bz2 .xz), a store, .npz, a public data set's name (hogwild data list) or "
+            help="svmlight text (.gz .bz2 .xz), a store, a public data set's name (hogwild data list) or "
             "synthetic:...; ratings or a graph for other problems.",
         ),
     ] = None,

@@ -212,13 +212,10 @@ class Sums(NamedTuple):
 
 
 def in_all(parts: list[Sums]) -> Sums:
-    """Return the evaluation of the rows of all parts together, in the order of the parts."""
-    totals = np.sum([part.totals for part in parts], axis=0)
-    scored = [(part.scores, part.positive) for part in parts if part.scores is not None and part.positive is not None]
-    if len(scored) < len(parts):
-        return Sums(totals, sum(part.rows for part in parts))
-    scores, positive = (np.concatenate(arrays) for arrays in zip(*scored))
-    return Sums(totals, sum(part.rows for part in parts), scores, positive)
+    """Return the evaluation of the rows of all parts together, in the order of the parts; several have no scores."""
+    if len(parts) == 1:
+        return parts[0]
+    return Sums(np.sum([part.totals for part in parts], axis=0), sum(part.rows for part in parts))
 
 
 class Case(Protocol):

@@ -33,7 +33,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingErr
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.protocol import Case, case_of, in_numbering
+from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
 from hogwild.training.checkpoint import check_data, hold_directory, load_saved
 from hogwild.training.engine import Engine, EpochProgress, resolve, start_pool
 from hogwild.training.keep import LAST, Keeper, Solution, divergence, has_diverged, is_whole
@@ -156,7 +156,7 @@ class Run(Generic[M]):
             self.problem = case.problem
             c = self.config = case.config
             if header:
-                check_data(self.checkpoint, arrays, header, case.fingerprint, c)
+                check_data(self.checkpoint, arrays, header, case.fingerprint, size_of(case), c)
                 case.recut(header)
             case.make_evaluator(judge)
             own = pool is None

@@ -165,12 +165,8 @@ def test_every_kind_of_data_is_hashed_alike(tmp_path, text):
     with pytest.warns(HogwildWarning, match="repeated"):
         raw = open_data(text)
     expected = open_data(text, hash_bits=BITS)
-    X, y = raw.to_scipy()
-    scipy.sparse.save_npz(tmp_path / "x.npz", X)
-    np.save(tmp_path / "x.npy", y)
     save_store(raw, tmp_path / "store")
-    assert same(open_data(tmp_path / "x.npz", hash_bits=BITS), expected)
-    for number, name in enumerate(("x.svm", "x.npz", "store")):
+    for number, name in enumerate(("x.svm", "store")):
         made = tmp_path / f"made{number}"
         meta = convert(tmp_path / name, made, hash_bits=np.int64(BITS))
         assert same(open_store(made), expected)
@@ -242,12 +238,6 @@ def test_warning_of_too_few_bits(tmp_path):
         with pytest.warns(HogwildWarning, match=told) as caught:
             call(tmp_path / "store")
         assert len(caught) == 1
-    X, y = open_data(text).to_scipy()
-    scipy.sparse.save_npz(tmp_path / "x.npz", X)
-    np.save(tmp_path / "x.npy", y)
-    with pytest.warns(HogwildWarning, match=r"x.npz: 8\d %") as caught:
-        open_data(tmp_path / "x.npz", hash_bits=10)
-    assert len(caught) == 1
     with pytest.warns(HogwildWarning, match=r"the rows: 8\d % .* 2\^3 buckets .* it 1\d %") as caught:
         hashing.hash_rows(open_data(text), 3)
     assert Path(caught[0].filename).name == "test_hashing.py"

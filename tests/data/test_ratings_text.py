@@ -9,8 +9,6 @@ import threading
 
 import numpy as np
 import pytest
-import scipy.io
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -207,14 +205,6 @@ def test_streams_and_pipes(tmp_path):
         else:
             assert named(open_ratings(pipe)) == expected
         writer.join()
-
-
-def test_matrices(tmp_path):
-    matrix = scipy.sparse.coo_array(([4.0, 2.0, 0.5], ([2, 0, 1], [0, 1, 1])), shape=(4, 2))
-    scipy.sparse.save_npz(tmp_path / "x.npz", matrix)
-    ratings = open_ratings(tmp_path / "x.npz")
-    assert ratings.shape == (4, 2)
-    assert named(ratings) == [(2, 0, 4.0, None), (0, 1, 2.0, None), (1, 1, 0.5, None)]
 
 
 def test_the_last_of_repeated_ratings_counts(tmp_path):

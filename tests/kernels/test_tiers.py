@@ -145,7 +145,7 @@ def test_rates_are_of_the_rows_of_this_machine():
     """What is rare on all machines may be in every row of one, and the other way round."""
     parts = [zipf_rows(300, 60, seed=seed, targets=np.arange(300) % 2) for seed in range(4)]
     about = [facts_of(part, np.array([0.0, 1.0], np.float32), 0.0, str(k)) for k, part in enumerate(parts)]
-    totals = Totals.of(about, np.sum([part.degrees() for part in parts], axis=0))
+    totals = Totals(about, np.sum([part.degrees() for part in parts], axis=0))
     alone, given = parts[0], totals.given_to(parts[0])
     many = np.flatnonzero((alone.degrees() >= 16) & (alone.degrees() > 2 * totals.degrees / len(parts)))
     assert len(many) >= 3

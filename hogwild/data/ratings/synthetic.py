@@ -22,8 +22,7 @@ import numpy as np
 from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead, map_cuts
-from hogwild.data.ratings.container import Ratings
-from hogwild.data.ratings.store import RATINGS, put_ratings
+from hogwild.data.ratings.container import RATINGS, Ratings
 from hogwild.data.rows.store import MemoryWriter
 from hogwild.errors import InputError
 
@@ -60,7 +59,7 @@ def rating_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
         for last in map_cuts(list(pairwise(cuts)), lambda first, last: source.draw(first, last, begin, out)):
             if progress is not None:
                 progress(int(begin[last]), total)
-        return put_ratings(Ratings(*out, (dials.users, dials.items), check=False), writer)
+        return RATINGS.pour(Ratings(*out, (dials.users, dials.items), check=False), writer)
 
     return common.recipe_of(dials, dials.ratings, GENERATOR, fill, RATINGS)
 

@@ -73,15 +73,11 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
 
 
 def _targets(targets: np.ndarray, names: list[str]) -> dict[str, Any]:
-    if names:
-        counts = np.bincount(targets.astype(np.int64), minlength=len(names))
+    labels, counts = np.unique(targets, return_counts=True)
+    if names or len(labels) <= MOST_LABELS:
         shown = np.sort(np.argsort(-counts, kind="stable")[:MOST_LABELS])
-        return {"labels": {names[code]: int(counts[code]) for code in shown}}
-    labels = np.unique(targets[: 1 << 16])
-    if len(labels) <= MOST_LABELS:
-        labels, counts = np.unique(targets, return_counts=True)
-    if len(labels) <= MOST_LABELS:
-        return {"labels": {shortest(label): int(count) for label, count in zip(labels, counts)}}
+        texts = [names[int(label)] if names else shortest(label) for label in labels[shown]]
+        return {"labels": dict(zip(texts, counts[shown].tolist()))}
     wide = targets.astype(np.float64)
     return {name: float(getattr(wide, name)()) for name in ("min", "mean", "max", "std")}
 
@@ -100,25 +96,17 @@ def _meetings(rows: Rows, delta: float, seed: int) -> dict[str, Any]:
 def meets(rows: Rows, ids: np.ndarray) -> np.ndarray:
     """Number of rows that share a feature with each of ``ids`` (at most 64), itself included: (len(ids),) int64."""
     masks = np.zeros(rows.width, dtype=np.uint64)
-    for bit, i in enumerate(ids):
-        masks[rows.indices[rows.begin[i] : rows.end[i]]] |= np.uint64(1 << bit)
+    bits = np.uint64(1) << np.arange(len(ids), dtype=np.uint64)
+    for bit, i in zip(bits, ids):
+        masks[rows.indices[rows.begin[i] : rows.end[i]]] |= bit
 
     def count(first: int, last: int) -> np.ndarray:
-        part, low, high = _flat(rows.block(first, last))
-        starts = part.begin[part.begin < part.end] - low  # empty rows have no entries to cut
-        if len(starts) == 0:
-            return np.zeros(len(ids), dtype=np.int64)
-        met = np.bitwise_or.reduceat(masks[part.indices[low:high]], starts)
-        bits = np.unpackbits(met.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-        return bits.sum(axis=0, dtype=np.int64)[: len(ids)]
+        indptr, indices, _ = rows.block(first, last).flat()
+        starts = indptr[:-1][indptr[:-1] < indptr[1:]]  # empty rows have no entries to cut
+        met = np.bitwise_or.reduceat(masks[indices], starts) if len(starts) else masks[:0]
+        return np.array([np.count_nonzero(met & bit) for bit in bits])
 
     return sum(map_chunks(rows, count), np.zeros(len(ids), dtype=np.int64))
-
-
-def _flat(part: Rows) -> tuple[Rows, int, int]:
-    """Return the rows stored contiguously, and where their entries begin and end."""
-    part = part if part.contiguous else part.compact()
-    return part, int(part.begin[0]), int(part.end[-1])
 
 
 def _meaning(facts: dict[str, Any]) -> str:

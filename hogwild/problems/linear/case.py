@@ -17,7 +17,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
-from hogwild.data.rows.degrees import alone, facts_of
+from hogwild.data.rows.degrees import facts_of
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -185,7 +185,7 @@ class LinearCase:
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        probe = Probe(self.config, alone(self._scaled), self._weights)
+        probe = Probe(self.config, self._scaled.replace(totals=None), self._weights)
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:
