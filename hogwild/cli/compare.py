@@ -228,7 +228,7 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     replicas = REPLICAS if problem == "module" else (1,)
     workers = replicas if (device, options["workers"]) == ("cuda", None) else parse_workers(options["workers"])
     epochs = EPOCHS_OF_CUTS if problem == "cuts" else EPOCHS
-    eps = options["eps"] or (EPS if problem in ("linear", "cuts") else EPS_OF_SEEN)
+    eps = options["eps"] or (EPS if problem == "linear" else EPS_OF_SEEN)
     return ComparisonPlan(
         SEEDS if options["seeds"] is None else options["seeds"],
         workers,
