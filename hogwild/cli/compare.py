@@ -190,7 +190,7 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
 
     problem, device = options["problem"], options["device"]
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
-    eps = options["eps"] or (EPS if problem in ("linear", "cuts") else EPS_OF_SEEN)
+    eps = options["eps"] or (EPS if problem == "linear" else EPS_OF_SEEN)
     workers = parse_workers(options["workers"])
     if device != "cpu" and options["workers"] is None:
         workers = REPLICAS if problem == "module" else (1,)

@@ -229,8 +229,6 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
     confusion = facts.pop("confusion", [])
     if labels:
         facts["f1"] = dict(zip(labels, facts["f1"].values()))
-    if bins := facts.get("reliability"):  # the share of the second label where its probability is so
-        facts["reliability"] = [f"{each['probability']:.3f}: {each['share']:.3f}" for each in bins]
     yield from fact_lines(facts)
     if 0 < len(labels) <= TABLE_LABELS:
         width = max(7, *map(len, labels)) + 1
