@@ -68,7 +68,7 @@ def opened(path: str, *kinds: str, inputs: Iterable[str | None] = (), out: str =
     """Return the model of one of the kinds, after checking that inputs and the output can be opened."""
     read = [path, *(name for name in inputs if name not in (None, "-"))]
     for name in read:
-        check_readable(name)
+        check_readable(name, model=name == path)
     check_outputs({"--out": out}, read, pipes=("--out",))
     model = load_model(path)
     kind = type(model).__name__

@@ -226,14 +226,24 @@ def naming(name: str, *others: str | None) -> Iterator[None]:
 # ---- paths
 
 
-def check_readable(name: str) -> None:
-    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened."""
+def check_readable(name: str, model: bool = False) -> None:
+    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened.
+
+    Only a ``model`` may be one.
+    """
     from hogwild.data.public import catalogue
 
-    if not name.startswith("synthetic:") and not os.access(path := catalogue.located(name), os.R_OK):
+    if name.startswith("synthetic:"):
+        return
+    path = catalogue.located(name)
+    if not os.access(path, os.R_OK):
         hint = ": standard input is /dev/stdin" if name == "-" else catalogue.suggestion(name)
         there = os.path.exists(path)
         raise InputError(f"{name}: Permission denied" if there else f"{name}: No such file or directory{hint}")
+    if not model and os.path.isfile(path):
+        with open(path, "rb") as file:
+            if b'{"hogwild"' in file.read(40):
+                raise InputError(f"{name}: a model, expected data; hogwild inspect MODEL shows what is in it")
 
 
 def check_outputs(outputs: dict[str, str | None], inputs: Iterable[str] = (), pipes: Iterable[str] = ()) -> None:

@@ -123,7 +123,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "bench none.svm": (1, "none.svm: No such file or directory"),
     "info synthetic:x": (1, "synthetic:x"),
     "predict linear synthetic:x": (1, "synthetic:x"),
-    "train linear": (1, "linear: a hogwild model, not data: name the data"),
+    "train linear": (1, "linear: a model, expected data; hogwild inspect MODEL"),
     "inspect d.svm": (1, "d.svm: not a hogwild model"),
     "inspect none": (1, "none: No such file"),
     "inspect linear --names none": (1, "No such file"),
