@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.bits import MOST_BITS, check_bits
+from hogwild.data.bits import check_bits
 from hogwild.data.parallel import Result, in_order
 from hogwild.data.tables.arrays import (
     CellError,
@@ -35,11 +35,11 @@ from hogwild.data.tables.arrays import (
 from hogwild.data.tables.column import BEYOND, NUMBERS, TableColumn, bucket_of
 from hogwild.data.tables.files import Place, TableSource
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
-from hogwild.data.text.hashing import ROOMY, collisions, mark_buckets, sort_rows
+from hogwild.data.text.hashing import collisions, enough_bits, mark_buckets, sort_rows
 from hogwild.errors import HogwildWarning, InputError
 
 COUNTED_BITS = 24  # buckets used to count features: 2 MiB of marks
-FEWEST_BITS, USUAL_BITS = 18, 24  # limits of the default
+USUAL_BITS = 18, 24  # limits of the default
 WORDY = 4.0  # mean words per value from which a column is text rather than categories
 EXACT = 2**53  # larger whole numbers are taken as names, not amounts
 ID_WORDS = {"id", "ids", "code", "zip", "zipcode"}  # last words of the names of columns whose numbers are names
@@ -318,7 +318,7 @@ def _surveyed(
     spelling = {name.lower(): name for name in sorted(names)}  # of booleans, as the table writes them
     ordered = {"number": (), "text": sorted(names), "boolean": [spelling.get(name, name) for name in BOOLEANS]}
     label_names = tuple(ordered[plan.label_kind])
-    bits = plan.hash_bits or _enough(collisions(COUNTED_BITS, used)["features"])
+    bits = plan.hash_bits or enough_bits(collisions(COUNTED_BITS, used)["features"], *USUAL_BITS)
     return dataclasses.replace(plan, columns=columns, label_names=label_names, hash_bits=bits)
 
 
@@ -336,11 +336,3 @@ def _fitted(column: TableColumn, numbers: np.ndarray, buckets: dict[str, int], n
         deviation = abs(mean) or 1.0
     latest = float(-numbers.min()) if column.role == "date" and len(numbers) else 0.0
     return dataclasses.replace(column, deviation=deviation, latest=latest)
-
-
-def _enough(features: int) -> int:
-    """Return a number of bits, within the usual range, that leaves four of five features a bucket of their own."""
-    bits = FEWEST_BITS
-    while bits < min(USUAL_BITS, MOST_BITS) and 1.0 - np.exp(-features / 2**bits) > ROOMY:
-        bits += 1
-    return bits

@@ -220,15 +220,14 @@ class Svmlight:
             field, _, value = token.partition(b":")
             if not (field.isdigit() and int(field[-9:]) < MOST_FIELDS and b":" in value):
                 return f"bad field in {quoted(token)}: expected field:feature:value with a field below {MOST_FIELDS}"
-        index, colon, value = (b"", b"", token) if label else value.partition(b":")
         if label and b":" in token:
             return f"no label before {quoted(token)}, expected: label index:value ..."
         if not label:
-            if not colon:
-                return f"missing colon in {quoted(token)}: expected index:value"
-            if not index.isdigit():
-                remedy = ": rows are not ranked by query, remove it" if index == b"qid" else ": expected a whole number"
-                return f"bad index in {quoted(token)}{remedy}"
+            index, colon, value = value.partition(b":")
+            if index == b"qid":
+                return f"{quoted(token)}: rows are not ranked by query, remove it"
+            if not (colon and index.isdigit()):
+                return f"bad feature {quoted(token)}: expected index:value"
             feature = int(index[-400:])
             largest, digits = (LARGEST, 20) if self.hash_bits else (INDEX_LIMIT - 1 + self.base, 18)
             if len(index) > digits or feature > largest:
