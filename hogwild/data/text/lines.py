@@ -131,7 +131,8 @@ def chunks(source: Source, chunk: int) -> Iterator[tuple[bytearray, int]]:
     first, ended = True, False
     while not ended:
         room, filled = max(chunk, min(2 * len(rest), LINE_BYTES)), len(rest)
-        text = rest + bytearray(room + 1 - filled)
+        text = bytearray(room + 1)
+        text[:filled] = rest
         try:
             with memoryview(text) as view:
                 while filled < room and not ended:
