@@ -4,8 +4,8 @@
 
 For each data set and loss: the objective of a fit with default options over the certified optimum that
 ``scripts/defaults_optima.json`` holds (median and worst of the seeds), the run's own verdict where it is not "settled",
-epochs and seconds, and the loss on held-out rows beside those of scikit-learn's estimators with their defaults. ``~``
-marks an infimum that no parameters attain, ``?`` an optimum that a fit passed by more than 0.1 %. Real data are read
+epochs and seconds, and the loss on held-out rows beside those of scikit-learn's estimators with their defaults. ``?``
+marks an optimum that a fit passed by more than 0.1 %. Real data are read
 from DIR, which holds one folder of SVMlight files a set.
 """
 
@@ -263,7 +263,7 @@ def measure(name: str, loss: str, train: Data, test: Data, seeds: int) -> str:
         losses.append(held_out(model, test, loss))
     least = min(optimum["objective"], *found)  # a fit may pass the solvers where data are badly scaled
     ratios = [value / least if least > 1e-12 else math.inf for value in found]
-    mark = "?" if least < 0.999 * optimum["objective"] else " " if optimum["attained"] else "~"
+    mark = "?" if least < 0.999 * optimum["objective"] else " "
     facts = f"{statistics.median(ratios):9.4f} {max(ratios):9.4f}{mark} {statistics.median(epochs):4.0f}"
     others = ", ".join(rivals(train, test, loss)) if labels <= 20 else ""
     said = f"; {min(verdicts)} ({len(verdicts)})" if verdicts else ""

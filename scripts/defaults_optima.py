@@ -160,22 +160,20 @@ class Binary:
         return least, bound
 
 
-def finder(train: Any, loss: str) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Coefficients (K, width), intercepts (K,) of the package's reference, and whether a minimum is attained."""
+def finder(train: Any, loss: str) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients (K, width) and intercepts (K,) of the package's reference."""
     import hogwild
     from hogwild.compare.reference.optimum import find_optimum
     from hogwild.config import TrainConfig
 
     rows = hogwild.Rows.from_scipy(train.X, train.y, weights=train.weights)
     best = find_optimum(rows, TrainConfig(loss=loss, **train.options))
-    assert best.coef is not None
-    assert best.intercept is not None
-    return np.atleast_2d(best.coef), best.intercept, "not attained" not in best.how
+    return np.atleast_2d(best.coef), best.intercept
 
 
 def record(train: Any, loss: str, known: dict[str, Any] | None) -> dict[str, Any]:
     """The stored facts of one set and loss."""
-    coef, intercept, attained = finder(train, loss)
+    coef, intercept = finder(train, loss)
     labels = np.unique(train.y) if train.task == "classes" else ()
     signs = [np.where(train.y == label, 1.0, -1.0) for label in (labels[1:] if len(labels) == 2 else labels)]
     targets = signs or [train.y.astype(np.float32).astype(np.float64)]
@@ -193,7 +191,6 @@ def record(train: Any, loss: str, known: dict[str, Any] | None) -> dict[str, Any
         "start": start,
         "objective": min(least, known["objective"]),
         "bound": max(bounds, default=None),
-        "attained": attained,
         "finder": found / least if least > 0 else 1.0,
     }
 

@@ -1,15 +1,14 @@
 """Measures what README and the manual show, by the command line a user has, and writes it between their markers.
 
-Everything is a command of ``hogwild`` whose rows are kept in ``reproduced/``; the tables are computed from those rows
-alone. A table between ``<!-- NAME -->`` and ``<!-- /NAME -->`` in one of the ``PAGES`` is replaced, and nothing
-else is touched.
+Everything is a ``hogwild compare`` whose rows are kept in ``reproduced/``; the tables are computed from those rows
+alone. A table between ``<!-- NAME -->`` and ``<!-- /NAME -->`` in one of the ``PAGES`` is replaced, and nothing else is
+touched.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import math
 import os
 import re
@@ -18,35 +17,35 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import paper_graphs
 
-from hogwild.compare.report.cells import duration, percent
+from hogwild.compare.report.cells import duration, percent, times
 from hogwild.compare.report.figures import curves_of
 from hogwild.compare.report.results import ComparisonResult, Group, load
-from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import target, verdict
 from hogwild.machine import physical_cores
 from hogwild.methods import DISCIPLINES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "docs/measured.md")
-Row = dict[str, Any]
+CORES = str(physical_cores())
 
 RCV1 = "synthetic:rcv1?rows=200000"
 FAMILIES = {
-    RCV1: "rcv1",
-    "synthetic:uniform?rows=400000": "uniform",
-    "synthetic:ctr?rows=200000&features=16777216": "ctr",
+    "rcv1": RCV1,
+    "uniform": "synthetic:uniform?rows=400000",
+    "ctr": "synthetic:ctr?rows=200000&features=16777216",
 }
-#: The full sets of Netflix and KDD have ratings=100198805&shift=106 and ratings=252800275.
-NETFLIX = (
-    "synthetic:ratings?users=480189&items=17770&ratings=10000000&rank=16&zipf=1.5&shift=208&user_shift=350&noise=0.8"
-)
-#: Methods of the section against, as they are called outside.
+#: Ratings by name. The full sets of Netflix and KDD have ratings=100198805&shift=106 and ratings=252800275.
+RATINGS = {
+    "shaped like Netflix's": "synthetic:ratings?users=480189&items=17770&ratings=10000000&rank=16&zipf=1.5&shift=208"
+    "&user_shift=350&noise=0.8",
+    "MovieLens 1M": "ml-1m/ratings.tsv.gz",
+}
+#: Other programs, as they are called outside.
 PROGRAMS = {
     "sklearn-sgd": "scikit-learn SGD",
     "liblinear": "LIBLINEAR",
@@ -79,7 +78,6 @@ SIMULATED = {
     "synthetic counts": ("synthetic:rcv1?rows=40000&values=counts", []),
 }
 METHODS = "serial,hogwild,tiered,atomic,aig,locked,round-robin,averaging,one-shot-averaging,sklearn-sgd,liblinear"
-RATINGS = "ml-1m/ratings.tsv.gz"
 Figures = tuple[float | None, float | None, float | None]  # seconds, and errors in training and in test
 
 
@@ -99,7 +97,7 @@ class StandIn:
 
 PAPER_EPOCHS = 20
 PROTOCOL = ("--epochs", f"{PAPER_EPOCHS}", "--schedule", "epoch", "--decay", "0.9", "--seeds", "1", "--timeout", "60")
-PROTOCOL += ("--workers", str(physical_cores()), "--eps", "1e-1,1e-2")
+PROTOCOL += ("--workers", CORES, "--eps", "1e-1,1e-2")
 ERRORS = {
     "linear": "root of the mean hinge loss",
     "completion": "RMSE",
@@ -136,41 +134,21 @@ PAPER = {
     "Abdomen": StandIn("cuts", ((1181.4, 3.99, None), (7467.25, 3.99, None)), paper_graphs.abdomen),
 }
 
-#: Data of exchanges, virtual time of a row, and rows between two messages of gossip.
-EXCHANGES = {
-    "rcv1": ("synthetic:rcv1?rows=20000", "0.2us", 250),
-    "rcv1 x10": ("synthetic:rcv1?rows=20000", "2us", 100),
-    "categories x10": ("synthetic:ctr?rows=20000&features=25000", "2us", 100),
-    "clicks": ("synthetic:ctr?rows=10000&features=100000", "0.2us", 1000),
-}
-TRADING = (
-    "serial,averaging,averaging:mean=rows,averaging:period=0.25,gossip:period={often},gossip:period={often},home=0,"
-    "server:push=1000"
-)
-
 
 def main() -> None:
     """Measure, then print or write the tables."""
+    parts = {each.__name__: each for each in (beside, disciplines, compare, simulate, completion, paper)}
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=os.environ.get("HOGWILD_TEST_DATA"), help="folder of real data")
     parser.add_argument("--out", type=Path, default=ROOT / "reproduced", help="where the rows are kept")
-    parser.add_argument("--only", default="", help="some of bench,compare,simulate,completion,paper,exchanges")
+    parser.add_argument("--only", default=",".join(parts), help=f"some of {','.join(parts)}")
     parser.add_argument("--write", action="store_true", help="put the tables and the figure into the pages")
     options = parser.parse_args()
     began = time.monotonic()
     work = Work(options.out, options.data)
-    parts = {
-        "bench": bench,
-        "compare": compare,
-        "simulate": simulate,
-        "completion": completion,
-        "paper": paper,
-    }
-    more = {"exchanges": exchanges}
-    chosen = [name for name in parts | more if name in (options.only.split(",") if options.only else parts)]
     tables: dict[str, str] = {}
-    for name in chosen:
-        tables |= (parts | more)[name](work)
+    for name in options.only.split(","):
+        tables |= parts[name](work)
     for name, text in tables.items():
         print(f"\n<!-- {name} -->\n{text}\n<!-- /{name} -->")
     if options.write:
@@ -190,21 +168,18 @@ class Work:
         print("+ hogwild " + " ".join(arguments), file=sys.stderr, flush=True)
         subprocess.run([sys.executable, "-m", "hogwild", *arguments], check=True, cwd=self.out)
 
-    def place(self, name: str | None) -> str | None:
-        """The path of real data, the name of generated data or their file, or None if they are not there."""
-        if name is None or name.startswith("synthetic:") or os.path.isabs(name):
-            return name
-        path = None if self.data is None else (self.data / name).resolve()
-        return None if path is None or not path.exists() else str(path)
+    def place(self, name: str) -> str:
+        """The path of real data; the name of generated data or of their file as it is."""
+        return name if self.data is None or name.startswith("synthetic:") else str((self.data / name).resolve())
 
     def compare(self, kind: str, title: str, data: str, test: str | None, *options: str) -> ComparisonResult | None:
         """A comparison, run or taken over from before; None without its data."""
-        found, tests = self.place(data), self.place(test)
-        if found is None or (test is not None and tests is None):
-            print(f"{title}: no {data}: left out (--data DIR)", file=sys.stderr)
+        files = [self.place(name) for name in (data, test) if name]
+        if missing := [name for name in files if not name.startswith("synthetic:") and not Path(name).exists()]:
+            print(f"{title}: no {missing[0]}: left out (--data DIR)", file=sys.stderr)
             return None
         folder = folder_of(kind, title)
-        self.run("compare", found, *(["--test", tests] if tests else []), "--out", folder, *options)
+        self.run("compare", files[0], *(["--test", *files[1:]] if test else []), "--out", folder, *options)
         return dataclasses.replace(load([self.out / folder])[0], label=title)
 
 
@@ -213,158 +188,123 @@ def folder_of(kind: str, title: str) -> str:
     return f"{kind}-{re.sub('[^a-z0-9]+', '-', title.lower()).strip('-')}"
 
 
-# ---- hogwild bench
+def table_of(heads: list[str], lines: list[list[str]]) -> str:
+    """A table of Markdown whose first column is of words."""
+    rows = [heads, ["---"] + ["--:"] * (len(heads) - 1), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def bench(work: Work) -> dict[str, str]:
-    """The machine: disciplines on three shapes of data, and on one of them other programs."""
-    rows = measured(work, "bench", [*FAMILIES]) + beside(work, "beside", RCV1)
-    return {"headline": headline(rows), "others": others(rows), "disciplines": disciplines(rows)}
+def groups_of(source: ComparisonResult) -> dict[tuple[str, int], Group]:
+    return {(group.method, group.workers): group for group in source.groups}
 
 
-def measured(work: Work, kind: str, data: list[str], *options: str) -> list[Row]:
-    """The rows of a benchmark, run or taken over from before."""
-    path, partial = work.out / f"{kind}.jsonl", f"{kind}.partial"
-    if not path.exists():
-        work.run("bench", *data, *options, "--json", partial)
-        (work.out / partial).replace(path)
-    return [json.loads(line) | {"section": "scaling"} for line in path.read_text().splitlines()]
+def words_of(method: str, workers: int) -> str:
+    return f"`{method}`, {workers} worker{'s' * (workers > 1)}"
 
 
-def beside(work: Work, kind: str, *words: str) -> list[Row]:
-    """The rows of other programs, run or taken over from before."""
-    path = work.out / f"{kind}.jsonl"
-    if not path.exists():
-        command = [sys.executable, str(ROOT / "scripts" / "bench" / "against.py"), *words]
-        print("+ " + " ".join(command[1:]), file=sys.stderr, flush=True)
-        path.write_bytes(subprocess.run(command, check=True, cwd=work.out, stdout=subprocess.PIPE).stdout)
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [row for row in rows if row["method"] != "serial"]  # which has been measured beside others
+# ---- epochs, and other programs
 
 
-def find(rows: Iterable[Row], **fields: Any) -> Row:
-    """The first good row with these fields; empty if there is none."""
-    for row in rows:
-        if row.get("status", "ok") == "ok" and all(row.get(name) == value for name, value in fields.items()):
-            return row
-    return {}
+def beside(work: Work) -> dict[str, str]:
+    """One core beside other programs, and two cores beside one: the first screen's table, and the rest of it."""
+    methods = ["--methods", ",".join(["hogwild", "tiered", *PROGRAMS]), "--workers", CORES]
+    log, hinge = (work.compare("beside", loss, RCV1, None, "--loss", loss, *methods) for loss in ("log", "hinge"))
+    assert log is not None
+    assert hinge is not None
+    heads = ["one machine, the same data", "hogwild", "the other", ""]
+    return {
+        "headline": table_of(heads, [*epochs(log, "tiered", True), *sooner(log, "logistic")]),
+        "others": table_of(heads, [*epochs(log, "hogwild", False), *sooner(hinge, "SVM")]),
+    }
 
 
-def seconds(row: Row) -> float | None:
-    return row.get("seconds")
+def epochs(source: ComparisonResult, method: str, rival: bool) -> Iterator[list[str]]:
+    """Lines of an epoch: of one core beside scikit-learn's SGD, and of all cores with a method beside one."""
+    found = groups_of(source)
+    serial, others = found["serial", 1], found.get(("sklearn-sgd", 1))
+    if rival and others:
+        size = f"{source.head['rows']:,} rows x {source.head['nnz'] / source.head['rows']:.0f} nonzeros"
+        yield line(
+            f"one core against scikit-learn `SGDClassifier`, an epoch of {size}", serial, others, "epoch_seconds"
+        )
+    group = found[method, physical_cores()]
+    equal = f"objective / serial {group.median('last objective') / serial.median('last objective'):.4f}"
+    yield line(f"{CORES} cores against one, an epoch (`{method}`, {equal})", group, serial, "epoch_seconds")
 
 
-def over(slow: float | None, fast: float | None) -> str:
-    return "–" if not slow or not fast else f"{slow / fast:.3g}x"
+def sooner(source: ComparisonResult, name: str) -> Iterator[list[str]]:
+    """A line a program: time to the hardest target that serial always reaches."""
+    found = groups_of(source)
+    eps = target(source, source.serial) or max(source.eps)
+    for method, program in PROGRAMS.items():
+        if other := found.get((method, 1)):
+            title = f"one core against {program}, {name}: time to {percent(eps)} of the optimum"
+            yield line(title, found["serial", 1], other, f"train_seconds to {eps:g}")
 
 
-def shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g} s"
+def line(title: str, ours: Group, theirs: Group, figure: str) -> list[str]:
+    mine, other = ours.median(figure), theirs.median(figure)
+    shown = ["never" if math.isnan(value) else duration(value) for value in (mine, other)]
+    return [title, *shown, f"**{times(other / mine)}**"]
 
 
-def alone(row: Row) -> Row:
-    """One serial worker in the same interleaved rounds."""
-    return {"seconds": row["seconds"] * row["speedup"]} if row.get("speedup") else {}
-
-
-HEAD = ["| one machine, the same data | hogwild | the other | |", "|---|--:|--:|--:|"]
-
-
-def headline(rows: list[Row]) -> str:
-    """The first screen's table: an epoch, a second core, and other programs on the logistic loss."""
-    cell = {"section": "scaling", "data": RCV1}
-    ours, theirs = (find(rows, method=name, **cell) for name in ("serial", "sklearn-sgd"))
-    tiered = find(rows, method="tiered", workers=2, **cell)
-    size = f"{ours.get('rows', 0):,} rows x {ours.get('nonzeros', 0) / max(ours.get('rows', 1), 1):.0f} nonzeros"
-    equal = f"`tiered`, objective / serial {tiered.get('objective_ratio') or 0:.4f}"
-    return "\n".join(
-        [
-            *HEAD,
-            ratio_line(f"one core against scikit-learn `SGDClassifier`, an epoch of {size}", ours, theirs, bold=True),
-            ratio_line(f"two cores against one, the same rows ({equal})", tiered, alone(tiered), bold=True),
-            *against(rows, "log", "logistic"),
+def disciplines(work: Work) -> dict[str, str]:
+    """Speed of an epoch of every discipline over one serial worker, on three shapes of data."""
+    counts = [str(1 << k) for k in range(physical_cores().bit_length())]
+    options = ["--methods", ",".join(DISCIPLINES), "--workers", ",".join(counts), "--steps", "1", "--epochs", "5"]
+    found = {}
+    for name, data in FAMILIES.items():
+        source = work.compare("disciplines", name, data, None, *options)
+        assert source is not None
+        found |= {(name, *key): group for key, group in groups_of(source).items()}
+    columns = [(name, int(count)) for name in FAMILIES for count in counts]
+    lines = []
+    for method in DISCIPLINES[1:]:
+        pairs = [(found[name, "serial", 1], found.get((name, method, count))) for name, count in columns]
+        speeds = [
+            serial.median("epoch_seconds") / group.median("epoch_seconds") if group else math.nan
+            for serial, group in pairs
         ]
-    )
+        serial, last = next((pair for pair in reversed(pairs[: len(counts)]) if pair[1]), (None, None))
+        ratio = last.median("last objective") / serial.median("last objective") if serial and last else math.nan
+        lines.append([f"`{method}`", *map(times, speeds), f"{ratio:.4f}"])
+    heads = ["discipline", *(f"{name}, {count}" for name, count in columns), "objective / serial"]
+    return {"disciplines": table_of(heads, lines)}
 
 
-def others(rows: list[Row]) -> str:
-    """What the headline leaves out: the paper's own discipline, and other programs on the hinge loss."""
-    hogwild = find(rows, section="scaling", data=RCV1, method="hogwild", workers=2)
-    name = "two cores, textbook lock-free (`hogwild`), against one"
-    return "\n".join([*HEAD, ratio_line(name, hogwild, alone(hogwild), bold=True), *against(rows, "hinge", "SVM")])
-
-
-def against(rows: list[Row], loss: str, name: str) -> list[str]:
-    """A line a program: time to the same held-out loss."""
-    mine = find(rows, section="against", loss=loss, method="hogwild")
-    pairs = [(program, find(rows, section="against", loss=loss, method=method)) for method, program in PROGRAMS.items()]
-    title = f"{name}: time to the same held-out loss"
-    return [ratio_line(f"one core against {program}, {title}", mine, row) for program, row in pairs if row]
-
-
-def ratio_line(name: str, mine: Row, other: Row, bold: bool = False) -> str:
-    ratio = over(seconds(other), seconds(mine))
-    return f"| {name} | {shown(seconds(mine))} | {shown(seconds(other))} | {f'**{ratio}**' if bold else ratio} |"
-
-
-def disciplines(rows: list[Row]) -> str:
-    """Speed of every discipline over one serial worker, an epoch."""
-    cells = {(row["data"], row["method"], row["workers"]): row for row in rows if row["section"] == "scaling"}
-    columns = [(data, count) for data in FAMILIES for count in sorted({key[2] for key in cells})]
-    heads = [f"{FAMILIES[data]}, {count}" for data, count in columns]
-    lines = ["| discipline | " + " | ".join(heads) + " | objective / serial |", "|---|" + "--:|" * (len(heads) + 1)]
-    for name in DISCIPLINES[1:]:
-        speedups = [cells.get((data, name, count), {}).get("speedup") for data, count in columns]
-        figures = [f"{speedup:.2f}x" if speedup else "–" for speedup in speedups]
-        quality = cells.get((RCV1, name, max(count for _, count in columns)), {}).get("objective_ratio")
-        lines.append(f"| `{name}` | {' | '.join(figures)} | {'–' if quality is None else f'{quality:.4f}'} |")
-    return "\n".join(lines)
-
-
-# ---- hogwild compare
+# ---- time to a target
 
 
 def compare(work: Work) -> dict[str, str]:
     """Every method on real data, on data beyond the cache, on dense data."""
-    sources, cores = [], str(physical_cores())
-    for title, (data, test, more) in {**REAL, **MADE}.items():
-        source = work.compare("compare", title, data, test, "--methods", METHODS, "--workers", cores, *more)
-        if source is not None:
-            sources.append(source)
-    said = [f"* {source.label}: {verdict(source)[0]}" for source in sources]
+    made = (
+        work.compare("compare", title, data, test, "--methods", METHODS, "--workers", CORES, *more)
+        for title, (data, test, more) in {**REAL, **MADE}.items()
+    )
+    sources = [source for source in made if source]
     beyond = next((source for source in sources if source.label == BEYOND), sources[-1])
     return {
         "compare": comparison_table(sources),
-        "verdicts": "\n".join(said),
+        "verdicts": "\n".join(f"* {source.label}: {verdict(source)[0]}" for source in sources),
         "verdict": "```text\n" + textwrap.fill(verdict(beyond)[0], 118) + "\n```",
     }
 
 
 def comparison_table(sources: list[ComparisonResult]) -> str:
     """Seconds to a target, a line a method, a column a data set: the hardest target that serial always reaches."""
-    keys: dict[tuple[str, int], None] = {}
-    tables, heads = [], []
+    heads, columns = [""], []
     for source in sources:
-        table = {(group.method, group.workers): group for group in source.groups}
-        most = max((workers for _, workers in table), default=1)
-        table = {key: group for key, group in table.items() if key[1] == most or group.kind in ("serial", "outside")}
-        eps = target(source, table.get(("serial", 1))) or max(source.eps)
+        eps = target(source, source.serial) or max(source.eps)
         cache = source.head.get("cache_megabytes") or math.inf
         where = "in the cache" if source.head["megabytes"] <= cache else "beyond it"
         heads.append(f"{source.label}: {source.head['nnz'] / 1e6:.3g} M nonzeros, {where}; to {percent(eps)}")
-        tables.append((table, eps))
-        keys |= dict.fromkeys(table)
-    lines = [f"| | {' | '.join(heads)} |", "|---|" + "--:|" * len(sources)]
-    for key in keys:
-        cells = [to_target(table.get(key), eps) for table, eps in tables]
-        lines.append(f"| `{key[0]}`, {key[1]} worker{'s' * (key[1] > 1)} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        columns.append({key: to_target(group, eps) for key, group in groups_of(source).items()})
+    keys = dict.fromkeys(key for column in columns for key in column)
+    return table_of(heads, [[words_of(*key), *(column.get(key, "–") for column in columns)] for key in keys])
 
 
-def to_target(group: Group | None, eps: float) -> str:
+def to_target(group: Group, eps: float) -> str:
     """Median seconds to the target, and the share of runs that got there if it is not all."""
-    if group is None:
-        return "–"
     share = group.share(eps)
     return duration(group.median(f"train_seconds to {eps:g}")) + f" ({share:.0%})" * (share < 1) if share else "never"
 
@@ -374,42 +314,30 @@ def to_target(group: Group | None, eps: float) -> str:
 
 def simulate(work: Work) -> dict[str, str]:
     """What 4, 16 and 64 tiered workers do to the objective, at one worker's best step."""
-    lines = ["| data (seeds of one worker) | W = 4 | 16 | 64 |", "|---|--:|--:|--:|"]
+    lines = []
     short = ["--epochs", "5", "--holdout", "0"]
+    many = "--host simulator --delay random --workers 4,16,64 --methods serial,tiered --seeds 3 --steps".split()
     for title, (data, more) in SIMULATED.items():
         tuned = work.compare("tuned", title, data, None, "--methods", "serial", "--seeds", "1", *short, *more)
         if tuned is not None:
-            step = next(group.first["step"] for group in tuned.groups if group.first["step"])
-            options = [
-                "--host",
-                "simulator",
-                "--delay",
-                "random",
-                "--workers",
-                "4,16,64",
-                "--methods",
-                "serial,tiered",
-                "--seeds",
-                "3",
-                "--steps",
-                repr(step),
-            ]
-            source = work.compare("simulated", title, data, None, *options, *short, *more)
-            if source is not None:
-                lines.append(f"| {title} {' | '.join(simulated_cells(source))} |")
-    return {"simulated": "\n".join(lines)}
+            step = repr(tuned.groups[0].first["step"])
+            source = work.compare("simulated", title, data, None, *many, step, *short, *more)
+            assert source is not None
+            spread, *ratios = simulated_cells(source)
+            lines.append([f"{title} {spread}", *ratios])
+    return {"simulated": table_of(["data (seeds of one worker)", "W = 4", "16", "64"], lines)}
 
 
 def simulated_cells(source: ComparisonResult) -> Iterator[str]:
     """The spread of one worker's seeds, then the ratio of medians for each number of workers."""
-    found = {(group.method, group.workers): group for group in source.groups}
-    alone = [run["rows"][-1]["objective"] for run in found["serial", 1].runs]
-    median = statistics.median(alone)
-    yield f"({min(alone) / median:.2f}–{max(alone) / median:.2f})"
+    found = groups_of(source)
+    ends = [run["last objective"] for run in found["serial", 1].runs]
+    median = statistics.median(ends)
+    yield f"({min(ends) / median:.2f}–{max(ends) / median:.2f})"
     for workers in (4, 16, 64):
         group = found.get(("tiered", workers))
-        values = [] if group is None else [run["rows"][-1]["objective"] for run in group.runs]
-        yield f"{statistics.median(values) / median:.3f}" if values and None not in values else "–"
+        well = group is not None and all("last objective" in run for run in group.runs)
+        yield f"{group.median('last objective') / median:.3f}" if group and well else "–"
 
 
 # ---- ratings, and the paper
@@ -417,34 +345,32 @@ def simulated_cells(source: ComparisonResult) -> Iterator[str]:
 
 def completion(work: Work) -> dict[str, str]:
     """Matrix completion: millions of updates a second, and errors, beside cornac's."""
-    data = [name for name in (NETFLIX, work.place(RATINGS)) if name is not None]
-    rows: list[Row] = []
-    for rank in ("32", "64"):
-        more = "--problem", "completion", "--rank", rank
-        measured_rows = measured(work, f"ratings-{rank}", data, *more, "--penalty", "per-rating")
-        rows += measured_rows + beside(work, f"cornac-{rank}", *data, *more)
-    return {"completion": completion_table(rows)}
+    options = [
+        "--problem",
+        "completion",
+        "--epochs",
+        "6",
+        "--methods",
+        "hogwild,blocks,cornac",
+        "--workers",
+        f"1,{CORES}",
+    ]
+    heads, columns = ["M updates a second (held-out RMSE)"], []
+    for title, data in RATINGS.items():
+        for rank in ("32", "64"):
+            source = work.compare(f"ratings-{rank}", title, data, None, *options, "--rank", rank)
+            if source is not None:
+                heads.append(f"{title}, {source.head['ratings'] / 1e6:.1f} M ratings, rank {rank}")
+                columns.append({key: rate(source, group) for key, group in groups_of(source).items()})
+    keys = dict.fromkeys(key for column in columns for key in column)
+    return {
+        "completion": table_of(heads, [[words_of(*key), *(each.get(key, "–") for each in columns)] for key in keys])
+    }
 
 
-def completion_table(rows: list[Row]) -> str:
-    """A line a way to train, a column a data set and rank."""
-    cells = {(row["data"], row["rank"], row["method"], row["workers"]): row for row in rows if row.get("method")}
-    columns = sorted({key[:2] for key in cells}, key=lambda column: (column[0] != NETFLIX, column))
-    heads = []
-    for data, rank in columns:
-        count = find(rows, data=data, rank=rank).get("ratings", 0)
-        name = "shaped like Netflix's" if data == NETFLIX else "MovieLens 1M"
-        heads.append(f"{name}, {count / 1e6:.1f} M ratings, rank {rank}")
-    lines = [f"| M updates a second (held-out RMSE) | {' | '.join(heads)} |", "|---|" + "--:|" * len(columns)]
-    for method in ("serial", "hogwild", "blocks", "tiered", "cornac"):
-        for workers in sorted({key[3] for key in cells if key[2] == method}):
-            texts = []
-            for data, rank in columns:
-                row = cells.get((data, rank, method, workers), {})
-                rate, error = row.get("ratings_per_second"), row.get("held_out")
-                texts.append("–" if rate is None else f"{rate / 1e6:.0f} ({'–' if error is None else f'{error:.4f}'})")
-            lines.append(f"| `{method}`, {workers} worker{'s' * (workers > 1)} | {' | '.join(texts)} |")
-    return "\n".join(lines)
+def rate(source: ComparisonResult, group: Group) -> str:
+    speed = source.head["ratings"] / group.median("epoch_seconds") / 1e6
+    return f"{speed:.0f} ({group.median('last test_rmse'):.4f})"
 
 
 def paper(work: Work) -> dict[str, str]:
@@ -470,7 +396,7 @@ def paper(work: Work) -> dict[str, str]:
     errors = "; ".join(f"{name}: {ERRORS[stand_in.problem]}" for name, stand_in in PAPER.items())
     notes = (
         f"Paper: Recht, Re, Wright, Niu (2011), tables 1 and 2, ten threads. Here: stand-ins of 1 % their size, "
-        f"{physical_cores()} workers. Seconds are of {PAPER_EPOCHS} epochs of training.",
+        f"{CORES} workers. Seconds are of {PAPER_EPOCHS} epochs of training.",
         f"Train and test: {errors}. The paper does not say how it scaled the errors of cuts and of RCV1, so these "
         "columns tell methods apart, not machines.",
     )
@@ -513,21 +439,6 @@ def paper_line(name: str, whose: str, hogwild: Figures, round_robin: Figures) ->
     ]
     slow, fast = round_robin[0], hogwild[0]
     return f"| {name} | {whose} | {' | '.join(cells)} | {f'{slow / fast:.1f}' if slow and fast else '–'} |"
-
-
-def exchanges(work: Work) -> dict[str, str]:
-    """Which exchange is sooner over which link, by the simulator's clock; printed, and in none of the pages."""
-    sources = []
-    for name, (data, row, often) in EXCHANGES.items():
-        options = ["--host", "simulator", "--delay", "round-robin:quantum=50", "--holdout", "0", "--no-intercept"]
-        options += ["--link", f"latency=0.2ms,bandwidth=1Gbit,row={row}", "--methods", TRADING.format(often=often)]
-        options += ["--workers", "4,16", "--epochs", "16", "--seeds", "3", "--eps", "1e-2,1e-3", "--l2", "1e-5"]
-        source = work.compare("exchanges", name, data, None, *options)
-        if source is not None:
-            sources.append(source)
-    for table in tables(sources)[:1]:
-        print("\n".join(" | ".join(row) for row in (table.columns, *table.rows)))
-    return {}
 
 
 # ---- the pages

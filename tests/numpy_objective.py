@@ -32,7 +32,7 @@ def margins_of(rows: Rows, coef: np.ndarray, intercept: np.ndarray, normalize: s
         found = X @ coef[..., :width].T
         if normalize != "none":
             squares = np.asarray(X.multiply(X).sum(axis=1)).ravel()
-            lengths = np.sqrt(squares) if normalize == "l2" else np.asarray(abs(X).max(axis=1).todense()).ravel()
+            lengths = np.sqrt(squares)
             scales = np.minimum(1.0 / np.where(lengths == 0, 1.0, lengths), np.finfo(np.float32).max)
             found *= scales.astype(np.float32).reshape(-1, *[1] * (found.ndim - 1))
         return found + (np.asarray(intercept, np.float64) if coef.ndim == 2 else float(np.ravel(intercept)[0]))

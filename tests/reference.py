@@ -52,7 +52,7 @@ def dloss(name, p, y, c=0.0):
 def row_scales(X, kind):
     """One over the length of each row of a dense array; one for rows of zeros."""
     X = np.asarray(X, dtype=np.float64)
-    lengths = {"none": np.ones(len(X)), "l2": np.sqrt((X**2).sum(1)), "max": np.abs(X).max(1, initial=0)}[kind]
+    lengths = {"none": np.ones(len(X)), "l2": np.sqrt((X**2).sum(1))}[kind]
     return 1 / np.where(lengths > 0, lengths, 1)
 
 
@@ -199,15 +199,15 @@ class Sgd:
 # --- frequency-tiered replicas ---
 
 
-def share(x, workers, kappa):
-    """What part of its delta a worker adds: from 1 where steps are small to kappa / workers where they are large."""
-    return np.minimum(1.0, kappa * (1 + x) / (workers * np.maximum(x, 1e-10)))
+def share(x, workers):
+    """What part of its delta a worker adds: from 1 where steps are small to 1 / workers where they are large."""
+    return np.minimum(1.0, (1 + x) / (workers * np.maximum(x, 1e-10)))
 
 
-def merged(shared, base, private, x, workers, kappa, l1=0.0):
+def merged(shared, base, private, x, workers, l1=0.0):
     """The shared values after a worker has brought ``private - base``; with l1 none crosses zero but with its copy."""
     shared, base, private = np.float64(shared), np.float64(base), np.float64(private)
-    new = shared + share(x, workers, kappa) * (private - base)
+    new = shared + share(x, workers) * (private - base)
     alone = (private * base >= 0) & (shared * base >= 0)
     return np.where((l1 > 0) & alone & (new * base < 0), 0.0, new)
 
@@ -226,11 +226,7 @@ def tier_rates(X, weights, groups):
 
 def bucket(index, bits):
     """Feature hash of one zero-based index in Python's whole numbers: splitmix64's first output, its top bits."""
-    mask = 2**64 - 1
-    z = (index + 0x9E3779B97F4A7C15) & mask
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & mask
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & mask
-    return (z ^ (z >> 31)) >> (64 - bits)
+    return splitmix((index + _GOLDEN) & _MASK) >> (64 - bits)
 
 
 def hashed_row(pairs, bits):

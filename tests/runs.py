@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import hogwild
 from hogwild.data.rows.container import Rows
@@ -43,6 +44,26 @@ def start(rows: Rows, **options: Any) -> hogwild.Run:
     p = run.problem
     run._case._evaluator = Evaluator(rows.block(0, 1000), None, p.loss, p.loss_param, labels=p.labels)
     return run
+
+
+def slowed(patch: pytest.MonkeyPatch, kind: Any, seconds: float = 5e-5, few: int = 50) -> None:
+    """Have workers in threads rest so many seconds for each example of a problem of this class, after every few."""
+    prepare = kind.prepare
+
+    def slow(self: Any, shared: Any, scratch: Any, data: Any, part: Any, step: Any) -> Callable[[], int]:
+        work = prepare(self, shared, scratch, data, part._replace(limit=min(part.limit, few)), step)
+
+        def turn() -> int:
+            done, last = 0, few
+            while last == few and done < part.limit:
+                last = work()
+                done += last
+                time.sleep(seconds * last)
+            return done
+
+        return turn
+
+    patch.setattr(kind, "prepare", slow)
 
 
 def when(condition: Callable[[], Any], action: Callable[[], Any], seconds: float = 120.0) -> threading.Thread:

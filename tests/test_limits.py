@@ -17,25 +17,12 @@ from tests.conftest import ROOT
 from tests.runs import toy
 
 
-@pytest.mark.parametrize(
-    ("command", "host", "most"),
-    [
-        ("train", "processes", 24),
-        ("compare", "processes", 14),
-    ],
-)
-def test_few_descriptors(tmp_path: Path, command: str, host: str, most: int) -> None:
+def test_few_descriptors(tmp_path: Path) -> None:
     """Whatever ``ulimit -n`` says, a run works or ends in one line that names a way out."""
-    options = f"--host {host} --workers 2 --epochs 2".split()
-    options += (
-        ["--l2", "1e-5", "--step", "0.1", "--quiet"]
-        if command == "train"
-        else ["--steps", "0.1", "--seeds", "1", "--methods", "serial,hogwild"]
-    )
-    options += ["--out", str(tmp_path / "out")]
+    options = "--host processes --workers 2 --epochs 2 --l2 1e-5 --step 0.1 --quiet --out".split()
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv.pop(1)),) * 2); "
     code += "from hogwild.__main__ import main; sys.exit(main())"
-    words = [sys.executable, "-c", code, str(most), command, "synthetic:uniform?rows=2000", *options]
+    words = [sys.executable, "-c", code, "24", "train", "synthetic:uniform?rows=2000", *options, tmp_path / "out"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     said = r"(hogwild: warning: .*\n)*hogwild: error: .*--host threads.*\n"  # a warning of the kernel cache
     assert done.returncode == 0 or re.fullmatch(said, done.stderr), done.stderr

@@ -74,14 +74,12 @@ def test_predicts_the_users_labels(dense):
     model = build(classes=3)
     expected = np.array([3.0, -1.0, 0.5])[exact(model, dense).argmax(axis=1)]
     assert model.predict(dense).tolist() == expected.tolist()
-    assert model.classes_.tolist() == [3.0, -1.0, 0.5]
 
 
 def test_predicts_values_and_counts(dense):
-    model = build("huber", 0)
-    np.testing.assert_allclose(model.predict(dense), exact(model, dense), rtol=1e-12, atol=1e-13)
-    model = build("poisson", 0)
-    np.testing.assert_allclose(model.predict(dense), np.exp(exact(model, dense)), rtol=1e-12)
+    for loss, link in (("huber", np.positive), ("poisson", np.exp)):
+        model = build(loss, 0)
+        np.testing.assert_allclose(model.predict(dense), link(exact(model, dense)), rtol=1e-12, atol=1e-13)
     huge = LinearModel(np.full((1, WIDTH), 1e30, np.float32), [0.0], "poisson")
     assert np.isinf(huge.predict(np.ones((1, WIDTH)))).all()
 
@@ -115,32 +113,26 @@ def test_softmax_probabilities(dense):
 
 
 @pytest.mark.parametrize("loss", ["log", "modified-huber", "softmax"])
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("margins", [1, 3])
 @pytest.mark.parametrize("size", [1e30, -45.0])
-def test_probabilities_of_large_margins(loss, classes, size):
-    model = LinearModel(
-        np.full((1 if classes == 2 else 3, 1), size, np.float32),
-        np.zeros(1 if classes == 2 else 3),
-        loss,
-        labels=list(range(classes)),
-    )
+def test_probabilities_of_large_margins(loss, margins, size):
+    labels = list(range(max(margins, 2)))
+    model = LinearModel(np.full((margins, 1), size, np.float32), np.zeros(margins), loss, labels=labels)
     found = model.predict_proba(np.ones((1, 1)))
     assert np.isfinite(found).all()
     assert found.sum() == pytest.approx(1.0)
-    if loss == "log" and classes == 2 and abs(size) == 45:
+    if loss == "log" and margins == 1 and size == -45:
         assert found.min() == pytest.approx(np.exp(-45), rel=1e-9)  # one minus the other would be zero
 
 
-@pytest.mark.parametrize("loss", ["hinge", "squared-hinge", "perceptron"])
-def test_losses_without_probabilities(loss):
-    with pytest.raises(UsageError, match=f"loss {loss} has no probabilities: train with log, modified-huber, softmax"):
-        build(loss).predict_proba(np.ones((1, WIDTH)))
+def test_losses_without_probabilities():
+    with pytest.raises(UsageError, match="loss hinge has no probabilities: train with log, modified-huber, softmax"):
+        build("hinge").predict_proba(np.ones((1, WIDTH)))
 
 
-@pytest.mark.parametrize("kind", ["l2", "max"])
-def test_normalisation_is_the_models(dense, kind):
-    model = build(normalize=kind)
-    lengths = np.linalg.norm(dense, axis=1) if kind == "l2" else np.abs(dense).max(axis=1)
+def test_normalisation_is_the_models(dense):
+    model = build(normalize="l2")
+    lengths = np.linalg.norm(dense, axis=1)
     lengths[lengths == 0] = 1
     np.testing.assert_allclose(
         model.decision_function(dense), exact(model, dense / lengths[:, None]), rtol=1e-5, atol=1e-6
@@ -209,7 +201,7 @@ def test_is_immutable_and_a_copy():
         (np.ones((2, 4)), np.ones(1), [1, 2], {}, "does not go with intercept"),
         (np.ones((2, 4)), np.ones(2), [1, 2, 3], {}, "2 rows for 3 labels"),
         (np.ones((1, 4)), np.ones(1), [1], {}, "two or more"),
-        (np.ones((1, 4)), np.ones(1), [1, 2], {"normalize": "l1"}, "none, l2, max"),
+        (np.ones((1, 4)), np.ones(1), [1, 2], {"normalize": "l1"}, "none, l2"),
     ],
 )
 def test_parts_that_do_not_fit(coef, intercept, labels, more, message):

@@ -6,6 +6,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,16 @@ def data(n: int = 600, width: int = 10, classes: int = 3, seed: int = 0) -> tupl
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, width)).astype(np.float32)
     return X, (X @ rng.standard_normal((width, classes))).argmax(axis=1)
+
+
+class Slow(nn.Module):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        time.sleep(self.seconds * self.training)
+        return x
 
 
 def network(*more: nn.Module) -> nn.Module:
@@ -92,8 +103,8 @@ def test_the_users_module_is_left_alone_until_it_is_asked_for() -> None:
 )
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any], inside: bool) -> None:
     """Buffers, noise and optimiser state too."""
-    options = QUIET | {"step": 0.01, "gradient_delay": 1e-3 if inside else 0.0} | options
-    model = network(nn.BatchNorm1d(24), nn.Dropout(0.3))
+    options = QUIET | {"step": 0.01} | options
+    model = network(nn.BatchNorm1d(24), nn.Dropout(0.3), *[Slow(1e-3)] * inside)
     whole = hogwild.train_module(model, "cross-entropy", data(), **options)
     whole.finish()
 
@@ -125,8 +136,8 @@ def test_what_cannot_be_resumed(tmp_path: Path) -> None:
 
 def test_a_killed_worker() -> None:
     """Is replaced, and at most its minibatch is lost."""
-    options = {"optimizer": "adam", "gradient_delay": 0.03, "epochs": 1, "workers": 2, "batch": 8}
-    run = hogwild.train_module(network(), "cross-entropy", data(), host="processes", **options)
+    options = {"optimizer": "adam", "epochs": 1, "workers": 2, "batch": 8}
+    run = hogwild.train_module(network(Slow(0.03)), "cross-entropy", data(), host="processes", **options)
     next(run)
     crew = run.engine.pool._crew  # type: ignore[attr-defined]
     when(lambda: run.progress().rows_done > 60, lambda: os.kill(crew[1].pid, signal.SIGKILL))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hogwild
-from scripts import defaults_optima, same_bits, same_speed
+from scripts import defaults_optima, same_bits
 
 BITS: dict[str, Any] = {"bits": "a", "objectives": [1.0, 0.5]}
 RACE = {"race": [1.0, 0.5, 0.5, 0.51, 0.52, 0.5]}
@@ -39,12 +39,6 @@ def test_an_unknown_option_is_gone_and_a_run_repeats_its_bits() -> None:
     assert "gone" in same_bits.measured(lambda: same_bits.trained(lambda: same_bits.rows("numbers"), no_option=1))
     run = dict(same_bits.linear_cases())["linear, numbers, huber"]
     assert same_bits.judged(same_bits.measured(run), same_bits.measured(run)) == ("equal bits", "")
-
-
-def test_interval_of_ratios() -> None:
-    assert same_speed.interval(np.full(5, 0.9)) == (0.9, 0.9, 0.9)
-    middle, low, high = same_speed.interval(np.array([0.8, 1.0, 1.2]))
-    assert (middle, low, high) == (1.0, 0.8, 1.2)
 
 
 @pytest.mark.parametrize("loss", defaults_optima.LOSSES)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +11,10 @@ import pytest
 import hogwild
 from hogwild.data.graphs.source import open_graph
 from hogwild.data.ratings.container import Ratings
-from hogwild.errors import InputError, TrainingError, UsageError
-from hogwild.hosts.pool import Pool
-from hogwild.training.engine import start_pool
-from tests.runs import stopped_inside, when
+from hogwild.errors import InputError, UsageError
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.cuts.problem import CutsProblem
+from tests.runs import slowed, stopped_inside
 
 QUIET: dict[str, Any] = {"host": "threads", "workers": 1, "epochs": 4}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -47,37 +44,6 @@ def data_for(options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return open_graph(f"synthetic:grid?side=24&labels={options.pop('labels', 2)}"), options
 
 
-@pytest.fixture(scope="module")
-def pools() -> Iterator[Callable[[str, int], Pool]]:
-    made = {(host, 2): start_pool(host, 2) for host in ("processes", "threads")}
-    yield lambda host, workers: made[host, workers]
-    for each in made.values():
-        each.close()
-
-
-@pytest.mark.parametrize(
-    ("name", "discipline", "host"),
-    [
-        ("completion", "atomic", "threads"),
-        ("completion, implicit", "aig", "threads"),
-        ("cuts", "atomic", "processes"),
-        ("cuts, three labels", "hogwild", "threads"),
-    ],
-)
-def test_every_discipline_trains(pools: Callable, name: str, discipline: str, host: str) -> None:
-    data, options = data_for(VARIANTS[name])
-    serial = hogwild.train(data, **QUIET | options)
-    serial.finish()
-    run = hogwild.train(data, discipline=discipline, epochs=4, pool=pools(host, 2), **options)
-    rows = list(run)
-    last = rows[-1]
-    assert (last["problem"], last["host"], last["workers"]) == (options["problem"], host, 2)
-    assert (last["updates"], last["workers_lost"], last["status"]) == (run._case.n, 0, "ok")
-    assert last["updates_per_second"] > 0
-    first, best = rows[0]["objective"], serial.history[-1]["objective"]
-    assert last["objective"] < best + 0.2 * (first - best)
-
-
 @pytest.mark.parametrize(
     ("name", "inside"),
     [
@@ -86,9 +52,13 @@ def test_every_discipline_trains(pools: Callable, name: str, discipline: str, ho
         ("cuts, three labels", True),
     ],
 )
-def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool) -> None:
+def test_resumed_is_the_same_to_the_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, inside: bool
+) -> None:
     data, options = data_for(VARIANTS[name])
-    options |= QUIET | ({"gradient_delay": 2e-5} if inside else {})
+    options |= QUIET
+    if inside:
+        slowed(monkeypatch, CompletionProblem if "rank" in options else CutsProblem, 2e-5)
     whole = hogwild.train(data, **options)
     whole.finish()
     if inside:
@@ -101,36 +71,6 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, name: str, inside: bool)
     clocks = {"run", "train_seconds", "wall_seconds", "setup_seconds", "updates_per_second", "load"}
     kept, found = ([{k: v for k, v in row.items() if k not in clocks} for row in run.history] for run in (whole, again))
     assert kept == [row for row in found if row["status"] == "ok"]
-
-
-@pytest.mark.parametrize("name", ["completion", "cuts, three labels"])
-def test_averaging(pools: Callable, name: str) -> None:
-    """What is cut stays in the simplex, out of which sums of changes would lead."""
-    data, options = data_for(VARIANTS[name])
-    run = hogwild.train(data, exchange="averaging:period=500", epochs=8, pool=pools("processes", 2), **options)
-    objectives = [row["objective"] for row in run]
-    assert objectives[-1] < objectives[0]
-    if name != "completion":
-        with pytest.raises(UsageError, match="choose averaging"):
-            hogwild.train(data, exchange="server", **options)
-
-
-@pytest.mark.parametrize("name", ["cuts", "completion, blocks"])
-def test_a_killed_worker(name: str) -> None:
-    """Is replaced, and at most the chunk it had claimed is lost; where it may have held a lock the run ends."""
-    data, options = data_for(VARIANTS[name])
-    run = hogwild.train(data, host="processes", epochs=1, workers=2, gradient_delay=2e-4, **options)
-    next(run)
-    crew = run.engine.pool._crew  # type: ignore[attr-defined]
-    when(lambda: run.progress().rows_done > len(data) // 10, lambda: os.kill(crew[1].pid, signal.SIGKILL))
-    if run.problem.holds:
-        with pytest.raises(TrainingError, match="worker 1 died .*order blocks cannot go on"):
-            next(run)
-        assert run.model is not None
-        return
-    row = next(run)
-    assert (row["status"], row["workers_lost"]) == ("ok", 1)
-    assert 0.5 * len(data) < row["updates"] <= len(data)
 
 
 def test_checkpoints_of_another_problem_or_other_data(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from hogwild.__main__ import main
+from hogwild.compare.report.results import ComparisonResult
+from tests.compare.rows import loaded, race
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = "synthetic:rcv1?rows=800&features=80&nnz=8"
@@ -110,33 +112,35 @@ def test_the_step_of_the_paper_is_the_largest_that_converges(reproduce: ModuleTy
     assert reproduce.largest_that_converges(source) == 0.1
 
 
-def test_a_benchmark_becomes_tables(reproduce: ModuleType) -> None:
-    rows = [
-        {
-            "section": "scaling",
-            "data": reproduce.RCV1,
-            "method": name,
-            "workers": count,
-            "seconds": 1 / count,
-            "speedup": count,
-            "objective_ratio": 1.0,
-        }
-        for name in ("serial", "tiered", "hogwild")
-        for count in (1, 2)
-    ]
-    assert "| `tiered` | 1.00x | 2.00x | – | – | – | – | 1.0000 |" in reproduce.disciplines(rows)
-    assert "| 0.5 s | 1 s | **2x** |" in reproduce.headline(rows)
-    rows += [
-        {"section": "against", "loss": "log", "method": name, "seconds": seconds}
-        for name, seconds in (("hogwild", 1.0), ("liblinear", 4.0))
-    ]
-    assert "| one core against LIBLINEAR, logistic: time to the same held-out loss | 1 s | 4 s | 4x |" in (
-        reproduce.headline(rows)
-    )
-    rows += [{**row, "loss": "hinge"} for row in rows[-2:]]
-    assert "| one core against LIBLINEAR, SVM: time to the same held-out loss | 1 s | 4 s | 4x |" in reproduce.others(
-        rows
-    )
+def compared(reproduce: ModuleType, monkeypatch: pytest.MonkeyPatch, source: ComparisonResult) -> Any:
+    """Work whose comparisons all have this result, on two cores."""
+    monkeypatch.setattr(reproduce, "CORES", "2")
+    monkeypatch.setattr(reproduce, "physical_cores", lambda: 2)
+    return SimpleNamespace(compare=lambda *arguments: source)
+
+
+def test_other_programs_and_disciplines_become_tables(
+    reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = ["serial 1 2", "tiered 1 2", "tiered 2 1", "hogwild 2 1.25", "sklearn-sgd 1 4", "liblinear 1 8"]
+    work = compared(reproduce, monkeypatch, loaded(tmp_path, race(*cells, noise=(1.0,) * 3)))
+    tables = reproduce.beside(work) | reproduce.disciplines(work)
+    shown = "\n".join(tables.values())
+    for line in (
+        "scikit-learn `SGDClassifier`, an epoch of 1,000 rows x 10 nonzeros | 2.00 s | 4.00 s | **2.00x**",
+        "2 cores against one, an epoch (`tiered`, objective / serial 1.0000) | 1.00 s | 2.00 s | **2.00x**",
+        "2 cores against one, an epoch (`hogwild`, objective / serial 1.0000) | 1.25 s | 2.00 s | **1.60x**",
+        "one core against LIBLINEAR, SVM: time to 0.1 % of the optimum | 6.00 s | 24.0 s | **4.00x**",
+        "`tiered` | 1.00x | 2.00x | 1.00x | 2.00x | 1.00x | 2.00x | 1.0000",
+        "`aig` | – | – | – | – | – | – | nan",
+    ):
+        assert f"{line} |" in shown
+
+
+def test_ratings_become_a_table(reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = race("serial 1 2", "hogwild 2 1", test_rmse=0.9, noise=(1.0,))
+    work = compared(reproduce, monkeypatch, loaded(tmp_path, rows, ratings=6_000_000))
+    assert "| `hogwild`, 2 workers | 6 (0.9000) | 6 (0.9000) | 6" in reproduce.completion(work)["completion"]
 
 
 def test_the_pages_have_no_empty_table(reproduce: ModuleType) -> None:

@@ -10,7 +10,6 @@ import pytest
 from scipy.optimize import minimize
 
 import hogwild
-from hogwild import HogwildClassifier
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.linear.coordinates import ODD, Coordinates, Numbering, Scaling
@@ -138,12 +137,11 @@ def test_one_weight_neither_stops_nor_throws_a_fit(weight: float) -> None:
     assert run.history[-1]["objective"] <= 0.01 if weight > 1 else 1.01 * optimum(x, y, 1e-5)
 
 
-@pytest.mark.parametrize("loss", ["softmax", "squared-hinge"])
-def test_a_heavy_row_of_several_classes(loss: str) -> None:
+def test_a_heavy_row_of_several_classes() -> None:
     x, y = made(classes=3)
     weights = np.ones(N, np.float32)
     weights[7] = 1e6
-    history = fit(rows_of(x, y, weights), loss=loss, epochs=20).history
+    history = fit(rows_of(x, y, weights), loss="softmax", epochs=20).history
     assert history[-1]["objective"] < 0.02 * history[0]["objective"]
 
 
@@ -203,12 +201,3 @@ def test_text_binary_and_normalised_rows_are_left_as_they_are() -> None:
         run = fit(rows, epochs=1, **options)
         assert run._case._rows is rows
         assert not run.note
-
-
-def test_a_warm_start_goes_on_from_the_users_weights() -> None:
-    x, y = made()
-    other = (x + SHIFTS) * FACTORS[::-1]
-    first = HogwildClassifier(loss="log_loss", random_state=0, warm_start=True, max_iter=20).fit(other, y)
-    before = first.loss_curve_[-1]
-    again = first.fit(other, y)
-    assert again.loss_curve_[0] <= 1.02 * before

@@ -13,10 +13,9 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError
+from hogwild.errors import UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
-from hogwild.problems.linear import case as linear_case
 from hogwild.training.engine import start_pool
 from tests.runs import long_epochs, start, stopped_inside, toy, when
 
@@ -43,15 +42,13 @@ def popular(n: int = 3000, width: int = 120, seed: int = 0, weighted: bool = Fal
     return Rows.from_scipy(X, y, np.where(rng.random(n) < 0.2, 0.0, rng.random(n)) if weighted else None)
 
 
-CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "softmax": ({"classes": 3}, {"loss": "softmax"}),
-    "elastic adagrad": ({"weighted": True}, {"adagrad": True, "step": 0.3, "l1": 1e-3}),
-}
-
-
-@pytest.mark.parametrize(("case", "host"), [("softmax", "threads"), ("elastic adagrad", "processes")])
-def test_two_workers_are_as_good_as_one(pools: Callable, case: str, host: str) -> None:
-    data, options = CASES[case]
+@pytest.mark.parametrize(
+    ("data", "options", "host"),
+    [({"classes": 3}, {"loss": "softmax"}, "threads"), ({"weighted": True}, {"l1": 1e-3}, "processes")],
+)
+def test_two_workers_are_as_good_as_one(
+    pools: Callable, data: dict[str, Any], options: dict[str, Any], host: str
+) -> None:
     found: dict[str, list[float]] = {"tiered": [], "serial": []}
     for seed in range(3):
         rows = popular(seed=seed, **data)
@@ -80,22 +77,19 @@ def test_l1_leaves_zeros(pools: Callable) -> None:
 
 def test_export_and_restore(pools: Callable) -> None:
     rows = popular(classes=3)
-    run = hogwild.train(rows, pool=pools("threads", 2), adagrad=True, **TIERED)
-    job = run._job
+    run = hogwild.train(rows, pool=pools("threads", 2), **TIERED)
+    job, flat = run._job, np.zeros(run.problem.size, np.float32)
     assert not np.array_equal(job.tiers.features, np.arange(rows.width))  # or nothing is tested
-    p, flat = run.problem, np.zeros(run.problem.size, np.float32)
-    for part in (*p.per_feature(flat), p.parameters(flat).intercept):
-        part[...] = np.random.default_rng(0).normal(size=part.shape)
+    (lines,) = run.problem.per_feature(flat)
+    lines[:] = np.random.default_rng(0).normal(size=lines.shape)
     job.restore(flat)
-    assert not np.array_equal(job.flat, flat)
     np.testing.assert_array_equal(job.export(), flat)
-    for part, given in zip(p.per_feature(job.flat), p.per_feature(flat)):
-        np.testing.assert_array_equal(part, given[job.tiers.features])
+    np.testing.assert_array_equal(run.problem.per_feature(job.flat)[0], lines[job.tiers.features])
     run.close()
 
 
 def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Callable) -> None:
-    rows, options = popular(), TIERED | {"adagrad": True, "step": 0.3}
+    rows, options = popular(), TIERED
     first = hogwild.train(rows, pool=pools("processes", 2), checkpoint=tmp_path, **options | {"epochs": 2})
     model = first.finish()
     arrays, _ = load_checkpoint(tmp_path)
@@ -108,20 +102,6 @@ def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Ca
     assert (row["epoch"], row["workers"], row["status"]) == (3, 1, "ok")
     assert row["objective"] < 1.1 * first.history[-1]["objective"]
     again.close()
-
-
-def test_auto_resumed_keeps_its_discipline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured may differ between the two runs."""
-    rows, options = popular(), {"step": 0.1, "checkpoint": tmp_path, "workers": 2}  # type: Any, dict[str, Any]
-    monkeypatch.setattr(linear_case, "choose", lambda *about: (None, "so far"))
-    hogwild.train(rows, epochs=1, **options).finish()
-    monkeypatch.setattr(linear_case, "choose", lambda *about: pytest.fail("it is known"))
-    run = hogwild.train(rows, epochs=2, resume=True, **options)
-    assert [row["discipline"] for row in run] == ["hogwild"]
-    (tmp_path / "checkpoint.safetensors").write_bytes(b"damaged")
-    monkeypatch.setattr(linear_case, "choose", lambda *about: (None, "again"))
-    with pytest.raises(InputError, match="checkpoint"):
-        hogwild.train(rows, epochs=3, resume=True, **options)
 
 
 def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable) -> None:
@@ -139,6 +119,13 @@ def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable) ->
 
 
 # ---- where the rows lie, who dies
+
+
+def test_adagrad_has_no_private_copies() -> None:
+    with pytest.raises(UsageError, match="adagrad keeps sums of squares in one array"):
+        hogwild.train(popular(), adagrad=True, **TIERED)
+    with hogwild.train(popular(), adagrad=True, workers=2, host="threads", step=0.1) as run:
+        assert run.problem.discipline == "hogwild"
 
 
 def test_more_workers_than_rows_of_a_chunk(pools: Callable) -> None:

@@ -13,7 +13,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,10 @@ import pytest
 
 import hogwild
 from hogwild import machine
-from hogwild.config import RESUMABLE, SHORT_RUN, TrainConfig
+from hogwild.config import RESUMABLE, TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.store import open_store, save_store
+from hogwild.data.rows.store import save_store
 from hogwild.errors import HogwildWarning, InputError, OutputError, TrainingError, UsageError
-from hogwild.hosts.pool import Pool
 from hogwild.interchange import export_model
 from hogwild.model_file import CHECKPOINT_NAME
 from hogwild.problems.linear.case import LinearCase
@@ -141,17 +140,6 @@ def test_finish_and_what_comes_after(rows: Rows) -> None:
         closed.finish()
 
 
-def test_context_manager_ends_the_workers(rows: Rows) -> None:
-    before = living()
-    with hogwild.train(rows, epochs=100, step=0.5, workers=2) as run:
-        next(run)
-        assert len(living() - before) == 2
-        assert next(run)["epoch"] == 1
-    assert not living() - before
-    assert list(run) == []
-    assert run.model.history[-1]["epoch"] == 1
-
-
 @pytest.mark.parametrize("host", ["threads", "processes"])
 def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
     import torch
@@ -189,7 +177,7 @@ def test_what_may_be_given_as_rows(rows: Rows, tmp_path: Path) -> None:
     runs[0].model.save(tmp_path / "model")
     export_model(runs[0].model, tmp_path / "model.npz", "npz")
     for name in ("model", "model.npz"):
-        with pytest.raises(InputError, match=f"{name}: a hogwild model, not data: name the data"):
+        with pytest.raises(InputError, match=f"{name}: a zip archive|{name}:1: binary data"):
             hogwild.train(tmp_path / name)
     with pytest.raises(UsageError, match="expected a path, Rows or a pair"):
         hogwild.train(3)
@@ -202,20 +190,11 @@ def test_what_may_be_given_as_rows(rows: Rows, tmp_path: Path) -> None:
         hogwild.train(rows, epoch=3)
 
 
-def test_the_host_is_chosen_by_the_length_of_the_run(rows: Rows) -> None:
-    long_run = 2 * int(SHORT_RUN) // rows.nnz + 1
-    for epochs, host in ((20, "threads"), (long_run, "processes")):
-        with hogwild.train(rows, config=TrainConfig(workers=2, epochs=epochs, step=0.1)) as run:
-            assert (run.config.host, run.history) == (host, [])
-
-
 def test_one_after_another_and_two_at_once(rows: Rows) -> None:
     def objectives(_: Any = None) -> list[float]:
         return [row["objective"] for row in hogwild.train(rows, epochs=3, **QUIET)]
 
     one = objectives()
-    a, b = (hogwild.train(rows, epochs=3, **QUIET) for _ in range(2))
-    assert [row["objective"] for row in a] == [row["objective"] for row in b] == one
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(objectives, range(3))) == [one] * 3
 
@@ -264,53 +243,13 @@ def test_defaults_of_workers(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> Non
         hogwild.train((np.eye(2), [0, 1]), step=0.5, workers=3)
 
 
-def test_more_workers_than_cores_are_a_warning_and_far_more_must_be_asked_for(
-    rows: Rows, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_workers_than_cores_are_a_warning(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "physical_cores", lambda: 1)
-    with pytest.raises(UsageError, match="^9 workers on 1 core: at most 8 .* --oversubscribe .oversubscribe=True"):
-        hogwild.train(rows, step=0.5, workers=9)
     with pytest.warns(HogwildWarning, match="9 workers share 1 core:") as caught:
-        run = hogwild.train(rows, step=0.5, workers=9, epochs=1, oversubscribe=True)
+        run = hogwild.train(rows, step=0.5, workers=9, epochs=1)
     assert caught[0].filename == __file__
     assert run.finish().width == rows.width
     assert hogwild.train(rows, step=0.5, workers=9, host="simulator").config.workers == 9
-    TrainConfig(device="cuda", workers=9).check_crowd(1)  # streams
-
-
-@pytest.fixture(scope="module")
-def pools() -> Iterator[dict[str, Pool]]:
-    made = {host: start_pool(host, 2) for host in ("threads", "processes")}
-    yield made
-    for each in made.values():
-        each.close()
-
-
-@pytest.mark.parametrize(
-    ("discipline", "host"),
-    [
-        ("tiered", "processes"),
-        ("atomic", "threads"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:. workers share")
-def test_disciplines_train(rows: Rows, pools: dict[str, Pool], discipline: str, host: str) -> None:
-    serial = hogwild.train(rows, epochs=5, **QUIET)
-    serial.finish()
-    run = hogwild.train(rows, discipline=discipline, epochs=5, step=0.5, pool=pools[host])
-    last = list(run)[-1]
-    assert (last["host"], last["workers"], last["discipline"], last["workers_lost"]) == (host, 2, discipline, 0)
-    assert last["updates"] == len(rows)
-    assert last["objective"] < 1.1 * serial.history[-1]["objective"]
-
-
-def test_a_gradient_delay_reaches_the_workers_and_no_probe(pools: dict[str, Pool]) -> None:
-    rows, delay = toy(1000), 2e-4
-    run = hogwild.train(rows, epochs=2, pool=pools["processes"], gradient_delay=delay)
-    assert list(run)[-1]["train_seconds"] >= 2 * len(rows) * delay / 2
-    plain = hogwild.train(rows, epochs=2, workers=1)
-    assert run.config.step == plain.config.step
-    plain.close()
 
 
 def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
@@ -321,11 +260,6 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
         a, b = hogwild.train(rows, pool=pool, **options), hogwild.train(other, pool=pool, **options)
         both = [(x["objective"], y["objective"]) for x, y in zip(a, b, strict=True)]
         assert [x for x, _ in both] == alone
-        dropped = hogwild.train(rows, pool=pool, **options)
-        next(dropped)
-        next(dropped)
-        del dropped
-        assert [row["objective"] for row in hogwild.train(rows, pool=pool, **options)] == alone
         with pytest.raises(UsageError, match="the pool has 1 workers .threads., expected 3"):
             hogwild.train(rows, pool=pool, workers=3, step=0.5)
 
@@ -333,10 +267,9 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
 # ---- stopping
 
 
-@pytest.mark.parametrize(("discipline", "host"), [("hogwild", "processes"), ("locked", "threads")])
-def test_stop_from_another_thread(tmp_path: Path, discipline: str, host: str) -> None:
+def test_stop_from_another_thread(tmp_path: Path) -> None:
     rows = long_epochs(tmp_path)
-    run = start(rows, workers=2, discipline=discipline, host=host, epochs=3)
+    run = start(rows, workers=2, discipline="locked", epochs=3)
     assert next(run)["status"] == "ok"
     when(lambda: run.progress().rows_done > 5000, run.stop)
     last = next(run)
@@ -436,12 +369,11 @@ def test_a_program_with_its_own_handler_keeps_it(tmp_path: Path) -> None:
 
 
 def test_close_from_another_thread(tmp_path: Path) -> None:
-    for host in ("threads", "processes"):
-        run = start(long_epochs(tmp_path), workers=2, epochs=5, host=host, checkpoint=tmp_path / host)
-        thread = when(lambda: run.progress().rows_done > 5000, run.close)  # noqa: B023
-        assert [row["epoch"] for row in run] == [0]
-        thread.join()
-        assert not (tmp_path / host / CHECKPOINT_NAME).exists()  # a chunk may have been left half done
+    run = start(long_epochs(tmp_path), workers=2, epochs=5, host="processes", checkpoint=tmp_path / "state")
+    thread = when(lambda: run.progress().rows_done > 5000, run.close)
+    assert [row["epoch"] for row in run] == [0]
+    thread.join()
+    assert not (tmp_path / "state" / CHECKPOINT_NAME).exists()  # a chunk may have been left half done
 
 
 @pytest.mark.parametrize("bad", [math.nan, 101.0])
@@ -663,31 +595,13 @@ def test_odd_shapes() -> None:
     assert no_features.predict(sp.csr_array((1, 0)))[0] == 0
     one = hogwild.train((np.ones((1, 3)), [2.5]), loss="squared-error", **options).finish()
     assert 0.1 < one.predict(np.ones((1, 3)))[0] <= 2.5
-    many = hogwild.train((np.eye(40), np.arange(40)), **options).finish()
-    assert many.coef_.shape == (40, 40)
     with pytest.raises(InputError, match="no rows"):
         hogwild.train((np.empty((0, 3)), []), **options)
     with pytest.raises(InputError, match="all 3 rows have the label 7"):
         hogwild.train((np.eye(3), [7, 7, 7]), **options)
 
 
-def test_part_of_a_store_is_the_same_in_every_host(tmp_path: Path) -> None:
-    """A split of a store reaches processes as offsets, a whole store by its name, rows in memory as a copy."""
-    stored = open_store(save_store(toy(3000), tmp_path / "a.store"))
-    part, _ = stored.split(0.3)
-    options: Any = {"step": 0.5, "epochs": 2, "class_weight": "balanced"}
-    with contextlib.closing(start_pool("processes", 1)) as pool:
-        for rows in (stored, part, part.compact(), part.block(5, 905)):
-            threads = hogwild.train(rows, workers=1, **options).finish()
-            processes = hogwild.train(rows, pool=pool, **options).finish()
-            np.testing.assert_array_equal(threads.coef_, processes.coef_)
-            np.testing.assert_array_equal(threads.intercept_, processes.intercept_)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}, {"schedule": "constant"}],
-)
+@pytest.mark.parametrize("options", [{"decay": 0.8}, {"adagrad": True}, {"exchange": "averaging"}])
 def test_options_settle_the_schedule_of_a_long_epoch(options: dict[str, Any]) -> None:
     assert resolve(TrainConfig(), 10**6).schedule == "rows"
-    assert resolve(TrainConfig(**options), 10**6).schedule == options.get("schedule", "epoch")
+    assert resolve(TrainConfig(**options), 10**6).schedule == "epoch"

@@ -49,7 +49,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         show_default=False,
-        help="svmlight text ('-': standard input), a store, .npz, a public data "
+        help="svmlight text ('-': standard input), a store, a public data "
         "set's name or synthetic:...; for a model of ratings any ratings.",
     ),
 ]
@@ -100,7 +100,7 @@ def output(name: str) -> Iterator[IO[bytes]]:
 # ---- predict and evaluate
 
 
-@takes(f"zero_based format targets {DELIMITED} {CACHE}")
+@takes(f"zero_based format {DELIMITED} {CACHE}")
 def predict(
     model: Model,
     data: Data,
@@ -139,7 +139,7 @@ def predict(
     trained.warn_unknown(unknown)
 
 
-@takes(f"zero_based format targets {DELIMITED} {CACHE}")
+@takes(f"zero_based format {DELIMITED} {CACHE}")
 def evaluate(
     model: Model,
     data: Data,

@@ -30,7 +30,7 @@ RESULTS = "Results"
 
 # Lists of options that several commands take
 DELIMITED = "columns separator header"
-LAYOUT = f"features zero_based format targets hash_bits {DELIMITED}"
+LAYOUT = f"features zero_based format hash_bits {DELIMITED}"
 COLUMNS = "label categorical numeric text date bucket cross ignore weight"
 CACHE = "cache no_cache"
 READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
@@ -86,7 +86,6 @@ OTHERS: dict[str, dict[str, Any]] = {
         default=None,
         show_default="if it holds no number",
     ),
-    "targets": row("Targets (.npy) of an .npz matrix.", DATA, metavar="FILE", hidden=True),
     "hash_bits": row(
         "Hash features to 2^B weights; indices may then be any below 2^64.",
         DATA,
@@ -128,7 +127,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 }
 #: Problems that have them, if not all.
 PROBLEMS_OF: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(f"zero_based targets features hash_bits {COLUMNS}".split(), OF_ROWS),
+    **dict.fromkeys(f"zero_based features hash_bits {COLUMNS}".split(), OF_ROWS),
     **dict.fromkeys(("columns", "header"), ("completion", "cuts")),
     "holdout_by": ("completion",),
     "terminals": ("cuts",),

@@ -58,7 +58,7 @@ KINDS = {
 }
 OF_ROWS = ("linear", "fm", "ffm")  # problems whose data are rows of features
 #: Formats of rows, of ratings and of graphs.
-FORMATS = "svmlight npz store synthetic csv tsv parquet arrow ratings dimacs edges".split()
+FORMATS = "svmlight csv tsv parquet arrow ratings dimacs edges".split()
 ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges"), "cuts")
 COLUMNS = "label categorical numeric text date bucket cross ignore weight".split()
 HOLDOUTS = ("row", "user", "time")
@@ -74,7 +74,6 @@ class Sources:
     features: int | None = None
     zero_based: bool = False
     format: str | None = None
-    targets: str | None = None
     cache_directory: str | None = None
     no_cache: bool = False
     hash_bits: int | None = None
@@ -112,7 +111,7 @@ class Sources:
 
     def check(self, problem: str) -> None:
         """Refuse reading options of another problem, which would be ignored silently."""
-        options: dict[str, Any] = {"features": self.features, "hash-bits": self.hash_bits, "targets": self.targets}
+        options: dict[str, Any] = {"features": self.features, "hash-bits": self.hash_bits}
         options |= {"zero-based": self.zero_based or None, **self._columns()}
         if problem not in OF_ROWS:
             for name in (name for name, value in options.items() if value is not None):
@@ -161,7 +160,6 @@ class Sources:
             "format": self.format,
             "zero_based": self.zero_based,
             "width": self.features,
-            "targets": self.targets,
             "hash_bits": self.hash_bits,
             "columns": columns,
             "separator": self.separator,
@@ -175,9 +173,9 @@ class Sources:
         if problem == "cuts":
             raise UsageError(f"--test {name}: a cut is of one graph, and there is nothing to test on")
         if problem == "completion":
-            options = {"users": train.user_ids, "items": train.item_ids, "unknown": "drop"}
+            options = {"users": train.user_ids, "items": train.item_ids}
         else:
-            options = {"width": train.width, "beyond": "ignore", "targets": None, "hash_bits": train.hash_bits}
+            options = {"width": train.width, "beyond": "ignore", "hash_bits": train.hash_bits}
             options |= {"columns": None, "plan": train.table}
         if name.startswith("synthetic:") or os.path.isdir(located_data(name)):
             options |= {"format": None, "layout" if problem == "completion" else "separator": None}
@@ -257,7 +255,7 @@ def implied_problem(name: str, format: str | None = None) -> str:
     """Return the problem that data of this format or name are for, as far as these tell; else "linear"."""
     from hogwild.data.graphs.source import graph_format
     from hogwild.data.public.catalogue import find
-    from hogwild.data.ratings.store import is_rating_store
+    from hogwild.data.rows.store import is_store, read_meta
     from hogwild.data.synthetic import FAMILIES
 
     if format in ONE_PROBLEM:
@@ -269,7 +267,7 @@ def implied_problem(name: str, format: str | None = None) -> str:
         return part[0].problem
     if graph_format(name) == "dimacs":
         return "cuts"
-    return "completion" if is_rating_store(name) else "linear"
+    return "completion" if is_store(name) and read_meta(name).get("kind") == "ratings" else "linear"
 
 
 # ---- paths

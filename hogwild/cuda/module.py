@@ -19,8 +19,7 @@ array as sums of two numbers. They are copied from it when a segment begins and 
 The rules are those of ``problems/module/kernel.py``. Dense gradients of all parameters are applied together, by the
 kernels behind torch's fused optimisers, which read the step from the device and each weight just before they write it:
 only a few cycles pass between a replica's read and its write. (There is no such kernel for adagrad on a GPU: it takes
-six launches.) Duplicate rows of a sparse gradient are added up first, except under sgd, in tables whose size is known
-without looking at the data: so the step can be captured, and nothing waits. The changes of a row are added atomically.
+six launches.) The changes of the rows of a sparse gradient, under sgd, are added atomically.
 """
 
 from __future__ import annotations
@@ -206,8 +205,11 @@ def land(
         torch._foreach_add_([one.counts for one, _ in pairs], 1.0)
     for one, grad in pairs:
         if grad.layout == torch.sparse_coo and grad.sparse_dim() == 1:
+            if rule != "sgd":
+                raise InputError(f"device cuda: sparse gradients need optimizer sgd; got {rule}: make them dense")
             if one.place.size:
-                update_rows(rule, one, grad._indices()[0], grad._values().reshape(-1, one.place.dim), step, betas)
+                values = grad._values().reshape(-1, one.place.dim)
+                one.weights.view(-1, one.place.dim).index_add_(0, grad._indices()[0], values * -step)
         elif one.place.size:
             grad = grad if grad.layout == torch.strided else grad.to_dense()
             moved.append(one)
@@ -238,34 +240,3 @@ def update(rule: str, moved: list[Trained], grads: list[torch.Tensor], step: tor
             torch._foreach_copy_(first, grads)
         usual |= {"momentum": beta, "dampening": 0.0, "nesterov": False, "is_first_step": False}
         torch._fused_sgd_(weights, grads, first if beta else [], **usual)
-
-
-def update_rows(
-    rule: str, one: Trained, indices: torch.Tensor, values: torch.Tensor, step: torch.Tensor, betas: Betas
-) -> None:
-    """Update the rows of a parameter at ``indices`` (nnz,) by gradients ``values`` (nnz, dim)."""
-    dim = one.place.dim
-    if rule == "sgd":
-        one.weights.view(-1, dim).index_add_(0, indices, values * -step)
-    elif len(indices):
-        named, sums, used = coalesced(indices, values)
-        names = [name for name in ("weights", "first", "second") if getattr(one, name).numel()]
-        tables = [getattr(one, name).view(-1, dim) for name in names]
-        old = [table.index_select(0, named) for table in tables]
-        new = [rows.clone() for rows in old]
-        picked = one._replace(**{name: rows.view(-1) for name, rows in zip(names, new)})
-        update(rule, [picked], [sums.view(-1)], step, betas)
-        for table, before, after in zip(tables, old, new):
-            table.index_add_(0, named, (after - before) * used)
-
-
-def coalesced(indices: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Merge duplicate rows without changing the length: (row, sum of its values, 1 or, for unused entries, 0)."""
-    ordered, order = indices.sort()
-    new = torch.ones_like(ordered)
-    new[1:] = ordered[1:] != ordered[:-1]
-    slot = new.cumsum(0) - 1
-    named = ordered[:1].repeat(len(ordered)).scatter_(0, slot, ordered)  # unused entries name the first row, and add 0
-    sums = torch.zeros_like(values).index_add_(0, slot, values.index_select(0, order))
-    used = (torch.arange(len(ordered), device=ordered.device) <= slot[-1:]).to(values.dtype).unsqueeze(1)
-    return named, sums, used

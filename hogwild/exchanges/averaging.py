@@ -62,6 +62,7 @@ from hogwild.exchanges.trade import (
     left_out,
     replicas_spec,
     round_of,
+    round_room,
     send,
     take,
 )
@@ -111,9 +112,7 @@ class Averaging(Exchange):
         if self.by != "direct":
             one = (count.bit_length() + 1) * 4 * (2 * size + LINE_FLOATS) + 2 * count * 8 * HEADER
         else:
-            one = (
-                2 * count * (8 * HEADER + 4 * LINE_FLOATS) + 2 * 4 * size
-            )  # a round: shares for all others, and a mean
+            one = round_room(size, count)
         return 2 * one  # no replica is more than a round ahead of one that has not read all of the last round
 
     def kept(self) -> tuple[str, ...]:
@@ -121,11 +120,7 @@ class Averaging(Exchange):
         return (*names, *("base", "clock", "traded", "passed") * (self.threshold > 0))
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
-        if not self._lasting:  # the replicas' contents are out of date
-            for name in ("rows", "begun", "clock", "traded", "passed"):
-                if name in arrays:
-                    arrays[name][:] = 0
-        elif self.threshold > 0:  # who ended early has missed rounds
+        if self.threshold > 0:  # who ended early has missed rounds
             base = arrays["base"]
             clock = arrays["clock"]
             newest = _newest(arrays)

@@ -27,8 +27,6 @@ import numpy as np
 
 from hogwild.exchanges.averaging import Part, direct, mean_of, next_round
 from hogwild.exchanges.trade import (
-    HEADER,
-    LINE_FLOATS,
     Arrays,
     Exchange,
     Link,
@@ -37,6 +35,7 @@ from hogwild.exchanges.trade import (
     left_out,
     replicas_spec,
     round_of,
+    round_room,
 )
 from hogwild.kernels.control import NO_LIMIT
 
@@ -58,12 +57,7 @@ class Consensus(Exchange):
     def room(self, size: int, count: int) -> int:
         if self.period == NO_LIMIT or count == 1:
             return 0
-        return 2 * (2 * count * (8 * HEADER + 4 * LINE_FLOATS) + 2 * 4 * size)  # two rounds
-
-    def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
-        for name in ("rows", "begun", "clock"):
-            if name in arrays:
-                arrays[name][:] = 0
+        return 2 * round_room(size, count)
 
     def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1:

@@ -75,16 +75,12 @@ class Gossip(Exchange):
         return () if self.home else ("replicas", "begun", "base", "moved", "start", "trades")
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
-        arrays["rows"][:] = 0
         if "start" not in arrays:
-            arrays["begun"][:] = 0
             return
         if self.home or not arrays["begun"].any():
-            arrays["begun"][:] = arrays["trades"][:] = 0
             arrays["start"][:] = flat
         else:
             _catch_up(arrays)
-        arrays["ended"][:] = 0
 
     def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1:

@@ -69,9 +69,8 @@ class DirectLink(Link):
     @staticmethod
     def reset(arrays: Arrays) -> None:
         """Start a task with all replicas present and no message in transit (while the workers stand still)."""
-        arrays["here"][:] = 1
-        for name in ("links", "written", "read", "counts", "traded", "locks", "torn"):
-            arrays[name][:] = 0
+        for name in arrays.keys() - {"log"}:
+            arrays[name][:] = name == "here"
 
     @staticmethod
     def free(arrays: Arrays, replica: int) -> None:

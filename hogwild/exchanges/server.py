@@ -34,10 +34,9 @@ since the sender read; where these agree with g the step has been too long, and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,152 +76,65 @@ class Push(NamedTuple):
     sender: int
     staleness: int  # updates of the shard since the sender read it
     clock: int  # pushes to the shard, with this one
-    cut: slice  # coordinates of the shard
 
 
-@dataclass(frozen=True)
-class Plain:
+# ---- rules: what the server does with a push
+
+
+def add(arrays: Arrays, push: Push) -> None:
     """Add what is pushed."""
-
-    soft: int = 1  # pushes in an update
-
-    def spec(self, size: int, count: int) -> Spec:
-        """Arrays of the rule, initially zero."""
-        return {}
-
-    def kept(self) -> tuple[str, ...]:
-        """Names of the arrays that a checkpoint must hold."""
-        return ()
-
-    def begin(self, arrays: Arrays) -> None:
-        """Start a task."""
-        for name in ("met", "sum"):
-            if name in arrays:
-                arrays[name][:] = 0
-
-    def push(self, arrays: Arrays, push: Push) -> None:
-        """Apply a push."""
-        arrays["centre"][push.where] += push.change
-
-    def read(self, arrays: Arrays, sender: int, cut: slice) -> None:
-        """Note that a replica has read a shard."""
-
-    def end(self, arrays: Arrays) -> None:
-        """End a task."""
+    arrays["centre"][push.where] += push.change
 
 
-class ByReplicas(Plain):
+def by_replicas(arrays: Arrays, push: Push) -> None:
     """Divide by the number of replicas that meet the weight."""
-
-    def spec(self, size: int, count: int) -> Spec:
-        return {"met": ((size,), np.int32)}
-
-    def push(self, arrays: Arrays, push: Push) -> None:
-        arrays["met"][push.where] += 1
-        share = arrays["met"][push.where] / np.float32(push.clock)  # of the pushes that move the weight
-        replicas = np.float32(len(arrays["rows"]))
-        arrays["centre"][push.where] += push.change / np.maximum(share * replicas, np.float32(1))
+    arrays["met"][push.where] += 1
+    share = arrays["met"][push.where] / np.float32(push.clock)  # of the pushes that move the weight
+    replicas = np.float32(len(arrays["rows"]))
+    arrays["centre"][push.where] += push.change / np.maximum(share * replicas, np.float32(1))
 
 
-class Scaled(Plain):
+def scaled(arrays: Arrays, push: Push) -> None:
     """Divide by the staleness, if it is at least 1."""
-
-    def push(self, arrays: Arrays, push: Push) -> None:
-        arrays["centre"][push.where] += push.change / np.float32(max(push.staleness, 1))
+    arrays["centre"][push.where] += push.change / np.float32(max(push.staleness, 1))
 
 
-class Soft(Plain):
-    """Collect pushes and apply the mean of ``soft`` of them at a time."""
-
-    def spec(self, size: int, count: int) -> Spec:
-        return {"sum": ((size,), np.float32)}
-
-    def push(self, arrays: Arrays, push: Push) -> None:
-        arrays["sum"][push.where] += push.change
-        if push.clock % self.soft == 0:
-            self._apply(arrays, push.cut, push.clock, self.soft)
-
-    def end(self, arrays: Arrays) -> None:
-        for shard, cut in enumerate(cuts_of(len(arrays["sum"]), len(arrays["clock"]))):
-            clock = int(arrays["clock"][shard])
-            if pushes := clock % self.soft:
-                self._apply(arrays, cut, clock, pushes)
-
-    def _apply(self, arrays: Arrays, cut: slice, clock: int, pushes: int) -> None:
-        """Add the mean of the pushes of which the sum consists; nobody has read a result yet."""
-        total = arrays["sum"][cut]
-        moved = np.flatnonzero(total)
-        arrays["centre"][cut][moved] += total[moved] / np.float32(pushes)
-        arrays["version"][cut][moved] = clock
-        total[:] = 0
+def collect(arrays: Arrays, push: Push) -> None:
+    """Collect pushes, of which the server applies the mean of ``soft`` at a time."""
+    arrays["sum"][push.where] += push.change
 
 
-class AdaGrad(Plain):
+def adagrad(arrays: Arrays, push: Push) -> None:
     """Divide a gradient by the root of the sum of all gradients' squares."""
-
-    def spec(self, size: int, count: int) -> Spec:
-        return {"squares": ((size,), np.float32), "step": ((count,), np.float32)}
-
-    def kept(self) -> tuple[str, ...]:
-        return ("squares",)
-
-    def push(self, arrays: Arrays, push: Push) -> None:
-        step, where = arrays["step"][push.sender], push.where
-        squares = arrays["squares"][where] + (push.change / step) ** 2
-        arrays["squares"][where] = squares
-        arrays["centre"][where] += RATE * push.change / np.sqrt(squares + TINY)
+    step, where = arrays["step"][push.sender], push.where
+    squares = arrays["squares"][where] + (push.change / step) ** 2
+    arrays["squares"][where] = squares
+    arrays["centre"][where] += RATE * push.change / np.sqrt(squares + TINY)
 
 
-class Revision(AdaGrad):
+def revision(arrays: Arrays, push: Push) -> None:
     """AdaptiveRevision: algorithm 4 of the paper, with ``RATE`` times the step for alpha."""
-
-    def spec(self, size: int, count: int) -> Spec:
-        one: Spec = dict.fromkeys(("gradients", "z", "most"), ((size,), np.float32))  # z and its maximum, less 1
-        return one | {"seen": ((count, size), np.float32), "step": ((count,), np.float32)}
-
-    def kept(self) -> tuple[str, ...]:
-        return ("gradients", "z", "most")
-
-    def begin(self, arrays: Arrays) -> None:
-        arrays["seen"][:] = arrays["gradients"]
-
-    def push(self, arrays: Arrays, push: Push) -> None:
-        step, where = arrays["step"][push.sender], push.where
-        g = -push.change / step
-        others = arrays["gradients"][where] - arrays["seen"][push.sender, where]
-        before, z = arrays["most"][where], arrays["z"][where] + g * (g + 2 * others)
-        most = np.maximum(before, z)
-        alpha = RATE * step
-        rate = alpha / np.sqrt(1 + most)
-        arrays["centre"][where] += (alpha / np.sqrt(1 + before) - rate) * others - rate * g
-        arrays["z"][where], arrays["most"][where] = z, most
-        arrays["gradients"][where] += g
-
-    def read(self, arrays: Arrays, sender: int, cut: slice) -> None:
-        arrays["seen"][sender, cut] = arrays["gradients"][cut]
+    step, where = arrays["step"][push.sender], push.where
+    g = -push.change / step
+    others = arrays["gradients"][where] - arrays["seen"][push.sender, where]
+    before, z = arrays["most"][where], arrays["z"][where] + g * (g + 2 * others)
+    most = np.maximum(before, z)
+    alpha = RATE * step
+    rate = alpha / np.sqrt(1 + most)
+    arrays["centre"][where] += (alpha / np.sqrt(1 + before) - rate) * others - rate * g
+    arrays["z"][where], arrays["most"][where] = z, most
+    arrays["gradients"][where] += g
 
 
-def apply(rule: Plain, arrays: Arrays, shard: int, cut: slice, sender: int, request: Message) -> None:
-    """Take in a push to a shard."""
-    where, change = request.indices, request.values
-    if not len(where):
-        where = np.flatnonzero(change)
-        change = change[where]
-    clock = int(arrays["clock"][shard]) + 1
-    staleness = (clock - 1) // rule.soft - request.clock // rule.soft
-    push = Push(where.astype(np.int64) + cut.start, change, sender, staleness, clock, cut)
-    if request.rows:  # otherwise it is only what rounding has left
-        arrays["staleness"][min(staleness, STALEST)] += 1
-    # Before the change, so that others will read all of it even if the sender dies in the middle.
-    arrays["version"][push.where] = arrays["clock"][shard] = clock
-    with np.errstate(all="ignore"):
-        rule.push(arrays, push)
-    arrays["pushes"][sender, shard] += 1
-    if sender == 0:
-        arrays["warmed"][shard] += request.rows
-
-
-RULES = {"met": ByReplicas, "sum": Plain, "scaled": Scaled, "soft": Soft, "adagrad": AdaGrad, "revision": Revision}
+#: Each rule, its arrays of the model's size and their types, and whether these outlast a task.
+RULES: dict[str, tuple[Callable[[Arrays, Push], None], dict[str, Any], bool]] = {
+    "met": (by_replicas, {"met": np.int32}, False),
+    "sum": (add, {}, False),
+    "scaled": (scaled, {}, False),
+    "soft": (collect, {"sum": np.float32}, False),
+    "adagrad": (adagrad, {"squares": np.float32}, True),
+    "revision": (revision, dict.fromkeys(("gradients", "z", "most"), np.float32), True),  # z and its maximum, less 1
+}
 
 
 @dataclass(frozen=True)
@@ -238,10 +150,6 @@ class Server(Exchange):
     soft: int = 1
     shrinks: bool = False  # there is an l1 penalty
 
-    @cached_property
-    def _rule(self) -> Plain:
-        return RULES[self.rule](self.soft)
-
     @property
     def _fetch(self) -> int:
         return self.push if self.fetch == NO_LIMIT else self.fetch
@@ -251,34 +159,33 @@ class Server(Exchange):
         return math.gcd(self.push, self._fetch)
 
     def spec(self, size: int, count: int) -> Spec:
-        arrays = replicas_spec(size, count)
-        return (
-            self._rule.spec(size, count)
-            | arrays
-            | {
-                "base": arrays["replicas"],
-                "centre": ((size,), np.float32),  # the server's parameters
-                "version": ((size,), np.int32),  # clock of the last change
-                "clock": ((self.shards,), np.int64),  # pushes to the shard
-                "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of
-                "pushes": ((count, self.shards), np.int64),  # of each replica
-                "resting": ((count,), np.int64),  # nobody waits for those that have ended or died
-                "taking": ((count, self.shards), np.int64),  # whether a replica is taking in an answer
-                "since": ((count, 2), np.int64),  # rows since the last push and the last pull
-                "warmed": ((self.shards,), np.int64),  # rows of replica 0
-                "staleness": ((STALEST + 1,), np.int64),  # pushes by their staleness
-            }
-        )
+        arrays, (_, of_rule, _) = replicas_spec(size, count), RULES[self.rule]
+        if self.rule == "revision":
+            arrays["seen"] = ((count, size), np.float32)  # the gradients' sums that each replica has read
+        return arrays | {
+            **{name: ((size,), kind) for name, kind in of_rule.items()},
+            "base": arrays["replicas"],
+            "step": ((count,), np.float32),  # of each replica
+            "centre": ((size,), np.float32),  # the server's parameters
+            "version": ((size,), np.int32),  # clock of the last change
+            "clock": ((self.shards,), np.int64),  # pushes to the shard
+            "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of
+            "pushes": ((count, self.shards), np.int64),  # of each replica
+            "resting": ((count,), np.int64),  # nobody waits for those that have ended or died
+            "taking": ((count, self.shards), np.int64),  # whether a replica is taking in an answer
+            "since": ((count, 2), np.int64),  # rows since the last push and the last pull
+            "warmed": ((self.shards,), np.int64),  # rows of replica 0
+            "staleness": ((STALEST + 1,), np.int64),  # pushes by their staleness
+        }
 
     def kept(self) -> tuple[str, ...]:
-        return self._rule.kept() + (("warmed",) if self.warm else ())
+        _, of_rule, lasting = RULES[self.rule]
+        return (*(of_rule if lasting else ()), *["warmed"] * (self.warm > 0))
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
-        for name in ("version", "clock", "known", "pushes", "resting", "taking", "since", "staleness"):
-            arrays[name][:] = 0
         arrays["centre"][:] = flat
-        arrays["begun"][:] = 0  # the replicas' contents are out of date
-        self._rule.begin(arrays)
+        if self.rule == "revision":
+            arrays["seen"][:] = arrays["gradients"]
 
     # ---- a replica's side
 
@@ -377,7 +284,7 @@ class Server(Exchange):
             if request.rows or len(request.values):
                 others = self.shrinks and len(arrays["rows"]) > 1 and version > request.clock
                 unchanged = arrays["centre"][cut].copy() if self.shrinks else None
-                apply(self._rule, arrays, shard, cut, sender, request)
+                self._apply(arrays, shard, cut, sender, request)
                 if unchanged is not None:  # where others have moved it too, none of them may have meant to pass zero
                     arrays["centre"][cut][(arrays["centre"][cut] * unchanged < 0) & others] = 0
         if request.kind in (PUSH, BYE):
@@ -388,9 +295,40 @@ class Server(Exchange):
             return None  # a bound does not hold up replica 0 while the others wait for it
         if sender and warming and not resting[0]:
             return None
-        self._rule.read(arrays, sender, cut)
+        if self.rule == "revision":
+            arrays["seen"][sender, cut] = arrays["gradients"][cut]
         changed = np.flatnonzero(version > request.clock if before is None else before)
         return packed(Message(REPLY, int(arrays["clock"][shard]), 0), arrays["centre"][cut], changed)
+
+    def _apply(self, arrays: Arrays, shard: int, cut: slice, sender: int, request: Message) -> None:
+        """Take in a push to a shard."""
+        where, change = request.indices, request.values
+        if not len(where):
+            where = np.flatnonzero(change)
+            change = change[where]
+        clock = int(arrays["clock"][shard]) + 1
+        staleness = (clock - 1) // self.soft - request.clock // self.soft
+        push = Push(where.astype(np.int64) + cut.start, change, sender, staleness, clock)
+        if request.rows:  # otherwise it is only what rounding has left
+            arrays["staleness"][min(staleness, STALEST)] += 1
+        # Before the change, so that others will read all of it even if the sender dies in the middle.
+        arrays["version"][push.where] = arrays["clock"][shard] = clock
+        with np.errstate(all="ignore"):
+            RULES[self.rule][0](arrays, push)
+        if self.rule == "soft" and clock % self.soft == 0:
+            self._settle_sum(arrays, cut, clock, self.soft)
+        arrays["pushes"][sender, shard] += 1
+        if sender == 0:
+            arrays["warmed"][shard] += request.rows
+
+    def _settle_sum(self, arrays: Arrays, cut: slice, clock: int, pushes: int) -> None:
+        """Add the mean of the pushes that are collected; nobody has read a result yet."""
+        total = arrays["sum"][cut]
+        moved = np.flatnonzero(total)
+        with np.errstate(all="ignore"):
+            arrays["centre"][cut][moved] += total[moved] / np.float32(pushes)
+        arrays["version"][cut][moved] = clock
+        total[:] = 0
 
     def lost(self, arrays: Arrays, replica: int) -> None:
         arrays["resting"][replica] = 1
@@ -406,5 +344,8 @@ class Server(Exchange):
         return [step for step in steps if step.messages and step.senders]
 
     def meet(self, flat: np.ndarray, arrays: Arrays, rows: np.ndarray) -> None:
-        self._rule.end(arrays)
+        for shard, cut in enumerate(cuts_of(len(flat), self.shards) if self.rule == "soft" else ()):
+            clock = int(arrays["clock"][shard])
+            if pushes := clock % self.soft:
+                self._settle_sum(arrays, cut, clock, pushes)
         flat[:] = arrays["centre"]

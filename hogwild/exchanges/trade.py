@@ -69,6 +69,11 @@ def round_of(size: int, count: int) -> list[Step]:
     return [] if count == 1 else [Step(count - 1, 8 * HEADER + 4 * -(-size // count), count)] * 2
 
 
+def round_room(size: int, count: int) -> int:
+    """Bytes that a replica has in transit in such a round: shares for all others, and a mean."""
+    return 2 * count * (8 * HEADER + 4 * LINE_FLOATS) + 2 * 4 * size
+
+
 NOTHING = Message(REPLY, 0, 0)  # the answer to a request that has none
 
 
@@ -153,7 +158,7 @@ class Exchange(Protocol):
         return ()
 
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
-        """Start a task; the parent calls it while the workers stand still."""
+        """Prepare a task; :func:`begin` calls it."""
 
     def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         """Run one replica's side of a trade, after ``rows`` more of its rows."""
@@ -256,6 +261,14 @@ def take(flat: np.ndarray, arrays: Arrays, replica: int, step: float = 0.0) -> n
             arrays["base"][replica, : len(flat)] = flat
         arrays["begun"][replica] = 1  # last: a worker that dies before this has not begun
     return w
+
+
+def begin(exchange: Exchange, flat: np.ndarray, arrays: Arrays) -> None:
+    """Start a task, while the workers stand still: what is counted of one, and not kept, is zero."""
+    exchange.begin(flat, arrays)
+    for name in arrays.keys() - exchange.kept():
+        if arrays[name].dtype != np.float32:
+            arrays[name][:] = 0
 
 
 def left_out(w: np.ndarray, arrays: Arrays, replica: int) -> bool:

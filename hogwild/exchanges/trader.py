@@ -6,12 +6,12 @@ All state lies in memory that the workers share, so that the replacement of a wo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from hogwild.exchanges.link import DirectLink, compile_locks, serving
-from hogwild.exchanges.trade import Arrays, Counts, Exchange, Spec
+from hogwild.exchanges.trade import Arrays, Counts, Exchange, Spec, begin
 from hogwild.kernels.control import ABORT, LINE, ROWS, WORKERS
 
 SHORTEST, LONGEST = 2e-5, 1e-3  # seconds that a replica sleeps while it waits for others
@@ -23,32 +23,28 @@ class Trader:
     Parameters
     ----------
     exchange : Exchange
-    shared : mapping
-        The arrays of :meth:`spec`, among others.
+    arrays, links : mapping
+        The arrays of :meth:`specs`.
     """
 
-    def __init__(self, exchange: Exchange, shared: Mapping[str, np.ndarray], control: np.ndarray) -> None:
+    def __init__(self, exchange: Exchange, arrays: Arrays, links: Arrays, control: np.ndarray) -> None:
         self.exchange, self._control = exchange, control
-        self.arrays, self.links = _named(shared, "exchange_"), _named(shared, "link_")
+        self.arrays, self.links = arrays, links
 
     @staticmethod
-    def spec(exchange: Exchange, size: int, count: int) -> Spec:
-        """The arrays of ``count`` replicas of a model, initially zero."""
+    def specs(exchange: Exchange, size: int, count: int) -> tuple[Spec, Spec]:
+        """The arrays of ``count`` replicas of a model, and of their links, initially zero."""
         if exchange.shards:
             compile_locks()  # once, here, and not by all workers at once
         links = DirectLink.spec(count, exchange.room(size, count), exchange.shards)
-        arrays = exchange.spec(size, count)
-        return {f"link_{name}": shape for name, shape in links.items()} | {
-            f"exchange_{name}": shape for name, shape in arrays.items()
-        }
+        return exchange.spec(size, count), links
 
     # ---- in the parent, while the workers stand still
 
     def begin(self, flat: np.ndarray) -> None:
         """Start a task."""
         DirectLink.reset(self.links)
-        self.arrays["left_out"][:] = 0
-        self.exchange.begin(flat, self.arrays)
+        begin(self.exchange, flat, self.arrays)
 
     def meet(self, flat: np.ndarray, rows: np.ndarray) -> None:
         """End a task in which each replica did ``rows`` (replicas,); ``flat`` becomes the model."""
@@ -105,8 +101,3 @@ class Trader:
             pause = min(2 * pause, LONGEST)
             link.waited(time.perf_counter() - before)
         return True
-
-
-def _named(shared: Mapping[str, np.ndarray], prefix: str) -> Arrays:
-    """The arrays whose names begin with a prefix, by the rest of their names."""
-    return {name.removeprefix(prefix): array for name, array in shared.items() if name.startswith(prefix)}

@@ -33,7 +33,8 @@ class Job:
     seed: int
     workers: int
     parameters: Block  # "flat": the one float32 array of all parameters, in a block of its own
-    state: Block  # control cells, locks, blocks of the order, and the exchange's arrays
+    state: Block  # control cells, locks, and blocks of the order
+    trades: tuple[Block, Block] | None  # the exchange's arrays and those of its links
     ranking: Block  # the arrays of ``Tiers``
     copied: Block  # data that processes cannot reach otherwise
     mapped: dict[str, Mapped]  # data that processes map from files
@@ -77,8 +78,10 @@ class Job:
             "locks": ((problem.locks,), np.int32),
             "blocks": ((order.n_blocks,), np.int32),
         }
+        trades = None
         if exchange is not None:
-            state |= Trader.spec(exchange, problem.size, workers)
+            arrays, links = Trader.specs(exchange, problem.size, workers)
+            trades = Block(arrays, shared), Block(links, shared)
         job = cls(
             problem,
             order,
@@ -86,6 +89,7 @@ class Job:
             workers,
             Block({"flat": ((problem.size,), np.float32)}, shared, tiers.in_place),
             Block(state, shared),
+            trades,
             Block.copy(tiers._asdict(), shared),
             Block.copy({name: array for name, array in data.items() if shared and name not in mapped}, shared),
             mapped,
@@ -113,7 +117,10 @@ class Job:
     @property
     def trader(self) -> Trader | None:
         """How the workers' replicas trade, if they have any."""
-        return None if self.exchange is None else Trader(self.exchange, self.state.arrays, self.control)
+        if self.exchange is None or self.trades is None:
+            return None
+        arrays, links = self.trades
+        return Trader(self.exchange, arrays.arrays, links.arrays, self.control)
 
     @property
     def tiers(self) -> Tiers:

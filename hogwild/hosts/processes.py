@@ -8,7 +8,6 @@ had claimed, at most a chunk, is lost. If it may have held a lock or a turn, the
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import pickle
 import select
@@ -23,7 +22,7 @@ from typing import Any
 
 from hogwild.errors import TrainingError
 from hogwild.hosts import fork_server
-from hogwild.hosts.fork_server import WHOLE, Began, Ended, cannot_start, describe
+from hogwild.hosts.fork_server import Began, Ended, cannot_start, describe
 from hogwild.hosts.job import Job, Task, WorkerState
 from hogwild.hosts.memory import Block
 from hogwild.hosts.pool import Crew
@@ -34,15 +33,15 @@ from hogwild.problems.protocol import HOLDS
 
 DEATHS_IN_A_ROW = 3  # deaths of one worker without progress in between, after which the run ends
 GRACE = 1.0  # seconds that workers have to end when told to
-INLINE = 1 << 15  # bytes of a message that is sent inline
+WORD = 1 << 12  # bytes of the longest word of the fork server
 FILES = 16  # most descriptors in one message
 
 
 class Channel:
     """One end of a channel between two processes: messages, and the memory that they share.
 
-    A message arrives whole or not at all, however either side dies, and sending never waits for a reader: a long
-    message travels as a memory file. Memory blocks travel as descriptors within their message (``SCM_RIGHTS``), so the
+    A message arrives whole or not at all, however either side dies, and sending never waits for a reader: a message
+    travels as a memory file. Memory blocks travel as descriptors within their message (``SCM_RIGHTS``), so the
     system closes those that nobody fetched. ``torch.multiprocessing`` instead serves them from a thread, which keeps
     them for ever if a worker dies before it asks, and prints a traceback if one dies while it does.
     """
@@ -58,22 +57,17 @@ class Channel:
 
     def send(self, message: Any) -> None:
         """Pickle and send a message; raise OSError if nobody can receive it any more."""
-        file = io.BytesIO()
-        pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
-        pickler.dump(message)
-        data, files = file.getbuffer(), pickler.files
-        with contextlib.ExitStack() as stack:
-            if len(data) > INLINE:
-                long = stack.enter_context(open(os.memfd_create("hogwild-message"), "wb", buffering=0))
-                long.write(data)
-                data, files = data[:0], [*files, long.fileno()]
-            socket.send_fds(self._socket, [WHOLE, data], files, socket.MSG_NOSIGNAL)
+        with open(os.memfd_create("hogwild-message"), "wb") as file:
+            pickler = _Pickler(file, pickle.HIGHEST_PROTOCOL)
+            pickler.dump(message)
+            file.flush()
+            socket.send_fds(self._socket, [b"+"], [*pickler.files, file.fileno()], socket.MSG_NOSIGNAL)
 
     def receive(self) -> Any:
         """Return the next message; raise EOFError when there will be none."""
         while True:
             try:
-                data, files, flags, _ = socket.recv_fds(self._socket, INLINE + 1, FILES)
+                data, files, flags, _ = socket.recv_fds(self._socket, WORD, FILES)
                 break
             except ConnectionResetError:  # the other end left messages unread; what it sent still arrives
                 continue
@@ -82,11 +76,11 @@ class Channel:
                 raise EOFError("the other process has closed its end")
             if flags & socket.MSG_CTRUNC:
                 raise OSError("no descriptor left for the memory that was sent")
-            if len(data) > 1:
-                return _Unpickler(io.BytesIO(data[1:]), files).load()
-            with open(files[-1], "rb", closefd=False) as long:
-                long.seek(0)
-                return _Unpickler(long, files).load()
+            if not files:  # a word of the fork server
+                return pickle.loads(data)
+            with open(files[-1], "rb", closefd=False) as file:
+                file.seek(0)
+                return _Unpickler(file, files).load()
         finally:
             for number in files:
                 os.close(number)
@@ -175,7 +169,7 @@ class _Worker:
                 end, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
                 self.channel = undo.enter_context(contextlib.closing(Channel(end)))
                 with other:
-                    self.send((self.number, self.cpu, sys.path))
+                    self.channel.send((self.number, self.cpu, sys.path))
                     fork_server.fork(other)
             except OSError as error:  # no process or descriptor left
                 raise cannot_start(str(error)) from error

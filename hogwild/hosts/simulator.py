@@ -38,7 +38,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,182 +83,157 @@ class Simulator(Pool):
 
     def __init__(self, workers: int, delay: str = "round-robin") -> None:
         self.workers, self.lost = workers, 0
-        self._histogram: Counter[int] = Counter()
         self.delay, self._law = delay, Law(delay, workers)
-        self._parts: _Parts | None = None
-        self._course: Course | None = None
-        self._running = False
+        self._stale: Counter[int] = Counter()  # updates of the latest task by staleness
+        self._overwritten = 0  # weight updates of it that are lost
+        self._counts = Counts()
+        self._steps: Iterator[None] | None = None  # what is left of the task
+        self._shared: Any = None  # the workers' memory
+        self._data: Any = None
+        self._scratches: Any = None
 
     def open(self, job: Job) -> None:
-        self.check_free(self._running)
-        self.job, self._course = job, None
-        self._parts = _Parts(job)
-        if self._parts.phased:
-            _Events(self._parts, Task(0, 0, (0.0, 1.0, float(self._parts.problem.falling))), self._law).play(-1, [])
+        self.check_free(self._steps is not None)
+        problem: Any = job.problem
+        self.job = job
+        # Whether others may come in within a row
+        self._phased = job.exchange is None and problem.discipline in PHASED
+        self._window = self._law.window if problem.discipline == "hogwild" else 0.0
+        self._shared, self._data = job.shared(), job.data()
+        self._scratches = problem.scratches(1 if self._phased else job.workers, job.order, job.tiers, job.flat)
+        if self._phased:
+            self._crew_of(job, Task(0, 0, (0.0, 1.0, float(problem.falling))))[1](-1, [])
         else:
-            job.problem.compile()
+            problem.compile()
 
     def begin(self, task: Task) -> None:
-        parts = self._parts
-        assert parts is not None
-        kind = Replicated if parts.job.exchange is not None else _Events if parts.phased else _Quanta
-        self._course = kind(parts, task, self._law)
-        self._running = True
-        self._histogram = Counter()
+        job = self.job
+        assert job is not None
+        self._stale, self._overwritten, self._counts = Counter(), 0, Counts()
+        kind = self._replicas if job.exchange is not None else self._events if self._phased else self._quanta
+        self._steps = kind(job, task)
 
     def wait(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
-        course = self._course
-        while self._running and course is not None:
-            self._running = False  # if an exception (Ctrl-C) ends the step, its rows are lost but nothing hangs
-            self._running = course.advance() and not self.closed
+        while (steps := self._steps) is not None:
+            self._steps = None  # if an exception (Ctrl-C) ends the step, its rows are lost but nothing hangs
+            if next(steps, steps) is not steps and not self.closed:
+                self._steps = steps
             if time.monotonic() > deadline:
                 break
-        if not self._running and course is not None:
-            self._histogram = course.staleness
-        return not self._running
+        return self._steps is None
 
     def measured(self) -> dict[str, Any]:
         """Staleness and lost updates of the latest task as row fields; empty before the first task."""
-        updates = sum(self._histogram.values())
-        if self._course is None or not updates:
+        updates = sum(self._stale.values())
+        if not updates:
             return {}
-        total = sum(stale * count for stale, count in self._histogram.items())
+        total = sum(stale * count for stale, count in self._stale.items())
         return {
             "staleness_mean": total / updates,
-            "staleness_max": max(self._histogram),
-            "lost_updates": self._course.lost,
+            "staleness_max": max(self._stale),
+            "lost_updates": self._overwritten,
         }
 
     @property
     def staleness(self) -> dict[int, int]:
-        return dict(sorted(self._histogram.items()))
+        return dict(sorted(self._stale.items()))
 
     def counts(self) -> Counts:
         """Counts of what the latest task's replicas sent, and its virtual seconds."""
-        return Counts() if self._course is None else self._course.counts
+        return self._counts
 
     def release(self, job: Job) -> None:
         if self.job is job:
             job.stop()
-            self.job = self._course = self._parts = None
-            self._running = False
+            self.job = self._steps = None
+            self._shared = self._data = self._scratches = None
 
     def close(self) -> None:
         self.closed = True
         if self.job is not None:
             self.release(self.job)
 
+    # ---- a task, step by step
 
-class Course(Protocol):
-    """A task in progress."""
-
-    lost: int = 0  # weight updates that were overwritten
-
-    @property
-    def staleness(self) -> Counter[int]:
-        """Number of updates by staleness, if counted."""
-        return Counter()
-
-    @property
-    def counts(self) -> Counts:
-        """Counts of what was sent, and virtual seconds, so far."""
-
-    def advance(self) -> bool:
-        """Advance a little; return False when all workers stand still."""
-
-
-class _Parts:
-    """The memory of a job's virtual workers."""
-
-    problem: Any  # that of linear models, which has what virtual workers need
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-        self.problem = job.problem
-        self.shared = job.shared()
-        self.data = job.data()
-        self.phased = job.exchange is None and job.problem.discipline in PHASED  # others may come in within a row
-        self.scratches = self.problem.scratches(1 if self.phased else job.workers, job.order, job.tiers, job.flat)
-
-    def prepare(self, task: Task, worker: int, limit: int = NO_LIMIT, crew: Any = None) -> Callable[[], int]:
+    def _turn(self, job: Job, task: Task, worker: int, limit: int = NO_LIMIT, **more: Any) -> Callable[[], int]:
         """Return a function that does a share of a worker's task, or of all workers', at each call."""
-        part = self.job.part(task, worker, limit)._replace(crew=crew)
-        return self.problem.prepare(self.shared, self.scratches[worker], self.data, part, task.step)
+        part = job.part(task, worker, limit)._replace(**more)
+        return job.problem.prepare(self._shared, self._scratches[worker], self._data, part, task.step)
 
-    def counts(self, ticks: float) -> Counts:
-        """Counts with nothing sent, and ``ticks`` in virtual seconds."""
-        return Counts(virtual_seconds=ticks / self.job.workers * self.job.wire.row)
+    def _seconds(self, job: Job, ticks: float) -> Counts:
+        return Counts(virtual_seconds=ticks / job.workers * job.wire.row)
 
+    def _crew_of(self, job: Job, task: Task) -> tuple[Any, Callable[[int, list[int]], None]]:
+        """The memory of workers that let others in within a row, and what has the kernel do some events of a chunk."""
+        problem: Any = job.problem
+        crew = problem.crew(job.workers, job.order, loads=self._window > 0)
+        call, cells = self._turn(job, task, 0, crew=crew), crew.events
 
-class _Events(Course):
-    """Workers that let others in within a row, simulated one chunk of events at a time."""
+        def play(chunk: int, events: list[int]) -> None:
+            cells[CHUNK], cells[COUNT] = chunk, len(events)
+            cells[FIRST : FIRST + len(events)] = events
+            call()
 
-    def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
-        self._parts = parts
-        self._job = parts.job
-        self._chunk = task.start
-        window = law.window if parts.problem.discipline == "hogwild" else 0.0
-        self._crew = parts.problem.crew(self._job.workers, self._job.order, loads=window > 0)
-        self._schedule = DelaySchedule(law, (self._job.seed, task.epoch, task.start), window)
-        self._call = parts.prepare(task, 0, crew=self._crew)
+        return crew, play
 
-    @property
-    def staleness(self) -> Counter[int]:
-        return self._schedule.staleness
+    def _events(self, job: Job, task: Task) -> Iterator[None]:
+        """Workers that let others in within a row, one chunk of events at a time."""
+        order: Any = job.order
+        crew, play = self._crew_of(job, task)
+        schedule = DelaySchedule(self._law, (job.seed, task.epoch, task.start), self._window)
+        chunk = task.start
+        while chunk < order.n_chunks and not job.control[STOP]:
+            play(chunk, schedule.events(min(order.chunk, order.n_rows - chunk * order.chunk)))
+            chunk = job.control[NEXT] = chunk + 1
+            yield
+        play(-1, schedule.events(None))
+        self._stale, self._overwritten = schedule.staleness, int(crew.lost[0])
+        self._counts = self._seconds(job, schedule.now)
 
-    @property
-    def lost(self) -> int:  # type: ignore[override]
-        return int(self._crew.lost[0])
+    def _quanta(self, job: Job, task: Task) -> Iterator[None]:
+        """Workers that let nobody in within a row: each does ``quantum`` rows in turn, one under ``round-robin``."""
+        law, last = self._law, 0.0
+        quantum = 1 if job.problem.discipline == "round-robin" else law.quantum
+        turns = [self._turn(job, task, worker, quantum) for worker in range(job.workers)]
+        times = law.times((job.seed, task.epoch, task.start))
+        heap = [(float(worker), worker) for worker in range(job.workers)]
+        while heap:
+            now, worker = heapq.heappop(heap)
+            rows = turns[worker]()
+            last = max(last, now + rows * law.ticks)
+            if rows == quantum:
+                ticks = sum(itertools.islice(times, rows)) * law.ticks
+                heapq.heappush(heap, (now + ticks + rows * law.wait, worker))
+            self._counts = self._seconds(job, last)
+            yield
 
-    @property
-    def counts(self) -> Counts:
-        return self._parts.counts(self._schedule.now)
-
-    def advance(self) -> bool:
-        order: Any = self._job.order
-        control = self._job.control
-        chunk = self._chunk
-        if chunk < order.n_chunks and control[STOP] == 0:
-            self.play(chunk, self._schedule.events(min(order.chunk, order.n_rows - chunk * order.chunk)))
-            self._chunk = control[NEXT] = chunk + 1
-            return True
-        self.play(-1, self._schedule.events(None))
-        return False
-
-    def play(self, chunk: int, events: list[int]) -> None:
-        """Have the kernel do some events."""
-        cells = self._crew.events
-        cells[CHUNK], cells[COUNT] = chunk, len(events)
-        cells[FIRST : FIRST + len(events)] = events
-        self._call()
-
-
-class _Quanta(Course):
-    """Workers that let nobody in within a row: each does ``quantum`` rows in turn, one under ``round-robin``."""
-
-    def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
-        job = parts.job
-        self._law = law
-        self._parts = parts
-        self._last = 0.0
-        self._quantum = 1 if parts.problem.discipline == "round-robin" else law.quantum
-        self._calls = [parts.prepare(task, worker, self._quantum) for worker in range(job.workers)]
-        self._times = law.times((job.seed, task.epoch, task.start))
-        self._heap = [(float(worker), worker) for worker in range(job.workers)]
-
-    @property
-    def counts(self) -> Counts:
-        return self._parts.counts(self._last)
-
-    def advance(self) -> bool:
-        now, worker = heapq.heappop(self._heap)
-        rows = self._calls[worker]()
-        self._last = max(self._last, now + rows * self._law.ticks)
-        if rows == self._quantum:
-            ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks
-            heapq.heappush(self._heap, (now + ticks + rows * self._law.wait, worker))
-        return bool(self._heap)
+    def _replicas(self, job: Job, task: Task) -> Iterator[None]:
+        """Workers that have replicas, one event of a replica or a server at a time."""
+        trader = job.trader
+        assert trader is not None
+        arrays, period = trader.arrays, trader.exchange.period
+        replicas = [take(job.flat, arrays, replica, task.step[0]) for replica in range(job.workers)]
+        quantum = min(self._law.quantum, period)
+        rest = 0 if period == NO_LIMIT else period % quantum
+        turns: list[dict[int, Callable[[], int]]] = []
+        shared = self._shared
+        for worker, w in enumerate(replicas):
+            self._shared = shared._replace(parameters=job.problem.parameters(w))
+            turns.append({rows: self._turn(job, task, worker, rows) for rows in {quantum, rest} - {0}})
+        self._shared = shared
+        times = self._law.times((job.seed, task.epoch, task.start))
+        town = Replicated(job, self._law, times, quantum, replicas, turns)
+        network = town.network
+        while town.events:
+            town.advance()
+            if not town.events:
+                assert not town.waiting, "replicas wait for messages that nobody sends"
+                network.meet(trader.exchange.meeting(job.problem.size, arrays))
+            self._counts = network.counts.plus(Counts(virtual_seconds=max(network.now)), trader.left_out())
+            yield
+        stale = enumerate(arrays.get("staleness", ()))  # of pushes, if there are servers
+        self._stale = +Counter({k: int(pushes) for k, pushes in stale})
 
 
 # ---- delay laws
@@ -341,103 +316,75 @@ class DelaySchedule:
 # ---- replicas that trade, and the network between them
 
 
-class Replicated(Course):
-    """A task of workers that have replicas.
+class Replicated:
+    """Replicas in the course of a task.
 
     Events happen one at a time in the order of virtual time: a worker trains some rows, or begins a trade, or continues
     one. A trade waits either for a message or for another replica's end, so a waiting replica is retried only at those
     times.
     """
 
-    def __init__(self, parts: _Parts, task: Task, law: Law) -> None:
-        job, trader = parts.job, parts.job.trader
+    def __init__(
+        self,
+        job: Job,
+        law: Law,
+        times: Iterator[float],  # of rows
+        quantum: int,
+        replicas: list[np.ndarray],
+        turns: list[dict[int, Callable[[], int]]],  # of each: what trains so many rows of it
+    ) -> None:
+        trader, count = job.trader, job.workers
         assert trader is not None
-        self._job = job
-        self._law = law
-        self._trader = trader
+        self._law, self._times, self._quantum = law, times, quantum
+        self._replicas, self._turns = replicas, turns
         self._exchange, self._arrays = trader.exchange, trader.arrays
-        count = job.workers
-        self._network = Network(count, job.wire)
-        self._links = [TimedLink(self._network, replica) for replica in range(count)]
-        self._replicas = [take(job.flat, self._arrays, replica, task.step[0]) for replica in range(count)]
-        period = self._exchange.period
-        self._quantum = min(law.quantum, period)
-        rest = 0 if period == NO_LIMIT else period % self._quantum
-        self._turns: list[dict[int, Callable[[], int]]] = []
-        for worker, scratch in enumerate(parts.scratches):
-            shared = parts.shared._replace(parameters=job.problem.parameters(self._replicas[worker]))
-            slices = {rows: job.part(task, worker, rows) for rows in {self._quantum, rest} - {0}}
-            self._turns.append(
-                {
-                    rows: job.problem.prepare(shared, scratch, parts.data, part, task.step)
-                    for rows, part in slices.items()
-                }
-            )
+        self.network = Network(count, job.wire)
+        self._links = [TimedLink(self.network, replica) for replica in range(count)]
         self._since = [0] * count  # rows of each since its last trade
-        self._times = law.times((job.seed, task.epoch, task.start))
         self._trades: list[Iterator[None] | None] = [None] * count
-        self._waiting: dict[int, float] = {}  # replicas that wait, and since when
+        self.waiting: dict[int, float] = {}  # replicas that wait, and since when
         self._trained: set[int] = set()  # replicas that have done all their rows
-        self._events: list[tuple[float, int]] = []
-        # Times of each replica's event, and of the servers' next one; any other is out of date.
-        self._due: list[float | None] = [None] * (count + 1)
+        self.events: list[tuple[float, int]] = []  # a heap; the servers come after the last replica
+        self._due: list[float | None] = [None] * (count + 1)  # the time of each one's event; any other is out of date
         for replica in range(count):
-            self._push(replica, self._seconds(replica))
+            self._push(replica, replica / count * job.wire.row)
 
-    @property
-    def staleness(self) -> Counter[int]:
-        """Number of pushes to servers by staleness, if there are servers."""
-        cells = self._arrays.get("staleness", ())
-        return +Counter({stale: int(pushes) for stale, pushes in enumerate(cells)})
-
-    @property
-    def counts(self) -> Counts:
-        """Counts of what was sent and how long replicas waited, with the final meeting if it has taken place."""
-        return self._network.counts.plus(Counts(virtual_seconds=max(self._network.now))).plus(self._trader.left_out())
-
-    def advance(self) -> bool:
-        network = self._network
-        now, replica = heapq.heappop(self._events)
-        if now == self._due[replica]:
-            self._due[replica] = None
-            if replica < self._law.workers:
-                network.now[replica] = max(now, network.now[replica])
-            if replica == self._law.workers:
-                self._serve()
-            elif self._trades[replica] is not None:
-                self._go_on(replica)
-            elif replica in self._trained:
-                self._leave(replica)
-            else:
-                self._train(replica)
-        if not self._events:
-            assert not self._waiting, "replicas wait for messages that nobody sends"
-            network.meet(self._exchange.meeting(self._job.problem.size, self._arrays))
-        return bool(self._events)
-
-    def _seconds(self, ticks: float) -> float:
-        return ticks / self._law.workers * self._job.wire.row
+    def advance(self) -> None:
+        """Do the next event."""
+        network = self.network
+        now, replica = heapq.heappop(self.events)
+        if now != self._due[replica]:
+            return
+        self._due[replica] = None
+        if replica == self._law.workers:
+            network.serve(self._exchange, self._arrays)
+            self._wake()
+            return
+        network.now[replica] = max(now, network.now[replica])
+        if self._trades[replica] is not None:
+            self._go_on(replica)
+        elif replica in self._trained:
+            network.here[replica] = False
+            for waiting in self.waiting:  # they notice
+                self._push(waiting, max(network.now[replica], network.now[waiting]))
+        else:
+            self._train(replica)
 
     def _push(self, replica: int, when: float) -> None:
         """Schedule a replica's event at ``when``, unless it has an earlier one."""
         due = self._due[replica]
         if due is None or when < due:
             self._due[replica] = when
-            heapq.heappush(self._events, (when, replica))
-
-    def _serve(self) -> None:
-        """Let a server handle the next request."""
-        self._network.serve(self._exchange, self._arrays)
-        self._wake()
+            heapq.heappush(self.events, (when, replica))
 
     def _train(self, replica: int) -> None:
         """Train a quantum of rows, or those until the next trade, and begin the trade if it is due."""
-        network, exchange = self._network, self._exchange
+        network, exchange, law = self.network, self._exchange, self._law
         limit = min(self._quantum, exchange.period - self._since[replica])
         rows = self._turns[replica][limit]()
         self._since[replica] += rows
-        ticks = sum(itertools.islice(self._times, rows)) * self._law.ticks + rows * self._law.wait
-        network.now[replica] += self._seconds(ticks)
+        ticks = sum(itertools.islice(self._times, rows)) * law.ticks + rows * law.wait
+        network.now[replica] += ticks / law.workers * network.wire.row
         side = None
         if rows < limit:
             self._trained.add(replica)
@@ -451,32 +398,25 @@ class Replicated(Course):
 
     def _go_on(self, replica: int) -> None:
         """Continue a trade."""
-        network, trade = self._network, self._trades[replica]
+        network, trade = self.network, self._trades[replica]
         assert trade is not None
-        if (since := self._waiting.pop(replica, None)) is not None:
+        if (since := self.waiting.pop(replica, None)) is not None:
             network.counts = network.counts.plus(Counts(waited_seconds=network.now[replica] - since))
         if next(trade, trade) is trade:
             self._trades[replica] = None
             self._push(replica, network.now[replica])
         else:
-            self._waiting[replica] = network.now[replica]
+            self.waiting[replica] = network.now[replica]
         self._wake()
 
     def _wake(self) -> None:
         """Schedule events of servers and of waiting replicas, which may have been sent something."""
-        network = self._network
+        network = self.network
         if (when := network.next_request()) is not None:
             self._push(self._law.workers, when)
-        for waiting in self._waiting:
+        for waiting in self.waiting:
             if (when := network.next_arrival(waiting)) is not None:
                 self._push(waiting, max(when, network.now[waiting]))
-
-    def _leave(self, replica: int) -> None:
-        """End a replica's training; those that wait for it notice."""
-        network = self._network
-        network.here[replica] = False
-        for waiting in self._waiting:
-            self._push(waiting, max(network.now[replica], network.now[waiting]))
 
 
 class Request(NamedTuple):

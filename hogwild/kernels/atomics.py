@@ -55,65 +55,56 @@ def prefetch(array, index):
     """Prefetch the cache line of ``array[index]``; nothing is read, so an index past the end is harmless."""
 
 
-def _pointer(context, builder, array_type, index_type, array, index):
-    struct = context.make_array(array_type)(context, builder, array)
-    index = context.cast(builder, index, index_type, types.intp)
-    return cgutils.get_item_pointer(context, builder, array_type, struct, [index], wraparound=False)
+def _cell(function, emit, returns=None):
+    """Generate the code of a ``function`` of one element: ``emit`` gets its dtype and address, and values of its dtype.
+
+    It returns a value of type ``returns``, by default one of the element's.
+    """
+
+    @instructions(function)
+    def define(typingctx, array, index, *values):
+        def codegen(context, builder, signature, args):
+            kind, dtype = signature.args[0], array.dtype
+            cells = context.make_array(kind)(context, builder, args[0])
+            place = context.cast(builder, args[1], signature.args[1], types.intp)
+            pointer = cgutils.get_item_pointer(context, builder, kind, cells, [place], wraparound=False)
+            pairs = zip(args[2:], signature.args[2:])
+            result = emit(builder, dtype, pointer, *(context.cast(builder, *pair, dtype) for pair in pairs))
+            return context.get_dummy_value() if returns is types.void else result
+
+        return (returns or array.dtype)(array, index, *values), codegen
 
 
-def _align(array_type):
-    return array_type.dtype.bitwidth // 8
-
-
-@instructions(fetch_add)
-def _fetch_add(typingctx, array, index, value):
-    dtype = array.dtype
+def _emit_fetch_add(builder, dtype, pointer, amount):
     operation = "fadd" if isinstance(dtype, types.Float) else "add"
-
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
-        amount = context.cast(builder, args[2], signature.args[2], dtype)
-        return builder.atomic_rmw(operation, pointer, amount, "monotonic")
-
-    return dtype(array, index, value), codegen
+    return builder.atomic_rmw(operation, pointer, amount, "monotonic")
 
 
-@instructions(load)
-def _load(typingctx, array, index):
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
-        return builder.load_atomic(pointer, "acquire", _align(array))
-
-    return array.dtype(array, index), codegen
-
-
-@instructions(store)
-def _store(typingctx, array, index, value):
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
-        content = context.cast(builder, args[2], signature.args[2], array.dtype)
-        builder.store_atomic(content, pointer, "release", _align(array))
-        return context.get_dummy_value()
-
-    return types.void(array, index, value), codegen
+def _emit_compare_exchange(builder, dtype, pointer, old, new):
+    if isinstance(dtype, types.Float):  # cmpxchg takes integers, so compare the bits
+        bits = ir.IntType(dtype.bitwidth)
+        pointer = builder.bitcast(pointer, bits.as_pointer())
+        old, new = builder.bitcast(old, bits), builder.bitcast(new, bits)
+    return builder.extract_value(builder.cmpxchg(pointer, old, new, "acquire", "monotonic"), 1)
 
 
-@instructions(compare_exchange)
-def _compare_exchange(typingctx, array, index, expected, value):
-    dtype = array.dtype
+def _emit_prefetch(builder, dtype, pointer):
+    line, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [line, number, number, number])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    read, locality, data = (ir.Constant(number, n) for n in (0, 3, 1))
+    builder.call(function, [builder.bitcast(pointer, line), read, locality, data])
 
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
-        old = context.cast(builder, args[2], signature.args[2], dtype)
-        new = context.cast(builder, args[3], signature.args[3], dtype)
-        if isinstance(dtype, types.Float):  # cmpxchg takes integers, so compare the bits
-            bits = ir.IntType(dtype.bitwidth)
-            pointer = builder.bitcast(pointer, bits.as_pointer())
-            old, new = builder.bitcast(old, bits), builder.bitcast(new, bits)
-        pair = builder.cmpxchg(pointer, old, new, "acquire", "monotonic")
-        return builder.extract_value(pair, 1)
 
-    return types.boolean(array, index, expected, value), codegen
+_cell(fetch_add, _emit_fetch_add)
+_cell(load, lambda builder, dtype, pointer: builder.load_atomic(pointer, "acquire", dtype.bitwidth // 8))
+_cell(
+    store,
+    lambda builder, dtype, pointer, value: builder.store_atomic(value, pointer, "release", dtype.bitwidth // 8),
+    types.void,
+)
+_cell(compare_exchange, _emit_compare_exchange, types.boolean)
+_cell(prefetch, _emit_prefetch, types.void)
 
 
 @instructions(sched_yield)
@@ -125,20 +116,6 @@ def _sched_yield(typingctx):
         return context.get_dummy_value()
 
     return types.void(), codegen
-
-
-@instructions(prefetch)
-def _prefetch(typingctx, array, index):
-    def codegen(context, builder, signature, args):
-        pointer = _pointer(context, builder, signature.args[0], signature.args[1], args[0], args[1])
-        byte_pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        function_type = ir.FunctionType(ir.VoidType(), [byte_pointer, number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
-        read, locality, data = (ir.Constant(number, n) for n in (0, 3, 1))
-        builder.call(function, [builder.bitcast(pointer, byte_pointer), read, locality, data])
-        return context.get_dummy_value()
-
-    return types.void(array, index), codegen
 
 
 assert numba.version_info >= (0, 60), "hogwild needs numba 0.60 or newer"

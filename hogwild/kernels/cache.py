@@ -9,7 +9,9 @@ keep numba's behaviour.
 
 Numba also notices an edit of the file that holds a kernel, but not of the files that the kernel calls into, nor a
 changed ``NUMBA_*`` flag: it would run stale machine code. So the files lie in a directory whose name hashes all files
-with kernels (``kernels/*.py`` and every ``*kernel.py``) and those flags. Hashing takes under a millisecond.
+with kernels (``kernels/*.py`` and every ``*kernel.py``) and those flags. Hashing takes under a millisecond. The
+directory lies in the user's cache, or where ``NUMBA_CACHE_DIR`` says, and only this user may write to it: who can put a
+pickle there could run code.
 """
 
 from __future__ import annotations
@@ -19,12 +21,9 @@ import hashlib
 import os
 import pickle
 import shutil
-import signal
-import stat
-import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ import llvmlite.binding
 import numba
 from numba.core import config
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache, _CacheLocator
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import _nrt_python
 from numba.core.serialize import dumps
@@ -50,8 +50,7 @@ SETTINGS = (
     "DEBUGINFO_DEFAULT",
 )  # numba settings that change the generated code
 KEPT = 6  # directories of other versions to keep: a bisection or two checkouts should not recompile at every switch
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_warned = _compiling = False
+_warned = False
 
 
 def leave_warnings() -> None:
@@ -62,7 +61,9 @@ def leave_warnings() -> None:
 
 def directory() -> Path | None:
     """Directory that keeps compiled kernels, or None."""
-    return kernel_directory(config.CACHE_DIR, _flags())
+    import platformdirs
+
+    return kernel_directory(config.CACHE_DIR or platformdirs.user_cache_dir("hogwild"), _flags())
 
 
 def _flags() -> str:
@@ -71,36 +72,23 @@ def _flags() -> str:
 
 
 @lru_cache(None)
-def kernel_directory(chosen: str, flags: str) -> Path | None:
-    """Directory for kernels that are compiled with ``flags``; None if none can be kept.
+def kernel_directory(root: str, flags: str) -> Path | None:
+    """The directory in ``root`` for kernels compiled with ``flags``, which is made; None if none can be kept there.
 
-    Parameters
-    ----------
-    chosen : str
-        Where the user wants numba's caches (``NUMBA_CACHE_DIR``), or empty; the directory is made in it.
-    flags : str
-        Whatever else the machine code depends on: numba's version and settings.
+    Of other versions the latest ``KEPT`` are left; one that is still in use is made again.
     """
-    name = f"kernels-{_digest(flags)}"
+    path = Path(root, f"kernels-{_digest(flags)}").resolve()
     try:
-        return next((path for root in _roots(chosen) if _usable(path := (root / name).resolve())), None)
-    except OSError:  # not even a directory for temporary files
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        facts = path.stat()
+        if facts.st_uid != os.getuid() or facts.st_mode & 0o022 or not os.access(path, os.W_OK | os.X_OK):
+            return None
+        others = {each: each.stat().st_mtime for each in path.parent.glob("kernels-*") if each != path}
+    except OSError:
         return None
-
-
-def is_current(directory: Path, flags: str) -> bool:
-    """Whether no file with kernels was edited since this process named the directory."""
-    return directory.name == f"kernels-{_digest(flags)}"
-
-
-def _roots(chosen: str) -> Iterator[Path]:
-    if chosen:
-        yield Path(chosen)
-    with contextlib.suppress(ImportError):  # a GPU's benchmark runs without it
-        import platformdirs
-
-        yield Path(platformdirs.user_cache_dir("hogwild"))
-    yield Path(tempfile.gettempdir(), f"hogwild-{os.getuid()}")
+    for each in sorted(others, key=others.__getitem__)[:-KEPT]:
+        shutil.rmtree(each, ignore_errors=True)
+    return path
 
 
 def _digest(flags: str) -> str:
@@ -109,36 +97,6 @@ def _digest(flags: str) -> str:
     for path in sorted((*package.glob("kernels/*.py"), *package.glob("*/**/*kernel.py"))):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
-
-
-def _usable(directory: Path) -> bool:
-    """Make the directory; return False if it cannot be written or another user could have put code in it."""
-    try:
-        fresh = not directory.exists()
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not all(map(_ours, (directory, *directory.parents))) or not os.access(directory, os.W_OK | os.X_OK):
-            return False
-        if fresh:
-            _prune(directory)
-    except OSError:
-        return False
-    return True
-
-
-def _ours(directory: Path) -> bool:
-    """Whether no other user but root can replace what lies in a directory: cached kernels are pickles, so whoever can
-    put one there, or put another directory in the place of this one, could run code as this user.
-    """
-    facts = directory.stat()
-    closed = not facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or facts.st_mode & stat.S_ISVTX
-    return bool(closed) and facts.st_uid in (0, os.getuid())
-
-
-def _prune(directory: Path) -> None:
-    """Remove all but the latest caches of other versions; one still in use is made again."""
-    others = [path for path in directory.parent.glob("kernels-*") if path != directory]
-    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True)[KEPT:]:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 class _Locator(_CacheLocator):
@@ -192,10 +150,9 @@ class _Files:
             with open(temporary, "wb") as file:
                 file.write(dumps((text, data)))
             os.replace(temporary, path)
-        except BaseException:
-            if os.path.exists(temporary):
+        finally:
+            with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
-            raise
 
 
 class KernelCache(FunctionCache):
@@ -223,7 +180,7 @@ class KernelCache(FunctionCache):
         It is not stored if a file was edited meanwhile: this module may have been imported after the edit, and the
         directory is that of the files before it.
         """
-        if not is_current(Path(self.cache_path), _flags()):
+        if Path(self.cache_path).name != f"kernels-{_digest(_flags())}":
             return
         try:
             super().save_overload(sig, data)
@@ -235,7 +192,8 @@ def warn_once(reason: str) -> None:
     """Warn, once and in one process only, that kernels are not kept."""
     global _warned
     if not _warned:
-        warnings.warn(f"no kernel cache ({reason}): kernels are compiled in every run", HogwildWarning, stacklevel=2)
+        message = f"no kernel cache ({reason}): kernels are compiled in every run; set NUMBA_CACHE_DIR"
+        warnings.warn(message, HogwildWarning, stacklevel=2)
     _warned = True
 
 
@@ -249,44 +207,13 @@ def _enable_caching(self: Any) -> None:
         self._cache = NullCache()
 
 
-@contextlib.contextmanager
-def signals_held_back() -> Iterator[None]:
-    """Within this block the first signal that a handler would act upon waits for the end, the second does not.
-
-    LLVM calls Python back while it compiles, where what a handler raises would be printed and lost.
-    """
-    noted: list[tuple[int, Any]] = []
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
-
-    def note(number: int, frame: Any) -> None:
-        noted.append((number, frame))
-        if len(noted) > 1:
-            handlers[number](number, frame)
-
-    for number in handlers:
-        signal.signal(number, note)
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        if len(noted) == 1:
-            number, frame = noted[0]
-            handlers[number](number, frame)
-
-
 def _compile(self: Any, sig: Any) -> Any:
-    global _compiling
-    outer = self.py_func.__module__.startswith(NAMES) and not _compiling
-    if not outer or threading.current_thread() is not threading.main_thread():
+    """Compile in another thread: LLVM calls Python back, and what a signal's handler raised there would be lost."""
+    ours = self.py_func.__module__.startswith(NAMES) and threading.current_thread() is threading.main_thread()
+    if not ours or global_compiler_lock.is_locked():  # by this thread, which compiles a caller
         return _numbas_compile(self, sig)
-    _compiling = True
-    try:
-        with signals_held_back():
-            return _numbas_compile(self, sig)
-    finally:
-        _compiling = False
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_numbas_compile, self, sig).result()
 
 
 _numbas, Dispatcher.enable_caching = Dispatcher.enable_caching, _enable_caching

@@ -28,12 +28,9 @@ from hogwild.kernels.options import called, inlined
 
 QUANTUM = 4  # rows: the least distance between merges that the curvature asks for
 PIECE = 64  # coordinates merged at a time: a shorter piece loses fewer updates between two workers
-TINY = np.float32(1e-10)  # as in problems/linear/kernel.py
+TINY = np.float32(1e-10)  # so that no step at all is not divided by zero
 LARGE = np.float32(1e30)  # keeps one infinity from being divided by another
 ZERO, ONE = np.float32(0), np.float32(1)
-
-
-KAPPA = 1.0  # see problems/linear/tiers.py
 FLOATS = 16  # float32 in a cache line
 PACK = 64  # features of equal degree that share a rate
 SHARING = np.uint32(6)  # binary logarithm of that
@@ -61,12 +58,8 @@ class Replica(NamedTuple):
 
     coef: np.ndarray  # shared, by rank, as in Parameters
     intercept: np.ndarray
-    coef_squares: np.ndarray
-    intercept_squares: np.ndarray
     base_coef: np.ndarray  # own: the shared values at the last merge, by rank
     base_intercept: np.ndarray
-    base_coef_squares: np.ndarray
-    base_intercept_squares: np.ndarray
     piece: np.ndarray  # (PIECE,) float32: what is being merged
     rows: np.ndarray  # (tiers,) int64: rows done in the epoch when each tier was last merged
     due: np.ndarray  # (tiers,) int64: most rows from then to the next merge
@@ -76,10 +69,10 @@ class Replica(NamedTuple):
 
 
 @inlined
-def share(x, workers, kappa):
-    """Share of its delta that a worker adds: one where steps are small, kappa / workers where they are large."""
+def share(x, workers):
+    """Share of its delta that a worker adds: one where steps are small, ``1 / workers`` where they are large."""
     x = min(x, LARGE)
-    return min(ONE, kappa * (ONE + x) / (workers * x + TINY))
+    return min(ONE, (ONE + x) / (workers * x + TINY))
 
 
 @inlined
@@ -89,60 +82,42 @@ def feature_of(tiers, r):
 
 
 @inlined
-def merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1):
-    """Merge tier ``t`` of the private ``parameters`` with the shared array; for one margin, without AdaGrad.
+def merge_tier(tiers, replica, private, t, strength, workers, l1):
+    """Merge tier ``t`` of the ``private`` parameters with the shared array; for one margin.
 
     ``strength`` is the sum over the rows since the last merge of step times the loss's curvature. Each piece is
     gathered, merged in a loop over contiguous memory without a branch, which becomes vector instructions, and
     scattered.
     """
-    private = parameters.coef
-    shared = replica.coef
-    base = replica.base_coef
-    piece = replica.piece
+    mine, shared, base, piece = private.coef, replica.coef, replica.base_coef, replica.piece
     end = tiers.bounds[t + 1]
     for first in range(tiers.bounds[t], end, PIECE):
         n = min(PIECE, end - first)
         for i in range(n):
-            piece[np.uint64(i)] = private[feature_of(tiers, first + i)]
+            piece[np.uint64(i)] = mine[feature_of(tiers, first + i)]
         for i in range(n):
             r = np.uint64(first + i)
-            weight = piece[np.uint64(i)]
-            old = base[r]
-            now = shared[r]
-            new = merged(now, old, weight, share(strength * tiers.rates[r], workers, kappa), l1)
+            new = merged(shared[r], base[r], piece[np.uint64(i)], share(strength * tiers.rates[r], workers), l1)
             shared[r] = new
             base[r] = new
             piece[np.uint64(i)] = new
         for i in range(n):
-            private[feature_of(tiers, first + i)] = piece[np.uint64(i)]
+            mine[feature_of(tiers, first + i)] = piece[np.uint64(i)]
 
 
 @inlined
-def merge_rows(adagrad, stride, tiers, replica, parameters, t, strength, workers, kappa, l1):
-    """Do ``merge_tier`` for any number of classes, and with AdaGrad, whose sums of squares are added in full."""
-    private = parameters.coef
-    shared = replica.coef
-    base = replica.base_coef
-    width = np.uint64(stride)
+def merge_lines(stride, tiers, replica, private, t, strength, workers, l1):
+    """Do ``merge_tier`` for several classes."""
+    mine, shared, base = private.coef, replica.coef, replica.base_coef
     for r in range(tiers.bounds[t], tiers.bounds[t + 1]):
-        p, q = np.uint64(r) * width, np.uint64(feature_of(tiers, r)) * width
-        x = strength * tiers.rates[r]
-        scale = share(x, workers, kappa)
-        for _ in range(stride):
-            if adagrad:
-                others = replica.coef_squares[p] - replica.base_coef_squares[p]
-                squares = parameters.coef_squares[q] + others
-                scale = share(x / np.sqrt(squares + TINY), workers, kappa)
-                replica.coef_squares[p] = squares
-                replica.base_coef_squares[p] = squares
-                parameters.coef_squares[q] = squares
-            new = merged(shared[p], base[p], private[q], scale, l1)
+        scale = share(strength * tiers.rates[r], workers)
+        for k in range(stride):
+            p = np.uint64(r) * np.uint64(stride) + np.uint64(k)
+            q = np.uint64(feature_of(tiers, r)) * np.uint64(stride) + np.uint64(k)
+            new = merged(shared[p], base[p], mine[q], scale, l1)
             shared[p] = new
             base[p] = new
-            private[q] = new
-            p += np.uint64(1)
-            q += np.uint64(1)
+            mine[q] = new
 
 
 @inlined
@@ -157,34 +132,21 @@ def merged(now, old, mine, scale, l1):
 
 
 @inlined
-def add_delta(shared, k, mine, old, scale):
-    """Add ``merged`` to a shared cell that every worker updates, losing nothing; return the new value."""
-    while True:
-        now = load(shared, k)
-        new = merged(now, old, mine, scale, False)
-        if compare_exchange(shared, k, now, new):
-            return new
-
-
-@inlined
-def merge_intercept(adagrad, stride, tiers, replica, parameters, strength, workers, kappa):
-    """Merge the intercept as ``merge_tier`` does, with atomic additions."""
-    x = strength * tiers.tops[len(tiers.tops) - 1]
+def merge_intercept(stride, tiers, replica, private, strength, workers):
+    """Merge the intercept as ``merge_tier`` does, but by atomic additions: every worker updates it."""
+    scale = share(strength * tiers.tops[len(tiers.tops) - 1], workers)
     for k in range(stride):
-        scale = share(x, workers, kappa)
-        if adagrad:
-            grown, old = parameters.intercept_squares[k], replica.base_intercept_squares[k]
-            squares = add_delta(replica.intercept_squares, k, grown, old, ONE)
-            scale = share(x / np.sqrt(squares + TINY), workers, kappa)
-            replica.base_intercept_squares[k] = squares
-            parameters.intercept_squares[k] = squares
-        new = add_delta(replica.intercept, k, parameters.intercept[k], replica.base_intercept[k], scale)
+        while True:
+            now = load(replica.intercept, k)
+            new = merged(now, replica.base_intercept[k], private.intercept[k], scale, False)
+            if compare_exchange(replica.intercept, k, now, new):
+                break
         replica.base_intercept[k] = new
-        parameters.intercept[k] = new
+        private.intercept[k] = new
 
 
 @inlined
-def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows):
+def merge_due(tiers, replica, private, control, plan, grown, rows):
     """Merge the tiers that are due and return when the next ones are.
 
     ``rows`` is the number of rows done in this epoch, and ``grown`` the sum over them of step times the loss's
@@ -195,7 +157,7 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows):
         age, strength = rows - replica.rows[t], grown - replica.grown[t]
         ripe = strength >= replica.limits[t]
         if age >= replica.due[t] or (ripe and age >= tiers.floors[t]):
-            merge(adagrad, tiers, replica, parameters, control, plan, t, strength)
+            merge(tiers, replica, private, control, plan, t, np.float32(strength))
             replica.rows[t] = rows
             replica.grown[t] = grown
             replica.due[t] = tiers.intervals[t]
@@ -209,24 +171,21 @@ def merge_due(adagrad, tiers, replica, parameters, control, plan, grown, rows):
 
 
 @inlined
-def merge(adagrad, tiers, replica, parameters, control, plan, t, strength):
+def merge(tiers, replica, private, control, plan, t, strength):
     """Merge tier ``t``, and with the first tier the intercept, and count the coordinates."""
-    kappa = np.float32(plan.kappa)
-    workers = np.float32(plan.workers)
-    strength = np.float32(strength)
-    l1 = plan.l1 > 0
-    if adagrad or plan.stride > 1:
-        merge_rows(adagrad, plan.stride, tiers, replica, parameters, t, strength, workers, kappa, l1)
+    workers, l1 = np.float32(plan.workers), plan.l1 > 0
+    if plan.stride > 1:
+        merge_lines(plan.stride, tiers, replica, private, t, strength, workers, l1)
     else:
-        merge_tier(tiers, replica, parameters, t, strength, workers, kappa, l1)
+        merge_tier(tiers, replica, private, t, strength, workers, l1)
     if t == 0:
-        merge_intercept(adagrad, plan.stride, tiers, replica, parameters, strength, workers, kappa)
+        merge_intercept(plan.stride, tiers, replica, private, strength, workers)
     cell = WORKERS + LINE * plan.worker + MERGED
     store(control, cell, load(control, cell) + tiers.bounds[t + 1] - tiers.bounds[t])
 
 
 @called
-def fetch_all(adagrad, tiers, replica, parameters, plan):
+def fetch_all(tiers, replica, private, plan):
     """Begin an epoch: copy the shared array, and stagger the first merges against those of other workers."""
     width = np.uint64(plan.stride)
     for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
@@ -234,19 +193,12 @@ def fetch_all(adagrad, tiers, replica, parameters, plan):
         for _ in range(plan.stride):
             now = replica.coef[p]  # read once: others may be merging
             replica.base_coef[p] = now
-            parameters.coef[q] = now
-            if adagrad:
-                now = replica.coef_squares[p]
-                replica.base_coef_squares[p] = now
-                parameters.coef_squares[q] = now
+            private.coef[q] = now
             p += np.uint64(1)
             q += np.uint64(1)
     for k in range(plan.stride):
         replica.base_intercept[k] = load(replica.intercept, k)
-        parameters.intercept[k] = replica.base_intercept[k]
-        if adagrad:
-            replica.base_intercept_squares[k] = load(replica.intercept_squares, k)
-            parameters.intercept_squares[k] = replica.base_intercept_squares[k]
+        private.intercept[k] = replica.base_intercept[k]
     rank = plan.worker % plan.workers  # among those that share the array
     for t in range(len(tiers.intervals)):
         replica.rows[t], replica.total[t] = 0, 0.0
@@ -262,7 +214,7 @@ def place_of_rate(u, popular):
 
 
 @called
-def drop_small(adagrad, tiers, replica, rates, plan, step):
+def drop_small(tiers, replica, rates, plan, step):
     """Zero the weights that one more visit's l1 penalty would zero; at an epoch's end, with several workers only.
 
     A single worker shrinks a weight again at every visit. With several, each shrinks a copy that is mostly zero
@@ -273,8 +225,7 @@ def drop_small(adagrad, tiers, replica, rates, plan, step):
         pull = step * np.float32(plan.l1) * rates[place_of_rate(feature_of(tiers, r), np.uint32(plan.own_rates))]
         for k in range(plan.stride):
             p = np.uint64(r) * width + np.uint64(k)
-            reach = pull / np.sqrt(replica.coef_squares[p] + TINY) if adagrad else pull
-            if abs(replica.coef[p]) <= reach:
+            if abs(replica.coef[p]) <= pull:
                 replica.coef[p] = ZERO
 
 

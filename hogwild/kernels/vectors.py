@@ -117,50 +117,31 @@ def total(vector):
 
 
 @inlined
-def row_at(lanes, u):
-    """Place of row ``u`` in the flat array."""
-    return np.uint64(u) * np.uint64(LANE * len(lanes))
-
-
-@inlined
-def add_product(sums, p, first, q, second, k):
-    """Add to ``sums`` the product of the vectors number ``k`` of two rows."""
-    k = np.uint64(LANE * k)
-    return fma(load(LINE, p, first + k), load(LINE, q, second + k), sums)
-
-
-@inlined
-def product(p, first, q, second, k):
-    """Return the product of the vectors number ``k`` of two rows."""
-    k = np.uint64(LANE * k)
-    return times(load(LINE, p, first + k), load(LINE, q, second + k))
+def vector_at(lanes, u, k):
+    """Place of the vector number ``k`` of row ``u`` in the flat array."""
+    return np.uint64(u) * np.uint64(LANE * len(lanes)) + np.uint64(LANE * k)
 
 
 @inlined
 def dot(lanes, p, u, q, i):
-    """Return ``p_u . q_i``."""
+    """Return ``p_u . q_i``; sums begin at -0, to which anything may be added without changing a bit of it."""
     n = len(lanes)
-    first = row_at(lanes, u)
-    second = row_at(lanes, i)
-    s0 = product(p, first, q, second, 0)
-    if n == 1:
-        return total(s0)
-    s1 = product(p, first, q, second, 1)
-    if n == 2:
-        return total(plus(s0, s1))
-    s2 = product(p, first, q, second, 2)
-    if n == 3:
-        return total(plus(plus(s0, s1), s2))
-    s3 = product(p, first, q, second, 3)
-    for k in range(4, n, 4):
-        s0 = add_product(s0, p, first, q, second, k)
+    s0 = s1 = s2 = s3 = filled(LINE, -ZERO)
+    for k in range(0, n, 4):
+        s0 = add_product(lanes, s0, p, u, q, i, k)
         if k + 1 < n:
-            s1 = add_product(s1, p, first, q, second, k + 1)
+            s1 = add_product(lanes, s1, p, u, q, i, k + 1)
         if k + 2 < n:
-            s2 = add_product(s2, p, first, q, second, k + 2)
+            s2 = add_product(lanes, s2, p, u, q, i, k + 2)
         if k + 3 < n:
-            s3 = add_product(s3, p, first, q, second, k + 3)
+            s3 = add_product(lanes, s3, p, u, q, i, k + 3)
     return total(plus(plus(s0, s1), plus(s2, s3)))
+
+
+@inlined
+def add_product(lanes, sums, p, u, q, i, k):
+    """Add to ``sums`` the product of the vectors number ``k`` of two rows."""
+    return fma(load(LINE, p, vector_at(lanes, u, k)), load(LINE, q, vector_at(lanes, i, k)), sums)
 
 
 @inlined
@@ -172,9 +153,8 @@ def moved(vector, step, other, shrink):
 @inlined
 def move_both(lanes, p, u, q, i, step, shrink_p, shrink_q):
     """Move ``p_u`` against ``q_i`` and ``q_i`` against ``p_u``, as both were before, and shrink them."""
-    first, second = row_at(lanes, u), row_at(lanes, i)
     for k in range(len(lanes)):
-        a, b = first + np.uint64(LANE * k), second + np.uint64(LANE * k)
+        a, b = vector_at(lanes, u, k), vector_at(lanes, i, k)
         x, y = load(LINE, p, a), load(LINE, q, b)
         store(moved(x, -step, y, shrink_p), p, a)
         store(moved(y, -step, x, shrink_q), q, b)
@@ -183,17 +163,9 @@ def move_both(lanes, p, u, q, i, step, shrink_p, shrink_q):
 @inlined
 def move_three(lanes, p, u, q, i, j, step, shrink):
     """Move ``p_u`` along ``q_i - q_j``, ``q_i`` along ``p_u``, ``q_j`` against it, from old values; i is not j."""
-    first = row_at(lanes, u)
-    second = row_at(lanes, i)
-    third = row_at(lanes, j)
     for k in range(len(lanes)):
-        line = np.uint64(LANE * k)
-        a = first + line
-        b = second + line
-        c = third + line
-        x = load(LINE, p, a)
-        y = load(LINE, q, b)
-        z = load(LINE, q, c)
+        a, b, c = vector_at(lanes, u, k), vector_at(lanes, i, k), vector_at(lanes, j, k)
+        x, y, z = load(LINE, p, a), load(LINE, q, b), load(LINE, q, c)
         store(moved(fma(step, z, x), -step, y, shrink), p, a)
         store(moved(y, -step, x, shrink), q, b)
         store(moved(z, step, x, shrink), q, c)

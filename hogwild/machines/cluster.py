@@ -137,7 +137,7 @@ class Cluster:
     def _connect(self, other: int, arrival: int, seconds: float) -> Any:
         """Return a group of this machine and another one, one of which has come with that number."""
         low, high = sorted((self.number, other))
-        store = PrefixStore(f"{arrival}/{low}-{high}", self.notes.raw())
+        store = PrefixStore(f"{arrival}/{low}-{high}", self.notes.store)
         options = ProcessGroupGloo._Options()
         options._timeout = datetime.timedelta(seconds=seconds)
         address = self.hellos[self.number]["address"]

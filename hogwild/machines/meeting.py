@@ -107,16 +107,16 @@ def meet(
     deadline = time.monotonic() + seconds
     listening = _listen(meeting)
     leads = listening is not None
-    notes = Notes(_store(meeting, listening, seconds), "hogwild/", deadline)
+    notes = Notes(_store(meeting, listening, seconds), "hogwild", deadline)
     hello = {"version": version("hogwild"), "machines": meeting.machines, "number": meeting.machine} | about
     hello |= {"address": _own_address(meeting), "host": socket.gethostname()}
     if leads:
         run = secrets.randbits(62)
         notes.put("run", run)
-        return _gather(meeting, notes.under(f"{run}/"), hello, failure)
+        return _gather(meeting, Notes(notes.store, f"{run}", deadline), hello, failure)
     try:
         run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
-        return _ask(meeting, notes.under(f"{run}/"), hello, seconds)
+        return _ask(meeting, Notes(notes.store, f"{run}", deadline), hello, seconds)
     except RuntimeError:  # of the store
         raise InputError(f"machine 0 at {meeting.address} has closed its connection") from None
 
@@ -133,7 +133,7 @@ def _ask(meeting: Meeting, notes: Notes, hello: dict[str, Any], seconds: float) 
     if notes.get("met"):
         gone = "none of them is gone" if meeting.machine is None else f"machine {meeting.machine} is not gone"
         late, more = f"{meeting.machines} machines have met at {meeting.address} already, and {gone}", 0.0
-    request = notes.count("asks")
+    request = int(notes.store.add("asks", 1))
     notes.put(f"ask/{request}", hello)
     try:
         answer = notes.wait(f"answer/{request}", late, more)
@@ -148,7 +148,7 @@ def _ask(meeting: Meeting, notes: Notes, hello: dict[str, Any], seconds: float) 
 def _gather(meeting: Meeting, notes: Notes, hello: dict[str, Any], failure: Callable[[], str]) -> Met:
     """Give places to those who ask, compare what they want with what this machine wants, and tell all (machine 0)."""
     hellos, requests, why = {0: hello}, dict[int, int](), ""
-    while not why and len(hellos) < meeting.machines and not notes.late:
+    while not why and len(hellos) < meeting.machines and time.monotonic() < notes.deadline:
         for request, other in notes.asks().items():
             free = [k for k in range(meeting.machines) if k not in hellos]
             if request in requests or not free:
@@ -195,44 +195,30 @@ class Notes:
     """JSON under keys of a store; nothing waits longer than the deadline."""
 
     def __init__(self, store: Any, prefix: str, deadline: float) -> None:
-        self._store = store
-        self._prefix = prefix
-        self._deadline = deadline
-
-    def under(self, prefix: str) -> Notes:
-        return Notes(self._store, self._prefix + prefix, self._deadline)
-
-    def raw(self) -> Any:
         from torch.distributed import PrefixStore
 
-        return PrefixStore(self._prefix, self._store)
-
-    @property
-    def late(self) -> bool:
-        return time.monotonic() > self._deadline
+        self.store = PrefixStore(prefix, store)
+        self.deadline = deadline
 
     def put(self, name: str, value: Any) -> None:
-        self._store.set(self._prefix + name, json.dumps(value))
+        self.store.set(name, json.dumps(value))
 
     def get(self, name: str) -> Any:
         """Return a note, or None if there is none."""
-        key = self._prefix + name
-        return json.loads(self._store.get(key)) if self._store.check([key]) else None
+        return json.loads(self.store.get(name)) if self.store.check([name]) else None
 
     def wait(self, name: str, otherwise: str, more: float = 0.0) -> Any:
         """Return a note as soon as it is there; raise InputError with ``otherwise`` if it never comes."""
         while (note := self.get(name)) is None:
-            if time.monotonic() > self._deadline + more:
+            if time.monotonic() > self.deadline + more:
                 raise InputError(f"{otherwise} within {DEADLINE + more:.0f} seconds")
             time.sleep(PAUSE)
         return note
 
-    def count(self, name: str, more: int = 1) -> int:
-        return int(self._store.add(self._prefix + name, more))
-
     def asks(self) -> dict[int, dict[str, Any]]:
         """What machines say who ask to take part and have no answer, by their requests' numbers; on machine 0."""
-        asked = {k: self.get(f"ask/{k}") for k in range(1, self.count("asks", 0) + 1) if not self.get(f"answer/{k}")}
+        count = int(self.store.add("asks", 0))
+        asked = {k: self.get(f"ask/{k}") for k in range(1, count + 1) if not self.get(f"answer/{k}")}
         return {k: hello for k, hello in asked.items() if hello}  # else it is about to be written, or withdrawn
 
     def answer(self, request: int, content: dict[str, Any]) -> None:

@@ -4,12 +4,11 @@ At the start machine 0 gathers counts of everybody's rows and sends back their s
 problem: classes, features, weights of rows, shares of the penalty. If all have opened the same rows, to train or to
 test on, each keeps a range of them for the whole run. In an evaluation every machine sums the losses of its own rows;
 machine 0 adds the sums up in the order of the machines, so the objective is that of all rows together, to the rounding
-of float64. For the area under the ROC curve, which is no sum, it is sent the scores of the test rows: five bytes a row.
+of float64. The area under the ROC curve is no sum, and not measured.
 """
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any
 
@@ -45,7 +44,7 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
         if note["kind"] == "refused":
             raise InputError(note["why"])
         (total,) = cluster.arrays_of(note, (np.int64, note["width"]))
-        return Totals.from_json(note, total).given_to(rows), test
+        return Totals(note["facts"], total).given_to(rows), test
     every, total = [facts], degrees.astype(np.int64)
     for other in range(1, cluster.machines):
         every.append(cluster.next_note(other, ("facts",)))
@@ -55,8 +54,8 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     if why := _unlike([cluster.name(k) for k in range(cluster.machines)], every, config):
         cluster.tell({"kind": "refused", "why": why})
         raise InputError(why)
-    totals = Totals.of(every, total)
-    cluster.tell({"kind": "totals", "width": len(total)} | totals.to_json(), None, total)
+    totals = Totals(every, total)
+    cluster.tell({"kind": "totals", "width": len(total), "facts": totals.facts}, None, total)
     return totals.given_to(rows), test
 
 
@@ -84,7 +83,7 @@ def _range_of(rows: Rows | None, cluster: Cluster) -> Rows | None:
 
 def _unlike(names: list[str], every: list[dict[str, Any]], config: TrainConfig) -> str:
     """Return why the machines' rows cannot be trained on together; empty if they can."""
-    first = every[0]
+    first, labels = every[0], [facts["labels"] for facts in every]
     for name, facts in zip(names, every):
         if facts["features"] != first["features"]:
             return (
@@ -93,33 +92,23 @@ def _unlike(names: list[str], every: list[dict[str, Any]], config: TrainConfig) 
             )
         if facts["tested"] and not first["tested"]:
             return f"{name} has test rows and {names[0]} has none: give machine 0 some too"
-    if not any(facts["labels"] for facts in every):
+    if not any(labels):
         return ""
-    return _unlike_labels(names, [facts["labels"] for facts in every]) or _one_class(names, every, config)
-
-
-def _unlike_labels(names: list[str], labels: list[list[float]]) -> str:
     whole = [all(label == int(label) for label in each) for each in labels]
     if any(whole) and not all(whole):
         odd, other = whole.index(False), whole.index(True)
         fraction = shortest(next(label for label in labels[odd] if label != int(label)))
         return f"{names[odd]} has the label {fraction}, and {names[other]} whole numbers only: expected one kind"
-    codings = [tuple(each) for each in labels]
-    coded = [k for k, coding in enumerate(codings) if coding in CODINGS]
-    unlike = next((k for k in coded if codings[k] != codings[coded[0]]), None)
+    coded = [k for k, each in enumerate(labels) if tuple(each) in CODINGS]
+    unlike = next((k for k in coded if labels[k] != labels[coded[0]]), None)
     if unlike is not None and all(len(each) < 3 for each in labels):
-        strange, usual = (", ".join(map(shortest, codings[k])) for k in (unlike, coded[0]))
+        strange, usual = (", ".join(map(shortest, labels[k])) for k in (unlike, coded[0]))
         return f"{names[unlike]} has the labels {strange}, and {names[coded[0]]} {usual}: write them alike"
-    return ""
-
-
-def _one_class(names: list[str], every: list[dict[str, Any]], config: TrainConfig) -> str:
-    if len({label for facts in every for label in facts["labels"]}) < 2:
+    only = shortest(labels[0][0])
+    if len({label for each in labels for label in each}) < 2:
         rows = sum(facts["rows"] for facts in every)
-        only = shortest(every[0]["labels"][0])
         return f"all {rows} rows of all machines have the label {only}: loss {config.loss} needs two or more classes"
-    if len(every[0]["labels"]) < 2 and config.step is None and config.schedule != "optimal":
-        only = shortest(every[0]["labels"][0])
+    if len(labels[0]) < 2 and config.step is None and config.schedule != "optimal":
         return (
             f"{names[0]}, which finds the step, has rows of the label {only} only: give step (--step), or have a "
             "machine with more classes be machine 0"
@@ -147,7 +136,10 @@ class Evaluation:
         parts = [case.sums(solution)]
         for other in range(1, cluster.machines):
             try:
-                parts.append(_received(cluster, other, number))
+                note: dict[str, Any] = {}
+                while note.get("number") != number:
+                    note = cluster.next_note(other, ("sums",))
+                parts.append([Sums(np.array(totals), rows) for totals, rows in note["parts"]])
             except TrainingError as error:
                 self._miss(other, str(error))
         return case.facts(solution, parts)
@@ -160,26 +152,11 @@ class Evaluation:
             warnings.warn(message, HogwildWarning, stacklevel=2)
 
 
-def _received(cluster: Cluster, other: int, number: int) -> list[Sums]:
-    """Return what another machine has found in an evaluation."""
-    note: dict[str, Any] = {}
-    while note.get("number") != number:
-        note = cluster.next_note(other, ("sums",))
-    scored = [part["rows"] for part in note["parts"] if part["scored"]]
-    arrays = iter(cluster.arrays_of(note, *((kind, rows) for rows in scored for kind in (np.float32, np.bool_))))
-    return [
-        Sums(np.array(part["totals"]), part["rows"], *(itertools.islice(arrays, 2) if part["scored"] else ()))
-        for part in note["parts"]
-    ]
-
-
 def answer(cluster: Cluster, case: Any, note: dict[str, Any], own: tuple[np.ndarray, ...]) -> None:
     """Do a machine's part of an evaluation; ``own`` is the solution that this machine has."""
     solution = own
     if not note["known"]:
         sent = cluster.arrays_of(note, *((array.dtype, array.size) for array in own))
         solution = tuple(array.reshape(like.shape) for array, like in zip(sent, own))
-    sums = case.sums(solution)
-    parts = [{"totals": p.totals.tolist(), "rows": p.rows, "scored": p.scores is not None} for p in sums]
-    scores = [array for part in sums for array in (part.scores, part.positive) if array is not None]
-    cluster.tell({"kind": "sums", "number": note["number"], "parts": parts}, [0], *scores)
+    parts = [(part.totals.tolist(), part.rows) for part in case.sums(solution)]
+    cluster.tell({"kind": "sums", "number": note["number"], "parts": parts}, [0])

@@ -27,7 +27,7 @@ from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.deltas_kernel import bring_together
 from hogwild.exchanges.link import serving
-from hogwild.exchanges.trade import ALL, Counts, Exchange
+from hogwild.exchanges.trade import ALL, Counts, Exchange, begin
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import NO_LIMIT, STOP
@@ -296,8 +296,7 @@ class Replicas(Machines):
             room = max(room, ROOM)
         serve = serving(exchange, self._arrays)
         self.link = MachineLink(self.cluster, self.members, self.task, room, serve)
-        exchange.begin(flat, self._arrays)
-        self._arrays["left_out"][:] = 0
+        begin(exchange, flat, self._arrays)
         if "base" in self._arrays:
             self._arrays["base"][self.link.replica, : len(flat)] = flat
         copied = self._within and self._in_rounds

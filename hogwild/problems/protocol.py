@@ -142,15 +142,21 @@ def trained(problem: Problem) -> int:
     return int(getattr(problem, "trained", problem.size))
 
 
-def rehearse(problem: Any, order: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """Compile a problem's kernel, or load it from the disk cache, by an epoch of tiny data at a step of zero."""
+def rehearse(
+    problem: Any, order: Any, arrays: Mapping[str, np.ndarray], tiers: Tiers | None = None, power: float = 0.0
+) -> None:
+    """Compile a problem's kernel, or load it from the disk cache, by an epoch of tiny data at a step of zero.
+
+    ``power``: above zero for the kernel of steps that fall within an epoch.
+    """
+    tiers = no_tiers() if tiers is None else tiers
     flat, control = np.zeros(problem.size, np.float32), np.zeros(cells(1), np.int64)
     problem.start(flat, 0)
     problem.begin_epoch(control, order, 0)
-    shared = Shared(problem.parameters(flat), control, np.zeros(problem.locks, np.int32), no_tiers())
+    shared = Shared(problem.parameters(flat), control, np.zeros(problem.locks, np.int32), tiers)
     data = problem.data({name: readonly(array) for name, array in arrays.items()})
     part = OrderSlice(order, np.zeros(order.n_blocks, np.int32), 0, 0, 0, 0, 1)
-    problem.prepare(shared, problem.scratch(order), data, part, (0.0, 1.0, 0.0))()
+    problem.prepare(shared, problem.scratch(order, tiers), data, part, (0.0, 1.0, power))()
 
 
 def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Callable[[], int]:
@@ -206,13 +212,10 @@ class Sums(NamedTuple):
 
 
 def in_all(parts: list[Sums]) -> Sums:
-    """Return the evaluation of the rows of all parts together, in the order of the parts."""
-    totals = np.sum([part.totals for part in parts], axis=0)
-    scored = [(part.scores, part.positive) for part in parts if part.scores is not None and part.positive is not None]
-    if len(scored) < len(parts):
-        return Sums(totals, sum(part.rows for part in parts))
-    scores, positive = (np.concatenate(arrays) for arrays in zip(*scored))
-    return Sums(totals, sum(part.rows for part in parts), scores, positive)
+    """Return the evaluation of the rows of all parts together, in the order of the parts; several have no scores."""
+    if len(parts) == 1:
+        return parts[0]
+    return Sums(np.sum([part.totals for part in parts], axis=0), sum(part.rows for part in parts))
 
 
 class Case(Protocol):

@@ -43,7 +43,7 @@ class Scorer:
         indices = np.fromiter(entries, np.int64, len(entries))
         values = np.fromiter(entries.values(), np.float32, len(entries)).astype(np.float64)
         if self.model.normalize != "none":
-            length = math.sqrt(values @ values) if self.model.normalize == "l2" else np.abs(values).max(initial=0.0)
+            length = math.sqrt(values @ values)
             values *= np.float32(min(1.0 / length, LARGEST)) if length else 1.0
         margins = self.model.row_margins(indices, values)  # (1,) or (classes,)
         margins = margins if len(margins) == 1 else margins[np.newaxis]

@@ -112,9 +112,15 @@ def chosen_before(
 
 
 def check_data(
-    directory: Path | None, arrays: dict[str, np.ndarray], header: dict[str, Any], data: str, config: TrainConfig
+    directory: Path | None,
+    arrays: dict[str, np.ndarray],
+    header: dict[str, Any],
+    data: str,
+    size: int,
+    config: TrainConfig,
 ) -> None:
-    """Raise an error unless a checkpoint is of the ``data`` with this fingerprint, and as many replicas as it keeps.
+    """Raise an error unless a checkpoint is of the ``data`` of this fingerprint, so many numbers, and as many replicas
+    as it keeps.
 
     Raises
     ------
@@ -125,6 +131,8 @@ def check_data(
     where = f"{directory}: cannot resume"
     if header["fingerprint"] != data:
         raise InputError(f"{where}: the training data are not those of the checkpoint")
+    if len(arrays["flat"]) != size:  # each worker of a module has some of its own
+        raise InputError(f"{where}: it holds {len(arrays['flat'])} parameters, expected {size}: give as many workers")
     if KEPT in arrays and (had := len(arrays[KEPT])) != config.replicas:
         raise UsageError(
             f"{where} with {config.replicas} workers: under exchange {config.exchange} the {had} of before have "

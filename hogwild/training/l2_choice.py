@@ -582,5 +582,4 @@ def _alone(config: TrainConfig, n: int) -> TrainConfig:
         exchange="none",
         link="",
         delay="round-robin",
-        gradient_delay=0.0,
     )

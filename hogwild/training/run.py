@@ -33,7 +33,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingErr
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
-from hogwild.problems.protocol import Case, case_of, in_numbering
+from hogwild.problems.protocol import Case, case_of, in_numbering, size_of
 from hogwild.training.checkpoint import check_data, hold_directory, load_saved
 from hogwild.training.engine import Engine, EpochProgress, resolve, start_pool
 from hogwild.training.keep import LAST, Keeper, Solution, divergence, has_diverged, is_whole
@@ -156,7 +156,7 @@ class Run(Generic[M]):
             self.problem = case.problem
             c = self.config = case.config
             if header:
-                check_data(self.checkpoint, arrays, header, case.fingerprint, c)
+                check_data(self.checkpoint, arrays, header, case.fingerprint, size_of(case), c)
                 case.recut(header)
             case.make_evaluator(judge)
             own = pool is None
@@ -260,7 +260,6 @@ class Run(Generic[M]):
         cores = machine.physical_cores()
         if workers > rows > 0:
             raise InputError(f"{workers} workers for {rows} rows: give at most one worker a row (--workers)")
-        self.config.check_crowd(cores)
         if workers > cores and self.config.host not in ("simulator", STREAMS):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
@@ -569,7 +568,7 @@ def train(
         Directory for a checkpoint at the end of every epoch and on stopping.
     resume : bool
         Go on from that checkpoint, if there is one. Only ``epochs``, ``patience``, ``evaluate_every``, ``machines``,
-        ``workers``, ``oversubscribe``, ``host``, ``in_flight`` and ``renumber`` may differ.
+        ``workers``, ``host``, ``in_flight`` and ``renumber`` may differ.
     pool : Pool, optional
         Workers from :func:`hogwild.training.engine.start_pool`; they are left running. One run after another, or in
         turns, can use them.

@@ -154,9 +154,7 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
     """Short serial runs of the config's problem on contiguous rows, or simulated ones if replicas trade."""
     racing = config.discipline == "hogwild" and config.between_workers == "none"
     discipline = "hogwild" if racing else "serial"  # the same bits, one loop fewer to compile
-    problem = LinearProblem.of(
-        config.settled(schedule=schedule, class_weight=None, gradient_delay=0.0), sample, discipline
-    )
+    problem = LinearProblem.of(config.settled(schedule=schedule, class_weight=None), sample, discipline)
     sample, _ = narrowed(sample)
     problem = problem.narrowed(sample.width)
     problem.compile()

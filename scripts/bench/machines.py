@@ -30,7 +30,7 @@ from typing import Any
 
 import hogwild
 from hogwild.compare.report.results import crossing, lowest, with_gaps
-from hogwild.data.ratings.store import save_ratings
+from hogwild.data.ratings.container import RATINGS
 from hogwild.data.rows.store import save_store
 
 OTHER = "import sys; sys.path.insert(0, {folder!r}); import machines; machines.join(*sys.argv[1:])"
@@ -227,7 +227,7 @@ def table(asked: argparse.Namespace) -> None:
         kind = KINDS[name]
         with tempfile.TemporaryDirectory() as folder:
             rows, path = kind.open(), Path(folder) / "data"
-            store = str((save_ratings if "problem" in kind.options else save_store)(rows, path))
+            store = str(save_store(rows, path, kind=RATINGS if "problem" in kind.options else None))
             groups = {"real": [] if asked.only == "simulated" else [*real(name, store, asked.times)]}
             groups["simulated"] = [] if asked.only == "real" else [*simulated(name, rows)]
         print(f"\n{kind.data}, to {100 * kind.left:g} %\n")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import lzma
 import random
 import resource
@@ -66,8 +65,6 @@ GRAPH = b"c graph\np max 4 5\nn 1 s\nn 4 t\na 1 2 3\na 1 3 2\na 2 4 2\na 3 4 3\n
 
 def seeds(kind: str, folder: Path) -> list[bytes]:
     """Good files of a kind."""
-    if kind == "npz":
-        return [_npz(form, folder) for form in ("csr", "csc", "coo", "bsr")]
     if kind == "model":
         from hogwild.problems.linear.model import LinearModel
 
@@ -108,28 +105,8 @@ def _tables(kind: str) -> list[bytes]:
     return [sink.getvalue().to_pybytes() for sink in sinks]
 
 
-def _npz(form: str, folder: Path) -> bytes:
-    import scipy.sparse
-
-    scipy.sparse.save_npz(folder / "seed.npz", scipy.sparse.eye_array(6).asformat(form), compressed=False)
-    return (folder / "seed.npz").read_bytes()
-
-
 def mutate(data: bytes, source: random.Random, kind: str) -> bytes:
-    """Some bytes changed, doubled, put in or left out; of an archive of arrays the numbers in one of them."""
-    if kind == "npz" and source.random() < 0.7:
-        with np.load(io.BytesIO(data)) as file:
-            arrays = {name: file[name] for name in file.files}
-        name = source.choice(sorted(arrays))
-        if arrays[name].dtype.kind in "iuf" and arrays[name].size:
-            flat = np.array(arrays[name]).reshape(-1)
-            flat[source.randrange(flat.size)] = source.choice([-1, 0, 7, 10**8, 2**31 - 1])
-            arrays[name] = flat.reshape(arrays[name].shape)
-        else:
-            del arrays[name]
-        made = io.BytesIO()
-        np.savez(made, **arrays)  # type: ignore[arg-type]
-        return made.getvalue()
+    """Some bytes changed, doubled, put in or left out."""
     found = bytearray(data)
     for _ in range(source.randint(1, 4)):
         at, end = sorted((source.randint(0, len(found)), source.randint(0, len(found))))
@@ -172,9 +149,7 @@ def read(kind: str, path: Path) -> Any:
     if kind in TABLES:
         rows = open_table(path, "y", hash_bits=10)
         return rows._check()
-    rows = open_data(
-        path, format="npz" if kind == "npz" else "svmlight", labels="optional" if kind == "npz" else "required"
-    )
+    rows = open_data(path, format="svmlight")
     rows._check()
     ends = zip(rows.begin.tolist(), rows.end.tolist(), rows.targets.tolist(), strict=True)
     pairs = list(zip(rows.indices.tolist(), rows.values.tolist(), strict=True))
@@ -226,7 +201,7 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
             print(MADE[kind](random.Random(f"{seed} {kind} {number}"), folder).replace("\n", " "), flush=True)
         return
     good = seeds(kind, folder)
-    suffix = f".{kind}" if kind in ("npz", *TABLES) else ".txt"
+    suffix = f".{kind}" if kind in TABLES else ".txt"
     for number in range(first, first + count):
         source = random.Random(f"{seed} {kind} {number}")
         text = mutate(source.choice(good), source, kind)
@@ -239,7 +214,7 @@ def child(kind: str, seed: int, first: int, count: int, folder: Path) -> None:
 # -- the campaign -----------------------------------------------------------------------------------------------------
 
 TABLES = ("csv", "parquet", "arrow")
-KINDS = ("svmlight", "npz", "ratings", "graph", "model", "checkpoint", "archive", *TABLES, "store", "download")
+KINDS = ("svmlight", "ratings", "graph", "model", "checkpoint", "archive", *TABLES, "store", "download")
 
 
 def batch(kind: str, campaign: Campaign, first: int, count: int) -> int:

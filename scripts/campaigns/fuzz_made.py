@@ -40,14 +40,14 @@ TEXT = b"+1 1:0.5 3:2\n-1 2:1\n" * 9
 
 def make_stores(folder: Path) -> None:
     """A good store of rows and one of ratings."""
-    from hogwild.data.ratings.container import Ids, Ratings
-    from hogwild.data.ratings.store import save_ratings
+    from hogwild.data.ratings.container import RATINGS, Ids, Ratings
     from hogwild.data.rows.store import save_store
     from tests.runs import toy
 
     save_store(toy(60), folder / "rows")
     names = Ids(["a", "b", "c"]), Ids([5, 6])
-    save_ratings(Ratings([0, 1, 2], [1, 0, 1], [3.0, 1.0, 2.0], (3, 2), None, *names), folder / "ratings")
+    ratings = Ratings([0, 1, 2], [1, 0, 1], [3.0, 1.0, 2.0], (3, 2), None, *names)
+    save_store(ratings, folder / "ratings", kind=RATINGS)
 
 
 def store(source: random.Random, folder: Path) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 from common import Campaign, descendants, living, segments_of, wait_until
 
 import hogwild
-from hogwild.data.ratings.store import save_ratings
+from hogwild.data.ratings.container import RATINGS
 from hogwild.data.rows.store import save_store
 from hogwild.machines.cluster import SILENCE
 from hogwild.model_file import has_checkpoint, load_checkpoint
@@ -241,7 +241,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as kept:
         stores = {
             "rows": save_store(hogwild.open_data(DATA["rows"]), Path(kept) / "rows"),
-            "ratings": save_ratings(hogwild.open_ratings(DATA["ratings"]), Path(kept) / "ratings"),
+            "ratings": save_store(hogwild.open_ratings(DATA["ratings"]), Path(kept) / "ratings", kind=RATINGS),
         }
         for number in campaign.rounds():
             chance = random.Random(f"{campaign.asked.seed} {number}")

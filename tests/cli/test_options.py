@@ -16,7 +16,7 @@ from hogwild.cli.train import simulate, train
 from hogwild.config import TrainConfig, config_class, options_of
 from hogwild.methods import PROBLEMS
 
-PYTHON_ONLY = {"gradient_delay", "l2_path"}  # the command line has a list in --l2
+PYTHON_ONLY = {"l2_path"}  # the command line has a list in --l2
 
 
 def parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
@@ -35,7 +35,7 @@ def test_every_field_is_an_option_of_a_command() -> None:
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_what_is_not_given_is_the_default(command: Callable[..., None], problem: str) -> None:
     """Without options a command trains as ``TrainConfig()`` does."""
-    own = ("workers", "epochs", "seed", "gradient_delay", "problem", "loss", "host")
+    own = ("workers", "epochs", "seed", "problem", "loss", "host")
     given = {name: one.default for name, one in parameters(command).items() if name not in own}
     assert TrainConfig(problem=problem, **config_options(given)) == TrainConfig(problem=problem)
 
@@ -70,4 +70,3 @@ def test_the_reference_has_the_text_of_the_fields(problem: str) -> None:
     for field in options_of(problem).values():
         about = field.metadata["option"]
         assert about.text in reference
-        assert about.more in reference

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 from hogwild.cli.models import number_lines
 from hogwild.data.rows.source import open_data
@@ -65,8 +64,6 @@ def test_all_kinds_of_data_give_the_same(
     unlabelled = tmp_path / "unlabelled"
     unlabelled.write_text("".join(line.partition(" ")[2] for line in svm.read_text().splitlines(keepends=True)))
     assert hogwild(f"predict {path} {unlabelled} --decision").out == expected
-    scipy.sparse.save_npz(tmp_path / "unlabelled.npz", open_data(svm).to_scipy()[0])
-    assert hogwild(f"predict {path} {tmp_path / 'unlabelled.npz'} --decision").out == expected
 
 
 def test_output_file_is_replaced_when_complete(

@@ -7,17 +7,16 @@ longer, and the difference stays.
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hogwild.compare.reference import outside
-from hogwild.compare.run import methods, runner
+from hogwild.compare.reference.outside import OUTSIDE, Program
 from hogwild.compare.run.methods import METHODS, Method
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.runner import ComparedData, Pools, run_cell
+from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
@@ -33,19 +32,22 @@ def small() -> Rows:
 
 
 def evaluations(rows: Rows, cell: Cell, epochs: int, timeout: float = 60.0) -> list[dict[str, Any]]:
-    task = ComparedData(rows, None, BASE, "small", timeout)
-    with Pools("threads") as pools:
-        return run_cell(cell, task, epochs, pools)
+    with Runner(rows, None, BASE, "small", timeout) as runner:
+        return runner.run(cell, epochs)
 
 
-class Sleepy:
+class Sleepy(Program):
     """Another program whose epochs take a known time, and which is slow to say what it found."""
 
-    seconds_replace, untimed = False, 0.0
-    asleep, saying = 0.04, 0.15
+    name, order = "sleepy", "none"
+    setup, asleep, saying = 0.2, 0.04, 0.15
 
-    def __init__(self, width: int) -> None:
-        self.coef, self.reached = np.zeros(width), 0
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        time.sleep(self.setup)
+        self.coef, self.reached = np.zeros(rows.width), 0
+
+    refusal = staticmethod(lambda config, rows: None)
+    epochs = staticmethod(lambda most: [1, 2, most])
 
     def advance(self, epoch: int) -> None:
         time.sleep(self.asleep * (epoch - self.reached))
@@ -58,17 +60,10 @@ class Sleepy:
 
 @pytest.fixture
 def sleepy(monkeypatch: pytest.MonkeyPatch) -> type[Sleepy]:
-    def make(rows: Rows, config: TrainConfig) -> Sleepy:
-        time.sleep(0.2)  # set-up
-        return Sleepy(rows.width)
-
-    entry = SimpleNamespace(
-        name="sleepy", refusal=lambda base, rows: None, make=make, order="none", epochs=lambda most: [1, 2, most]
-    )
-    monkeypatch.setitem(runner.OUTSIDE, "sleepy", entry)
-    monkeypatch.setitem(methods.OUTSIDE, "sleepy", entry)
+    kind = type("Own", (Sleepy,), {})
+    monkeypatch.setitem(OUTSIDE, "sleepy", kind)
     monkeypatch.setitem(METHODS, "sleepy", Method("sleepy", "outside", parallel=False))
-    return Sleepy
+    return kind
 
 
 def test_the_clock_counts_epochs_and_nothing_else(small: Rows, sleepy: type[Sleepy]) -> None:
@@ -82,15 +77,23 @@ def test_the_clock_counts_epochs_and_nothing_else(small: Rows, sleepy: type[Slee
 
 def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows, sleepy: type[Sleepy]) -> None:
     """And what is no training is taken off, but for a rest: a target reached after no time would be in no ratio."""
-    anew = type("Anew", (sleepy,), {"seconds_replace": True, "advance": lambda self, k: time.sleep(self.asleep * k)})
-    runner.OUTSIDE["sleepy"].make = lambda rows, config: anew(rows.width)
+    sleepy.restarts, sleepy.advance = True, lambda self, k: time.sleep(self.asleep * k)
     rows = evaluations(small, SLEEPY, 5)
     for before, row in enumerate(rows):
         others = sum(earlier["epoch"] for earlier in rows[:before])
         uncounted = sleepy.saying * before + sleepy.asleep * others
         assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
-    anew.untimed = 10.0
+    sleepy.untimed = 10.0
     assert {row["train_seconds"] for row in evaluations(small, SLEEPY, 5)[1:]} == {outside.SHORTEST}
+
+
+def test_the_peak_of_memory_is_that_of_the_cell(small: Rows, sleepy: type[Sleepy]) -> None:
+    sleepy.setup = sleepy.saying = 0.0
+    sleepy.advance = lambda self, epoch: np.ones(25_000_000)
+    most = evaluations(small, SLEEPY, 2)[-1]["peak_memory_mb"]  # with 200 MB that are gone at once
+    sleepy.advance = lambda self, epoch: None
+    assert 50 < evaluations(small, SLEEPY, 2)[-1]["peak_memory_mb"] < most - 150
+    assert "peak_memory_mb" in evaluations(small, SERIAL, 1)[-1]
 
 
 def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,10 +150,9 @@ def test_what_another_program_raises_is_the_end_of_its_cell_only(small: Rows, sl
         if epoch > 1:
             raise ValueError("no\nway")
 
-    failing = type("Failing", (sleepy,), {"advance": fail, "saying": 0.0})
-    runner.OUTSIDE["sleepy"].make = lambda rows, config: failing(rows.width)
+    sleepy.advance, sleepy.saying = fail, 0.0
     assert [row["status"] for row in evaluations(small, SLEEPY, 5)] == ["ok", "failed: no way"]
-    runner.OUTSIDE["sleepy"].make = lambda rows, config: 1 // 0
+    sleepy.__init__ = lambda self, rows, config: 1 // 0
     [row] = evaluations(small, SLEEPY, 5)
     assert row["status"].startswith("failed: ")
     assert row["objective"] is None

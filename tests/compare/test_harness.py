@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from hogwild import machine
-from hogwild.compare.run import harness
+from hogwild.compare.run import plan
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.ledger import ROWS
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.runner import ComparedData, Pools, run_cell
+from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
@@ -36,10 +35,10 @@ def small() -> Rows:
 
 def test_a_diverged_cell_keeps_its_rows(rows: Rows) -> None:
     base = dataclasses.replace(BASE, loss="squared-error", l2=0.0)
-    task = ComparedData(rows, None, base, "rows", 60.0)
-    with Pools("threads") as pools:
+    task = Runner(rows, None, base, "rows", 60.0)
+    with task:
         for name in ("serial", "sklearn-sgd"):
-            found = run_cell(Cell("tuning", name, 1, 1e6, 0), task, 5, pools)
+            found = task.run(Cell("tuning", name, 1, 1e6, 0), 5)
             assert found[-1]["status"] == "diverged"
             assert found[0]["status"] == "ok"
 
@@ -48,8 +47,8 @@ def test_a_diverged_cell_keeps_its_rows(rows: Rows) -> None:
 
 
 def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
-    plan = plan_of(methods=("serial", "locked", "sklearn-sgd", "liblinear"), seeds=2)
-    comparison = Comparison(*small.split(0.25, 0), plan, BASE, data="small", command="hogwild compare small")
+    four = plan_of(methods=("serial", "locked", "sklearn-sgd", "liblinear"), seeds=2)
+    comparison = Comparison(*small.split(0.25, 0), four, BASE, data="small", command="hogwild compare small")
     comparison.run(tmp_path)
     about, *found = rows_in(tmp_path)
     assert (about["phase"], about["data"], about["command"]) == ("optimum", "small", "hogwild compare small")
@@ -60,7 +59,7 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
     assert {row["phase"] for row in found} == {"tuning", "reported"}
     tuned = [row for row in found if row["phase"] == "reported"]
     assert about["objective"] <= min(row["objective"] for row in tuned) + 1e-9
-    assert {(row["method"], row["seed"]) for row in tuned} == {(name, seed) for name in plan.methods for seed in (0, 1)}
+    assert {(row["method"], row["seed"]) for row in tuned} == {(name, seed) for name in four.methods for seed in (0, 1)}
     assert all(row["test_accuracy"] > 0.5 for row in tuned if row["epoch"])
     assert comparison.progress.done == comparison.progress.total - 1  # of the cell at hand, the last
     assert comparison.progress.label.startswith("reported ")  # what was done last
@@ -68,20 +67,19 @@ def test_a_comparison_from_end_to_end(small: Rows, tmp_path: Path) -> None:
 
 def test_what_is_finished_is_not_run_again(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
-    original = harness.run_cell
+    usual, most = Runner.run, [5]
 
-    def stopping(cell: Cell, *about: Any) -> list[dict]:
-        if len(ran) == 5:
+    def counted(self: Runner, cell: Cell, epochs: int) -> list[dict]:
+        if len(ran) == most[0]:
             raise KeyboardInterrupt
         ran.append(cell.name)
-        return original(cell, *about)
+        return usual(self, cell, epochs)
 
-    monkeypatch.setattr(harness, "run_cell", stopping)
+    monkeypatch.setattr(Runner, "run", counted)
     with pytest.raises(KeyboardInterrupt):
         Comparison(small, None, plan_of(), BASE).run(tmp_path)
     assert [row["cell"] for row in rows_in(tmp_path) if row["epoch"] == 0][1:] == ran
-    first = (tmp_path / ROWS).read_bytes()
-    monkeypatch.setattr(harness, "run_cell", lambda cell, *about: (ran.append(cell.name), original(cell, *about))[1])
+    first, most[0] = (tmp_path / ROWS).read_bytes(), 999
     Comparison(small, None, plan_of(), BASE).run(tmp_path)
     assert (tmp_path / ROWS).read_bytes().startswith(first)
     assert len(set(ran)) == len(ran) == len({row["cell"] for row in rows_in(tmp_path)}) - 1
@@ -93,32 +91,26 @@ def test_what_is_finished_is_not_run_again(small: Rows, tmp_path: Path, monkeypa
 
 
 def test_a_grid_is_probed_for_where_none_is_given(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of(grid=(), epochs=1)
-    monkeypatch.setattr(harness, "best_step", lambda trials, *about: min(trials))
-    monkeypatch.setattr(harness, "EXTENSIONS", 2)  # the smallest is always best: else this would go on
-    Comparison(small, None, plan, BASE).run(tmp_path)
-    found = rows_in(tmp_path)
-    grid = found[0]["step_grid"]
+    plan_of_probe = plan_of(grid=(), epochs=1, methods=("serial",))
+    monkeypatch.setattr(plan, "best_step", lambda trials, *about: min(trials))
+    monkeypatch.setattr(plan, "EXTENSIONS", 2)  # the smallest is always best: else this would go on
+    Comparison(small, None, plan_of_probe, BASE).run(tmp_path)
+    head, *rest = rows_in(tmp_path)
+    grid = head["step_grid"]
     assert [step / grid[2] for step in grid] == [0.25, 0.5, 1, 2, 4]
-    trials = {}
-    for row in found:
-        if row["phase"] == "tuning" and row["epoch"] == 0:
-            trials.setdefault((row["method"], row["workers"]), []).append(row["cell_step"] / grid[2])
-    assert set(trials) == {("serial", 1), ("hogwild", 1), ("hogwild", 2)}
-    assert all(steps == [0.25, 0.5, 1, 2, 4, 1 / 8, 1 / 16] for steps in trials.values())
-    assert {row["cell_step"] / grid[2] for row in found if row["phase"] == "reported"} == {1 / 16}
+    trials = [row["cell_step"] / grid[2] for row in rest if (row["phase"], row["epoch"]) == ("tuning", 0)]
+    assert trials == [0.25, 0.5, 1, 2, 4, 1 / 8, 1 / 16]
+    assert {row["cell_step"] / grid[2] for row in rest if row["phase"] == "reported"} == {1 / 16}
     before = (tmp_path / ROWS).read_bytes()
-    again = Comparison(small, None, plan, BASE)
-    again.run(tmp_path)
-    assert again.plan.grid == tuple(grid)
+    Comparison(small, None, plan_of_probe, BASE).run(tmp_path)  # of the same grid
     assert (tmp_path / ROWS).read_bytes() == before
 
 
 def test_too_many_workers_are_shouted_about_and_locks_refused(small: Rows, tmp_path: Path) -> None:
     crew = 2 * machine.physical_cores()
-    plan = plan_of(methods=("serial", "hogwild", "locked"), workers=(crew,), grid=(1.0,), epochs=1)
+    crowded = plan_of(methods=("serial", "hogwild", "locked"), workers=(crew,), grid=(1.0,), epochs=1)
     with pytest.warns(HogwildWarning, match=f"{crew} workers on .* cores"):
-        Comparison(small.to_scipy(), None, plan, BASE).run(tmp_path)  # data are given as to train
+        Comparison(small.to_scipy(), None, crowded, BASE).run(tmp_path)  # data are given as to train
     found = {row["method"]: row for row in rows_in(tmp_path)[1:]}
     assert found["locked"]["status"].startswith(f"refused: {crew} workers on")
     assert found["locked"]["objective"] is None
@@ -142,8 +134,8 @@ def test_cells_share_one_evaluator(rows: Rows, monkeypatch: pytest.MonkeyPatch) 
     usual = linear.Evaluator
     counted = staticmethod(lambda *args, **more: made.append(1) or usual(*args, **more))
     monkeypatch.setattr(linear.LinearCase, "evaluator", counted)
-    task = ComparedData(*rows.split(0.2), BASE, "rows", 60.0)
-    with Pools("threads") as pools:
+    task = Runner(*rows.split(0.2), BASE, "rows", 60.0)
+    with task:
         for _ in range(2):
-            run_cell(Cell("reported", "serial", 1, 1.0, 7), task, 1, pools)
+            task.run(Cell("reported", "serial", 1, 1.0, 7), 1)
     assert len(made) == 1

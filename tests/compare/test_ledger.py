@@ -10,14 +10,16 @@ import pytest
 from hogwild.compare.run.ledger import ROWS, Ledger
 from hogwild.errors import OutputError, UsageError
 
+HEAD = {"phase": "optimum", "comparison": "mine"}
+
 
 def cell(name: str, count: int) -> list[dict]:
     return [{"phase": "reported", "cell": name, "cell_rows": count, "epoch": k} for k in range(count)]
 
 
 def written(directory: Path) -> Path:
-    ledger = Ledger(directory, "me")
-    ledger.begin({"phase": "optimum", "comparison": "me"})
+    ledger = Ledger(directory, "mine")
+    ledger.begin(HEAD)
     ledger.add(cell("a", 3))
     ledger.add(cell("b", 2))
     ledger.close()
@@ -26,8 +28,8 @@ def written(directory: Path) -> Path:
 
 def test_finished_cells_are_taken_over(tmp_path: Path) -> None:
     before = written(tmp_path / "out").read_bytes()
-    again = Ledger(tmp_path / "out", "me")
-    assert {name: len(found) for name, found in again.cells.items()} == {"a": 3, "b": 2}
+    again = Ledger(tmp_path / "out", "mine")
+    assert (again.head, again.cells) == (HEAD, {"a": cell("a", 3), "b": cell("b", 2)})
     again.add(cell("c", 1))
     again.close()
     after = (tmp_path / "out" / ROWS).read_bytes()
@@ -40,7 +42,7 @@ def test_finished_cells_are_taken_over(tmp_path: Path) -> None:
 def test_half_written_cells_are_cut_off(tmp_path: Path, cut: int) -> None:
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:-cut])
-    again = Ledger(tmp_path, "me")
+    again = Ledger(tmp_path, "mine")
     again.close()
     assert set(again.cells) == {"a"}
     assert [json.loads(line).get("cell") for line in path.read_text().splitlines()] == [None, *"aaa"]
@@ -48,39 +50,30 @@ def test_half_written_cells_are_cut_off(tmp_path: Path, cut: int) -> None:
 
 def test_another_comparison_is_not_touched(tmp_path: Path) -> None:
     path = written(tmp_path)
-    before = path.read_bytes()
-    with pytest.raises(UsageError, match="holds another comparison"):
-        Ledger(tmp_path, "you")
-    assert path.read_bytes() == before
-    path.write_text("something else\n")
-    with pytest.raises(UsageError, match="holds another comparison"):
-        Ledger(tmp_path, "me")
-    assert path.read_text() == "something else\n"
+    for identity, text in (("yours", path.read_text()), ("mine", "something else\n")):
+        path.write_text(text)
+        with pytest.raises(UsageError, match="holds another comparison"):
+            Ledger(tmp_path, identity)
+        assert path.read_text() == text
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="--out"):
-        Ledger(tmp_path / "file", "me")
+        Ledger(tmp_path / "file", "mine")
 
 
 def test_a_torn_first_row_is_begun_again(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_bytes(path.read_bytes()[:30])
-    again = Ledger(tmp_path, "me")
-    assert again.head is None
-    again.begin({"phase": "optimum", "comparison": "me"})
+    again = Ledger(tmp_path, "mine")
     again.close()
-    assert [json.loads(line)["phase"] for line in path.read_text().splitlines()] == ["optimum"]
+    assert (again.head, again.cells, path.read_bytes()) == ({}, {}, b"")
 
 
 def test_two_at_once_do_not_mix(tmp_path: Path) -> None:
-    first = Ledger(tmp_path, "me")
-    first.begin({"phase": "optimum", "comparison": "me"})
+    first = Ledger(tmp_path, "mine")
     with pytest.raises(UsageError, match="is being written there"):
-        Ledger(tmp_path, "me")
-    first.add(cell("a", 2))
+        Ledger(tmp_path, "mine")
     first.close()
-    last = Ledger(tmp_path, "me")
-    last.close()
-    assert set(last.cells) == {"a"}
+    Ledger(tmp_path, "mine").close()

@@ -85,7 +85,9 @@ def figures(page: Page) -> list[list[dict]]:
 
 def test_curves(made: Path) -> None:
     page = Page((made / "report.html").read_text())
-    [curves] = figures(page)
+    curves, memory = figures(page)
+    assert [trace["y"] for trace in memory if trace.get("name") == "liblinear"] == [[900.0]]
+    assert memory[-1]["y"] == [422.0, 400.0]  # of tiered and serial, which nobody beats
     lines = {trace["name"]: trace for trace in curves if "name" in trace}
     shown = [name for name, line in lines.items() if line["visible"] != "legendonly"]
     assert shown[:3] == ["serial", "hogwild, 2 workers", "tiered, 2 workers"]

@@ -87,7 +87,7 @@ def options_of(case):
     return penalty | {
         "adagrad": case % 2 == 1,
         "discipline": ("atomic", "hogwild")[case // 2 % 2],
-        "normalize": ("none", "l2", "max", "none")[case // 3 % 4],
+        "normalize": ("none", "l2", "none", "none")[case // 3 % 4],
         "intercept": case % 7 != 3,
     }
 

@@ -42,25 +42,21 @@ def test_arrays_have_their_types_and_are_read_only() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"v": [1, 2, 4]}, "edge 2: joins 0 to 4: expected vertices 0 to 3"),
-        ({"u": [-1, 1, 0]}, "edge 0: joins -1 to 1"),
+        ({"v": [1, 2, 4]}, "v run from 1 to 4, expected 0 to 3"),
+        ({"u": [-1, 1, 0]}, "u run from -1 to 1"),
         ({"u": [0.0, 1.0, 0.0]}, "u: expected whole numbers, got dtype float64"),
         ({"v": [1, 2]}, "expected one of each for an edge, got shapes"),
         ({"forward": [1, np.nan, 1]}, "edge 1: weighs nan: expected a finite number, not negative"),
         ({"backward": [1, 1, -2]}, "edge 2: weighs -2"),
-        ({"forward": [1e39, 1, 1]}, "edge 0: weighs 1e\\+39"),
         ({"u": [0, 1, 0], "v": [1, 2, 1], "forward": [3e38] * 3}, "edge 0: weighs inf"),
         ({"n_vertices": 0}, "0 vertices"),
-        ({"terminals": [2, 4]}, "terminal 4 is no vertex: there are 4"),
-        ({"terminals": [2, 2]}, "terminal 2 is given twice"),
-        ({"terminal_labels": [0]}, "terminals: expected one label each"),
-        ({"terminal_labels": [0, 2]}, "terminal labels run from 0 to 2, of 2 labels"),
-        ({"terminal_labels": [0, 0]}, "label 1 has no terminal"),
-        ({"n_labels": 3}, "label 2 has no terminal"),
-        ({"n_labels": 1}, "1 labels: a cut needs two or more"),
+        ({"terminals": [2, 4]}, "terminals run from 2 to 4, expected 0 to 3"),
+        ({"terminals": [2, 2]}, "different vertices and one label each"),
+        ({"terminal_labels": [0]}, "different vertices and one label each"),
+        ({"terminal_labels": [0, 2]}, "terminal labels run from 0 to 2, expected 0 to 1"),
+        ({"terminal_labels": [0, 0]}, "2 labels: a cut needs two or more, each with a terminal"),
         ({"shape": (5,)}, "a grid of \\(5,\\) has other points"),
         ({"ids": Ids(["a", "b"])}, "ids: expected 4, got 2"),
-        ({"label_ids": Ids(["a"])}, "label_ids: expected 2, got 1"),
     ],
 )
 def test_what_breaks_a_rule_is_refused(more, message) -> None:
@@ -120,9 +116,9 @@ def test_a_fingerprint_tells_graphs_apart() -> None:
 
 
 def test_options_that_do_not_go_together_are_refused(tmp_path) -> None:
-    with pytest.raises(UsageError, match="format='x': expected one of dimacs, edges, synthetic"):
+    with pytest.raises(UsageError, match="format='x': expected one of edges, dimacs"):
         open_graph("a", format="x")
     with pytest.raises(UsageError, match="terminals= goes with a list of edges"):
-        open_graph("a.max", terminals="t")
+        open_graph("synthetic:grid", terminals="t")
     (tmp_path / "odd").write_text("p max 2 1\nn 1 s\nn 2 t\na 1 2 3\n")
     assert len(open_graph(tmp_path / "odd", format="dimacs")) == 1

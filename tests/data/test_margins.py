@@ -9,7 +9,6 @@ import scipy.sparse
 from hogwild.data.rows import container as chunks_module
 from hogwild.data.rows.container import Rows, chunks, count_unknown, map_chunks
 from hogwild.data.rows.margins import margins, row_scales
-from hogwild.errors import UsageError
 from tests import reference
 from tests.runs import living
 
@@ -59,7 +58,7 @@ def test_map_chunks_keeps_order_and_stops_early(small_chunks):
     assert not living() - before
 
 
-@pytest.mark.parametrize("kind", ["none", "l2", "max"])
+@pytest.mark.parametrize("kind", ["none", "l2"])
 @pytest.mark.parametrize("classes", [None, 3])
 def test_equal_to_dense(small_chunks, kind, classes):
     rows, dense = awkward()
@@ -77,7 +76,7 @@ def test_equal_to_dense(small_chunks, kind, classes):
         np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
 
 
-@pytest.mark.parametrize(("kind", "width"), [("none", 4), ("l2", 0), ("max", 4)])
+@pytest.mark.parametrize(("kind", "width"), [("none", 4), ("l2", 0), ("l2", 4)])
 def test_features_beyond_the_width_are_not_there(small_chunks, kind, width):
     rows, dense = awkward()
     w = np.arange(1.0, width + 1)
@@ -103,12 +102,9 @@ def test_narrow_rows_and_no_rows():
 def test_scales_of_zero_tiny_and_huge_rows():
     values = np.array([[0, 0], [1e-42, 0], [3e38, 3e38], [1e30, 1e-30]], dtype=np.float32)
     rows = Rows.from_scipy(values, np.zeros(4))
-    for kind in ("l2", "max"):
-        scales = row_scales(rows, kind)
-        assert scales.dtype == np.float32
-        assert scales[0] == 1.0
-        assert np.isfinite(scales).all()
-        assert np.isfinite(margins(rows, np.ones(2), 0.0, kind)).all()
+    scales = row_scales(rows, "l2")
+    assert scales.dtype == np.float32
+    assert scales[0] == 1.0
+    assert np.isfinite(scales).all()
+    assert np.isfinite(margins(rows, np.ones(2), 0.0, "l2")).all()
     assert row_scales(rows, "none") is None
-    with pytest.raises(UsageError, match="none, l2, max"):
-        row_scales(rows, "l1")

@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.io
 import scipy.sparse
 
 from hogwild.data.cache import Cache
-from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.store import open_store, save_store
@@ -41,49 +39,6 @@ def dense(rows: Rows) -> np.ndarray:
     return rows.to_scipy()[0].toarray()
 
 
-def save_matrix(path: Path, targets: str | None) -> Path:
-    scipy.sparse.save_npz(path, scipy.sparse.coo_array(DENSE))
-    if targets:
-        np.save(path.parent / targets, TARGETS)
-    return path
-
-
-@pytest.mark.parametrize("targets", ["x.targets.npy", "x.npy"])
-def test_matrices(tmp_path, cache, targets):
-    path = save_matrix(tmp_path / "x.npz", targets)
-    assert np.array_equal(dense(open_data(path, cache=cache)), DENSE)
-    assert not cache.entries()
-
-
-@pytest.mark.parametrize(("kind", "array"), [("csr", "indices"), ("csc", "indptr"), ("bsr", "indices")])
-def test_a_matrix_that_points_outside_itself(tmp_path, kind, array):
-    """Each was once a crash of scipy's compiled code."""
-    path = save_matrix(tmp_path / "x.npz", "x.npy")
-    scipy.sparse.save_npz(path, scipy.sparse.csr_array(DENSE).asformat(kind))
-    arrays = dict(np.load(path))
-    arrays[array][1:-1] = 10**8
-    np.savez(path, **arrays)
-    for call in (open_data, open_ratings):
-        with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*(must be <|does not ascend)"):
-            call(path)
-    np.savez(path, **arrays | {"indptr": np.append(arrays["indptr"][:-1], -1), "indices": arrays["indices"] * 0})
-    with pytest.raises(InputError, match=r"x\.npz: cannot be read: .*does not ascend"):
-        open_data(path)
-
-
-def test_targets_by_name(tmp_path, cache):
-    np.save(tmp_path / "y.npy", TARGETS)
-    path = save_matrix(tmp_path / "x.npz", None)
-    assert np.array_equal(dense(open_data(path, targets=tmp_path / "y.npy")), DENSE)
-    with pytest.raises(InputError, match=rf"x.npz: no targets: expected {tmp_path}/x.targets.npy"):
-        open_data(path)
-    with pytest.raises(InputError, match=r"z.npy: no such file \(targets of"):
-        open_data(path, targets=tmp_path / "z.npy")
-    assert open_data(path, labels="optional").targets.tolist() == [0, 0, 0]
-    with pytest.raises(UsageError, match=r"targets= goes with .npz; in synthetic data"):
-        open_data("synthetic:rcv1", targets=tmp_path / "y.npy")
-
-
 def test_streams_and_pipes(tmp_path, cache):
     """What can be read only once is not kept; the writer of a pipe is heard to the end."""
     assert np.array_equal(dense(open_data(io.BytesIO(TEXT.encode()))), DENSE)
@@ -94,12 +49,6 @@ def test_streams_and_pipes(tmp_path, cache):
     assert len(open_data(pipe, cache=cache)) == 30_000
     writer.join()
     assert cache.entries() == []
-
-
-def test_an_error_in_a_matrix_without_targets_names_the_file(tmp_path):
-    scipy.sparse.save_npz(tmp_path / "x.npz", scipy.sparse.csr_array(np.array([[1.0], [np.inf]])))
-    with pytest.raises(InputError, match=r"x\.npz: values: row 1, feature 0 \(from 0\) is not a finite"):
-        open_data(tmp_path / "x.npz", labels="optional")
 
 
 OPTIONS = [{}, {"zero_based": True}, {"width": 9}, {"labels": "optional"}, {"hash_bits": 10}, {"hash_bits": 11}]
@@ -136,12 +85,10 @@ def test_repairs_are_said_every_time(text, cache, cached):
         assert rows.values.tolist() == [2, 1, 3, 1]
 
 
-@pytest.mark.parametrize("kind", ["cached text", "npz", "store"])
+@pytest.mark.parametrize("kind", ["cached text", "store"])
 def test_a_test_set_wider_than_the_model(tmp_path, text, cache, kind):
-    name = {"npz": "x.npz", "store": "s"}.get(kind, "x.svm")
-    if kind == "npz":
-        save_matrix(tmp_path / name, "x.npy")
-    elif kind == "store":
+    name = {"store": "s"}.get(kind, "x.svm")
+    if kind == "store":
         save_store(open_data(text), tmp_path / name)
     options = {"cache": cache}
     for _ in range(2):
@@ -170,17 +117,15 @@ def test_a_narrower_set_takes_the_models_width(tmp_path, text):
     assert rows.contiguous
 
 
-@pytest.mark.parametrize("kind", ["text", "synthetic", "npz", "store"])
+@pytest.mark.parametrize("kind", ["text", "synthetic", "store"])
 def test_convert(tmp_path, text, kind):
     name = {
         "text": str(text),
         "synthetic": "synthetic:rcv1?rows=30&features=50&nnz=4",
         "store": str(tmp_path / "s"),
-    }.get(kind, str(tmp_path / f"x.{kind}"))
+    }[kind]
     if kind == "store":
         save_store(open_data(text), name)
-    elif kind != "text" and kind != "synthetic":
-        save_matrix(Path(name), "x.npy")
     meta = convert(name, tmp_path / "out", width=50)
     rows = open_store(tmp_path / "out")
     assert rows.shape == (meta["rows"], meta["width"]) == (30 if kind == "synthetic" else 3, 50)
@@ -205,19 +150,7 @@ def bad_files(folder: Path) -> None:
     (folder / "folder").mkdir()
     (folder / "x.mtx").write_text("%%MatrixMarket matrix array real general\n1 1\n2\n")
     (folder / "empty.svm").write_bytes(b"")
-    for name in ("pickled", "text", "short", "none"):
-        np.save(folder / f"{name}.targets.npy", TARGETS)
-    for name in ("pickled", "text", "short"):
-        scipy.sparse.save_npz(folder / f"{name}.npz", scipy.sparse.csr_array(DENSE))
-    np.save(folder / "pickled.targets.npy", np.array([{}, 1, 2], dtype=object))
-    np.save(folder / "text.targets.npy", np.array(["a", "b", "c"]))
-    np.save(folder / "short.targets.npy", TARGETS[:2])
-    scipy.sparse.save_npz(folder / "none.npz", scipy.sparse.csr_array((0, 4), dtype=np.float32))
-    np.save(folder / "none.targets.npy", TARGETS[:0])
     scipy.sparse.save_npz(folder / "whole.npz", scipy.sparse.csr_array(DENSE))
-    data = (folder / "whole.npz").read_bytes()
-    (folder / "cut.npz").write_bytes(data[: len(data) // 2])
-    np.save(folder / "cut.npy", TARGETS)
 
 
 @pytest.mark.parametrize(
@@ -226,12 +159,7 @@ def bad_files(folder: Path) -> None:
         ("nothing.svm", r"nothing.svm: no such file \(a synthetic set is named like synthetic:rcv1\)"),
         ("folder", "folder: a directory, but no store; expected a file"),
         ("empty.svm/x", "cannot be read: Not a directory"),
-        ("cut.npz", "cut.npz: cannot be read"),
-        ("whole.npz", "whole.npz: no targets"),
-        ("pickled.npz", "pickled.targets.npy: cannot be read"),
-        ("text.npz", r"text.npz \(targets: .*text.targets.npy\): targets: expected numbers.*: number the labels"),
-        ("short.npz", r"short.npz .*: expected one per row \(3\)"),
-        ("none.npz", "none.npz: no rows in it"),
+        ("whole.npz", "whole.npz: a zip archive; of a scipy matrix, train on"),
         ("x.mtx", "x.mtx:1: .*svmlight text was expected"),
     ],
 )
@@ -245,11 +173,7 @@ def test_what_cannot_be_opened(tmp_path, name, said):
 def test_other_mistakes(tmp_path, text):
     with pytest.raises(InputError, match="no such synthetic rows; there are synthetic:rcv1"):
         open_data("synthetic:rcv2")
-    with pytest.raises(InputError, match="a directory, but no store; expected a file"):
-        open_data(tmp_path, format="svmlight")
-    with pytest.raises(InputError, match="a file, but a store is a directory"):
-        open_data(text, format="store")
-    with pytest.raises(UsageError, match="expected one of svmlight, npz"):
+    with pytest.raises(UsageError, match="expected one of svmlight, csv"):
         open_data(text, format="xlsx")
     with pytest.raises(UsageError, match="expected one of error, ignore"):
         open_data(text, beyond="drop")

@@ -19,8 +19,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store, verify
 from hogwild.errors import InputError, OutputError
 
-ARRAYS = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "degrees.npy"]
-FILES = [*ARRAYS, "meta.json"]
+FILES = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "meta.json"]
 
 
 def make_rows(n: int = 50, width: int = 40, seed: int = 0, weights: bool = True) -> Rows:
@@ -103,7 +102,6 @@ def test_width_is_that_of_the_data_unless_given(tmp_path):
                     writer.close(width=8)
     opened = open_store(tmp_path / "a")
     assert opened.width == 9
-    assert opened.known_degrees is None  # they are more than the entries
     assert opened.degrees().tolist() == [0, 0, 0, 1, 0, 0, 0, 0, 1]
     assert os.listdir(tmp_path) == ["a"]
 
@@ -121,12 +119,11 @@ def test_a_flipped_bit_is_found_by_its_checksum(saved):
 
 
 @pytest.mark.parametrize("name", ["values.npy", "meta.json"])
-@pytest.mark.parametrize("change", ["longer", "gone", "directory"])
+@pytest.mark.parametrize("change", ["shorter", "gone", "directory"])
 def test_files_of_the_wrong_size_are_found(saved, name, change):
     path = saved / name
-    if change == "longer":
-        with open(path, "ab") as file:
-            file.write(b"0000")
+    if change == "shorter":
+        os.truncate(path, path.stat().st_size - 4)
     else:
         path.unlink()
         if change == "directory":
@@ -135,20 +132,19 @@ def test_files_of_the_wrong_size_are_found(saved, name, change):
         open_store(saved)
 
 
-@pytest.mark.parametrize("name", ["indptr", "indices", "degrees"])
-@pytest.mark.parametrize("value", [-1, 51])
-def test_numbers_that_send_a_kernel_out_of_its_arrays(saved, monkeypatch, name, value):
-    monkeypatch.setattr(store, "PIECE", 7)
+@pytest.mark.parametrize("name", ["indptr", "indices"])
+@pytest.mark.parametrize("value", [-1, 9999])
+def test_numbers_that_send_a_kernel_out_of_its_arrays(saved, name, value):
     array = np.load(saved / f"{name}.npy", mmap_mode="r+")
     array[-1] = value
     array.flush()
-    with pytest.raises(InputError, match=f"{name}.npy (does not ascend|holds {value}, expected 0 to (39|50);)"):
+    with pytest.raises(InputError, match=f"{name} (does not ascend|run from .*{value}.*, expected 0 to 39;)"):
         open_store(saved)
 
 
 def test_another_header(saved):
     np.save(saved / "values.npy", np.load(saved / "values.npy").view(np.int32))
-    with pytest.raises(InputError, match="values.npy has another header than expected"):
+    with pytest.raises(InputError, match=r"values.npy holds .* of <i4, expected"):
         open_store(saved)
 
 
@@ -157,13 +153,11 @@ def test_another_header(saved):
     [
         ({"version": 7}, "store of version 7, expected at most 2: "),
         ({"rows": 49}, "do not fit 49 rows"),
-        ({"width": 1.5}, "width is 1.5, expected a whole number from 0"),
         ({"arrays": 1}, "meta.json cannot be used"),
         ({"arrays": {}}, "do not fit"),
-        ({"arrays": {"indptr": {}}}, "no 'length'|no 'dtype'"),
-        ({"hash_bits": "x"}, "hashed to"),
-        ({"table": {}}, "meta.json cannot be used"),
-        ({"warnings": 1}, "warnings is 1"),
+        ({"hash_bits": "x"}, "meta.json cannot be used"),
+        ({"hash_bits": 9}, "expected 2.9 features"),
+        ({"warnings": 1}, "meta.json cannot be used"),
     ],
 )
 def test_facts_that_do_not_fit(saved, change, message):
@@ -172,7 +166,7 @@ def test_facts_that_do_not_fit(saved, change, message):
         open_store(saved)
 
 
-@pytest.mark.parametrize("what", ["nothing", "file", "empty directory", "other meta.json", "broken meta.json"])
+@pytest.mark.parametrize("what", ["nothing", "file", "other meta.json", "broken meta.json"])
 def test_what_is_no_store(tmp_path, what):
     path = tmp_path / "x"
     if what == "file":
@@ -212,17 +206,6 @@ def test_a_store_is_overwritten_on_request(saved):
     assert os.listdir(saved.parent) == ["s.hog"]
 
 
-def test_an_interrupt_leaves_nothing(tmp_path):
-    def stop_half_way() -> None:
-        with StoreWriter(tmp_path / "s") as writer:
-            pour(make_rows(), writer)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        stop_half_way()
-    assert os.listdir(tmp_path) == []
-
-
 def test_a_writer_that_was_overtaken(tmp_path):
     with StoreWriter(tmp_path / "s") as slow:
         pour(make_rows(9), slow)
@@ -248,15 +231,6 @@ def test_full_disk(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_append_refuses_arrays_that_do_not_fit(tmp_path):
-    with StoreWriter(tmp_path / "s") as writer:
-        with pytest.raises(ValueError, match="1 rows of 2 entries"):
-            writer.append([2], [1], [1.0], [1.0])
-        writer.append([1], [1], [1.0], [1.0])
-        with pytest.raises(ValueError, match="weights must be given for all rows or for none"):
-            writer.append([1], [1], [1.0], [1.0], [1.0])
-
-
 WRITE_AND_WAIT = """
 import sys
 from hogwild.data.rows.store import StoreWriter
@@ -280,26 +254,18 @@ def test_a_killed_writer_leaves_no_store_and_is_cleaned_up_after(tmp_path):
     assert temporary.exists()  # its writer may live
     os.utime(temporary, (0, 0))
     save_store(make_rows(), tmp_path / "u")
-    assert temporary.exists()  # a file in it is younger
-    for path in temporary.iterdir():
-        os.utime(path, (0, 0))
-    save_store(make_rows(), tmp_path / "v")
-    assert sorted(os.listdir(tmp_path)) == ["t", "u", "v"]
+    assert sorted(os.listdir(tmp_path)) == ["t", "u"]
 
 
 # ---- degrees
 
 
-def test_degrees_are_kept_and_a_hold_out_takes_its_share(saved):
-    """What training asks for first is read, not counted: hidden entries would be found out."""
+def test_degrees_are_counted_once(saved):
     rows = open_store(saved)
-    assert rows.degrees().tolist() == counted(rows).tolist()
-    assert rows.degrees() is rows.known_degrees
+    assert rows.degrees() is rows.degrees()
     rest, held_out = rows.split(0.4, seed=1)
-    for part in (rest, held_out, rows.block(1, 5)):
-        assert part.degrees().tolist() == counted(part).tolist()
-    rest = rest.replace(begin=rest.end, known_degrees=None)  # no entries to count
-    assert rest.degrees().tolist() == (counted(rows) - counted(held_out)).tolist()
+    for part in (rows, rest, held_out, rows.block(1, 5)):
+        assert part.degrees().tolist() == part.degrees(threads=3).tolist() == counted(part).tolist()
 
 
 def counted(rows: Rows) -> np.ndarray:

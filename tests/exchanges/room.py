@@ -9,7 +9,7 @@ import numpy as np
 
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.link import DirectLink, serving
-from hogwild.exchanges.trade import Exchange, take
+from hogwild.exchanges.trade import Exchange, begin, take
 from hogwild.hosts.memory import Block
 
 
@@ -30,9 +30,8 @@ class Room:
 
     def begin(self, step: float = 1.0) -> None:
         """Begin a task."""
-        self.arrays["left_out"][:] = 0
         DirectLink.reset(self.links)
-        self.exchange.begin(self.flat, self.arrays)
+        begin(self.exchange, self.flat, self.arrays)
         self.w = [take(self.flat, self.arrays, replica, step) for replica in range(self.count)]
         self.link = [self.connect(replica) for replica in range(self.count)]
 

@@ -31,7 +31,7 @@ COMBINATIONS = {
     "elastic": (2, {"loss": "log", "normalize": "l2", **PENALTIES["elastic"]}),
     "adagrad": (2, {"loss": "log", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
     "multi-class": (3, {"loss": "hinge"}),
-    "softmax": (3, {"loss": "softmax", "adagrad": True, "schedule": "constant", **PENALTIES["l2"]}),
+    "softmax": (3, {"loss": "softmax", **PENALTIES["l2"]}),
 }
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 17)  # 4k + r entries, and none
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -98,30 +100,28 @@ def test_one_file_a_form_whoever_writes_beside_it(disk: Path) -> None:
 
 
 def test_a_signal_waits_until_a_kernel_is_compiled(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LLVM calls Python back, where an exception would be lost; the second signal raises at once."""
+    """LLVM calls Python back, where an exception would be lost."""
+    interrupted, load = kernel(), cache.KernelCache.load_overload
 
-    def interrupt(times: int) -> bool:
-        """Whether a function was compiled although signals came meanwhile."""
-        found, load = kernel(), cache.KernelCache.load_overload
+    def load_overload(self: Any, *about: Any) -> Any:
+        time.sleep(0.1)  # until the main thread waits
+        os.kill(os.getpid(), signal.SIGINT)
+        return load(self, *about)
 
-        def load_overload(self: Any, *about: Any) -> Any:
-            for _ in range(times):
-                signal.raise_signal(signal.SIGINT)
-            return load(self, *about)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(cache.KernelCache, "load_overload", load_overload)
-            with pytest.raises(KeyboardInterrupt):
-                found(1)
-        return bool(found.overloads)
-
+    monkeypatch.setattr(cache.KernelCache, "load_overload", load_overload)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
     try:
-        assert interrupt(1)
-        assert not interrupt(2)
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(1)
     finally:
         signal.signal(signal.SIGINT, before)
+    assert interrupted.overloads
+
+
+def test_a_callers_kernel_may_call_ours(disk: Path) -> None:
+    """The thread that compiles the caller compiles both: it holds the compiler's lock."""
+    ours = kernel()
+    assert numba.njit(lambda number: ours(number))(1) == 2
 
 
 FRESH = """

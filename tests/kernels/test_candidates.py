@@ -43,7 +43,7 @@ def alone(rows, lane, epochs, seed=3, order=None, **options):
     [
         (LANES * 4, {"loss": "log"}),  # a second vector
         (
-            [Candidate(make_schedule("rows", 0.2 / (k + 1), l2=0.1**k), 0.01 * (k + 1), 0.1**k) for k in range(3)],
+            [Candidate(make_schedule("inverse", 0.2 / (k + 1), power=0.5), 0.01 * (k + 1), 0.1**k) for k in range(3)],
             {"loss": "hinge"},
         ),
         (

@@ -103,10 +103,9 @@ def test_every_kind_of_graph_follows_its_twin(labels, directed, step):
 
 
 @pytest.mark.parametrize("labels", [2, 4])
-def test_one_worker_is_the_same_in_all_disciplines_prefetching_and_with_a_delay(labels):
+def test_one_worker_is_the_same_in_all_disciplines_and_prefetching(labels):
     results = set()
-    delayed = [("hogwild", {"gradient_delay": 1e-6})] if COMPILED else []
-    alike = [("atomic", {}), ("hogwild", {}), *delayed] if labels == 2 else []
+    alike = [("atomic", {}), ("hogwild", {})] if labels == 2 else []
     for discipline, more in [
         *((name, {}) for name in ("serial", "aig", "locked", "round-robin")),
         ("serial", {"cache_bytes": 0}),

@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import platformdirs
 import pytest
 
 from hogwild.kernels import cache as place
-from hogwild.kernels.cache import kernel_directory
 
 
-@pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda name: str(tmp_path / "user"))
-    monkeypatch.setattr(place.tempfile, "gettempdir", lambda: str(tmp_path / "temp"))
-    kernel_directory.cache_clear()
-    yield tmp_path
-    kernel_directory.cache_clear()
+def directory(root: Path, flags: str = "") -> Path | None:
+    place.kernel_directory.cache_clear()
+    return place.kernel_directory(str(root), flags)
 
 
-def test_flags_and_edits_change_it(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = kernel_directory(str(places / "mine"), "checked")
-    assert found is not None
-    assert found.parent == places / "mine"  # where the user wants it
-    assert kernel_directory("", "checked") != kernel_directory("", "plain")
-
-    kernels = places / "package" / "kernels"
-    kernels.mkdir(parents=True)
-    monkeypatch.setattr(place, "__file__", str(places / "package" / "kernels" / "cache.py"))
-    moved = places / "package" / "problems" / "linear" / "simulated_kernel.py"
-    moved.parent.mkdir(parents=True)
-    found = [kernel_directory("", "")]
+def test_flags_and_edits_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [directory(tmp_path / "mine", flags) for flags in ("checked", "plain")]
+    assert found[0] is not None
+    assert found[0].parent == tmp_path / "mine"
+    kernels = tmp_path / "package" / "kernels"
+    moved = tmp_path / "package" / "problems" / "linear" / "simulated_kernel.py"
+    for folder in (kernels, moved.parent):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(place, "__file__", str(kernels / "cache.py"))
     for file in (kernels / "losses.py", moved):
         for text in ("x = 1\n", "x = 2\n"):
             file.write_text(text)
-            kernel_directory.cache_clear()
-            found.append(kernel_directory("", ""))
-    assert len(set(found)) == 5
+            found.append(directory(tmp_path))
+    assert len(set(found)) == 6
 
 
 def test_every_file_with_a_compiled_function_is_covered() -> None:
@@ -51,49 +40,27 @@ def test_every_file_with_a_compiled_function_is_covered() -> None:
     assert {len(path.relative_to(package).parts) for path in holding} == {2, 3, 4}
 
 
-def test_places_that_cannot_be_trusted_or_written_are_passed_over(places: Path) -> None:
-    (places / "user").write_text("a file where the directory should be")
-    fallback = kernel_directory("", "")
-    assert fallback is not None
-    assert fallback.parent == places / "temp" / f"hogwild-{os.getuid()}"
-    for open_to_others in (fallback, fallback.parent, places):  # they could put pickles in it, or another in its place
-        open_to_others.chmod(0o777)
-        kernel_directory.cache_clear()
-        assert kernel_directory("", "") is None
-        open_to_others.chmod(0o700)
-    (places / "temp").chmod(0o1777)  # as /tmp is
-    kernel_directory.cache_clear()
-    assert kernel_directory("", "") == fallback
+def test_places_that_cannot_be_trusted_or_written_are_not_used(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert directory(tmp_path / "file") is None
+    made = directory(tmp_path)
+    assert made is not None
+    made.chmod(0o777)  # others could put pickles in it
+    assert directory(tmp_path) is None
+    made.chmod(0o700)
+    assert directory(tmp_path) == made
+    if os.getuid() == 0:  # only root can give a directory to another user
+        os.chown(made, 65534, 65534)
+        assert directory(tmp_path) is None
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory to another user")
-def test_a_directory_of_another_user_is_passed_over(places: Path) -> None:
-    """Who made it may replace what lies in it, even if the last directory is our own."""
-    (places / "user").write_text("a file where the directory should be")
-    between = places / "temp" / f"hogwild-{os.getuid()}"
-    between.mkdir(parents=True)
-    os.chown(between, 65534, 65534)
-    assert kernel_directory("", "") is None
-
-
-def test_old_caches_are_removed(places: Path) -> None:
+def test_old_caches_are_removed(tmp_path: Path) -> None:
     for number in range(20):
-        old = places / "user" / f"kernels-{number:016x}"
-        old.mkdir(parents=True)
+        old = tmp_path / f"kernels-{number:016x}"
+        old.mkdir()
         os.utime(old, (number, number))
-    (places / "user" / "other").mkdir()
-    directory = kernel_directory("", "")
-    left = sorted(path.name for path in (places / "user").glob("kernels-*") if path != directory)
-    assert left == [f"kernels-{number:016x}" for number in range(20 - place.KEPT, 20)]
-    assert (places / "user" / "other").is_dir()
-
-
-def test_no_place_at_all(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under ``ulimit -f 0`` Python finds no directory for temporary files; then there is no cache, and no error."""
-    (places / "user").write_text("a file where the directory should be")
-
-    def none_usable() -> str:
-        raise FileNotFoundError("No usable temporary directory found")
-
-    monkeypatch.setattr(place.tempfile, "gettempdir", none_usable)
-    assert kernel_directory("", "") is None
+    (tmp_path / "other").mkdir()
+    made = directory(tmp_path)
+    kept = sorted(path.name for path in tmp_path.glob("kernels-*") if path != made)
+    assert kept == [f"kernels-{number:016x}" for number in range(20 - place.KEPT, 20)]
+    assert (tmp_path / "other").is_dir()

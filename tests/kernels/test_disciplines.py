@@ -32,7 +32,7 @@ def every_combination(disciplines):
         "aig": ["plain", "multi-class"],
         "locked": ["adagrad", "multi-class"],
         "round-robin": ["plain", "adagrad", "multi-class"],
-        "tiered": ["elastic", "adagrad", "multi-class", "softmax"],
+        "tiered": ["elastic", "multi-class", "softmax"],
     }
     return [(discipline, name) for discipline in disciplines for name in pairs[discipline]]
 

@@ -24,7 +24,6 @@ def test_every_loss_and_penalty(loss, penalty):
     "options",
     [
         {"normalize": "l2"},
-        {"normalize": "max"},
         {"intercept": False},
         {"l2": 0.0},
         {"l1": 3.0, "l2": 40.0},  # steps that a gradient step on the penalty would overshoot with

@@ -86,12 +86,7 @@ def test_derivatives_numerically(name, y):
 
 
 @every_case
-def test_convex_and_dloss_a_subgradient(name, y):
-    p = np.unique(POINTS)
-    values, slopes, _, _ = functions(name, p, y)
-    assert np.all(np.diff(slopes) >= 0)
-    below = values[:, None] + slopes[:, None] * (p - p[:, None])
-    assert np.all(values >= below - 1e-9 * (1 + np.abs(values) + np.abs(below)))
+def test_a_loss_says_whether_it_has_a_kink(name, y):
     kinks = np.array([-1.0, 0.0, 1.0, y - PARAM, y + PARAM])
     jumps = functions(name, kinks + 1e-9, y)[1] - functions(name, kinks - 1e-9, y)[1]
     assert LOSSES[name].smooth == (jumps.max() < 0.5)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     f"tests/kernels/test_{name}.py"
     for name in (
-        "atomics locks cycles losses order linear disciplines simulated tiers parse hashing "
+        "atomics locks losses order linear disciplines simulated tiers parse hashing "
         "cuts candidates scaled vectors deltas completion completion_disciplines".split()
     )
 ]
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="already in thi
 
 def test_without_the_jit():
     # scalar functions, statistics of many draws and clocks have no memory to read beyond
-    others = "unbiased or as_long_as_asked or any_decimal"
+    others = "unbiased or any_decimal"
     command = [
         sys.executable,
         "-m",

@@ -17,8 +17,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.degrees import Totals, facts_of
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.control import LINE, MERGED, ROWS, WORKERS
-from hogwild.kernels.tiers import QUANTUM, Replica, merge_due
-from hogwild.problems.linear import problem as problem_module
+from hogwild.kernels.tiers import QUANTUM, merge_due
 from hogwild.problems.linear import tiers as module
 from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.kernel import Plan
@@ -36,11 +35,10 @@ from tests.kernels.harness import (
     run_epoch,
 )
 
-LINE_FLOATS, KAPPA, NEVER = 16, 1.0, 1 << 60
+LINE_FLOATS = 16
 MERGE = from_python(merge_due)
 FAR = 1e20  # a target so far that epsilon-insensitive rows have slope one and no curvature: deltas are added whole
 WHOLE = {"loss": "epsilon-insensitive", "intercept": False}
-WIDTHS = (1, 17, 100)
 needs_overlay = pytest.mark.skipif(not can_overlay(), reason="this system does not map memory twice")
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="many rows: only when compiled")
 
@@ -84,11 +82,11 @@ def planned(rows, workers=4, **options):
     return plan_tiers(problem, rows, problem.row_arrays(rows, config.class_weight), workers)
 
 
-@pytest.mark.parametrize(("workers", "l2"), [(1, 0.1), (16, 0.0)])
-@pytest.mark.parametrize("width", [*WIDTHS, 3000])
-def test_tiers_hold_every_feature_once(width, workers, l2):
+@pytest.mark.parametrize("workers", [1, 16])
+@pytest.mark.parametrize("width", [1, 17, 3000])
+def test_tiers_hold_every_feature_once(width, workers):
     rows = zipf_rows(2000, width)
-    tiers = planned(rows, workers, loss="squared-error", l2=l2)
+    tiers = planned(rows, workers, loss="squared-error")
     assert sorted(tiers.features) == list(range(width))
     degrees = np.maximum(rows.degrees(), 1)[tiers.features]
     assert np.all(np.diff(degrees) <= 0)
@@ -98,15 +96,10 @@ def test_tiers_hold_every_feature_once(width, workers, l2):
     for first, end in zip(tiers.bounds[:-2], tiers.bounds[1:-1]):
         assert degrees[end] < degrees[first] / 2 or end == first + LINE_FLOATS
         assert degrees[end - LINE_FLOATS] >= degrees[first] / 2  # it is rounded up to a cache line, no more
-    assert len(tiers.intervals) == len(tiers.bounds) - 1 == len(tiers.tops) - 1
     assert np.all(np.diff(tiers.intervals) >= 0)
-    assert tiers.intervals.min() >= QUANTUM
-    assert workers > 1 or np.all(tiers.intervals == module.NEVER)
-    assert np.all(np.isfinite(tiers.rates) & (tiers.rates >= 0))
+    assert tiers.intervals.min() >= (QUANTUM if workers > 1 else module.NEVER)
     for t, (first, end) in enumerate(zip(tiers.bounds, tiers.bounds[1:])):
         assert tiers.tops[t] == max(tiers.rates[first:end].max(), tiers.tops[-1] if t == 0 else 0)
-    for array in tiers:
-        assert not array.flags.writeable
 
 
 @pytest.mark.parametrize("options", [{"normalize": "l2"}, {"intercept": False, "class_weight": "balanced"}])
@@ -137,22 +130,12 @@ def test_rates_against_the_twin(options):
 
 
 def test_a_sample_judges_features_by_their_known_degrees(monkeypatch):
-    """Who is often in the sample by chance is not taken for popular."""
-    n, width, k = 4000, 300, 20
-    X = np.sort(np.argsort(np.random.default_rng(0).random((n, width)), axis=1)[:, :k], axis=1)
-    rows = Rows(np.arange(n + 1) * k, X.ravel(), np.ones(n * k), np.arange(n) % 2, width)
-    whole = planned(rows, intercept=False)
-    monkeypatch.setattr(module, "SAMPLED", 20 * k)
-    some = planned(rows, intercept=False)
-    assert some.tops.max() < 1.5 * whole.tops.max()
-
-
-def test_a_sample_does_not_take_what_it_lacks_for_harmless(monkeypatch):
-    """Most rare features are in no sampled row: their rates are those of their like."""
+    """Who is often in the sample by chance is not taken for popular, and who is in no sampled row not for harmless."""
     rows = zipf_rows(4000, 1000, targets=np.arange(4000) % 2)
     whole = planned(rows, intercept=False)
     monkeypatch.setattr(module, "SAMPLED", rows.nnz // 50)
     some = planned(rows, intercept=False)
+    assert some.tops.max() < 1.5 * whole.tops.max()
     rare = (rows.degrees()[whole.features] >= 8) & (rows.degrees()[whole.features] < 32)
     assert rare.sum() > 100
     assert 0.6 < np.median(some.rates[rare] / whole.rates[rare]) < 1.6
@@ -162,7 +145,7 @@ def test_rates_are_of_the_rows_of_this_machine():
     """What is rare on all machines may be in every row of one, and the other way round."""
     parts = [zipf_rows(300, 60, seed=seed, targets=np.arange(300) % 2) for seed in range(4)]
     about = [facts_of(part, np.array([0.0, 1.0], np.float32), 0.0, str(k)) for k, part in enumerate(parts)]
-    totals = Totals.of(about, np.sum([part.degrees() for part in parts], axis=0))
+    totals = Totals(about, np.sum([part.degrees() for part in parts], axis=0))
     alone, given = parts[0], totals.given_to(parts[0])
     many = np.flatnonzero((alone.degrees() >= 16) & (alone.degrees() > 2 * totals.degrees / len(parts)))
     assert len(many) >= 3
@@ -217,7 +200,7 @@ def test_auto_weighs_contention_against_merging():
     assert why.startswith("only")
     tiers, why = chosen(20_000, 200, 50)
     assert tiers is not None
-    assert "costs less" in why
+    assert "cost less" in why
 
 
 # --- merges ---
@@ -225,86 +208,40 @@ def test_auto_weighs_contention_against_merging():
 
 def replica_of(job, worker, scratch):
     """``(replica, private parameters, plan)`` of a worker, for the kernels."""
-    p = job.problem
-    replica = Replica(
-        *job.shared().parameters, *p.parameters(scratch.base), scratch.piece, *scratch.counts, *scratch.sums
-    )
-    given = {
-        "blocks": job.state["blocks"],
-        "step": FALLING,
-        "l1": p.l1,
-        "intercept": p.intercept,
-        "worker": worker,
-        "workers": job.workers,
-        "classes": p.classes,
-        "stride": p.stride,
-        "kappa": KAPPA,
-    }
-    plan = Plan(**{name: given.get(name, 0) for name in Plan._fields})
+    p, shared = job.problem, job.shared().parameters
+    replica = scratch.replica._replace(coef=shared.coef, intercept=shared.intercept)
+    given = {"blocks": job.state["blocks"], "step": FALLING, "l1": p.l1, "workers": job.workers, "stride": p.stride}
+    plan = Plan(**dict.fromkeys(Plan._fields, 0) | given | {"worker": worker})
     return replica, p.parameters(scratch.private), plan
-
-
-def merge_all(job, worker, scratch, strength, rows=10):
-    replica, private, plan = replica_of(job, worker, scratch)
-    replica.due[:] = 1  # as at the end of an epoch
-    return MERGE(int(job.problem.adagrad), job.tiers, replica, private, job.control, plan, strength, rows)
-
-
-def by_rank(job, flat):
-    """``flat`` in the user's numbering, by rank."""
-    found = flat.copy()
-    for mine, theirs in zip(job.problem.per_feature(found), job.problem.per_feature(flat)):
-        mine[:] = theirs[job.tiers.features]
-    return found
-
-
-def by_user(job, flat):
-    """The other way round."""
-    found = flat.copy()
-    for mine, theirs in zip(job.problem.per_feature(flat), job.problem.per_feature(found)):
-        theirs[job.tiers.features] = mine
-    return found
 
 
 @pytest.mark.parametrize(("workers", "strength"), [(1, 20.0), (3, 0.3), (16, 20.0)])
 @pytest.mark.parametrize(
-    ("classes", "options"),
-    [
-        (2, {"loss": "log"}),
-        (2, {"loss": "log", "l1": 0.01}),
-        (2, {"loss": "log", "adagrad": True}),
-        (3, {"loss": "hinge"}),
-        (3, {"loss": "softmax", "adagrad": True}),
-    ],
-    ids=str,
+    ("classes", "options"), [(2, {"loss": "log"}), (2, {"loss": "log", "l1": 0.01}), (3, {"loss": "hinge"})], ids=str
 )
 def test_merge_against_the_twin(classes, options, workers, strength):
     job = make_job(awkward_rows(options["loss"], classes, n=200), "tiered", workers, **options)
     p, rng, scratch = job.problem, np.random.default_rng(3), job.scratch()
-    scratch.base[:] = rng.normal(size=p.size)
-    scratch.private[:] = scratch.base + rng.normal(size=p.size)
+    shared, base, mine = job.flat.copy(), *rng.normal(size=(2, p.size)).astype(np.float32)  # by rank
     if p.l1:
-        scratch.private[rng.random(p.size) < 0.2] = 0.0  # as the penalty makes them
-    for old, mine in zip(p.parameters(scratch.base)[2:], p.parameters(by_rank(job, scratch.private))[2:]):
-        old[:], mine[:] = np.abs(old), 0.0
-    for old, mine in zip(p.parameters(by_user(job, scratch.base))[2:], p.parameters(scratch.private)[2:]):
-        mine[:] = old + rng.random(mine.shape)
-    before = [p.parameters(flat.astype(np.float64)) for flat in (job.flat, scratch.base, by_rank(job, scratch.private))]
-    merge_all(job, 0, scratch, strength)
+        mine[rng.random(p.size) < 0.2] = 0.0  # as the penalty makes them
+    scratch.private[:] = mine
+    p.per_feature(scratch.private)[0][job.tiers.features] = p.per_feature(mine)[0]
+    scratch.replica.base_coef[:], scratch.replica.base_intercept[:] = p.parameters(base)[:2]
+    replica, private, plan = replica_of(job, 0, scratch)
+    replica.due[:] = 1  # as at the end of an epoch
+    MERGE(job.tiers, replica, private, job.control, plan, strength, 10)
 
-    after, own = p.parameters(job.flat), p.parameters(by_rank(job, scratch.private))
     x = strength * np.repeat(job.tiers.rates.astype(np.float64), p.stride), strength * job.tiers.tops[-1]
-    for k in range(2):  # the weights, then the intercept
-        shared, base, private = (np.array([part[k], part[k + 2]]) if p.adagrad else [part[k]] for part in before)
-        squares = shared[1] + (private[1] - base[1]) if p.adagrad else 1.0
-        expected = reference.merged(shared[0], base[0], private[0], x[k] / np.sqrt(squares), workers, KAPPA, p.l1)
-        np.testing.assert_allclose(after[k], expected, rtol=1e-5, atol=2e-6)
-        assert np.array_equal(after[k] == 0, expected == 0)
-        np.testing.assert_array_equal(after[k], p.parameters(scratch.base)[k])
-        np.testing.assert_array_equal(after[k], own[k])
-        if p.adagrad:
-            np.testing.assert_allclose(after[k + 2], squares, rtol=1e-6)
-            np.testing.assert_array_equal(after[k + 2], own[k + 2])
+    own = p.per_feature(scratch.private)[0][job.tiers.features].ravel(), private.intercept
+    bases = replica.base_coef, replica.base_intercept
+    for k, after in enumerate(p.parameters(job.flat)[:2]):  # the weights, then the intercept
+        before = [p.parameters(flat.astype(np.float64))[k] for flat in (shared, base, mine)]
+        expected = reference.merged(*before, x[k], workers, p.l1)
+        np.testing.assert_allclose(after, expected, rtol=1e-5, atol=2e-6)
+        assert np.array_equal(after == 0, expected == 0)
+        np.testing.assert_array_equal(after, bases[k])
+        np.testing.assert_array_equal(after, own[k])
     assert job.control[WORKERS + MERGED] == p.width
 
 
@@ -313,19 +250,19 @@ def test_a_merge_that_is_not_due_changes_nothing():
     scratch = job.scratch()
     replica, private, plan = replica_of(job, 1, scratch)
     scratch.private[:] = 3.0
-    scratch.counts[1] = [5 + t for t in range(scratch.counts.shape[1])]
-    scratch.sums[1] = 7.0
+    replica.due[:] = 5 + np.arange(len(replica.due))
+    replica.limits[:] = 7.0
     before = bits(job)
-    due = MERGE(0, job.tiers, replica, private, job.control, plan, 6.9, 4)
+    due = MERGE(job.tiers, replica, private, job.control, plan, 6.9, 4)
     assert due == (5, 7.0)
     assert bits(job) == before
-    MERGE(0, job.tiers, replica, private, job.control, plan, 6.9, 5)  # now the first tier's time has come
+    MERGE(job.tiers, replica, private, job.control, plan, 6.9, 5)  # now the first tier's time has come
     assert job.control[WORKERS + LINE + MERGED] == job.tiers.bounds[1]
     assert bits(job) != before
     assert (replica.rows[0], replica.grown[0], replica.due[0]) == (5, 6.9, job.tiers.intervals[0])
     before = bits(job)
     replica.due[:] = 1
-    MERGE(0, job.tiers, replica, private, job.control, plan, 5.0, 5)  # nothing has been done since
+    MERGE(job.tiers, replica, private, job.control, plan, 5.0, 5)  # nothing has been done since
     assert job.control[WORKERS + LINE + MERGED] == job.problem.width  # the other tiers'
     if len(job.tiers.intervals) == 1:
         assert bits(job) == before
@@ -459,7 +396,7 @@ def test_stable_where_plain_sums_blow_up(monkeypatch):
     rows, step = count_rows(), 1e-3
     serial = trained(rows, 1, step)
     assert trained(rows, 16, step) < 1.25 * serial
-    monkeypatch.setattr(problem_module, "KAPPA", 1e30)
+    monkeypatch.setattr(module, "LARGEST", 0.0)  # rates, so that nothing caps what is added
     monkeypatch.setattr(module, "PATIENCE", (1e30, 1e30))
     assert trained(rows, 16, step, seeds=1) > 3 * serial
 

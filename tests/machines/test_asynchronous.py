@@ -18,10 +18,10 @@ from hogwild.hosts.memory import Block
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.pool import ROOM
 from hogwild.machines.trading import MachineLink
+from hogwild.problems.linear.problem import LinearProblem
 from tests.machines.test_machines import OPTIONS, fit, together
-from tests.runs import toy, until
+from tests.runs import slowed, toy, until
 
-SLOW = {"gradient_delay": 5e-5}  # seconds a row, so that machines trade within an epoch
 SCHEMES = {  # how many machines trade by each, and how much worse than in the simulator they may be
     "averaging": (2, 1.05),
     "averaging:period=100": (3, 1.05),
@@ -29,6 +29,12 @@ SCHEMES = {  # how many machines trade by each, and how much worse than in the s
     "server:push=50": (2, 1.25),
     "server:push=50,fetch=150,shards=3,rule=soft,soft=2": (3, 1.25),
 }
+
+
+@pytest.fixture(autouse=True)
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines trade within an epoch."""
+    slowed(monkeypatch, LinearProblem)
 
 
 def drive(trade: Iterator[None]) -> None:
@@ -64,7 +70,7 @@ def test_a_server_has_all_that_the_dead_have_pushed() -> None:
 @pytest.mark.parametrize("exchange", SCHEMES)
 def test_machines_train_as_the_simulator_does(exchange: str) -> None:
     rows, (machines, slack) = toy(1000), SCHEMES[exchange]
-    (history, model), *others = together(machines, fit(rows, exchange=exchange, **SLOW))
+    (history, model), *others = together(machines, fit(rows, exchange=exchange))
     for other_history, other in others:
         assert other_history == []
         np.testing.assert_array_equal(other.coef_, model.coef_)
@@ -113,7 +119,7 @@ def test_a_machine_that_is_left_alone_trains_serially_to_the_bit(exchange: str) 
 
 def test_without_machine_0_the_run_is_over() -> None:
     def work(cluster: Cluster) -> Any:
-        run = hogwild.train(toy(), cluster=cluster, exchange="server:push=50", **(OPTIONS | SLOW | {"epochs": 10**6}))
+        run = hogwild.train(toy(), cluster=cluster, exchange="server:push=50", **OPTIONS | {"epochs": 10**6})
         if cluster.leads:
             next(run), next(run)
             cluster.leave("its power has failed")
@@ -142,10 +148,10 @@ def test_a_run_that_diverges_says_so() -> None:
     ("exchange", "reason"),
     [
         ("consensus", "machines trade by averaging, gossip, server, rotation: choose one of these"),
-        ("averaging:by=ring", "by is not for machines, who have to do without one that dies in a round: leave by out"),
-        ("gossip:home=0", "home is not for machines, whose checkpoints hold the model only: leave home out"),
-        ("server:bound=3", "bound is not for machines, whose workers do not stop to wait: leave bound out"),
-        ("server:rule=adagrad", "rule is not for machines, whose checkpoints hold the model only: leave rule out"),
+        ("averaging:by=ring", "by=ring is for the workers of one machine: leave by out"),
+        ("gossip:home=0", "home=0.0 is for the workers of one machine: leave home out"),
+        ("server:bound=3", "bound=3.0 is for the workers of one machine: leave bound out"),
+        ("server:rule=adagrad", "rule=adagrad is for the workers of one machine: leave rule out"),
     ],
 )
 def test_what_machines_refuse(exchange: str, reason: str) -> None:

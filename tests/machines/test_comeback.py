@@ -16,9 +16,14 @@ from hogwild.errors import HogwildError, InputError, TrainingError
 from hogwild.machines import cluster as cluster_module
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import Meeting
-from tests.machines.test_asynchronous import SLOW
+from hogwild.problems.linear.problem import LinearProblem
 from tests.machines.test_machines import OPTIONS, free_address
-from tests.runs import toy, until
+from tests.runs import slowed, toy, until
+
+
+@pytest.fixture(autouse=True)
+def slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed(monkeypatch, LinearProblem)
 
 
 @contextlib.contextmanager
@@ -40,7 +45,7 @@ class Town:
 
     def __init__(self, machines: int, **options: Any) -> None:
         self.address, self.machines, self.rows = free_address(), machines, toy()
-        self.options = OPTIONS | SLOW | {"epochs": 10**6} | options
+        self.options = OPTIONS | {"epochs": 10**6} | options
         self.found: dict[str, Any] = {}
         self.clusters: dict[str, Cluster] = {}
         self.runs: dict[str, Any] = {}
@@ -127,7 +132,7 @@ def test_who_asks_and_never_connects_holds_up_nobody(monkeypatch: pytest.MonkeyP
         town.clusters["2"].leave("its cable was cut")
         assert until(lambda: not town.clusters["0"].alive[2])
         notes = town.clusters["1"].notes
-        request = notes.count("asks")
+        request = notes.store.add("asks", 1)
         notes.put(f"ask/{request}", town.clusters["1"].hellos[2] | {"number": 2})
         assert until(lambda: notes.get(f"answer/{request}"))
         town.epochs_pass()

@@ -13,11 +13,12 @@ import hogwild
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
+from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.protocol import case_of
 from hogwild.training.engine import Engine, resolve, start_pool
 from hogwild.training.schedule import make_schedule
 from tests.machines.test_machines import fit, together
-from tests.runs import when
+from tests.runs import slowed, when
 
 RATINGS = "synthetic:ratings?users=300&items=200&ratings=6000"
 OPTIONS: dict[str, Any] = {
@@ -118,11 +119,12 @@ def test_a_run_goes_on_with_as_many_machines_as_there_are(ratings: Ratings, tmp_
     assert run.history[-1]["objective"] < history[-1]["objective"]
 
 
-def test_a_stop_completes_the_epoch(ratings: Ratings) -> None:
+def test_a_stop_completes_the_epoch(ratings: Ratings, monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed(monkeypatch, CompletionProblem, 2e-5)
     begun = threading.Barrier(2)
 
     def work(cluster: Cluster) -> Any:
-        run = hogwild.train(ratings, cluster=cluster, **OPTIONS | {"epochs": 1000, "gradient_delay": 2e-5})
+        run = hogwild.train(ratings, cluster=cluster, **OPTIONS | {"epochs": 1000})
         begun.wait()
         if cluster.leads:
             when(lambda: run.progress().epoch > 2 and run.progress().rows_done > 100, run.stop)
@@ -136,9 +138,11 @@ def test_a_stop_completes_the_epoch(ratings: Ratings) -> None:
     assert {row["updates"] for row in history[1:]} == {len(ratings)}
 
 
-def test_a_machine_that_is_gone_ends_the_run(ratings: Ratings, tmp_path: Path) -> None:
+def test_a_machine_that_is_gone_ends_the_run(ratings: Ratings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed(monkeypatch, CompletionProblem, 1e-5)
+
     def work(cluster: Cluster) -> Any:
-        options = OPTIONS | {"epochs": 10**6, "gradient_delay": 1e-5, "checkpoint": tmp_path / "c"}
+        options = OPTIONS | {"epochs": 10**6, "checkpoint": tmp_path / "c"}
         run = hogwild.train(ratings, cluster=cluster, **options)
         if cluster.number == 2:
             threading.Timer(0.5, cluster.leave, ("its cable was cut",)).start()
@@ -154,20 +158,23 @@ def test_a_machine_that_is_gone_ends_the_run(ratings: Ratings, tmp_path: Path) -
         ratings,
         checkpoint=tmp_path / "c",
         resume=True,
-        **OPTIONS | {"exchange": "none", "epochs": 10**6, "gradient_delay": 1e-5},
+        **OPTIONS | {"exchange": "none", "epochs": 10**6},
     )
     assert next(resumed)["status"] == "ok"
     resumed.close()
 
 
-def test_an_epoch_that_was_begun_otherwise_is_completed_otherwise(ratings: Ratings, tmp_path: Path) -> None:
-    options = OPTIONS | {"exchange": "none", "epochs": 1000, "gradient_delay": 1e-3, "checkpoint": tmp_path / "c"}
+def test_an_epoch_that_was_begun_otherwise_is_completed_otherwise(
+    ratings: Ratings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowed(monkeypatch, CompletionProblem, 1e-3)
+    options = OPTIONS | {"exchange": "none", "epochs": 1000, "checkpoint": tmp_path / "c"}
     run = hogwild.train(ratings, **options)
     next(run)
     when(lambda: run.progress().seconds > 0.1, run.stop)
     list(run)
     assert 0 < run.history[-1]["epoch"] < 1
-    both = OPTIONS | {"epochs": 1000, "gradient_delay": 1e-3, "checkpoint": tmp_path / "c", "resume": True}
+    both = OPTIONS | {"epochs": 1000, "checkpoint": tmp_path / "c", "resume": True}
     first, _ = together(2, fit(ratings, **both))
     assert isinstance(first, InputError)
     assert "from the middle of an epoch, and rotation begins with whole ones" in str(first)

@@ -108,7 +108,7 @@ def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np
         {},
         {"adagrad": True, "rank": 20},
         {"normalize": "none", "l2": 0.0, "l2_factors": 0.0, "rank": 3},
-        {"loss": "squared-error", "normalize": "max", "rank": 2},
+        {"loss": "squared-error", "normalize": "l2", "rank": 2},
         {"problem": "ffm", "rank": 3},
         {"problem": "ffm", "rank": 20, "adagrad": True},
     ],

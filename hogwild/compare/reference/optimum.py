@@ -13,8 +13,7 @@ most ``gap``. It takes less than a second for a hundred thousand edges. Minimum 
 from __future__ import annotations
 
 import math
-import time
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,36 +31,27 @@ WORK = 1 << 36  # entries that the finder may visit
 ENOUGH = 1e-11, 2e-8  # share of the objective that its last step gains, and of losses with kinks that it may be above
 
 
-@dataclass(frozen=True)
-class Optimum:
-    """The optimum of an objective on some rows.
+class Optimum(NamedTuple):
+    """The optimum of an objective on some data.
 
     Attributes
     ----------
     objective, start : float
-        Values at the optimum (None: unknown), and at the parameters that a run starts from.
+        Values at the optimum (None: unknown, so the lowest that any run reaches replaces it), and where runs start.
     how : str
-        How it was found, in words.
-    coef, intercept : array, shape (width,) or (K, width), and (1,) or (K,), float64
-        The solution of a linear problem.
-    seconds : float
-        Time it took.
+        How it was found, or why not, in words.
     gap : float or None
         The true minimum is lower by at most about this; None if that is unknown.
+    coef, intercept : array, shape (width,) or (K, width), and (K,), float64
+        The solution of a linear problem.
     """
 
     objective: float | None
     start: float
     how: str
-    coef: np.ndarray | None
-    intercept: np.ndarray | None
-    seconds: float
-    gap: float | None
-
-
-def unknown(start: float, why: str) -> Optimum:
-    """Return a replacement for an unknown optimum: the lowest objective that any run reaches is used for it."""
-    return Optimum(None, start, f"best seen: {why}", None, None, 0.0, None)
+    gap: float | None = None
+    coef: Any = None
+    intercept: Any = None
 
 
 def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
@@ -72,7 +62,6 @@ def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
     InputError
         If the loss does not fit the targets.
     """
-    began = time.perf_counter()
     problem = LinearProblem.of(config, rows, "serial")
     classes = problem.classes
     objective = Objective(
@@ -86,29 +75,18 @@ def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
         weights=row_weights(rows, config.class_weight),
         width=problem.width,
     )
-    coef = np.zeros((problem.width,) if classes == 1 else (classes, problem.width))
-    start = objective.evaluate(coef, np.zeros(classes))["objective"]
-    assert start is not None
-    if config.loss == "perceptron":
-        return Optimum(start, start, "zero weights", coef, np.zeros(classes), 0.0, 0.0)
     narrow, columns = narrowed(rows if rows.contiguous else rows.compact())
     posed = FitProblem.of(objective, narrow, classes, config.intercept)
-    best = posed.lowered(coef[..., : narrow.width].copy(), np.zeros(classes), WORK, ENOUGH[posed.kinked])
+    coef = np.zeros((problem.width,) if classes == 1 else (classes, problem.width))
+    start = objective.evaluate(coef, np.zeros(classes))["objective"]
+    best = posed.lowered(coef[..., : narrow.width], np.zeros(classes), WORK, ENOUGH[posed.kinked])
     coef[..., columns] = best.coef
-    facts = objective.evaluate(coef, best.intercept)
-    value = facts["objective"]
-    assert value is not None
-    gap: float | None = max(best.gap, 0.0)
-    how = f"{best.steps} steps of the optimum finder"
+    value = objective.evaluate(coef, best.intercept)["objective"]
+    assert start is not None
+    gap = max(best.gap, 0.0)
     if not posed.kinked and config.l2 > 0.0:
         gap = posed.slope(best.coef, best.intercept) ** 2 / (2.0 * config.l2)  # a bound: l2 makes it that convex
-    if not config.l1 and not config.l2 and facts.get("accuracy") == 1.0 and config.loss in ("log", "softmax"):
-        gap = None
-        how += "; not attained: the classes are separable and nothing bounds the weights"
-    return Optimum(value, start, how, coef, best.intercept, time.perf_counter() - began, gap)
-
-
-# ---- minimum cuts
+    return Optimum(value, start, f"{best.steps} steps of the optimum finder", gap, coef, best.intercept)
 
 
 def minimum_cut(graph: Graph, start: float = math.nan) -> Optimum:
@@ -116,7 +94,6 @@ def minimum_cut(graph: Graph, start: float = math.nan) -> Optimum:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-    began = time.perf_counter()
     fixed = graph.fixed()
     n = graph.n_vertices
     place = np.where(fixed < 0, np.arange(n), n + np.maximum(fixed, 0))  # terminals of a label are one vertex
@@ -124,7 +101,9 @@ def minimum_cut(graph: Graph, start: float = math.nan) -> Optimum:
     between = u != v
     ends = np.concatenate((u[between], v[between])), np.concatenate((v[between], u[between]))
     weights = np.concatenate((graph.forward[between], graph.backward[between])).astype(np.float64)
-    factor = _factor(weights, ends, n)
+    most = max(*(np.bincount(end, weights, n + 2).max() for end in ends), 1e-300)
+    whole = 2 * most <= MOST and np.array_equal(weights, np.floor(weights))
+    factor = 1.0 if whole else MOST / most / 2  # a residual is up to the sum of both directions
     capacities = csr_matrix((np.floor(factor * weights), ends), shape=(n + 2, n + 2)).astype(np.int32)
     flow = maximum_flow(capacities, n, n + 1)
     residual = (capacities - flow.flow).tocsr()
@@ -134,17 +113,5 @@ def minimum_cut(graph: Graph, start: float = math.nan) -> Optimum:
     reached = breadth_first_order(residual, n, return_predecessors=False)
     labels[reached[reached < n]] = 0
     value = CutEvaluator(graph).cut(labels)
-    gap = max(value - flow.flow_value / factor, 0.0)
-    whole = "" if factor == 1.0 else f", of capacities times {factor:.6g} rounded down"
-    how = f"the minimum cut, by maximum flow{whole}"
-    return Optimum(value, start, how, None, None, time.perf_counter() - began, gap)
-
-
-def _factor(weights: np.ndarray, ends: tuple[np.ndarray, np.ndarray], n: int) -> float:
-    """Return the factor for capacities: 1 if they are whole, else the largest with which no sum overflows."""
-    out = np.bincount(ends[0], weights, n + 2)
-    inward = np.bincount(ends[1], weights, n + 2)
-    most = max(float(out.max(initial=0.0)), float(inward.max(initial=0.0)), 1e-300)
-    if 2 * most <= MOST and np.array_equal(weights, np.floor(weights)):
-        return 1.0
-    return MOST / most / 2  # a residual is up to the sum of both directions
+    how = "the minimum cut, by maximum flow" + f", of capacities times {factor:.6g} rounded down" * (not whole)
+    return Optimum(value, start, how, max(value - flow.flow_value / factor, 0.0))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hogwild.compare.report.cells import crew
 from hogwild.compare.report.results import REFERENCES, ComparisonResult, Group, frame
+from hogwild.compare.report.verdict import target
 from hogwild.rows_file import printable
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ CAPTIONS = {
     "its own from the start, for it cannot go on.",
     "Speed by workers": "How many epochs a method does while serial does one. How many it needs is another matter: see "
     "the tables.",
+    "Time and memory": "Medians over the seeds: the time to the hardest target that serial always reaches, and the "
+    "most memory that the process had, with the data and the evaluator's. No method is both sooner and smaller than "
+    "those on the dotted line. Memory of workers in processes of their own is not known.",
 }
 
 
@@ -117,7 +121,8 @@ def explorable(sources: Sequence[ComparisonResult]) -> list[tuple[str, str, str]
     from plotly.io import to_html
 
     options: dict[str, Any] = {"full_html": False, "include_mathjax": False, "default_height": "100%"}
-    drawn = [(name, figure) for name, figure in zip(CAPTIONS, (_curves(sources), _speeds(sources))) if figure["data"]]
+    all_of = (_curves(sources), _speeds(sources), _memory(sources))
+    drawn = [(name, figure) for name, figure in zip(CAPTIONS, all_of) if figure["data"]]
     return [
         (
             name,
@@ -233,4 +238,26 @@ def _speeds(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
     layout = _layout("workers", "epochs in the time of one of serial", 30)
     layout["xaxis"] |= {"tickvals": traces[-1]["x"] if traces else [], "type": "log"}
     layout["yaxis"]["rangemode"] = "tozero"
+    return {"data": traces, "layout": layout}
+
+
+def _memory(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
+    """Return a point for each method whose memory is known, and a line through those that no other one beats."""
+    points = []
+    for source in sources:
+        eps = target(source, source.serial) or source.eps[0]
+        for group in source.groups:
+            x, y = group.median(f"{source.clock} to {eps:g}"), group.median("last peak_memory_mb")
+            points.append((x, y, name_of(source, group, sources), colour_of(group.method, sources)))
+    points = sorted(point for point in points if math.isfinite(point[0] + point[1]))
+    traces: list[dict[str, Any]] = [
+        {"x": [x], "y": [y], "name": _text(name), "mode": "markers", "marker": {"color": colour, "size": 10}}
+        for x, y, name, colour in points
+    ]
+    if traces:
+        front = [each for place, each in enumerate(points) if all(each[1] < other[1] for other in points[:place])]
+        way = {"x": [each[0] for each in front], "y": [each[1] for each in front]}
+        traces.append(way | {"mode": "lines", "line": GUIDE | {"shape": "hv"}, "showlegend": False})
+    layout = _layout({"epoch": "epochs"}.get(sources[0].clock, "seconds") + " to the target", "peak memory, MB", 30)
+    layout["xaxis"]["type"] = "log"
     return {"data": traces, "layout": layout}

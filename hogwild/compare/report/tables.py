@@ -57,7 +57,8 @@ UNSTEADY = (
 CONFLICTS = (
     "Staleness: how many updates of others fall between the reading of a row's weights and the storing of its update. "
     "Lost: weights whose update was overwritten by another's, for each update of a row. In flight: examples that a GPU "
-    "has in hand at the same time. The speed is millions a second."
+    "has in hand at the same time. The speed is millions a second. Peak: of the whole process, with the data; that of "
+    "workers in processes of their own is not known."
 )
 TRADING = (
     "Time and megabytes of all replicas until a target was reached: medians over seeds. Messages take the link's "
@@ -103,6 +104,7 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         "staleness": quartiles(group.of("mean staleness_mean"), digits),
         "at most": quartiles(group.of("mean staleness_max"), "{:.0f}".format),
         "lost": quartiles(group.of("lost"), digits),
+        "peak MB": quartiles(group.of("last peak_memory_mb"), digits),
     }
     if source.timed:
         cells["an epoch"] = quartiles(group.of("epoch_seconds"), duration)
@@ -159,7 +161,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     warnings += [UNSTEADY.format(listed(wide))] if wide else []
     traded = ["replicas", "step", *to, *megabytes_to, "messages an epoch", "MB an epoch", "waited", "staleness"]
     factors = ["set-up", *epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
-    conflicts = ["speed", "minibatch", "in flight", "staleness", "at most", "lost"]
+    conflicts = ["speed", "minibatch", "in flight", "staleness", "at most", "lost", "peak MB"]
     made = [
         _index(sources if several else []),
         view("Replicas that trade", traded, [TRADING], needs="linked"),

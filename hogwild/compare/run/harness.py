@@ -10,26 +10,22 @@ import dataclasses
 import hashlib
 import json
 import os
-import statistics
 import time
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import hogwild.machine as machine
-from hogwild.compare.report.results import best_step, lowest
 from hogwild.compare.run.ledger import Ledger
 from hogwild.compare.run.methods import find, gpu
-from hogwild.compare.run.plan import FACTORS, Cell, ComparisonPlan
+from hogwild.compare.run.plan import FACTORS, ComparisonPlan
 from hogwild.compare.run.problems import SUBJECTS
-from hogwild.compare.run.runner import ComparedData, Pools, Row, refused, run_cell
+from hogwild.compare.run.runner import Row, Runner
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.model_file import package_version
 
-EXTENSIONS = 6  # most steps, or one more, by which a grid that was not asked for grows
 TIMEOUT = 600.0  # seconds of training allowed for a cell
 FORMAT = 1  # version of the rows: rows of another version belong to another comparison
 
@@ -90,33 +86,33 @@ class Comparison:
         if base.schedule == "optimal":
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
         base = dataclasses.replace(base, step=None, workers=None, seed=0, discipline="auto", exchange="none")
-        self.task = ComparedData(
-            rows, test, base, data or (str(rows.store) if rows.store else "memory"), timeout, in_flight
-        )
+        name = data or (str(rows.store) if rows.store else "memory")
+        self.runner = Runner(rows, test, base, name, timeout, in_flight)
         self.plan = plan
-        self.requested = plan  # before the grid is known
         self.command = command
-        self.cores = machine.physical_cores()
-        self.gpu = _gpu(plan)
-        self.task.case.make_evaluator()  # what is wrong with the data is raised before anything is written
-        self.pools = Pools(base.host, base.delay)
+        self.gpu: str | None = None
+        if any(find(name).device != "cpu" for name in plan.methods):
+            try:
+                self.gpu = gpu().name
+            except InputError:  # each of their rows will say so
+                pass
+        self.runner.case.make_evaluator()  # what is wrong with the data is raised before anything is written
         self.progress = ComparisonProgress("starting")
-        self._spent: list[float] = []  # seconds of every cell of this run
 
     @property
     def identity(self) -> str:
         """Return a hash of everything that determines the cells and their meaning."""
-        task = self.task
-        identity = dataclasses.asdict(self.requested) | {
+        runner = self.runner
+        identity = dataclasses.asdict(self.plan) | {
             "format": FORMAT,
-            "base": task.base.to_json(),
-            "rows": self.subject.fingerprint(task.rows),
-            "test": None if task.test is None else self.subject.fingerprint(task.test),
-            "timeout": task.timeout,
+            "base": runner.base.to_json(),
+            "rows": self.subject.fingerprint(runner.rows),
+            "test": None if runner.test is None else self.subject.fingerprint(runner.test),
+            "timeout": runner.timeout,
             "gpu": self.gpu,
-            "in_flight": task.in_flight,
+            "in_flight": runner.in_flight,
             "cpu": machine.cpu_model(),
-            "cores": self.cores,
+            "cores": runner.cores,
             **machine.versions(),
         }
         return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=12).hexdigest()
@@ -132,38 +128,44 @@ class Comparison:
             If it cannot be written.
         """
         load = round(os.getloadavg()[0], 2)  # before this process adds any
+        plan, progress, pairs = self.plan, self.progress, self.plan.pairs()
         ledger = Ledger(out, self.identity)
         try:
-            with self.pools:
-                self._prepare(ledger, load)
-                for cell in self._cells(ledger):
-                    ledger.add(self._do(cell))
+            most = max((count for method, count in pairs if method.device == "cpu"), default=1)
+            if most > self.runner.cores and self.runner.base.host != "simulator":
+                crowd = f"{most} workers on {self.runner.cores} cores"
+                warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=2)
+            if not ledger.head:
+                ledger.begin(self._describe() | {"comparison": self.identity, "load": load})
+            began, before = time.monotonic(), len(ledger.cells)
+            with self.runner:
+                while todo := [each for each in plan.cells(ledger.head, ledger.cells) if each.name not in ledger.cells]:
+                    trials = {name for name in ledger.cells if name.startswith("tuning")}
+                    trials |= {cell.name for cell in todo if cell.phase == "tuning"}
+                    progress.total = len(trials) + plan.seeds * len(pairs)
+                    for cell in todo:
+                        progress.label = cell.name.replace("/", " ")
+                        progress.done = len(ledger.cells)
+                        if progress.done > before:
+                            pace = (time.monotonic() - began) / (progress.done - before)
+                            progress.remaining = pace * (progress.total - progress.done)
+                        ledger.add(self.runner.run(cell, plan.epochs))
         finally:
             ledger.close()
 
-    # ---- before the first cell
-
-    def _prepare(self, ledger: Ledger, load: float) -> None:
-        if ledger.head is not None:  # keep the grid of the first run
-            self.plan = dataclasses.replace(self.plan, grid=tuple(ledger.head["step_grid"]))
-        elif not self.plan.grid:
-            self.progress.label = "probing for a step"
-            case = self.task.case
-            step = case.config.step or case.search_step()()[0]
-            self.plan = dataclasses.replace(self.plan, grid=tuple(step * factor for factor in FACTORS))
-        if (most := self.plan.most_workers) > self.cores and self.task.base.host != "simulator":
-            crowd = f"{most} workers on {self.cores} cores"
-            warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=3)
-        if ledger.head is None:
-            self.progress.label = "looking for the optimum"
-            ledger.begin(self._describe() | {"comparison": self.identity, "load": load})
-
     def _describe(self) -> Row:
         """Return the row of phase "optimum"."""
-        task = self.task
-        plan = self.plan
-        base = task.base
-        optimum = self.subject.optimum(dataclasses.replace(base, seed=plan.first_seed), task.rows, task.case)
+        runner, plan = self.runner, self.plan
+        base = runner.base
+        grid = plan.grid
+        if not grid:
+            self.progress.label = "probing for a step"
+            step = runner.case.config.step or runner.case.search_step()()[0]
+            grid = tuple(step * factor for factor in FACTORS)
+        self.progress.label = "looking for the optimum"
+        began = time.perf_counter()
+        optimum = self.subject.optimum(dataclasses.replace(base, seed=plan.first_seed), runner.rows, runner.case)
+        seconds = time.perf_counter() - began
         last_cache = machine.cache_bytes()
         return {
             "phase": "optimum",
@@ -171,16 +173,16 @@ class Comparison:
             "cell": "optimum",
             "epoch": 0,
             "status": "ok",
-            "data": task.data,
+            "data": runner.data,
             "objective": optimum.objective,
             "start_objective": optimum.start,
             "optimum_how": optimum.how,
             "optimum_gap": optimum.gap,
             "optimum_seen": optimum.objective is None,
             "problem": base.problem,
-            "train_seconds": optimum.seconds,
-            **self.subject.facts(base, task.rows, task.test),
-            "fingerprint": self.subject.fingerprint(task.rows),
+            "train_seconds": seconds,
+            **self.subject.facts(base, runner.rows, runner.test),
+            "fingerprint": self.subject.fingerprint(runner.rows),
             "schedule": base.schedule,
             "order": base.order,
             "host": base.host,
@@ -189,7 +191,7 @@ class Comparison:
             **({} if self.gpu is None else {"gpu": self.gpu}),
             "eps": sorted(plan.eps, reverse=True),
             "epochs": plan.epochs,
-            "step_grid": list(plan.grid),
+            "step_grid": list(grid),
             "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
             "plan": dataclasses.asdict(plan),
             "began": time.strftime("%Y-%m-%d %H:%M:%S %z"),
@@ -200,64 +202,3 @@ class Comparison:
             "affinity": sorted(os.sched_getaffinity(0)),
             "command": self.command,
         }
-
-    # ---- the cells
-
-    def _cells(self, ledger: Ledger) -> Iterator[Cell]:
-        """Yield all missing cells in the order they are run; the reported ones once the trials are done."""
-        plan = self.plan
-        trials = plan.tuning()
-        yield from self._missing(trials, trials + plan.reported({}), ledger)
-        while not self.requested.grid:  # no method's best step may lie outside of the grid
-            steps = sorted({rows[0]["cell_step"] for rows in ledger.cells.values() if rows[0]["phase"] == "tuning"})
-            more = plan.further(self._winners(ledger), steps)
-            if not more or len(steps) >= len(plan.grid) + EXTENSIONS:
-                break
-            trials = trials + more
-            yield from self._missing(more, trials + plan.reported({}), ledger)
-        winners = self._winners(ledger)
-        rest = plan.reported(winners)
-        yield from self._missing(rest, trials + rest, ledger)
-
-    def _missing(self, cells: list[Cell], all_cells: list[Cell], ledger: Ledger) -> Iterator[Cell]:
-        """Yield the unfinished ones of ``cells``, updating the progress."""
-        for cell in [cell for cell in cells if cell.name not in ledger.cells]:
-            self.progress.total = len(all_cells)
-            self.progress.done = sum(each.name in ledger.cells for each in all_cells)
-            if self._spent:
-                self.progress.remaining = statistics.mean(self._spent) * (self.progress.total - self.progress.done)
-            self.progress.label = cell.name.replace("/", " ")
-            began = time.monotonic()
-            yield cell
-            self._spent.append(time.monotonic() - began)
-
-    def _do(self, cell: Cell) -> list[Row]:
-        task = self.task
-        reason = find(cell.method).refusal(task.base, task.rows, cell.workers, self.cores, task.in_flight)
-        if reason is not None:
-            return [refused(cell, task, f"refused: {reason}")]
-        return run_cell(cell, task, self.plan.epochs, self.pools)
-
-    def _winners(self, ledger: Ledger) -> dict[tuple[str, int], float]:
-        """Return the best step of every method and number of workers, from the trials."""
-        assert ledger.head is not None
-        trials: dict[tuple[str, int], dict[float, list[Row]]] = {}
-        for rows in ledger.cells.values():
-            first = rows[0]
-            if first["phase"] == "tuning" and not first["status"].startswith("refused"):
-                trials.setdefault((first["method"], first["workers"]), {})[first["cell_step"]] = rows
-        start = ledger.head["start_objective"]
-        optimum = ledger.head["objective"]
-        if optimum is None:  # if it is unknown, the best of the trials replaces it
-            optimum = lowest((row for steps in trials.values() for rows in steps.values() for row in rows), start)
-        return {key: best_step(steps, optimum, start, self.plan.eps) for key, steps in trials.items()}
-
-
-def _gpu(plan: ComparisonPlan) -> str | None:
-    """Return the name of the GPU that methods of the plan use; None without such methods or without a GPU."""
-    if not any(find(name).device != "cpu" for name in plan.methods):
-        return None
-    try:
-        return gpu().name
-    except InputError:  # each of their rows will say so
-        return None

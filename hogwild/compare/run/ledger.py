@@ -13,9 +13,7 @@ from pathlib import Path
 
 from hogwild.compare.report.results import ROWS, Row
 from hogwild.errors import OutputError, UsageError
-from hogwild.rows_file import RowsFile, lock_directory
-
-OPENING = b'{"phase": "optimum"'  # how the file begins
+from hogwild.rows_file import RowsFile
 
 
 class Ledger:
@@ -23,8 +21,8 @@ class Ledger:
 
     Attributes
     ----------
-    head : dict or None
-        The first row, of phase "optimum".
+    head : dict
+        The first row, of phase "optimum"; empty in a new directory.
     cells : dict
         Rows of every finished cell by the cell's name.
 
@@ -37,43 +35,39 @@ class Ledger:
     """
 
     def __init__(self, directory: str | Path, identity: str) -> None:
-        self.path = Path(directory, ROWS)
-        self.head: Row | None = None
+        path = Path(directory, ROWS)
+        self.head: Row = {}
         self.cells: dict[str, list[Row]] = {}
         with contextlib.ExitStack() as stack:
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                stack.callback(os.close, lock_directory(self.path.parent, f"--out {directory}", "a comparison"))
-                if self.path.exists():
-                    self._take_over(identity)
-                self._file = RowsFile(str(self.path), append=True, option="--out")
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._file = RowsFile(str(path), append=True, option="--out")  # locked, without a torn last line
+                stack.callback(self._file.close)
+                lines = path.read_bytes().splitlines(keepends=True)
+                if lines and identity.encode() not in lines[0]:
+                    raise UsageError(
+                        f"--out {directory} holds another comparison (of other data, options or version): name another "
+                        "directory, or remove it"
+                    )
+                os.truncate(path, sum(map(len, lines[: self._take_over(lines)])))
             except OSError as error:
                 raise OutputError(f"--out {directory}: {error.strerror or error}") from None
-            stack.callback(self._file.close)
             self.close = stack.pop_all().close
 
-    def _take_over(self, identity: str) -> None:
-        content = self.path.read_bytes()
-        lines = content.splitlines(keepends=True)
-        if content and not (b"\n" not in content and content.startswith(OPENING[: len(content)])):
-            self.head = _row(lines[0])
-            if self.head is None or self.head.get("comparison") != identity:
-                raise UsageError(
-                    f"--out {self.path.parent} holds another comparison (of other data, options or version): name "
-                    "another directory, or remove it"
-                )
-        kept = 1 if self.head else 0
+    def _take_over(self, lines: list[bytes]) -> int:
+        """Take the rows of finished cells; return how many lines they have."""
+        kept = 0
         cell: list[Row] = []
-        for place, line in enumerate(lines[1:], 2):
-            row = _row(line)
-            if row is None:
-                break
-            cell.append(row)
-            if len(cell) == row.get("cell_rows"):
-                self.cells[row["cell"]] = cell
-                cell = []
-                kept = place
-        os.truncate(self.path, sum(map(len, lines[:kept])))
+        with contextlib.suppress(ValueError):  # what is no row ends the finished cells
+            for place, line in enumerate(lines, 1):
+                row = json.loads(line)
+                self.head = self.head or row
+                cell += [row] if place > 1 else []
+                if len(cell) == row.get("cell_rows", 0):
+                    kept = place
+                    self.cells |= {row["cell"]: cell} if cell else {}
+                    cell = []
+        return kept
 
     def begin(self, head: Row) -> None:
         """Write the first row."""
@@ -84,12 +78,3 @@ class Ledger:
         """Write the rows of a cell that has ended."""
         self.cells[rows[0]["cell"]] = rows
         self._file.write_all(rows)
-
-
-def _row(line: bytes) -> Row | None:
-    """Return the row of a whole line."""
-    with contextlib.suppress(ValueError):
-        row = json.loads(line)
-        if isinstance(row, dict) and line.endswith(b"\n"):
-            return row
-    return None

@@ -9,6 +9,7 @@ as the cores.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -96,16 +97,12 @@ class Method:
         if workers > len(rows):
             return f"{workers} workers for {len(rows)} rows"
         spinning = self.kind == "locks" and self.device == "cpu" and base.host != "simulator"
-        if spinning and workers > cores and not base.oversubscribe:
-            return (
-                f"{workers} workers on {cores} cores would spin for locks whose holders do not run "
-                "(--oversubscribe measures it all the same)"
-            )
+        if spinning and workers > cores:
+            return f"{workers} workers on {cores} cores would spin for locks whose holders do not run"
         if self.together and workers * (base.batch or 1) > len(rows):
             return f"a minibatch of {workers} x {base.batch} examples is more than the {len(rows)} there are"
         try:
-            config = self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0, in_flight)
-            config.check_crowd(cores)
+            self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0, in_flight)
             if self.device != "cpu":
                 gpu()
         except (UsageError, InputError) as error:
@@ -142,12 +139,8 @@ METHODS = _table(
     Method("round-robin", "locks", "round-robin"),
     Method("blocks", "blocks", "hogwild", order="blocks", problems=("completion",)),
     *(Method(name, "exchange", exchange=name) for name in BETWEEN_WORKERS),
-    Method("sklearn-sgd", "outside", parallel=False, problems=("linear",)),
-    Method("liblinear", "outside", parallel=False, problems=("linear",)),
-    Method("snapml", "outside", parallel=False, problems=("linear",)),
-    Method("vowpal-wabbit", "outside", parallel=False, problems=("linear",)),
-    # Cornac's threads share one model without locks.
-    Method("cornac", "outside", "hogwild", problems=("completion",)),
+    *(Method(name, "outside", parallel=False, problems=("linear",)) for name in OUTSIDE if name != "cornac"),
+    Method("cornac", "outside", "hogwild", problems=("completion",)),  # its threads share one model without locks
     Method("cuda-atomic", "lock-free", "atomic", problems=SPARSE, device="cuda"),
     Method("cuda-hogwild", "lock-free", "hogwild", problems=SPARSE + MODULE, device="cuda"),
     Method("cuda-locked", "locks", "locked", problems=MODULE, device="cuda"),
@@ -181,13 +174,7 @@ def find(name: str) -> Method:
 
 def listed(text: str) -> list[str]:
     """Split a list such as ``serial,averaging:period=100,mean=rows,hogwild`` into names with their parameters."""
-    names: list[str] = []
-    for part in (part.strip() for part in text.split(",")):
-        if names and "=" in part and ":" not in part:
-            names[-1] += f",{part}"
-        else:
-            names.append(part)
-    return names
+    return [part.strip() for part in re.split(r",(?!\s*\w+=)", text)]
 
 
 def usual(problem: str, device: str = "cpu") -> list[str]:
@@ -203,7 +190,7 @@ def usual(problem: str, device: str = "cpu") -> list[str]:
         for name, method in METHODS.items()
         if method.device == device
         and (not method.problems or problem in method.problems)
-        and not (method.outside and OUTSIDE[name].version is None)
+        and not (method.outside and OUTSIDE[name].version() is None)
         and method.discipline in disciplines
         and method.exchange in USUAL_EXCHANGES
         and not (problem == "module" and method.exchange != "none")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from hogwild.compare.report.results import best_step, lowest
 from hogwild.compare.run.methods import Method, find
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.errors import UsageError
 
+Row = dict[str, Any]
 TUNING_SEED = 1_000_003  # added to the seed: steps are chosen on an order that is never reported
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the grid, relative to the probed step
+EXTENSIONS = 6  # most steps, or one more, by which a grid that was not asked for grows
 
 
 @dataclass(frozen=True)
@@ -72,50 +76,57 @@ class ComparisonPlan:
 
     def pairs(self) -> list[tuple[Method, int]]:
         """Methods with their numbers of workers."""
-        table = [find(name) for name in self.methods]
-        return [(method, count) for method in table for count in self._counts(method)]
+        pairs = []
+        for method in map(find, self.methods):
+            counts = self.workers if method.device != "cpu" else self.cpu_workers or self.workers
+            pairs += [(method, count) for count in (counts if method.parallel else (1,))]
+        return pairs
 
-    def _counts(self, method: Method) -> tuple[int, ...]:
-        if not method.parallel:
-            return (1,)
-        return self.workers if method.device != "cpu" else self.cpu_workers or self.workers
+    def cells(self, head: Row, done: Mapping[str, Sequence[Row]]) -> list[Cell]:
+        """Return all cells that are known: while trials are missing nobody knows the steps of the reported ones.
 
-    @property
-    def most_workers(self) -> int:
-        """Largest number of workers of a method on the CPU."""
-        return max((count for method, count in self.pairs() if method.device == "cpu"), default=1)
-
-    def tuning(self, steps: Sequence[float] | None = None) -> list[Cell]:
-        """Trials of the grid, or of other steps: the same for all methods with a step; none if there is no choice."""
-        if len(self.grid) == 1:
-            return []
-        seed = self.first_seed + TUNING_SEED
-        pairs = [(method, count) for method, count in self.pairs() if method.tuned]
-        steps = self.grid if steps is None else steps
-        return [Cell("tuning", method.name, count, step, seed) for step in steps for method, count in pairs]
-
-    def further(self, winners: dict[tuple[str, int], float], steps: list[float]) -> list[Cell]:
-        """Return trials, for all methods, of the step beyond an end of the grid at which any was best, if any was.
+        The same steps are tried for all methods. A grid that was not asked for goes on while any method is best at an
+        end of it, so no method's best step may lie outside. Reported cells take turns, as machines drift.
 
         Parameters
         ----------
-        winners : dict
-            Best step of each method and number of workers.
-        steps : list of float
-            Ascending: the grid, and steps tried beyond it.
+        head : dict
+            The row of phase "optimum", with the grid.
+        done : mapping
+            Rows of every finished cell by its name.
         """
-        if len(steps) < 2:
-            return []
-        best = set(winners.values())
-        below = steps[0] ** 2 / steps[1]
-        above = steps[-1] ** 2 / steps[-2]
-        return self.tuning([below] * (steps[0] in best) + [above] * (steps[-1] in best))
-
-    def reported(self, winners: dict[tuple[str, int], float]) -> list[Cell]:
-        """Every method at its own best step, once per seed; methods take turns, as machines drift."""
-        return [
+        steps = list(head["step_grid"])
+        winners: dict[tuple[str, int], float] = {}
+        trials: list[Cell] = []
+        while len(steps) > 1:
+            trials = [
+                Cell("tuning", method.name, count, step, self.first_seed + TUNING_SEED)
+                for step in steps
+                for method, count in self.pairs()
+                if method.tuned
+            ]
+            if not done.keys() >= {cell.name for cell in trials}:
+                return trials
+            winners = self.winners(head, {cell: done[cell.name] for cell in trials})
+            tried, best = sorted(steps), winners.values()
+            more = [tried[0] ** 2 / tried[1]] * (tried[0] in best) + [tried[-1] ** 2 / tried[-2]] * (tried[-1] in best)
+            if self.grid or not more or len(steps) >= len(head["step_grid"]) + EXTENSIONS:
+                break
+            steps += more
+        return trials + [
             Cell("reported", method.name, count, winners.get((method.name, count), step), seed)
             for seed in range(self.first_seed, self.first_seed + self.seeds)
             for method, count in self.pairs()
-            for step in (self.grid[0] if method.tuned else None,)
+            for step in (steps[0] if method.tuned else None,)
         ]
+
+    def winners(self, head: Row, trials: Mapping[Cell, Sequence[Row]]) -> dict[tuple[str, int], float]:
+        """Return the best step of every method and number of workers, from the trials."""
+        optimum = head["objective"]
+        if optimum is None:  # if it is unknown, the best of the trials replaces it
+            optimum = lowest((row for rows in trials.values() for row in rows), head["start_objective"])
+        by_pair: dict[tuple[str, int], dict[float, Sequence[Row]]] = {}
+        for cell, rows in trials.items():
+            if cell.step is not None and not rows[0]["status"].startswith("refused"):
+                by_pair.setdefault((cell.method, cell.workers), {})[cell.step] = rows
+        return {pair: best_step(steps, optimum, head["start_objective"], self.eps) for pair, steps in by_pair.items()}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hogwild.compare.reference.optimum import Optimum, find_optimum, minimum_cut, unknown
+from hogwild.compare.reference.optimum import Optimum, find_optimum, minimum_cut
 from hogwild.compare.report.results import OBJECTIVE
 from hogwild.config import TrainConfig
 from hogwild.data.graphs.container import Graph, graph_statistics
@@ -39,7 +39,7 @@ EDGES = 4_000_000  # of a graph up to which the exact cut is looked for: it take
 class Subject:
     """One problem in a comparison, with what most problems have in common."""
 
-    unknown = "the objective is not convex, so nobody knows its optimum"
+    unit = "rows"  # name of an example
 
     def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Any, Any]:
         """Return the config with the fields that the data decide, and the user's containers; raise UsageError."""
@@ -54,15 +54,16 @@ class Subject:
     def facts(self, base: TrainConfig, data: Any, test: Any) -> Facts:
         """Return the objective, sizes and the paper's statistics, as fields of the first row."""
         options = {name: value for name, value in base.to_json().items() if name in OBJECTIVE}
-        return options | self.sizes(base, data, test)
+        counts = {self.unit: len(data), f"test_{self.unit}": None if test is None else len(test)}
+        return options | counts | self.sizes(base, data)
 
-    def sizes(self, base: TrainConfig, data: Any, test: Any) -> Facts:
+    def sizes(self, base: TrainConfig, data: Any) -> Facts:
         """Return the sizes and statistics of the data; ``megabytes``: of what an epoch reads and writes."""
         raise NotImplementedError
 
     def optimum(self, base: TrainConfig, data: Any, case: Case) -> Optimum:
         """Return the lowest value of the objective; ``case`` is the evaluator's, which decides."""
-        return unknown(_objective(case, begun(base, data)), self.unknown)
+        return seen(base, data, case, "the objective is not convex, so nobody knows its optimum")
 
 
 class Sparse(Subject):
@@ -71,16 +72,10 @@ class Sparse(Subject):
     def fingerprint(self, data: Rows) -> str:
         return fingerprint(data)
 
-    def sizes(self, base: TrainConfig, data: Rows, test: Rows | None) -> Facts:
+    def sizes(self, base: TrainConfig, data: Rows) -> Facts:
         described = describe(data) if data.nnz <= DESCRIBED else {}
-        return {
-            "rows": len(data),
-            "width": data.width,
-            "nnz": data.nnz,
-            "megabytes": 8 * data.nnz / 1e6,
-            "test_rows": None if test is None else len(test),
-            **{name: described.get(name) for name in ("omega", "delta", "rho")},  # of Recht et al., equation 2.6
-        }
+        sizes = {"width": data.width, "nnz": data.nnz, "megabytes": 8 * data.nnz / 1e6}
+        return sizes | {name: described.get(name) for name in ("omega", "delta", "rho")}  # Recht et al., equation 2.6
 
 
 class Linear(Sparse):
@@ -100,34 +95,30 @@ class Linear(Sparse):
 class Completion(Subject):
     """Matrix completion: it is not convex, so runs are measured against the best of them."""
 
-    def sizes(self, base: TrainConfig, data: Ratings, test: Ratings | None) -> Facts:
-        factors = sum(data.shape) * (-(-(base.rank or 0) // 16) * 16 + 1)
-        return rating_statistics(data) | {
-            "ratings": len(data),
-            "users": data.shape[0],
-            "items": data.shape[1],
-            "megabytes": (12 * len(data) + 4 * factors) / 1e6,
-            "test_ratings": None if test is None else len(test),
-            "negatives": None if base.loss == "squared-error" else base.negatives,
-        }
+    unit = "ratings"
+
+    def sizes(self, base: TrainConfig, data: Ratings) -> Facts:
+        users, items = data.shape
+        factors = (users + items) * (-(-(base.rank or 0) // 16) * 16 + 1)
+        sizes = {"users": users, "items": items, "megabytes": (12 * len(data) + 4 * factors) / 1e6}
+        return rating_statistics(data) | sizes | ({"negatives": None} if base.loss == "squared-error" else {})
 
 
 class Cuts(Subject):
     """Graph cuts: with two labels the minimum cut is found exactly."""
 
-    unknown = "with more than two labels the smallest cut is NP-hard, so nobody knows it"
+    unit = "edges"
 
-    def sizes(self, base: TrainConfig, data: Graph, test: None) -> Facts:
+    def sizes(self, base: TrainConfig, data: Graph) -> Facts:
         numbers = data.n_vertices * (1 if data.n_labels == 2 else data.n_labels)
         return graph_statistics(data) | {"megabytes": (16 * len(data) + 8 * numbers) / 1e6}
 
     def optimum(self, base: TrainConfig, data: Graph, case: Case) -> Optimum:
         if data.n_labels > 2:
-            return super().optimum(base, data, case)
-        start = _objective(case, begun(base, data))
+            return seen(base, data, case, "with more than two labels the smallest cut is NP-hard, so nobody knows it")
         if len(data) > EDGES:
-            return unknown(start, f"{len(data):,} edges are more than the {EDGES:,} up to which the exact cut is found")
-        return minimum_cut(data, start)
+            return seen(base, data, case, f"the exact cut is found for up to {EDGES:,} edges, not for {len(data):,}")
+        return minimum_cut(data, objective_of_start(base, data, case))
 
 
 class Module(Subject):
@@ -135,6 +126,8 @@ class Module(Subject):
 
     All runs start from the parameters of the given module, whatever their seed.
     """
+
+    unit = "examples"
 
     def take(self, base: TrainConfig, data: Any, test: Any) -> tuple[TrainConfig, Posed, Examples | None]:
         posed: Posed = case_of("module").take(data)
@@ -144,39 +137,33 @@ class Module(Subject):
         return dataclasses.replace(base, loss=name), posed, test.examples if isinstance(test, type(posed)) else test
 
     def fingerprint(self, data: Posed | Examples) -> str:
-        """Hash test examples; for training data, also the module: layers, first parameters and its code."""
+        """Hash test examples; for training data, also the module: layers, first parameters and the user's own code,
+        which neither the parameters nor the layers' names show.
+        """
         from hogwild.problems.module.case import Posed
 
         if not isinstance(data, Posed):
             return fingerprint_of((len(data),), data.sample())
         parameters = [parameter.detach().numpy() for parameter in data.model.state_dict().values()]
-        layers = [re.sub(r" at 0x[0-9a-f]+", "", str(part)) for part in (data.model, data.loss)]
-        words = np.frombuffer("\n".join([*layers, *_sources(data)]).encode(), np.uint8)
+        texts = [re.sub(r" at 0x[0-9a-f]+", "", str(part)) for part in (data.model, data.loss)]
+        kinds = {type(part).__qualname__: type(part).forward for part in data.model.modules()}
+        for _, function in [*sorted(kinds.items()), ("the loss", data.loss)]:
+            with contextlib.suppress(OSError, TypeError):  # not from a file, or no function
+                texts.append(inspect.getsource(function))
+        words = np.frombuffer("\n".join(texts).encode(), np.uint8)
         return fingerprint_of((len(data),), [words, *data.examples.sample(), *parameters])
 
-    def sizes(self, base: TrainConfig, data: Posed, test: Examples | None) -> Facts:
+    def sizes(self, base: TrainConfig, data: Posed) -> Facts:
         parameters = sum(parameter.numel() for parameter in data.model.parameters())
         arrays, _ = data.examples.lay_out(shared=False)
-        own = {"loss": getattr(data.loss, "__qualname__", type(data.loss).__name__)} if base.loss == "custom" else {}
-        return own | {
-            "examples": len(data),
+        named = {"loss": getattr(data.loss, "__qualname__", type(data.loss).__name__)} if base.loss == "custom" else {}
+        return named | {
             "parameters": parameters,
-            "test_examples": None if test is None else len(test),
             "megabytes": (sum(array.nbytes for array in arrays.values()) + 4 * parameters) / 1e6 if arrays else None,
             "model": type(data.model).__name__,
             "optimizer": base.optimizer,
             "batch": base.batch,
         }
-
-
-def _sources(data: Posed) -> list[str]:
-    """Return the source of the user's own functions, which neither the parameters nor the layers' names show."""
-    functions: dict[str, Any] = {type(part).__qualname__: type(part).forward for part in data.model.modules()}
-    texts = []
-    for _, function in [*sorted(functions.items()), ("the loss", data.loss)]:
-        with contextlib.suppress(OSError, TypeError):  # not from a file, or no function
-            texts.append(inspect.getsource(function))
-    return texts
 
 
 def begun(base: TrainConfig, data: Any) -> tuple[Any, ...]:
@@ -185,10 +172,15 @@ def begun(base: TrainConfig, data: Any) -> tuple[Any, ...]:
     return case.solution(case.lay_out(shared=False).flat)
 
 
-def _objective(case: Case, solution: tuple[Any, ...]) -> float:
-    value = case.evaluate(solution)["objective"]
+def objective_of_start(base: TrainConfig, data: Any, case: Case) -> float:
+    value = case.evaluate(begun(base, data))["objective"]
     assert value is not None
     return value
+
+
+def seen(base: TrainConfig, data: Any, case: Case, why: str) -> Optimum:
+    """Return a replacement for an unknown optimum: the lowest objective that any run reaches is used for it."""
+    return Optimum(None, objective_of_start(base, data, case), f"best seen: {why}")
 
 
 SUBJECTS: dict[str, Subject] = {

@@ -12,15 +12,18 @@ import dataclasses
 import functools
 import math
 import os
+import re
 import threading
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hogwild.compare.reference.outside import OUTSIDE, Solver, timed
+from hogwild import machine
+from hogwild.compare.reference.outside import OUTSIDE, timed
 from hogwild.compare.run.methods import find, gpu
 from hogwild.compare.run.plan import Cell
 from hogwild.config import TrainConfig
@@ -36,9 +39,9 @@ Row = dict[str, Any]
 FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # these end a cell, and the others continue
 
 
-@dataclasses.dataclass(frozen=True)
-class ComparedData:
-    """The data, of any problem, and the objective that all cells share."""
+@dataclasses.dataclass
+class Runner(contextlib.ExitStack):
+    """What all cells share: the data, of any problem, the objective, the judge, and started worker pools."""
 
     rows: Any
     test: Any
@@ -46,6 +49,11 @@ class ComparedData:
     data: str
     timeout: float  # seconds of training after which a cell is stopped
     in_flight: int | None = None  # examples, for methods on a GPU
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.cores = machine.physical_cores()
+        self._pools: dict[tuple[str, int], Pool] = {}
 
     @functools.cached_property
     def case(self) -> Case:
@@ -60,168 +68,152 @@ class ComparedData:
 
     def config(self, cell: Cell, epochs: int) -> TrainConfig:
         """Return the options of a cell's run, of all epochs: a method is judged by what it trained."""
-        method = find(cell.method)
-        config = method.config(self.base, cell.workers, cell.step, cell.seed, self.in_flight)
+        config = find(cell.method).config(self.base, cell.workers, cell.step, cell.seed, self.in_flight)
         return dataclasses.replace(config, epochs=epochs, keep="last", patience=0)
 
+    def run(self, cell: Cell, epochs: int) -> list[Row]:
+        """Return all rows of one cell; only errors that end the whole comparison are raised."""
+        method = find(cell.method)
+        load = round(os.getloadavg()[0], 2)
+        reason = method.refusal(self.base, self.rows, cell.workers, self.cores, self.in_flight)
+        rows: list[Row] = []
+        try:
+            with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # diverged rows say so
+                warnings.simplefilter("ignore", HogwildWarning)  # the comparison has warned once
+                if reason is not None:
+                    raise UsageError(reason)
+                rows = (self._outside if method.outside else self._ours)(cell, self.config(cell, epochs))
+        except FAILURES as error:  # before its first row
+            status = f"refused: {error}" if isinstance(error, UsageError) else _failed(error)
+            rows = [
+                {"data": self.data, "device": method.device, "seed": cell.seed, "step": cell.step, "status": status}
+            ]
+            rows[0] |= {"epoch": 0, "objective": None, "train_seconds": None}
+        rows[0]["load"] = load
+        facts = {
+            "phase": cell.phase,
+            "method": cell.method,
+            "kind": method.kind,
+            "cell": cell.name,
+            "workers": cell.workers,
+            "cell_step": cell.step,
+            "cell_rows": len(rows),
+        }
+        return [row | facts for row in rows]
 
-class Pools(contextlib.ExitStack):
-    """Started worker pools, one for each host and number of workers, so that a cell does not pay for starting one."""
-
-    def __init__(self, host: str, delay: str = "round-robin") -> None:
-        super().__init__()
-        self.host, self.delay = host, delay
-        self._pools: dict[tuple[str, int], Pool] = {}
-
-    def of(self, workers: int, host: str | None = None) -> Pool:
-        """Return the pool of that many workers on a host (default: the usual), started if absent or a worker died."""
-        host = host or self.host
+    def _pool(self, workers: int, host: str) -> Pool:
+        """Return the pool of that many workers on a host, started if absent or a worker died: no cell pays for it."""
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
         if key not in self._pools or self._pools[key].closed:
-            self._pools[key] = start_pool(*key, self.delay)
+            self._pools[key] = start_pool(*key, self.base.delay)
             self.callback(self._pools[key].close)
         return self._pools[key]
 
+    def _ours(self, cell: Cell, config: TrainConfig) -> list[Row]:
+        """Run our own trainer; its clock is stopped while it evaluates."""
+        pool = self._pool(config.workers or 1, config.host)
+        made: Run[Any] = Run(self.rows, self.test, config, None, False, pool, self.data, self.case)
+        with made as run, self._alarm(run):
+            history = self._follow(run, pool.host != "processes")  # whose memory is elsewhere
+            if run.staleness:  # counts of the last epoch's updates by staleness
+                history[-1]["staleness"] = run.staleness
+        history[0] |= {} if config.device == "cpu" else {"gpu": gpu().name}
+        history[0] |= {"batch": config.batch} if config.problem == "module" else {}
+        return history
 
-def run_cell(cell: Cell, task: ComparedData, epochs: int, pools: Pools) -> list[Row]:
-    """Return all rows of one cell; only errors that end the whole comparison are raised."""
-    method = find(cell.method)
-    load = round(os.getloadavg()[0], 2)
-    try:
-        with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # diverged rows say so
-            warnings.simplefilter("ignore", HogwildWarning)  # the comparison has warned once
-            if method.outside:
-                rows = _follow(_outside(cell, task, epochs), task.timeout)
-            else:
-                config = task.config(cell, epochs)
-                rows = _ours(config, task, pools.of(config.workers or 1, config.host))
-                rows[0] |= {} if method.device == "cpu" else {"gpu": gpu().name}
-                rows[0] |= {"batch": config.batch} if config.problem == "module" else {}
-    except FAILURES as error:  # before its first row
-        return [refused(cell, task, f"refused: {error}" if isinstance(error, UsageError) else _failed(error))]
-    rows[0]["load"] = load
-    return [row | _cell_fields(cell, len(rows)) for row in rows]
+    @contextlib.contextmanager
+    def _alarm(self, run: Run[Any]) -> Iterator[None]:
+        """Stop the run within an epoch when training has taken too long; evaluation does not count."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(min(self.timeout, 0.2)):
+                if run.engine.clock.seconds > self.timeout:
+                    run.stop()
+                    return
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watcher.join()
+
+    def _outside(self, cell: Cell, config: TrainConfig) -> list[Row]:
+        return self._follow(self._evaluations(cell, config))
+
+    def _evaluations(self, cell: Cell, config: TrainConfig) -> Iterator[Row]:
+        """Yield rows of another program's solver, driven from one evaluation to the next."""
+        entry, began = OUTSIDE[cell.method], time.perf_counter()
+        solver = entry(self.rows, config)
+        setup = time.perf_counter() - began
+        start = np.zeros(self.case.problem.size, np.float32)
+        self.case.problem.start(start, cell.seed)
+        done, total, spent = 0, 0.0, 0.0
+        for epoch in (0, *entry.epochs(config.epochs)):
+            if epoch:
+                spent = timed(solver, epoch)
+                # a solver that starts anew has done all epochs; then seconds must never fall
+                total = max(spent, total) if entry.restarts else total + spent
+            passes = max(epoch if entry.restarts else epoch - done, 1)
+            done = epoch
+            solution = solver.solution() if epoch else self.case.solution(start)
+            yield {
+                "run": cell.name,
+                "data": self.data,
+                **{name: getattr(config, name) for name in "problem loss l1 l2 seed step exchange device".split()},
+                "discipline": "outside",
+                "order": config.order if entry.order == "shuffled" else entry.order,
+                "host": "outside",
+                "schedule": config.schedule if cell.step else "its own",
+                "epoch": epoch,
+                "train_seconds": total,
+                "wall_seconds": time.perf_counter() - began,
+                "setup_seconds": setup,
+                **self.case.evaluate(solution),
+                **self.case.speed(len(self.rows), self.rows.nnz, spent / passes),
+                "status": "ok",
+            }
+
+    def _follow(self, rows: Iterator[Row], inside: bool = True) -> list[Row]:
+        """Return rows until they end, diverge, fail or take too long; ``inside``: this process holds all memory."""
+        history: list[Row] = []
+        measured = inside and reset_peak()
+        try:
+            for row in rows:
+                history.append(row)
+                value = math.nan if row["objective"] is None else row["objective"]
+                going = row["status"] == "ok"  # "interrupted": by the alarm, or a KeyboardInterrupt follows
+                if going and has_diverged(value, [each["objective"] for each in history[:2]]):
+                    row["status"] = "diverged"
+                    break
+                if row["status"] in ("ok", "interrupted") and row["train_seconds"] > self.timeout:
+                    row["status"] = f"timed out after {self.timeout:g} s"
+                    if going:
+                        break
+        except FAILURES as error:
+            if not history:
+                raise
+            if history[-1]["status"] == "ok":
+                history[-1]["status"] = _failed(error)
+        if measured:
+            history[-1]["peak_memory_mb"] = peak_memory()
+        return history
 
 
-def _cell_fields(cell: Cell, rows: int) -> Row:
-    """Return the fields that every row has about its cell, and the number of rows."""
-    return {
-        "phase": cell.phase,
-        "method": cell.method,
-        "kind": find(cell.method).kind,
-        "cell": cell.name,
-        "workers": cell.workers,
-        "cell_step": cell.step,
-        "cell_rows": rows,
-    }
+def reset_peak() -> bool:
+    """Let the peak of this process's memory begin anew; return whether the system can."""
+    with contextlib.suppress(OSError):
+        return bool(Path("/proc/self/clear_refs").write_text("5"))
+    return False
 
 
-def refused(cell: Cell, task: ComparedData, reason: str) -> Row:
-    """Return the row that represents a cell that was not run."""
-    return _cell_fields(cell, 1) | {
-        "data": task.data,
-        "device": find(cell.method).device,
-        "seed": cell.seed,
-        "step": cell.step,
-        "epoch": 0,
-        "objective": None,
-        "train_seconds": None,
-        "status": reason,
-    }
+def peak_memory() -> float:
+    """Return the most memory in MB that this process has held since the peak began: with data, and Python's own."""
+    [kilobytes] = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
+    return 1024e-6 * int(kilobytes)
 
 
 def _failed(error: BaseException) -> str:
     return f"failed: {' '.join(str(error).split()) or type(error).__name__}"
-
-
-def _ours(config: TrainConfig, task: ComparedData, pool: Pool) -> list[Row]:
-    """Run our own trainer; its clock is stopped while it evaluates."""
-    made: Run[Any] = Run(task.rows, task.test, config, None, False, pool, task.data, task.case)
-    with made as run, _alarm(run, task.timeout):
-        history = _follow(run, task.timeout)
-        if run.staleness:  # counts of the last epoch's updates by staleness
-            history[-1]["staleness"] = run.staleness
-        return history
-
-
-@contextlib.contextmanager
-def _alarm(run: Run, seconds: float) -> Iterator[None]:
-    """Stop the run within an epoch when training has taken too long; evaluation does not count."""
-    over = threading.Event()
-
-    def watch() -> None:
-        while not over.wait(min(seconds, 0.2)):
-            if run.engine.clock.seconds > seconds:
-                run.stop()
-                return
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-
-
-def _outside(cell: Cell, task: ComparedData, epochs: int) -> Iterator[Row]:
-    """Yield rows of another program's solver, driven from one evaluation to the next."""
-    entry, began = OUTSIDE[cell.method], time.perf_counter()
-    config = task.config(cell, epochs)
-    solver: Solver = entry.make(task.rows, config)
-    setup = time.perf_counter() - began
-    order = config.order if entry.order == "shuffled" else entry.order
-
-    def row(epoch: int, seconds: float, solution: tuple[np.ndarray, ...], of_epoch: float | None) -> Row:
-        speed = task.case.speed(len(task.rows), task.rows.nnz, of_epoch or 0.0)
-        return {
-            "run": cell.name,
-            "data": task.data,
-            **{name: getattr(config, name) for name in "problem loss l1 l2 seed step exchange device".split()},
-            "discipline": "outside",
-            "order": order,
-            "host": "outside",
-            "schedule": config.schedule if cell.step else "its own",
-            "epoch": epoch,
-            "train_seconds": seconds,
-            "wall_seconds": time.perf_counter() - began,
-            "setup_seconds": setup,
-            **task.case.evaluate(solution),
-            **speed,
-            "status": "ok",
-        }
-
-    start = np.zeros(task.case.problem.size, np.float32)
-    task.case.problem.start(start, cell.seed)
-    yield row(0, 0.0, task.case.solution(start), None)
-    total = 0.0
-    done = 0
-    for epoch in entry.epochs(epochs):
-        spent = timed(solver, epoch)
-        passes = epoch if solver.seconds_replace else epoch - done
-        total = max(spent, total) if solver.seconds_replace else total + spent  # separate runs: seconds never fall
-        done = epoch
-        yield row(epoch, total, solver.solution(), spent / passes)
-
-
-def _follow(rows: Iterator[Row], timeout: float) -> list[Row]:
-    """Return rows until they end, diverge, fail or take too long."""
-    history: list[Row] = []
-    try:
-        for row in rows:
-            history.append(row)
-            value = math.nan if row["objective"] is None else row["objective"]
-            going = row["status"] == "ok"  # "interrupted": by the alarm, or a KeyboardInterrupt follows
-            if going and has_diverged(value, [each["objective"] for each in history[:2]]):
-                row["status"] = "diverged"
-                break
-            if row["status"] in ("ok", "interrupted") and row["train_seconds"] > timeout:
-                row["status"] = f"timed out after {timeout:g} s"
-                if going:
-                    break
-    except FAILURES as error:
-        if not history:
-            raise
-        if history[-1]["status"] == "ok":
-            history[-1]["status"] = _failed(error)
-    return history

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from hogwild.data.graphs.container import Graph
+from hogwild.data.graphs.synthetic import generate_graph
+from hogwild.data.graphs.text import read_dimacs, read_edges
 from hogwild.data.parallel import BytesRead
-from hogwild.data.public.catalogue import located, suggestion
-from hogwild.data.synthetic import PREFIX
+from hogwild.data.rows.source import named
 from hogwild.data.text.delimited import TextLayout
-from hogwild.data.text.lines import PACKED
-from hogwild.errors import InputError, UsageError, expected_one_of
+from hogwild.errors import UsageError
 
-FORMATS = ("dimacs", "edges", "synthetic")
-DIMACS = ".max"
+FORMATS = ("edges", "dimacs")
+DIMACS = re.compile(r"\.max(\.gz|\.bz2|\.xz)?$")
 
 
 def open_graph(
@@ -66,29 +67,17 @@ def open_graph(
     >>> hogwild.open_graph("synthetic:grid?side=8")
     Graph(66 vertices, 173 edges, 2 labels, grid 8 x 8)
     """
-    title = located(os.fspath(name))
-    kind = graph_format(title) if format is None else format
-    if kind not in FORMATS:
-        raise UsageError(f"format={kind!r}: {expected_one_of(FORMATS, kind)}")
+    title, kind = named(name, format, FORMATS, "a graph", graph_format)
     (layout or TextLayout()).check(title, kind, "edges")
     if terminals is not None and kind != "edges":
         raise UsageError(f"{title}: terminals= goes with a list of edges; in {kind} graphs they are part of the data")
     if kind == "synthetic":
-        from hogwild.data.graphs.synthetic import generate_graph
-
         return generate_graph(title)
-    if not os.path.exists(title):
-        raise InputError(f"{title}: no such file{suggestion(title)}")
-    from hogwild.data.graphs.text import read_dimacs, read_edges
-
     if kind == "dimacs":
         return read_dimacs(title, progress)
     return read_edges(title, title + ".terminals" if terminals is None else os.fspath(terminals), layout, progress)
 
 
-def graph_format(name: str) -> str:
-    """One of ``FORMATS``, told from the name."""
-    if name.startswith(PREFIX):
-        return "synthetic"
-    stem = name.removesuffix(next((end for end in PACKED if name.endswith(end)), ""))
-    return "dimacs" if stem.endswith(DIMACS) else "edges"
+def graph_format(name: str) -> str | None:
+    """The format told from the name, if it is none of a list of edges."""
+    return "dimacs" if DIMACS.search(name) else None

@@ -25,7 +25,6 @@ import shutil
 import tarfile
 import time
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -47,7 +46,6 @@ TRIES = 5  # attempts in a row without new data
 LONGEST_WAIT = 30.0  # seconds between two attempts
 TEMPORARY = (408, 416, 429, 500, 502, 503, 504)  # HTTP statuses that may pass
 KEPT = "what has come is kept, and the same command goes on from there"
-DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, RuntimeError, ValueError)
 
 
 def fetch(
@@ -241,7 +239,7 @@ def unpack(archive: Path, pattern: str, path: Path) -> None:
                 raise InputError(f"{archive}: {len(fitting)} members called {pattern}, expected one")
             with (packed.open if zipped else packed.extractfile)(*fitting) as member, open(path, "wb") as file:
                 shutil.copyfileobj(member, file)
-    except DAMAGE as error:
+    except Exception as error:  # archives and their compressions have each their own
         if isinstance(error, HogwildError) or getattr(error, "errno", None):  # the disk is at fault
             raise
         raise InputError(f"{archive}: the archive is damaged: {reason_of(error)}") from None

@@ -10,14 +10,23 @@ container may hold a user and item rated twice, but readers keep the last of the
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hogwild.data.ids import Ids as Ids
-from hogwild.data.parallel import pieces
-from hogwild.data.rows.container import INDEX_LIMIT, PIECE, check_numbers, check_whole, evenly, frozen_array, readonly
+from hogwild.data.rows.container import (
+    check_numbers,
+    check_range,
+    check_whole,
+    evenly,
+    frozen_array,
+    held_out_ids,
+    readonly,
+)
+from hogwild.data.rows.store import Kind, MemoryWriter
 from hogwild.errors import InputError, UsageError, expected_one_of
 
 if TYPE_CHECKING:
@@ -109,25 +118,21 @@ class Ratings:
 
     def _check(self) -> None:
         n = len(self.users)
-        named = {"users": self.users, "items": self.items, "values": self.values, "times": self.times}
-        for name, array in named.items():
+        for name, array in (("items", self.items), ("values", self.values), ("times", self.times)):
             if array is not None and array.shape != (n,):
                 raise InputError(f"{name}: expected one for each of {n} users, got an array of shape {array.shape}")
-        sides = zip(
-            ("users", "items"), (self.users, self.items), self.shape, (self.user_ids, self.item_ids), strict=True
-        )
-        for side, indices, size, ids in sides:
-            if not 0 <= size <= INDEX_LIMIT:
-                raise InputError(f"{size} {side}: expected 0 to {INDEX_LIMIT}")
+        for side, indices, size, ids in self.sides():
             if ids is not None and len(ids) != size:
-                raise InputError(f"{len(ids)} ids for {size} {side}")
-            if n and (indices.min() < -1 or indices.max() >= size):
-                run = f"{indices.min()} to {indices.max()}"
-                raise InputError(f"{side} run from {run}, expected 0 to {size - 1} (-1: unknown)")
-        for first, last in pieces(len(self), PIECE):
-            finite = np.isfinite(self.values[first:last])
-            if not finite.all():
-                raise InputError(f"values: rating {first + int(np.argmin(finite))} is not a finite float32")
+                raise InputError(f"{len(ids)} ids for {size} {side}s")
+            check_range(f"{side}s", indices[indices != -1], size)
+        finite = np.isfinite(self.values)
+        if not finite.all():
+            raise InputError(f"values: rating {np.argmin(finite)} is not a finite float32")
+
+    def sides(self) -> list[tuple[str, np.ndarray, int, Ids | None]]:
+        """Return the name, the indices, the size and the names of both sides."""
+        (users, items), ids = self.shape, (self.user_ids, self.item_ids)
+        return [("user", self.users, users, ids[0]), ("item", self.items, items, ids[1])]
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> Ratings:
@@ -140,13 +145,11 @@ class Ratings:
         """
         import scipy.sparse
 
-        if not scipy.sparse.issparse(matrix) or matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
-            kind = f"{type(matrix).__name__} of dtype {getattr(matrix, 'dtype', None)}"
-            raise InputError(f"ratings: expected a scipy sparse matrix of real numbers, got {kind}")
+        if not scipy.sparse.issparse(matrix) or matrix.ndim != 2:
+            raise InputError(f"ratings: expected a scipy sparse matrix, got {type(matrix).__name__}")
         entries = matrix.tocoo()
         row, col = entries.coords if hasattr(entries, "coords") else (entries.row, entries.col)
-        with np.errstate(over="ignore"):
-            return cls(row, col, entries.data.astype(np.float32), matrix.shape)
+        return cls(row, col, entries.data, matrix.shape)
 
     def to_scipy(self) -> scipy.sparse.coo_array:
         """Return a COO float32 array, (users, items), that shares memory."""
@@ -191,25 +194,23 @@ class Ratings:
             raise UsageError(f"split by {by!r}: {expected_one_of(SPLITS, by)}")
         if by == "time" and self.times is None:
             raise UsageError("split by time: these ratings have no times (a fourth column); split by row or by user")
-        if not 0 < fraction < 1:
-            raise InputError(f"cannot hold out {fraction}: expected a fraction between 0 and 1")
-        mask = np.zeros(len(self), dtype=bool)
-        held = round(fraction * len(self))
+        n = len(self)
+        rest, held = held_out_ids(n, fraction, seed, "ratings")
         if by == "user":
-            order = np.lexsort((np.random.default_rng(seed).random(len(self)), self.users))
+            order = np.lexsort((np.random.default_rng(seed).random(n), self.users))
             degree = np.bincount(self.users + 1, minlength=self.shape[0] + 1)  # unknown users take one more place
             some = np.minimum(np.rint(fraction * degree).astype(np.int64), np.maximum(degree - 1, 0))
-            place = np.arange(len(self)) - np.repeat(np.cumsum(degree) - degree, degree)  # among those of its user
-            mask[order] = place < np.repeat(some, degree)
-        elif self.times is None or by == "row":
-            mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
-        elif held:
-            mask[np.argsort(self.times, kind="stable")[-held:]] = True
-        if not 0 < np.count_nonzero(mask) < len(self):
-            raise InputError(f"cannot hold out {fraction:g} of {len(self)} ratings: both parts need at least one")
-        rest, held_out = self.select(np.flatnonzero(~mask)), self.select(np.flatnonzero(mask))
-        rest.held_out = held_out
-        return rest, held_out
+            place = np.arange(n) - np.repeat(np.cumsum(degree) - degree, degree)  # among those of its user
+            chosen = place < np.repeat(some, degree)
+            rest, held = np.sort(order[~chosen]), np.sort(order[chosen])
+            if not len(held):
+                raise InputError(f"cannot hold out {fraction:g} of each user's ratings: both parts need at least one")
+        elif self.times is not None and by == "time":
+            order = np.argsort(self.times, kind="stable")
+            rest, held = np.sort(order[: len(rest)]), np.sort(order[len(rest) :])
+        parts = self.select(rest), self.select(held)
+        parts[0].held_out = parts[1]
+        return parts
 
     def degrees(self) -> tuple[np.ndarray, np.ndarray]:
         """Ratings of each user and each item, int64: ``|E_u-|`` and ``|E_-v|`` (Recht et al. 2011, section 2.4)."""
@@ -232,27 +233,17 @@ class Ratings:
 
 def count(numbers: np.ndarray, size: int) -> np.ndarray:
     """Number of times each of ``size`` numbers occurs in ``numbers`` int32, (size,) int64; -1 is left out."""
-    from hogwild.data.ratings.lists_kernel import count_numbers
-
-    total = np.zeros(size + 1, dtype=np.int64)  # the last place counts -1
-    count_numbers(numbers, total)
-    return total[:size]
+    return np.bincount(numbers + 1, minlength=size + 1)[1:]
 
 
 def lists_of(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     """Return :meth:`Ratings.user_lists` of pairs, (n,) int32 each; pairs with an unknown one (-1) are left out."""
-    from hogwild.data.ratings.lists_kernel import sort_pairs
+    import scipy.sparse
 
     placed = (users >= 0) & (items >= 0)
-    if not placed.all():
-        users, items = frozen_array(users[placed], np.int32), frozen_array(items[placed], np.int32)
-    places = []
-    for numbers, size in zip((users, items), shape, strict=True):
-        degrees = count(numbers, size)
-        places.append(np.cumsum(degrees) - degrees)
-    begin, sorted_items = np.empty(shape[0] + 1, np.int64), np.empty(len(users), np.int32)
-    length = sort_pairs(users, items, *places, np.empty((len(users), 2), np.int32), sorted_items, begin)
-    return begin, sorted_items[:length]
+    pairs = users[placed], items[placed]
+    matrix = scipy.sparse.coo_array((np.ones(len(pairs[0]), bool), pairs), shape).tocsc().tocsr()  # counting sorts
+    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
 
 
 def describe(ratings: Ratings) -> str:
@@ -285,16 +276,49 @@ def rating_statistics(ratings: Ratings) -> dict[str, float]:
     dict
         ``omega`` (2), ``delta``, ``rho`` and ``density`` (share of the matrix that is known).
     """
-    n, (users, items) = len(ratings), ratings.shape
-    by_user, by_item = ratings.degrees()
-    meets = 0
-    for first, last in pieces(n, PIECE):
-        both = by_user[ratings.users[first:last]] + by_item[ratings.items[first:last]]
-        meets = max(meets, int(both.max()) - 1)
-    busiest = max(int(degree.max(initial=0)) for degree in (by_user, by_item))
+    n, (by_user, by_item) = max(len(ratings), 1), ratings.degrees()
+    meets = by_user[ratings.users] + by_item[ratings.items]
     return {
         "omega": 2.0,
-        "delta": busiest / max(n, 1),
-        "rho": meets / max(n, 1),
-        "density": n / max(users * items, 1),
+        "delta": max(int(by_user.max(initial=0)), int(by_item.max(initial=0))) / n,
+        "rho": (int(meets.max(initial=1)) - 1) / n,
+        "density": len(ratings) / max(math.prod(ratings.shape), 1),
     }
+
+
+# -- a store of them --------------------------------------------------------------------------------------------------
+
+
+def ratings_of(meta: dict[str, Any], arrays: dict[str, np.ndarray], path: str | None) -> Ratings:
+    """Return the ratings in a store's arrays."""
+    ids = [Ids.from_arrays(arrays, f"{side}_") for side in ("user", "item")]
+    flat = arrays["users"], arrays["indices"], arrays["values"], (meta["users"], meta["items"]), arrays.get("times")
+    ratings = Ratings(*flat, ids[0], ids[1], path, check=False)
+    for side, indices, size, names in ratings.sides():
+        check_range(f"{side}s", indices, size)
+        if names is not None and len(names) != size:
+            raise InputError(f"{len(names)} names for {size} {side}s")
+    return ratings
+
+
+def put_ratings(ratings: Ratings, writer: MemoryWriter) -> dict[str, Any]:
+    """Write ``ratings``; return the facts that go with them."""
+    for side, indices, _, ids in ratings.sides():
+        if len(indices) and indices.min() < 0:
+            raise InputError(f"ratings of unknown {side}s cannot be kept: drop them first")
+        writer.put(**({} if ids is None else ids.arrays(f"{side}_")))
+    writer.put(users=ratings.users, indices=ratings.items, values=ratings.values, times=ratings.times)
+    n, (users, items) = len(ratings), ratings.shape
+    return {"users": users, "items": items, "rows": n, "width": items, "nnz": n}
+
+
+_ARRAYS: dict[str, tuple[str, str | None]] = {
+    "users": ("<i4", "rows"),
+    "indices": ("<i4", "rows"),
+    "values": ("<f4", "rows"),
+    "times": ("<i8", "rows"),
+}
+_NAMES: dict[str, tuple[str, str | None]] = {"numbers": ("<i8", None), "text": ("|u1", None), "ends": ("<i8", None)}
+_ARRAYS |= {f"{side}_{name}": of for side in ("user", "item") for name, of in _NAMES.items()}
+#: ``indices.npy`` holds the item of each rating; names are numbers, or text with the end of each.
+RATINGS = Kind("ratings", _ARRAYS, tuple(_ARRAYS)[3:], ratings_of, put_ratings)

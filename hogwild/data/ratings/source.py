@@ -9,29 +9,25 @@ The cost is that the first opening of a text writes its content once more to dis
 from __future__ import annotations
 
 import dataclasses
-import os
 import warnings
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from hogwild.data.cache import Cache, Recipe, build, text_recipe
+from hogwild.data.cache import Cache, Recipe, text_recipe
 from hogwild.data.parallel import BytesRead
-from hogwild.data.public.catalogue import located
-from hogwild.data.ratings.container import Ids, Ratings, last_of_repeats
-from hogwild.data.ratings.store import RATINGS, open_ratings_store, put_ratings, save_ratings
+from hogwild.data.ratings.container import RATINGS, Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.synthetic import rating_recipe
 from hogwild.data.ratings.text import parse_ratings
-from hogwild.data.rows.source import check_choices, kind_of, load_npz, title_of, warn_of_repairs
-from hogwild.data.rows.store import MemoryWriter, read_meta
-from hogwild.data.synthetic import PREFIX
+from hogwild.data.rows.source import check_choices, copy_of, named, opened, write_store
+from hogwild.data.rows.store import MemoryWriter, open_store
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import HogwildWarning, InputError
 
 PARSER = 3  # version of text.py's result for a text; part of a cache entry's key
-FORMATS = ("ratings", "npz", "store", "synthetic")
-UNKNOWN = ("error", "drop", "keep")
+FORMATS = ("ratings",)
+UNKNOWN = ("drop", "keep")
 VALUES = ("required", "optional")
 REPEATS = ("last", "keep")
 
@@ -44,7 +40,7 @@ def open_ratings(
     cache: Cache | None = None,
     users: Ids | None = None,
     items: Ids | None = None,
-    unknown: str = "error",
+    unknown: str = "drop",
     values: str = "required",
     repeats: str = "last",
     progress: BytesRead | None = None,
@@ -55,11 +51,11 @@ def open_ratings(
     ----------
     name : str, Path or binary stream
         Text of columns (plain, .gz, .bz2, .xz), ``user item rating [time]`` unless ``layout`` says otherwise, or
-        ``user item`` (each a rating of 1); a store's directory; ``x.npz`` (``scipy.sparse.save_npz``; named from 0); a
-        synthetic set such as ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the
-        catalogue such as ``movielens-1m``. A stream is read as text into memory.
+        ``user item`` (each a rating of 1); a store's directory; a synthetic set such as
+        ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the catalogue such as
+        ``movielens-1m``. A stream is read as text into memory.
     format : str, optional
-        One of ``FORMATS``; by default inferred from the name.
+        "ratings".
     layout : TextLayout, optional
         Columns of the text, its separator (by default that of its suffix: commas for .csv, ``::`` for .dat, blanks for
         .txt, else tabs), and whether a header names them.
@@ -67,7 +63,7 @@ def open_ratings(
         Where stores are made from text and synthetic sets; without one they are made in memory.
     users, items : Ids, optional
         Names in the numbering wanted, such as a model's; by default those in the data, in ascending order.
-    unknown : {"error", "drop", "keep"}
+    unknown : {"drop", "keep"}
         What to do with ratings of other users and items: dropped ones are counted in a HogwildWarning, kept ones have
         index -1.
     values : {"required", "optional"}
@@ -101,22 +97,10 @@ def open_ratings(
     ((50, 20), 400)
     """
     check_choices(unknown=(unknown, UNKNOWN), values=(values, VALUES), repeats=(repeats, REPEATS))
-    stream = not isinstance(name, str | os.PathLike)
-    title = title_of(name, "ratings") if stream else located(os.fspath(name))  # type: ignore[arg-type]
-    kind = kind_of(title, format, FORMATS, "ratings") if not stream else "ratings"
-    kind = kind or ("npz" if title.lower().endswith(".npz") else "ratings")
+    title, kind = named(name, format, FORMATS, "ratings")
     (layout or TextLayout()).check(title, kind, "ratings")
-    if kind == "store":
-        ratings, meta = open_ratings_store(title), read_meta(title)
-    elif kind == "npz":
-        ratings, meta = _matrix(title, repeats)
-    elif kind == "synthetic":
-        ratings, meta = build(cache, rating_recipe(title, progress))
-    else:
-        ratings, meta = build(cache, recipe_of(name if stream else title, layout, values, repeats, progress))
-    if len(ratings) == 0:
-        raise InputError(f"{title}: no ratings in it")
-    warn_of_repairs(title, meta)
+    source = name if hasattr(name, "read") else title
+    ratings = opened(title, kind, cache, lambda: recipe_of(source, layout, values, repeats, progress, kind), RATINGS)
     return _match(ratings, users, items, unknown, title)
 
 
@@ -135,11 +119,9 @@ def convert_ratings(
     ------
     InputError, OutputError
     """
-    title = located(os.fspath(name))
-    ratings = open_ratings(title, format=format, layout=layout, progress=progress)
-    source = title if title.startswith(PREFIX) else os.path.abspath(title)
-    save_ratings(ratings, destination, {"source": source, "parser": f"ratings {PARSER}"}, overwrite)
-    return read_meta(destination)
+    title, kind = named(name, format, FORMATS, "ratings")
+    (layout or TextLayout()).check(title, kind, "ratings")
+    return write_store(recipe_of(title, layout, progress=progress, kind=kind), destination, overwrite, {})
 
 
 def recipe_of(
@@ -148,56 +130,43 @@ def recipe_of(
     values: str = "required",
     repeats: str = "last",
     progress: BytesRead | None = None,
+    kind: str = "ratings",
 ) -> Recipe:
-    """Return how a store is made of a text; the options are those of :func:`open_ratings`."""
+    """Return how a store is made of data of a kind; the options are those of :func:`open_ratings`."""
+    if kind == "store":
+        return copy_of(source, open_store(source, RATINGS), RATINGS)
+    if kind == "synthetic":
+        return rating_recipe(source, progress)
 
     def parse(writer: MemoryWriter) -> dict[str, Any]:
-        ratings, facts = _without_repeats(parse_ratings(source, layout, values=values, progress=progress), repeats)
-        return put_ratings(ratings, writer) | facts
+        ratings, dropped = parse_ratings(source, layout, values=values, progress=progress), 0
+        if repeats == "last":
+            ratings, dropped = last_of_repeats(ratings)
+        return RATINGS.pour(ratings, writer) | {"warnings": {"repeats": dropped}}
 
-    key: dict[str, Any] = {"kind": RATINGS.name, "format": "ratings", "values": values, "repeats": repeats}
+    key: dict[str, Any] = {"kind": RATINGS.name, "values": values, "repeats": repeats}
     key["layout"] = dataclasses.asdict(layout or TextLayout())
     return text_recipe(source, parse, key, f"ratings {PARSER}", RATINGS)
 
 
-def _without_repeats(ratings: Ratings, repeats: str) -> tuple[Ratings, dict[str, Any]]:
-    if repeats == "keep":
-        return ratings, {}
-    ratings, dropped = last_of_repeats(ratings)
-    return ratings, {"warnings": {"repeats": dropped}} if dropped else {}
-
-
-def _matrix(name: str, repeats: str) -> tuple[Ratings, dict[str, Any]]:
-    matrix = load_npz(name)
-    try:
-        return _without_repeats(Ratings.from_scipy(matrix), repeats)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-
-
 def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:
     """Return the ratings in the numbering of ``users`` and ``items``, if these are given."""
-    indices, sides, shape = [ratings.users, ratings.items], [ratings.user_ids, ratings.item_ids], [*ratings.shape]
-    for k, (side, wanted) in enumerate((("user", users), ("item", items))):
-        if wanted is None or sides[k] == wanted:
-            continue
-        names = np.arange(shape[k]) if (ids := sides[k]) is None else ids.names()
-        before, indices[k] = indices[k], wanted.lookup(names)[indices[k]]
-        sides[k], shape[k] = wanted, len(wanted)
-        lost = int(np.count_nonzero(indices[k] < 0))
-        if lost and unknown == "error":
-            first = names[before[int(np.argmin(indices[k]))]]
-            raise InputError(f"{title}: {side} {first} is none of the {shape[k]:,} known ones ({lost:,} such ratings)")
-    if indices[0] is ratings.users and indices[1] is ratings.items:
+    if users is None and items is None:
         return ratings
-    (user_ids, item_ids), size = sides, (shape[0], shape[1])
-    matched = Ratings(indices[0], indices[1], ratings.values, size, ratings.times, user_ids, item_ids, check=False)
-    placed = (matched.users >= 0) & (matched.items >= 0)
-    if unknown == "keep" or placed.all():
+    sides = list[tuple[np.ndarray, Ids | None, int]]()
+    for (_, indices, size, ids), wanted in zip(ratings.sides(), (users, items)):
+        if wanted is not None and ids != wanted:
+            known = np.arange(size) if ids is None else ids.names()
+            indices, ids, size = wanted.lookup(known)[indices], wanted, len(wanted)
+        sides.append((indices, ids, size))
+    (users_, user_ids, m), (items_, item_ids, n) = sides
+    matched = Ratings(users_, items_, ratings.values, (m, n), ratings.times, user_ids, item_ids, check=False)
+    placed = np.flatnonzero((users_ >= 0) & (items_ >= 0))
+    dropped = len(matched) - len(placed)
+    if unknown == "keep" or not dropped:
         return matched
-    if not placed.any():
+    if not len(placed):
         raise InputError(f"{title}: all its ratings are of users or items that are not known")
-    dropped = len(matched) - int(np.count_nonzero(placed))
     message = f"{title}: {dropped:,} ratings of users or items that are not known were left out"
     warnings.warn(message, HogwildWarning, stacklevel=3)
-    return matched.select(np.flatnonzero(placed))
+    return matched.select(placed)

@@ -22,8 +22,7 @@ import numpy as np
 from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead, map_cuts
-from hogwild.data.ratings.container import Ratings
-from hogwild.data.ratings.store import RATINGS, put_ratings
+from hogwild.data.ratings.container import RATINGS, Ratings
 from hogwild.data.rows.store import MemoryWriter
 from hogwild.errors import InputError
 
@@ -60,7 +59,7 @@ def rating_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
         for last in map_cuts(list(pairwise(cuts)), lambda first, last: source.draw(first, last, begin, out)):
             if progress is not None:
                 progress(int(begin[last]), total)
-        return put_ratings(Ratings(*out, (dials.users, dials.items), check=False), writer)
+        return RATINGS.pour(Ratings(*out, (dials.users, dials.items), check=False), writer)
 
     return common.recipe_of(dials, dials.ratings, GENERATOR, fill, RATINGS)
 
@@ -71,8 +70,8 @@ class _Source:
     def __init__(self, spec: SimpleNamespace) -> None:
         self.spec = spec
         self.keys = common.stream_keys(spec.seed, {name: number for number, name in enumerate(STREAMS, 101)})
-        self.cdf, self.guide, self.shift = common.cumulative(common.popularity(spec.items, spec.zipf, spec.shift))
-        self.ids = common.deal(self.keys["items"], spec.items)
+        table = common.cumulative(common.popularity(spec.items, spec.zipf, spec.shift))
+        self.tables = (*table, common.deal(self.keys["items"], spec.items))
         share = common.popularity(spec.users, spec.user_zipf, spec.user_shift)
         share /= np.cumsum(share)[-1]
         share = share[common.deal(self.keys["users"], spec.users)]
@@ -86,28 +85,11 @@ class _Source:
         spec, most = self.spec, int(self.counts[first:last].max())
         keys = np.array([self.keys[name] for name in STREAMS[:6]], np.uint64)
         dials = np.array([MEAN, PRODUCT / math.sqrt(spec.rank), BIAS, spec.noise, spec.scale - 1.0])
-        scratch = (
-            np.zeros(1 << (2 * max(most, 8)).bit_length(), np.int32),
-            np.empty(most, np.int64),
-            np.empty(most, np.int64),
-            np.empty(0, np.int16),
-            np.empty(spec.rank),
-        )
+        slots = np.zeros(1 << (2 * max(most, 8)).bit_length(), np.int32)
+        scratch = (slots, *np.empty((2, most), np.int64), np.empty(0, np.int16), np.empty(spec.rank))
+        law = spec.rank, int(spec.values == "real"), dials
         with np.errstate(over="ignore"):
-            draw_ratings(
-                keys,
-                first,
-                begin[first : last + 1],
-                self.cdf,
-                self.guide,
-                self.shift,
-                self.ids,
-                spec.rank,
-                int(spec.values == "real"),
-                dials,
-                *scratch,
-                *out,
-            )
+            draw_ratings(keys, first, begin[first : last + 1], *self.tables, *law, *scratch, *out)
         return last
 
 

@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,6 +39,7 @@ ALONE = 1 << 18  # nonzeros for each thread that counts, which take as long as t
 OWN_BYTES = 64 << 20  # for all threads' counts of features together
 CHUNK_NONZEROS = 1 << 20
 CHUNK_ROWS = 1 << 18  # limit for rows that are short or empty
+UNSORTED = "does not come after the one before it (Rows.from_scipy sorts and sums them)"
 Result = TypeVar("Result")
 
 
@@ -81,10 +83,38 @@ def check_whole(name: str, array: Any) -> None:
         raise InputError(f"{name} run from {numbers.min()} to {numbers.max()}: expected 0 to {INDEX_LIMIT - 1}")
 
 
-def check_offsets(indptr: np.ndarray, stored: int) -> None:
-    """Refuse a damaged CSR matrix before scipy's compiled code follows its offsets out of the arrays."""
-    if indptr[0] != 0 or indptr[-1] > stored or np.any(indptr[1:] < indptr[:-1]):
-        raise InputError(f"X: its indptr does not ascend from 0 to at most its {stored} indices")
+def check_range(name: str, numbers: np.ndarray, size: int) -> None:
+    """Refuse int32 ``numbers`` of which one would make a kernel leave an array of this size; one pass, no copy.
+
+    Raises
+    ------
+    InputError
+    """
+    if len(numbers) and int(numbers.view(np.uint32).max()) >= size:  # below zero is 2^31 and more
+        raise InputError(f"{name} run from {numbers.min()} to {numbers.max()}, expected 0 to {size - 1}")
+
+
+def check_offsets(name: str, begin: np.ndarray, end: np.ndarray, stored: int) -> None:
+    """Refuse offsets that lead compiled code out of arrays of ``stored`` entries."""
+    if len(begin) and not (begin.min() >= 0 and (begin <= end).all() and end.max() <= stored):
+        raise InputError(f"{name} does not ascend from 0 to at most its {stored} indices")
+
+
+def held_out_ids(count: int, fraction: float, seed: int, noun: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return ``(rest, held_out)``: the numbers below ``count``, of which ``round(fraction * count)`` at random.
+
+    Raises
+    ------
+    InputError
+        If either part would be empty.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"cannot hold out {fraction}: expected a fraction between 0 and 1")
+    held = round(fraction * count)
+    if not 0 < held < count:
+        raise InputError(f"cannot hold out {fraction:g} of {count} {noun}: both parts need at least one")
+    ids = np.random.default_rng(seed).permutation(count)
+    return np.sort(ids[held:]), np.sort(ids[:held])
 
 
 def shortest(number: float) -> str:
@@ -100,19 +130,19 @@ def fields_of_width(fields: np.ndarray | None, width: int) -> np.ndarray | None:
     """The fields of as many features, -1 for new ones."""
     if fields is None or len(fields) == width:
         return fields
-    return readonly(np.append(fields[:width], np.full(max(width - len(fields), 0), -1, np.int16)))
-
-
-def _as_fields(fields: Any, width: int) -> np.ndarray:
-    """The fields as (width,) int16; raise InputError unless they are numbers of fields, or -1."""
-    given = np.asarray(fields)
-    check_whole("fields", given)
-    if given.shape != (width,) or not -1 <= given.min(initial=0) <= given.max(initial=0) < MOST_FIELDS:
-        raise InputError(f"fields: expected {width} numbers from 0 to {MOST_FIELDS - 1}, one for each feature")
-    return frozen_array(given, np.int16)
+    return readonly(np.append(fields, np.full(width, -1, np.int16))[:width])
 
 
 EMPTY = readonly(np.empty(0, dtype=np.float32))  # used where there are no weights or scales
+TYPES: dict[str, Any] = {
+    "begin": np.int64,
+    "end": np.int64,
+    "indices": np.int32,
+    "values": np.float32,
+    "targets": np.float32,
+    "weights": np.float32,
+    "fields": np.int16,
+}
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -195,28 +225,15 @@ class Rows:
         table: dict[str, Any] | None = None,
         fields: Any = None,
     ) -> None:
-        if isinstance(indptr, tuple):
-            begin, end = (frozen_array(ends, np.int64) for ends in indptr)
-        else:
-            whole = frozen_array(indptr, np.int64)
-            if whole.ndim != 1 or len(whole) == 0:
-                raise InputError("indptr: expected a one-dimensional array of at least one offset")
-            begin, end = whole[:-1], whole[1:]
         if check:
             check_whole("indices", indices)
-        vars(self).update(
-            begin=begin,
-            end=end,
-            indices=frozen_array(indices, np.int32),
-            values=frozen_array(values, np.float32),
-            targets=frozen_array(targets, np.float32),
-            width=int(width),
-            weights=None if weights is None else frozen_array(weights, np.float32),
-            store=None if store is None else Path(store),
-            hash_bits=hash_bits,
-            table=table,
-            fields=None if fields is None else _as_fields(fields, int(width)),
-        )
+            check_whole("fields", [] if fields is None else fields)
+        begin, end = indptr if isinstance(indptr, tuple) else (indptr[:-1], indptr[1:])
+        arrays = [begin, end, indices, values, targets, weights, fields]
+        for (name, dtype), array in zip(TYPES.items(), arrays):
+            vars(self)[name] = None if array is None else frozen_array(array, dtype)
+        place = None if store is None else Path(store)
+        vars(self).update(width=int(width), store=place, hash_bits=hash_bits, table=table)
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
         if check:
@@ -241,9 +258,7 @@ class Rows:
     @cached_property
     def nnz(self) -> int:
         """Number of stored entries in these rows."""
-        if self.contiguous:
-            return int(self.end[-1] - self.begin[0]) if len(self) else 0
-        return int((self.end - self.begin).sum())
+        return int(self.end.sum() - self.begin.sum())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -252,51 +267,39 @@ class Rows:
     @cached_property
     def contiguous(self) -> bool:
         """Whether the rows are adjacent and in order in the flat arrays: ``begin`` and ``end`` are then one indptr."""
-        if len(self) == 0:
-            return True
-        ends, begins = self.end.__array_interface__["data"][0], self.begin.__array_interface__["data"][0]
-        return ends == begins + self.begin.itemsize or bool(np.array_equal(self.begin[1:], self.end[:-1]))
+        return bool(np.array_equal(self.begin[1:], self.end[:-1]))
 
     def _check(self) -> None:
         n = len(self.begin)
-        if len(self.end) != n or len(self.targets) != n or self.targets.ndim != 1:
+        if self.targets.shape != (n,):
             raise InputError(f"targets: expected one per row ({n}), got an array of shape {self.targets.shape}")
-        if self.weights is not None and (
-            self.weights.shape != (n,) or not np.all(np.isfinite(self.weights)) or (n and self.weights.min() < 0)
-        ):
+        if not np.isfinite(self.targets).all():
+            raise InputError(f"targets: row {np.argmin(np.isfinite(self.targets))} is not finite")
+        w = self.weights
+        if w is not None and (w.shape != (n,) or not (np.isfinite(w) & (w >= 0)).all()):
             raise InputError(f"weights: expected {n} finite, non-negative numbers")
-        if not np.all(np.isfinite(self.targets)):
-            raise InputError(f"targets: row {int(np.argmin(np.isfinite(self.targets)))} is not finite")
         if self.indices.shape != self.values.shape or self.indices.ndim != 1:
             raise InputError(f"indices and values differ in shape: {self.indices.shape} and {self.values.shape}")
-        if n and (np.any(self.begin > self.end) or self.begin.min() < 0 or self.end.max() > len(self.indices)):
-            raise InputError("indptr: offsets must ascend and stay inside indices")
         if not 0 <= self.width <= INDEX_LIMIT:
             raise InputError(f"width {self.width}: expected 0 to {INDEX_LIMIT}")
-        self._check_entries()
+        f = self.fields
+        if f is not None and (f.shape != (self.width,) or not -1 <= f.min(initial=0) <= f.max(initial=0) < MOST_FIELDS):
+            raise InputError(f"fields: expected {self.width} numbers from 0 to {MOST_FIELDS - 1}, one for each feature")
+        self.check_bounds()
+        indptr, indices, values = self.flat()
+        first = np.zeros(len(indices) + 1, bool)
+        first[indptr] = True  # entry of its row, which may be below the one before
+        rises = np.append(True, indices[1:] > indices[:-1])[: len(indices)] | first[:-1]
+        for good, wrong in ((np.isfinite(values), "is not a finite float32"), (rises, UNSORTED)):
+            if not good.all():
+                entry = int(np.argmin(good))
+                row = int(np.searchsorted(indptr, entry, side="right")) - 1
+                raise InputError(f"row {row}, feature {indices[entry]} (from 0) {wrong}")
 
-    def _check_entries(self) -> None:
-        if len(self.indices) == 0:
-            return
-        low, high = int(self.indices.min()), int(self.indices.max())
-        if low < 0 or high >= self.width:
-            raise InputError(f"indices run from {low} to {high}, outside the width of {self.width} features")
-        falls = np.flatnonzero(self.indices[1:] <= self.indices[:-1]) + 1  # only a row's first entry may fall
-        filled = np.flatnonzero(self.begin < self.end)
-        filled = filled[np.argsort(self.begin[filled], kind="stable")]
-        before = np.searchsorted(self.begin[filled], falls) - 1  # the last row that begins before the fall, if any
-        wrong = before[(before >= 0) & (falls < np.append(self.end[filled], 0)[before])]  # else between rows of a split
-        if len(wrong):
-            row = int(filled[wrong[0]])
-            raise InputError(f"row {row}: indices must ascend without repeats (Rows.from_scipy sorts and sums them)")
-        finite = np.isfinite(self.values)
-        if not finite.all():
-            raise InputError(f"values: {self._place(int(np.argmin(finite)))} is not a finite float32")
-
-    def _place(self, entry: int) -> str:
-        """Name the row and the feature of an entry, or only its number if it is of no row."""
-        rows = np.flatnonzero((self.begin <= entry) & (entry < self.end))
-        return f"row {rows[0]}, feature {self.indices[entry]} (from 0)" if len(rows) else f"entry {entry}"
+    def check_bounds(self) -> None:
+        """Refuse offsets and indices that would make a kernel leave its arrays."""
+        check_offsets("indptr", self.begin, self.end, len(self.indices))
+        check_range("indices", self.indices, self.width)
 
     @classmethod
     def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None, fields: Any = None) -> Rows:
@@ -311,33 +314,25 @@ class Rows:
         """
         import scipy.sparse
 
-        if np.iscomplexobj(X):
-            raise InputError("X is complex: expected real values")
-        if not scipy.sparse.issparse(X):
-            X = np.atleast_2d(np.asarray(X))
+        X = X if scipy.sparse.issparse(X) else np.atleast_2d(np.asarray(X))
         if X.ndim != 2 or X.dtype.kind not in "biuf":
             raise InputError(f"X: expected real numbers in two dimensions, got shape {X.shape}, dtype {X.dtype}")
         if X.dtype == np.float16:  # scipy has no sparse float16
             X = X.astype(np.float32)
-        if scipy.sparse.issparse(X) and X.format == "csr":
-            check_offsets(X.indptr, len(X.indices))
+        if scipy.sparse.issparse(X) and X.format == "csr":  # before scipy's compiled code follows them
+            check_offsets("X: its indptr", X.indptr[:-1], X.indptr[1:], len(X.indices))
         matrix = scipy.sparse.csr_array(X)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        width = matrix.shape[1] if width is None else int(width)
-        if max(width, matrix.shape[1]) > INDEX_LIMIT:
-            raise InputError(f"X has {matrix.shape[1]} columns: at most {INDEX_LIMIT} are supported")
         targets = np.asarray(y)
         if targets.dtype.kind not in "biuf":
-            raise InputError(
-                f"targets: expected numbers, got dtype {targets.dtype}: number the labels, as by np.unique(y, "
-                "return_inverse=True), or give them to HogwildClassifier"
-            )
-        if targets.ndim == 2 and targets.shape[1] == 1:
+            raise InputError(f"targets: expected numbers, got dtype {targets.dtype}: give texts to HogwildClassifier")
+        if targets.shape == (matrix.shape[0], 1):
             targets = targets[:, 0]
         if fields is not None and np.min(fields, initial=0) < 0:
             raise InputError(f"fields: expected numbers from 0, got {np.min(fields)}")
+        width = matrix.shape[1] if width is None else width
         with np.errstate(over="ignore"):  # a value beyond float32 becomes inf and is reported by the check
             return cls(matrix.indptr, matrix.indices, matrix.data, targets, width, weights, fields=fields)
 
@@ -345,53 +340,48 @@ class Rows:
         """Return ``(X, y)``: a CSR float32 array, (n, width), and the targets; contiguous rows share memory."""
         import scipy.sparse
 
-        rows = self if self.contiguous else self.compact()
-        low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
-        offset_type = np.int32 if high - low < 2**31 else np.int64  # as scikit-learn and scipy expect
-        indptr = (np.append(rows.begin, high) - low).astype(offset_type)
-        X = scipy.sparse.csr_array(
-            (rows.values[low:high], rows.indices[low:high], indptr), shape=rows.shape, copy=False
-        )
-        return X, rows.targets
+        indptr, indices, values = self.flat()
+        offset_type = np.int32 if indptr[-1] < 2**31 else np.int64  # as scikit-learn and scipy expect
+        X = scipy.sparse.csr_array((values, indices, indptr.astype(offset_type)), shape=self.shape, copy=False)
+        return X, self.targets
+
+    def flat(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return ``(indptr, indices, values)`` of these rows alone, one after another; copied unless contiguous."""
+        if self.contiguous:
+            low, high = (self.begin[0], self.end[-1]) if len(self) else (0, 0)
+            return np.append(self.begin, high) - low, self.indices[low:high], self.values[low:high]
+        from hogwild.data.rows.counts_kernel import copy_entries
+
+        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.end - self.begin)))
+        indices, values = np.empty(indptr[-1], self.indices.dtype), np.empty(indptr[-1], self.values.dtype)
+        copy_entries(self.begin, indptr, self.indices, self.values, indices, values)
+        return indptr, indices, values
 
     def select(self, ids: Any) -> Rows:
         """Return the rows ``ids`` (in that order), sharing the flat arrays; offsets, targets and weights are copied."""
-        ids = np.asarray(ids)
-        weights = None if self.weights is None else self.weights[ids]
-        return self._part((self.begin[ids], self.end[ids]), self.targets[ids], weights)
+        return self._part(np.asarray(ids))
+
+    def block(self, first: int, last: int) -> Rows:
+        """Return the rows ``first <= i < last`` without copying anything."""
+        return self._part(slice(first, last))
+
+    def _part(self, which: Any) -> Rows:
+        arrays = {name: getattr(self, name) for name in ("begin", "end", "targets", "weights")}
+        part = {name: None if array is None else readonly(array[which]) for name, array in arrays.items()}
+        return self.replace(**part, known_degrees=None, totals=None, split_from=None)
 
     def spread(self, nonzeros: int, most: int | None = None) -> np.ndarray:
         """Ids of evenly spaced rows with about ``nonzeros`` nonzeros together; at least 64 ids and at most ``most``."""
         wanted = max(64, nonzeros * len(self) // max(self.nnz, 1))
-        return self.evenly(wanted if most is None else min(wanted, most))
-
-    def evenly(self, count: int) -> np.ndarray:
-        """Ids of ``count`` evenly spaced rows, or of all if they are fewer."""
-        return evenly(len(self), count)
-
-    def block(self, first: int, last: int) -> Rows:
-        """Return the rows ``first <= i < last`` without copying anything."""
-        weights = None if self.weights is None else self.weights[first:last]
-        return self._part((self.begin[first:last], self.end[first:last]), self.targets[first:last], weights)
-
-    def _part(self, ends: tuple[np.ndarray, np.ndarray], targets: np.ndarray, weights: np.ndarray | None) -> Rows:
-        begin, end = map(readonly, ends)
-        kept = {"targets": readonly(targets), "weights": None if weights is None else readonly(weights)}
-        return self.replace(begin=begin, end=end, **kept, known_degrees=None, totals=None, split_from=None)
+        return evenly(len(self), wanted if most is None else min(wanted, most))
 
     def compact(self) -> Rows:
         """Return a copy in memory whose flat arrays hold these rows only, in order."""
-        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.end - self.begin)))
+        indptr, indices, values = self.flat()
         if self.contiguous:
-            flat = slice(self.begin[0], self.end[-1]) if len(self) else slice(0)
-            indices, values = np.array(self.indices[flat]), np.array(self.values[flat])
-        else:
-            from hogwild.data.rows.counts_kernel import copy_entries
-
-            indices, values = np.empty(indptr[-1], self.indices.dtype), np.empty(indptr[-1], self.values.dtype)
-            copy_entries(self.begin, indptr, self.indices, self.values, indices, values)
-        part = self._part((indptr[:-1], indptr[1:]), self.targets, self.weights)
-        return part.replace(indices=readonly(indices), values=readonly(values), store=None)
+            indices, values = indices.copy(), values.copy()
+        arrays = {"begin": indptr[:-1], "end": indptr[1:], "indices": indices, "values": values}
+        return self.block(0, len(self)).replace(**{name: readonly(arrays[name]) for name in arrays}, store=None)
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Rows, Rows]:
         """Return ``(rest, held_out)`` with ``round(fraction * n)`` rows held out at random, each part in file order.
@@ -401,16 +391,9 @@ class Rows:
         InputError
             If either part would be empty.
         """
-        if not 0 < fraction < 1:
-            raise InputError(f"cannot hold out {fraction}: expected a fraction between 0 and 1")
-        held = round(fraction * len(self))
-        if not 0 < held < len(self):
-            raise InputError(f"cannot hold out {fraction:g} of {len(self)} rows: both parts need at least one row")
-        mask = np.zeros(len(self), dtype=bool)
-        mask[np.random.default_rng(seed).permutation(len(self))[:held]] = True
-        ids = np.flatnonzero(mask)
+        rest, ids = held_out_ids(len(self), fraction, seed, "rows")
         held_out = self.select(ids)
-        return self.select(np.flatnonzero(~mask)).replace(split_from=(self, held_out, ids)), held_out
+        return self.select(rest).replace(split_from=(self, held_out, ids)), held_out
 
     @property
     def held_out(self) -> Rows | None:
@@ -428,29 +411,22 @@ class Rows:
 
 
 def _count(rows: Rows, threads: int | None) -> np.ndarray:
-    """Count the rows of each feature, or take the held-out rows' from those of the whole.
+    """Count the rows of each feature; each thread counts a share of the rows into its own array.
 
-    Each thread counts a share of the rows into its own array, at about 1 ns a nonzero; of few nonzeros, or of very many
-    features, one thread counts alone.
+    That takes about 1 ns a nonzero; of few nonzeros, or of very many features, one thread counts alone.
     """
     from hogwild.data.rows.counts_kernel import count_features
 
-    if rows.split_from is not None and (whole := rows.split_from[0]).known_degrees is not None:
-        return whole.known_degrees - rows.split_from[1].degrees(threads)
     threads = threads or len(os.sched_getaffinity(0))
     threads = max(1, min(threads, rows.nnz // ALONE, OWN_BYTES // max(4 * rows.width, 1)))
-    cuts = np.linspace(0, len(rows), threads + 1).astype(np.int64)
+    cuts = [len(rows) * part // threads for part in range(threads + 1)]
 
-    def count_part(part: int, end: int) -> np.ndarray:
+    def count(first: int, last: int) -> np.ndarray:
         total = np.zeros(rows.width, dtype=np.int32)
-        first, last = cuts[part], cuts[end]
         count_features(rows.begin[first:last], rows.end[first:last], rows.indices, total)
         return total
 
-    first, *others = map_cuts([(part, part + 1) for part in range(threads)], count_part, threads)
-    for other in others:
-        first += other
-    return first
+    return sum(map_cuts(list(pairwise(cuts)), count, threads))  # type: ignore[return-value]
 
 
 # -- rows in pieces ---------------------------------------------------------------------------------------------------
@@ -512,18 +488,15 @@ def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
         return rows
     if rows.hash_bits is not None:
         raise InputError(f"{name}: hashed to 2^{rows.hash_bits} = {rows.width} features, so there cannot be {width}")
-    end = rows.end if rows.width < width else _known_ends(rows, width)
-    dropped = int((rows.end - end).sum())
-    if dropped and beyond == "error":
-        row = int(np.argmax(end < rows.end))
-        raise InputError(f"{name}: row {row + 1}: feature beyond the {width} allowed ({dropped:,} such entries)")
-    if dropped:
+    end = rows.end if rows.width < width else readonly(_known_ends(rows, width))
+    if dropped := int((rows.end - end).sum()):
+        if beyond == "error":
+            row = int(np.argmax(end < rows.end))
+            raise InputError(f"{name}: row {row + 1}: feature beyond the {width} allowed ({dropped:,} such entries)")
         message = f"{dropped:,} entries of features beyond the model's {width:,} were ignored in {name}"
         warnings.warn(message, HogwildWarning, stacklevel=3)
-    end = readonly(end) if dropped else rows.end
-    return rows.replace(
-        end=end, width=width, table=None, known_degrees=None, fields=fields_of_width(rows.fields, width)
-    )
+    fields = fields_of_width(rows.fields, width)
+    return rows.replace(end=end, width=width, table=None, known_degrees=None, fields=fields)
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------
@@ -539,18 +512,17 @@ def drawn(rows: Rows, count: int, seed: int) -> Rows:
 
 
 def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
-    """Return a copy of contiguous rows without empty columns, and the numbers (int32) of the columns that are left.
-
-    The columns keep their order. It takes two bits of memory a column, whatever the number of columns.
-    """
-    from hogwild.data.rows.counts_kernel import renumber
-
-    low, high = (int(rows.begin[0]), int(rows.end[-1])) if len(rows) else (0, 0)
-    indices, columns = np.array(rows.indices[low:high]), np.empty(min(high - low, rows.width), np.int32)
-    words = rows.width // 64 + 1
-    count = renumber(indices, np.zeros(words, np.uint64), np.empty(words, np.int32), columns)
-    ends = (rows.begin - low, rows.end - low)
-    narrow = Rows(ends, indices, rows.values[low:high], rows.targets, max(count, 1), rows.weights, check=False)
+    """Return a copy of rows without empty columns, and the numbers (int32) of the columns that are left, ascending."""
+    indptr, indices, values = rows.flat()
+    if 16 * len(indices) < rows.width:
+        columns, indices = np.unique(indices, return_inverse=True)
+    else:
+        there, place = np.zeros(rows.width, bool), np.empty(rows.width, np.int32)
+        there[indices] = True
+        columns = np.flatnonzero(there).astype(np.int32)
+        place[columns] = np.arange(len(columns), dtype=np.int32)
+        indices = place[indices]
+    narrow = Rows(indptr, indices, values, rows.targets, max(len(columns), 1), rows.weights, check=False)
     if rows.inverse is not None:
         narrow = narrow.replace(inverse=readonly(rows.inverse[columns[: narrow.width]]))
-    return narrow, columns[:count]
+    return narrow, columns

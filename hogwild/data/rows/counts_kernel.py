@@ -1,4 +1,4 @@
-"""Passes over sparse rows other than training: they count and sum features, renumber columns and copy entries."""
+"""Passes over sparse rows other than training: they count and sum features and copy entries."""
 
 from __future__ import annotations
 
@@ -40,44 +40,6 @@ def lengths(ids, begin, end, indices, values, scales, total):
         for j in range(begin[ids[k]], end[ids[k]]):
             mutual += value(values, scales, j, k) * total[np.uint32(indices[np.uint64(j)])]
     return own, mutual
-
-
-@inlined
-def ones_in(word):
-    """Number of bits set in a uint64."""
-    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    word += word >> np.uint64(8)
-    word += word >> np.uint64(16)
-    return (word + (word >> np.uint64(32))) & np.uint64(127)
-
-
-@njit(**JIT)
-def renumber(indices, marks, before, columns):
-    """Renumber columns in place, in their order; ``columns`` receives the old numbers. Return how many there are.
-
-    ``marks`` holds zeros, uint64, a bit for each column, and ``before`` (as long, int32) gets how many columns precede.
-    """
-    six = np.uint64(6)
-    last = np.uint64(63)
-    one = np.uint64(1)
-    for j in range(len(indices)):
-        u = np.uint64(np.uint32(indices[np.uint64(j)]))
-        marks[u >> six] |= one << (u & last)
-    count = 0
-    for k in range(len(marks)):
-        before[k] = count
-        word = marks[k]
-        while word:
-            columns[count] = 64 * k + np.int64(ones_in(~word & (word - one)))
-            count += 1
-            word &= word - one
-    for j in range(len(indices)):
-        u = np.uint64(np.uint32(indices[np.uint64(j)]))
-        lower = marks[u >> six] & ((one << (u & last)) - one)
-        indices[np.uint64(j)] = before[u >> six] + np.int64(ones_in(lower))
-    return count
 
 
 @njit(**JIT)

@@ -8,8 +8,6 @@ rows, and the same share of the penalty for each row of a feature. Only the orde
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from hogwild.data.rows.counts_kernel import put_back, sort_by_degree
 
 MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
 PIECE = 1 << 20  # features put back at a time
+FACTS = ("rows", "print", "labels", "counts", "weights", "weighted", "intercept")  # of a machine's rows
 
 
 def frequencies(rows: Rows, threads: int | None = None, most: int | None = None) -> tuple[int, np.ndarray]:
@@ -55,94 +54,76 @@ def unranked(ranked: np.ndarray, features: np.ndarray, own: np.ndarray) -> None:
 # -- rows of several machines ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class Totals:
     """Counts over the rows of all machines.
 
     Attributes
     ----------
-    each : tuple of int
-        Rows of each machine.
-    prints : tuple of str
-        Fingerprint of each machine's rows.
+    facts : list of dict
+        What :func:`facts_of` says of each machine's rows, in JSON types.
+    degrees : array of int64, shape (width,)
+        Rows that hold each feature.
     labels : array of float32, shape (K,)
         The classes, ascending; empty for real targets.
     counts : array of int64, shape (K,)
         Rows of each class; of all rows if there are none.
     weights : array of float64, shape (K,)
         Sum of the weights of these rows.
-    weighted : bool
-        Whether any machine's rows have weights.
-    intercept : float
-        Share of the step that the intercept takes: the mean of the machines' shares, weighted by their rows.
-    degrees : array of int64, shape (width,)
-        Rows that hold each feature.
     """
 
-    each: tuple[int, ...]
-    prints: tuple[str, ...]
-    labels: np.ndarray
-    counts: np.ndarray
-    weights: np.ndarray
-    weighted: bool
-    intercept: float
-    degrees: np.ndarray
+    def __init__(self, facts: list[dict[str, Any]], degrees: np.ndarray) -> None:
+        self.facts, self.degrees = [{name: fact[name] for name in FACTS} for fact in facts], degrees
+        each = [np.asarray(fact["labels"], np.float32) for fact in facts]
+        self.labels = np.unique(np.concatenate(each))
+        self.counts = np.zeros(max(len(self.labels), 1), np.int64)
+        self.weights = np.zeros(len(self.counts))
+        for fact, labels in zip(facts, each):
+            places = np.searchsorted(self.labels, labels) if len(labels) else slice(None)
+            self.counts[places] += fact["counts"]
+            self.weights[places] += fact["weights"]
+
+    @property
+    def each(self) -> tuple[int, ...]:
+        """Rows of each machine."""
+        return tuple(fact["rows"] for fact in self.facts)
 
     @property
     def rows(self) -> int:
         return sum(self.each)
 
     @property
+    def weighted(self) -> bool:
+        """Whether any machine's rows have weights."""
+        return any(fact["weighted"] for fact in self.facts)
+
+    @property
+    def intercept(self) -> float:
+        """Share of the step that the intercept takes: the mean of the machines' shares, weighted by their rows."""
+        return sum(fact["rows"] * fact["intercept"] for fact in self.facts) / self.rows
+
+    @property
+    def prints(self) -> list[str]:
+        """Fingerprint of each machine's rows."""
+        return [fact["print"] for fact in self.facts]
+
+    @property
     def fingerprint(self) -> list[str]:
         """What tells these rows from others, whichever machine but machine 0 has which part."""
         return [self.prints[0], *sorted(self.prints[1:])]
 
-    @classmethod
-    def of(cls, facts: Sequence[dict[str, Any]], degrees: np.ndarray) -> Totals:
-        """Sum what :func:`facts_of` says of each machine's rows; ``degrees`` are summed already."""
-        labels = np.unique(np.concatenate([np.asarray(fact["labels"], np.float32) for fact in facts]))
-        counts, weights = np.zeros(max(len(labels), 1), np.int64), np.zeros(max(len(labels), 1))
-        for fact in facts:
-            places = np.searchsorted(labels, np.asarray(fact["labels"], np.float32)) if len(labels) else slice(None)
-            counts[places] += fact["counts"]
-            weights[places] += fact["weights"]
-        each = tuple(int(fact["rows"]) for fact in facts)
-        intercept = sum(n * fact["intercept"] for n, fact in zip(each, facts)) / sum(each)
-        prints, weighted = tuple(fact["print"] for fact in facts), any(fact["weighted"] for fact in facts)
-        return cls(each, prints, labels, counts, weights, weighted, intercept, degrees)
-
-    @classmethod
-    def from_json(cls, given: dict[str, Any], degrees: np.ndarray) -> Totals:
-        """Return what :meth:`to_json` describes."""
-        return cls(
-            each=tuple(given["each"]),
-            prints=tuple(given["prints"]),
-            labels=np.array(given["labels"], np.float32),
-            counts=np.array(given["counts"], np.int64),
-            weights=np.array(given["weights"], float),
-            weighted=given["weighted"],
-            intercept=given["intercept"],
-            degrees=degrees,
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all but the degrees."""
-        facts = {name: value for name, value in vars(self).items() if name != "degrees"}
-        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in facts.items()}
-
     def given_to(self, rows: Rows) -> Rows:
         """Return a machine's rows with these totals and with the features of all."""
-        degrees = rows.degrees()
         width = len(self.degrees)
-        widened = readonly(np.concatenate((degrees, np.zeros(width - rows.width, degrees.dtype))))
-        return rows.replace(width=width, totals=self, known_degrees=widened)
+        degrees = np.append(rows.degrees(), np.zeros(width - rows.width, np.int32))
+        return rows.replace(width=width, totals=self, known_degrees=readonly(degrees))
 
 
 def facts_of(rows: Rows, labels: np.ndarray, intercept: float, print_of_rows: str) -> dict[str, Any]:
     """Return as JSON what :class:`Totals` sums, but for the degrees; ``labels``: the classes of these rows, if any."""
     codes = np.searchsorted(labels, rows.targets) if len(labels) else np.zeros(len(rows), np.int64)
-    counts = np.bincount(codes, minlength=max(len(labels), 1))
-    weights = counts if rows.weights is None else np.bincount(codes, rows.weights, max(len(labels), 1))
+    size = max(len(labels), 1)
+    counts = np.bincount(codes, minlength=size)
+    weights = counts if rows.weights is None else np.bincount(codes, rows.weights, size)
     return {
         "rows": len(rows),
         "width": rows.width,
@@ -153,8 +134,3 @@ def facts_of(rows: Rows, labels: np.ndarray, intercept: float, print_of_rows: st
         "weighted": rows.weights is not None,
         "intercept": intercept,
     }
-
-
-def alone(rows: Rows) -> Rows:
-    """Return the same rows as if there were no others."""
-    return rows.replace(totals=None)

@@ -4,10 +4,9 @@ A compiled loop (``margins_kernel.py``) that shares nothing with the kernels it 
 pool of threads, at half the memory bandwidth or more. No rows are copied, not even those of a hold-out. Numba is
 imported when margins are first asked for.
 
-Rows of another length are never rewritten to have length one (``l2``: Euclidean, ``max``: largest absolute value). A
-row's scale is one number, and ``(scale * x) . w = scale * (x . w)``, so training and prediction multiply the margin:
-this takes 4 bytes a row instead of a second copy of the data, and one store serves every normalisation. It costs one
-pass over the entries, at memory bandwidth.
+Rows of another length are never rewritten to have length one. A row's scale is one number, and ``(scale * x) . w`` is
+``scale * (x . w)``, so training and prediction multiply the margin: this takes 4 bytes a row instead of a second copy
+of the data, and one store serves every normalisation. It costs one pass over the entries, at memory bandwidth.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
-from hogwild.errors import UsageError, expected_one_of
-from hogwild.methods import NORMALIZE
 
 Result = TypeVar("Result")
 
@@ -33,7 +30,7 @@ class Margins:
     coef : array, shape (width,) or (K, width)
         float32 or float64; any other type is converted to float64.
     intercept : float or array, shape (), (1,) or (K,)
-    normalize : {"none", "l2", "max"}
+    normalize : {"none", "l2"}
     check : function, optional
         Raises InputError for rows with other features than the parameters'.
     """
@@ -48,7 +45,6 @@ class Margins:
         flat = np.ravel(np.asarray(intercept, dtype=np.float64))
         self.intercept = flat if coef.ndim == 2 else float(flat[0])
         self.normalize, self.check = normalize, check
-        self._zero = not self.coef.any()  # as before the first epoch
 
     @property
     def columns(self) -> int:
@@ -70,11 +66,8 @@ class Margins:
         from hogwild.data.rows.margins_kernel import margins, margins_of_classes
 
         out = np.empty((len(entries[0]), *self.coef.shape[1:]))
-        if self._zero:
-            out[:] = self.intercept
-        else:
-            loop = margins if self.coef.ndim == 1 else margins_of_classes
-            loop(*entries, self.coef, self.intercept, scales, out)
+        loop = margins if self.coef.ndim == 1 else margins_of_classes
+        loop(*entries, self.coef, self.intercept, scales, out)
         return out
 
     def of(self, part: Rows) -> np.ndarray:
@@ -109,7 +102,7 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
     ----------
     rows : Rows
         Streamed in chunks, so they may be larger than memory.
-    kind : {"none", "l2", "max"}
+    kind : {"none", "l2"}
     width : int, optional
         Features at or beyond it are left out of the length, as of the margin.
     threads : int, optional
@@ -120,13 +113,7 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
     array of float32, shape (n,), or None for "none"
         One over the row's length; one for a row without a nonzero value, which stays zero.
 
-    Raises
-    ------
-    UsageError
-        For an unknown ``kind``.
     """
-    if kind not in NORMALIZE:
-        raise UsageError(f"normalize {kind!r}: {expected_one_of(NORMALIZE, kind)}")
     if kind == "none":
         return None
     from hogwild.data.rows.margins_kernel import row_scales as fill
@@ -136,7 +123,7 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
 
     def part(first: int, last: int) -> None:
         entries = rows.begin[first:last], rows.end[first:last], rows.indices, rows.values
-        fill(*entries, limit, kind == "max", scales[first:last])
+        fill(*entries, limit, scales[first:last])
 
     deque(map_chunks(rows, part, threads), 0)
     return scales

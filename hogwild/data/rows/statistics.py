@@ -44,8 +44,6 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         ``hottest`` (up to five pairs of a feature, counted from 0, and its share of rows);
         ``omega delta rho``, where ``rho`` is a lower bound unless ``rho_exact``;
         ``collision``: probability that two random rows share a feature;
-        ``contended``: share of a row's updates that go to a coordinate that another random row holds as well;
-        ``meaning``: a sentence on what to expect of parallel training;
         ``hashing``, for hashed rows only: the result of :func:`hogwild.data.text.hashing.collisions`.
     """
     degrees = rows.degrees()
@@ -63,25 +61,19 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         "hottest": [(int(u), float(share[u])) for u in hottest if degrees[u]],
         "omega": int((rows.end - rows.begin).max(initial=0)),
         "delta": float(share.max(initial=0.0)),
-        "contended": float((share * share).sum() / share.sum()) if nnz else 0.0,
     }
     facts |= _meetings(rows, facts["delta"], seed)
-    facts["meaning"] = _meaning(facts)
     if rows.hash_bits is not None:
         facts["hashing"] = collisions(rows.hash_bits, facts["used_features"])
     return facts
 
 
 def _targets(targets: np.ndarray, names: list[str]) -> dict[str, Any]:
-    if names:
-        counts = np.bincount(targets.astype(np.int64), minlength=len(names))
+    labels, counts = np.unique(targets, return_counts=True)
+    if names or len(labels) <= MOST_LABELS:
         shown = np.sort(np.argsort(-counts, kind="stable")[:MOST_LABELS])
-        return {"labels": {names[code]: int(counts[code]) for code in shown}}
-    labels = np.unique(targets[: 1 << 16])
-    if len(labels) <= MOST_LABELS:
-        labels, counts = np.unique(targets, return_counts=True)
-    if len(labels) <= MOST_LABELS:
-        return {"labels": {shortest(label): int(count) for label, count in zip(labels, counts)}}
+        texts = [names[int(label)] if names else shortest(label) for label in labels[shown]]
+        return {"labels": dict(zip(texts, counts[shown].tolist()))}
     wide = targets.astype(np.float64)
     return {name: float(getattr(wide, name)()) for name in ("min", "mean", "max", "std")}
 
@@ -100,46 +92,14 @@ def _meetings(rows: Rows, delta: float, seed: int) -> dict[str, Any]:
 def meets(rows: Rows, ids: np.ndarray) -> np.ndarray:
     """Number of rows that share a feature with each of ``ids`` (at most 64), itself included: (len(ids),) int64."""
     masks = np.zeros(rows.width, dtype=np.uint64)
-    for bit, i in enumerate(ids):
-        masks[rows.indices[rows.begin[i] : rows.end[i]]] |= np.uint64(1 << bit)
+    bits = np.uint64(1) << np.arange(len(ids), dtype=np.uint64)
+    for bit, i in zip(bits, ids):
+        masks[rows.indices[rows.begin[i] : rows.end[i]]] |= bit
 
     def count(first: int, last: int) -> np.ndarray:
-        part, low, high = _flat(rows.block(first, last))
-        starts = part.begin[part.begin < part.end] - low  # empty rows have no entries to cut
-        if len(starts) == 0:
-            return np.zeros(len(ids), dtype=np.int64)
-        met = np.bitwise_or.reduceat(masks[part.indices[low:high]], starts)
-        bits = np.unpackbits(met.astype("<u8").view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-        return bits.sum(axis=0, dtype=np.int64)[: len(ids)]
+        indptr, indices, _ = rows.block(first, last).flat()
+        starts = indptr[:-1][indptr[:-1] < indptr[1:]]  # empty rows have no entries to cut
+        met = np.bitwise_or.reduceat(masks[indices], starts) if len(starts) else masks[:0]
+        return np.array([np.count_nonzero(met & bit) for bit in bits])
 
     return sum(map_chunks(rows, count), np.zeros(len(ids), dtype=np.int64))
-
-
-def _flat(part: Rows) -> tuple[Rows, int, int]:
-    """Return the rows stored contiguously, and where their entries begin and end."""
-    part = part if part.contiguous else part.compact()
-    return part, int(part.begin[0]), int(part.end[-1])
-
-
-def _meaning(facts: dict[str, Any]) -> str:
-    """Return a sentence on parallel training; the thresholds are rules of thumb, and it says what to measure."""
-    if not facts["nnz"]:
-        return "No nonzeros: there is nothing to train."
-    meet = f"two random rows share a feature with probability {facts['collision']:.2g}"
-    change = f"{100 * facts['contended']:.2g} % of a row's updates go to weights another worker's row may be changing"
-    if facts["density"] > 0.2:
-        return (
-            f"Dense: {meet}, and each holds {100 * facts['density']:.0f} % of all features. Workers without locks "
-            "overwrite each other and move the same cache lines about: more than one may well be slower, and a dense "
-            "solver faster."
-        )
-    if facts["contended"] > 0.01 or facts["collision"] > 0.5:
-        return (
-            f"Popular features: {meet} (one is in {100 * facts['delta']:.0f} % of the rows), and {change}. The result "
-            "hardly suffers, but the cache lines of those weights travel between cores: measure whether more workers "
-            "are faster."
-        )
-    return (
-        f"Sparse: {meet}, and {change}. Workers without locks rarely meet: expect speed to grow with them until memory "
-        "bandwidth is used up."
-    )

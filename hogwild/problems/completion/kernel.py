@@ -39,7 +39,6 @@ from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
-from hogwild.kernels.cycles import spin
 from hogwild.kernels.locks import acquire, pass_turn, release, take_turn
 from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.losses import LOG as LOGISTIC
@@ -103,7 +102,6 @@ class Plan(NamedTuple):
     worker: int
     workers: int
     limit: int  # ratings after which the call returns; it is then called again
-    delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
 
 
 @called
@@ -293,11 +291,11 @@ def hold(loss, locks, control, plan, u, i, j):
 
 
 @lru_cache(None)
-def epoch(lanes, loss, discipline, rated, biased, fenced, delayed=0):
+def epoch(lanes, loss, discipline, rated, biased, fenced):
     """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
 
     ``loss`` and ``discipline`` are codes; ``rated``: the penalty is smoothed, and data hold its rates; ``fenced``:
-    tiles are locked; ``delayed`` is as in ``linear/kernel.py``.
+    tiles are locked.
     """
 
     @njit(**JIT)
@@ -362,8 +360,6 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, delayed=0):
                                 e = e + (b_u[u] + b_i[one])
                         if loss != SQUARES:
                             e = np.float32(dloss(LOGISTIC, e, target, 0.0))
-                        if delayed:
-                            spin(control, plan.delay)
                         if discipline == AIG and not hold(loss, locks, control, plan, u, one, other):
                             return
                         if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):

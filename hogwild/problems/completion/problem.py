@@ -66,7 +66,6 @@ class CompletionProblem:
     biases: bool = True
     negatives: int = 1
     order: str = "shuffled"
-    delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     parts: int = 1  # of users and of items, for machines between which items go round
 
     @classmethod
@@ -276,10 +275,9 @@ class CompletionProblem:
             step=step,
             l2=self.l2,
             negatives=self.negatives,
-            delay=self.delay,
         )
         scratch[:] = 0
-        lanes, flags = (0,) * (self.stride // LANE), (self.rated, self.biases, self.order == "blocks", self.delay > 0)
+        lanes, flags = (0,) * (self.stride // LANE), (self.rated, self.biases, self.order == "blocks")
         codes = LOSSES[self.loss], DISCIPLINES[self.discipline]
         epoch = completion.epoch(lanes, *codes, *map(int, flags))
         kernel = partial(epoch, shared.parameters, data, shared.control, shared.locks, plan, scratch)
@@ -287,7 +285,7 @@ class CompletionProblem:
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
-        small = dataclasses.replace(self, users=2, items=2, delay=min(self.delay, 1))
+        small = dataclasses.replace(self, users=2, items=2)
         zeros = np.zeros(1, np.int32)
         tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
         rehearse(small, tiles, arrays | small._per_row(zeros, zeros))

@@ -24,7 +24,6 @@ from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, NoChoice
 from hogwild.hosts.job import Job, Task
-from hogwild.kernels.cycles import ticks_in
 from hogwild.problems.completion.objective import Scores
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.completion.ranking import one_blas_thread, ranking_metrics
@@ -41,7 +40,7 @@ def posed(config: TrainConfig, ratings: Ratings, discipline: str, workers: int =
     """The problem that ``config`` poses on these ratings."""
     names = ("rank", "loss", "penalty", "biases", "negatives", "order")
     fields |= {name: getattr(config, name) for name in names}
-    fields |= {"l2": float(config.l2), "delay": ticks_in(config.gradient_delay)}
+    fields |= {"l2": float(config.l2)}
     return CompletionProblem.of(ratings.shape, ratings.values, discipline, workers, **fields)
 
 

@@ -32,7 +32,7 @@ class CutsCase(Case):
             raise UsageError("test: a cut is of one graph, and there is nothing to test on")
         c = self.config = with_discipline(config)
         self._graph = train
-        self.problem = CutsProblem.of(train, c.discipline, c.gradient_delay, machine.l2_bytes())
+        self.problem = CutsProblem.of(train, c.discipline, machine.l2_bytes())
         self._arrays = self.problem.arrays(train)
         self.n = len(self._arrays["u"])  # a bundle of edges is one example
         self.order = Order.of(self.n, config.order == "shuffled")

@@ -35,7 +35,6 @@ from numba import njit
 
 from hogwild.kernels.atomics import compare_exchange, load, prefetch
 from hogwild.kernels.control import ABORT
-from hogwild.kernels.cycles import spin
 from hogwild.kernels.locks import acquire, pass_turn, release, take_turn
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.steps import STEP_EVERY, step_at
@@ -82,7 +81,6 @@ class Plan(NamedTuple):
     labels: int
     stride: int  # labels rounded up: numbers of a vertex in memory
     limit: int  # edges after which the call returns; it is then called again
-    delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
 
 
 @njit(**JIT)
@@ -215,11 +213,10 @@ def prefetch_edge(x, data, rows, i, stride):
 
 
 @lru_cache(None)
-def epoch(discipline, two, far, delayed=0):
+def epoch(discipline, two, far):
     """One worker's loop over the chunks it claims; the discipline's code is from DISCIPLINES, other arguments 0 or 1.
 
     ``two``: a vertex is one number. ``far``: all vertices outgrow the cache, so those of edges ahead are prefetched.
-    ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading and writing.
     """
 
     @njit(**JIT)
@@ -248,8 +245,6 @@ def epoch(discipline, two, far, delayed=0):
                     return
                 rate_u, rate_v = step * data.rates[u], step * data.rates[v]
                 m = pull(two, x, data, e, u, v, pulls, labels, stride, rate_u + rate_v)
-                if delayed:
-                    spin(control, plan.delay)
                 if discipline == AIG and not lock_ends(locks, u, v, rate_v, control):
                     return
                 if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):

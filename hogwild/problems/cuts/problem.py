@@ -25,7 +25,6 @@ from hogwild.data.graphs.container import Graph
 from hogwild.data.order import Order
 from hogwild.errors import InputError, UsageError
 from hogwild.kernels.control import LAST, TURN
-from hogwild.kernels.cycles import ticks_in
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.tiers import FLOATS
 from hogwild.problems.cuts import kernel as cuts
@@ -55,22 +54,18 @@ class CutsProblem(InChunks):
     labels: int
     terminals: tuple[tuple[int, int], ...]  # (vertex, label)
     far: bool  # the vertices outgrow the cache
-    delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
 
     @classmethod
     def of(
         cls,
         graph: Graph,
         discipline: str,
-        gradient_delay: float = 0.0,
         cache_bytes: int = 2 << 20,
     ) -> CutsProblem:
         """The problem of cutting ``graph``.
 
         Parameters
         ----------
-        gradient_delay : float
-            Extra time of each update in seconds.
         cache_bytes : int
             Size of the L2 cache: larger arrays are prefetched.
 
@@ -90,8 +85,7 @@ class CutsProblem(InChunks):
                 "row: use hogwild, or aig to lock both rows"
             )
         pairs = zip(graph.terminals.tolist(), graph.terminal_labels.tolist())
-        delay = ticks_in(gradient_delay)
-        problem = cls(discipline, graph.n_vertices, updates, graph.n_labels, tuple(pairs), False, delay)
+        problem = cls(discipline, graph.n_vertices, updates, graph.n_labels, tuple(pairs), False)
         return replace(problem, far=4 * problem.size > cache_bytes)
 
     @property
@@ -211,16 +205,15 @@ class CutsProblem(InChunks):
             step=step,
             labels=self.labels,
             stride=self.stride,
-            delay=self.delay,
         )
-        codes = linear.DISCIPLINES[self.discipline], int(self.scalar), int(self.far), int(self.delay > 0)
+        codes = linear.DISCIPLINES[self.discipline], int(self.scalar), int(self.far)
         memory = shared.parameters, data, shared.control, shared.locks, plan, *scratch
         return counted(partial(cuts.epoch(*codes), *memory), shared.control, part.worker)
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
         graph = Graph([0], [1], [0.0], [0.0], 2, [1], [0], self.labels, check=False)
-        small = replace(self, n_vertices=2, terminals=((1, 0),), delay=min(self.delay, 1))
+        small = replace(self, n_vertices=2, terminals=((1, 0),))
         rehearse(small, Order(1, 1, False), small.arrays(graph))
 
 

@@ -30,7 +30,6 @@ from numba import njit
 
 from hogwild.kernels import vectors
 from hogwild.kernels.control import ABORT, count
-from hogwild.kernels.cycles import spin
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.loss_kernel import dloss
 from hogwild.kernels.options import JIT, inlined
@@ -105,7 +104,7 @@ def move(lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, 
 
 
 @lru_cache(None)
-def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0, block=0):
+def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
     """One worker's loop over the chunks it claims; the arguments are codes, ``size`` lanes of a vector, and flags.
 
     ``block``: numbers of a factor in memory, if a feature has one for each field.
@@ -150,8 +149,6 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, delayed=0, block=0):
                     margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer)
                 margin = margin + (bias[0] - owed[0])
                 g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
-                if delayed:
-                    spin(control, plan.delay)
                 if g[0] != ZERO or shrinks:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
                         return

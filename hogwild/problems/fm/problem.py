@@ -139,15 +139,14 @@ class FMProblem(LinearProblem):
         """The kernel's read-only inputs, made of arrays by name."""
         return FieldData(**arrays) if self.fields else super().data(arrays)
 
-    def empty(self) -> Any:
+    def empty(self) -> dict[str, np.ndarray]:
         """See ``LinearProblem.empty``."""
-        data = super().empty()
-        return FieldData(*data, readonly(np.zeros(1, np.int16))) if self.fields else data
+        return super().empty() | ({"fields": np.zeros(1, np.int16)} if self.fields else {})
 
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """See ``LinearProblem.bind``."""
         codes = LOSSES[self.loss].code, DISCIPLINES[self.discipline], int(self.adagrad), int(self._shrinks)
-        kernel = fm.epoch(*codes, int(self.far), self.lanes, int(self.delay > 0), self.block)
+        kernel = fm.epoch(*codes, int(self.far), self.lanes, self.block)
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             scratch.state[:] = 0

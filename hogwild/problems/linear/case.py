@@ -17,7 +17,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
-from hogwild.data.rows.degrees import alone, facts_of
+from hogwild.data.rows.degrees import facts_of
 from hogwild.data.tables.plan import check_plan
 from hogwild.data.text.hashing import check_same
 from hogwild.errors import HogwildWarning, InputError, UsageError
@@ -126,7 +126,8 @@ class LinearCase:
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
         if discipline == "auto":
-            self._tiers, self.reason = choose(self.problem, rows, self._arrays, c.workers or 1)
+            if not c.adagrad:  # whose sums of squares have no copies
+                self._tiers, self.reason = choose(self.problem, rows, self._arrays, c.workers or 1)
             discipline = "hogwild" if self._tiers is None else "tiered"
             self.problem = dataclasses.replace(self.problem, discipline=discipline)
             self.config = c.settled(discipline=discipline)
@@ -186,7 +187,7 @@ class LinearCase:
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        probe = Probe(self.config, alone(self._scaled), self._weights)
+        probe = Probe(self.config, self._scaled.replace(totals=None), self._weights)
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:

@@ -304,17 +304,17 @@ def scaled_for(config: TrainConfig, rows: Rows) -> tuple[Coordinates, str]:
     both_on_device = config.device == "cuda" and min(config.l1, config.l2) > 0  # whose kernels have one rate a feature
     if not config.scale_columns or config.normalize != "none" or both_on_device:
         return Coordinates(), ""
-    if rows.totals is not None:  # each machine would scale by its own rows
-        return Coordinates(), "" if like_text(rows) else "columns not scaled: every machine has rows of its own"
     total, _ = machine.memory()
-    if total is not None and 8 * rows.nnz > total // 4:
-        note = "columns not scaled: a copy of the rows would take much memory"
-        return Coordinates(), "" if like_text(rows) else note
+    reason = ""
+    if rows.totals is not None:  # each machine would scale by its own rows
+        reason = "every machine has rows of its own"
+    elif total is not None and 8 * rows.nnz > total // 4:
+        reason = "a copy of the rows would take much memory"
+    if reason:
+        return Coordinates(), "" if like_text(rows) else f"columns not scaled: {reason}"
     coordinates = Coordinates(Scaling.of(rows, config.intercept))
     if coordinates.scaling is None:
         return coordinates, ""
     scaled, centred = coordinates.counts.values()
-    return (
-        coordinates,
-        f"columns scaled: {scaled:,} of {rows.width:,}; centred {centred:,} (--no-scale-columns: none)",
-    )
+    note = f"columns scaled: {scaled:,} of {rows.width:,}; centred {centred:,} (--no-scale-columns: none)"
+    return coordinates, note

@@ -23,8 +23,8 @@ compare-and-exchange (atomic), under sorted locks, one a feature (aig) or under 
 
 Under round robin workers compute gradients side by side but read and write in turn (Langford, Smola, Zinkevich 2009):
 ``turns`` has that loop. Position ``t`` of the epoch belongs to worker ``t mod W``. When ``t`` comes up that worker
-applies the gradient of its position ``t - W``, copies the coordinates of row ``t`` and passes the turn on; it computes
-the new gradient during the others' turns. So row ``t`` sees exactly the updates of rows up to ``t - W``: a delay of
+applies the gradient of its position ``t - W``, takes the margins of row ``t`` and passes the turn on; it computes the
+new gradient during the others' turns. So row ``t`` sees exactly the updates of rows up to ``t - W``: a delay of
 ``W - 1`` by construction, bitwise reproducible for a given order and W. After the last position come ``W`` turns that
 only apply gradients. Positions, not claims, determine the order, so every worker builds every chunk. A call returns
 after ``plan.limit`` turns, and the next one continues from ``state`` and ``buffer``: the simulator makes one call per
@@ -46,7 +46,6 @@ from numba import njit
 from hogwild.kernels import vectors
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch, store
 from hogwild.kernels.control import ABORT, LAST, NEXT, SKIP, STOP, TURN, count
-from hogwild.kernels.cycles import spin
 from hogwild.kernels.locks import acquire, release, wait_for
 from hogwild.kernels.loss_kernel import bend, dloss, ease
 from hogwild.kernels.losses import SOFTMAX
@@ -81,7 +80,7 @@ ZERO, ONE = np.float32(0), np.float32(1)
 LENGTH, DONE, VISITED, BEGUN, SEEN = range(5)
 STATE = 5
 HANDED, TAKEN, ROW, SOME = range(4)  # of round robin: the current chunk plus one, turns, the last row, does it move any
-VECTORS = 6  # of ``stride`` elements at the start of a worker's buffer; coordinates gathered in a turn follow
+VECTORS = 6  # of ``stride`` elements in a worker's buffer
 MARGIN = (0,) * VECTORS  # their length with one margin
 
 
@@ -129,8 +128,6 @@ class Plan(NamedTuple):
     classes: int  # margins of a row: 1, or the number of classes
     stride: int  # classes rounded up: weights of a feature in memory
     limit: int  # rows after which the call returns; it is then called again
-    kappa: float  # tiered: see tiers.py
-    delay: int  # extra ticks per gradient, if the kernel is made with ``delayed``
     own_rates: int  # first features that have a rate of their own; others share one, see PACKED
 
 
@@ -147,11 +144,10 @@ def value(values, k, unit):
 
 
 @inlined
-def dots(lanes, gathered, margins, coef, data, stride, begin, end, unit=0):
+def dots(lanes, margins, coef, data, stride, begin, end, unit=0):
     """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
 
-    With ``gathered``, ``coef`` holds copies of the row's weights only, one feature after the other. There are four
-    sums, so that no addition waits for the last.
+    There are four sums, so that no addition waits for the last.
     """
     for k in range(0, stride, len(lanes)):
         s0 = vectors.nothing(lanes)
@@ -160,23 +156,22 @@ def dots(lanes, gathered, margins, coef, data, stride, begin, end, unit=0):
         s3 = vectors.nothing(lanes)
         j = begin
         while j + 4 <= end:
-            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k, unit)
-            s1 = add_products(lanes, gathered, s1, coef, data, stride, begin, j + 1, k, unit)
-            s2 = add_products(lanes, gathered, s2, coef, data, stride, begin, j + 2, k, unit)
-            s3 = add_products(lanes, gathered, s3, coef, data, stride, begin, j + 3, k, unit)
+            s0 = add_products(lanes, s0, coef, data, stride, j, k, unit)
+            s1 = add_products(lanes, s1, coef, data, stride, j + 1, k, unit)
+            s2 = add_products(lanes, s2, coef, data, stride, j + 2, k, unit)
+            s3 = add_products(lanes, s3, coef, data, stride, j + 3, k, unit)
             j += 4
         while j < end:
-            s0 = add_products(lanes, gathered, s0, coef, data, stride, begin, j, k, unit)
+            s0 = add_products(lanes, s0, coef, data, stride, j, k, unit)
             j += 1
         vectors.store(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3)), margins, k)
 
 
 @inlined
-def add_products(lanes, gathered, total, coef, data, stride, begin, j, k, unit):
+def add_products(lanes, total, coef, data, stride, j, k, unit):
     """Add to ``total`` the weights of entry ``j``, classes from ``k`` on, times its value."""
     i = np.uint64(j)  # unsigned, like the index below: saves the test for a negative index that would wrap around
-    place = np.uint64(j - begin) if gathered else np.uint64(np.uint32(data.indices[i]))
-    weights = vectors.load(lanes, coef, place * np.uint64(stride) + np.uint64(k))
+    weights = vectors.load(lanes, coef, np.uint64(np.uint32(data.indices[i])) * np.uint64(stride) + np.uint64(k))
     return fma(weights, value(data.values, i, unit), total)
 
 
@@ -303,15 +298,6 @@ def row_factor(array, row):
 
 
 @inlined
-def slope_of(loss, margin, target, param, passive, step, squares, weight, part):
-    """The derivative of a row's loss in its margin, times the row's weight; the last arguments are for ``ease``."""
-    slope = dloss(loss, margin, target, param)
-    if passive:
-        slope *= ease(passive, loss, margin, target, slope, param, step, squares, weight, part)
-    return np.float32(slope) * weight
-
-
-@inlined
 def exponentials(margins, classes):
     """The largest margin, and the sum over the classes of ``exp(margin - largest)``."""
     top = margins[0]
@@ -332,51 +318,45 @@ def sign_of(several, target, k):
 
 
 @inlined
-def slopes(loss, several, margins, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO):
-    """Replace the margins by the loss's gradient in them, and the padding by zero; return whether any is nonzero."""
-    some = False
+def slopes(
+    loss, several, g, bent, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO, curved=0
+):
+    """Replace the margins ``g`` (stride,) by the loss's gradient in them, and the padding by zero.
+
+    Returned is whether any slope is nonzero, and, if ``curved``, the largest number of ``bent`` (stride,), to which are
+    added step, weight and ``losses.bend`` of each margin, multiplied; of softmax, the diagonal of its second
+    derivative. Each class has its own sum: few classes may bend where most do not.
+    """
+    some, largest = False, ZERO
+    label, top, total, eased = np.int64(0), ZERO, 1.0, weight
     if loss == SOFTMAX:
         label = np.int64(target)
-        top, total = exponentials(margins, classes)
+        top, total = exponentials(g, classes)
         if passive:  # as for loss log, of the label against the class with the largest margin, which moves as well
-            gap = np.float64(margins[label] - top)
+            gap = np.float64(g[label] - top)
             share = math.exp(gap) / total
-            bent = share * (1.0 - share) if gap >= 0.0 else 1.0 / (4.0 - gap)
-            weight = np.float32(weight / (1.0 + 2.0 * step * weight * (squares + part) * bent))
-        for k in range(classes):
-            share = math.exp(np.float64(margins[k] - top)) / total
-            margins[k] = np.float32(share - (1.0 if k == label else 0.0)) * weight
-        some = True
-    else:
-        for k in range(classes):
-            y = sign_of(several, target, k)
-            margins[k] = slope_of(loss, margins[k], y, param, passive, step, squares, weight, part)
-            some = some or margins[k] != ZERO
-    for k in range(classes, len(margins)):
-        margins[k] = ZERO
-    return some
-
-
-@inlined
-def add_bends(bent, loss, several, margins, target, step, weight, classes, param):
-    """Add to ``bent`` (stride,) step, weight and ``losses.bend`` of each margin, multiplied; return the largest sum.
-
-    For softmax, this is the diagonal of its second derivative. Each class has its own sum: few classes may bend where
-    most do not.
-    """
-    top, total, largest = ZERO, 1.0, ZERO
-    if loss == SOFTMAX:
-        top, total = exponentials(margins, classes)
+            curvature = share * (1.0 - share) if gap >= 0.0 else 1.0 / (4.0 - gap)
+            eased = np.float32(weight / (1.0 + 2.0 * step * weight * (squares + part) * curvature))
     for k in range(classes):
         if loss == SOFTMAX:
-            share = math.exp(np.float64(margins[k] - top)) / total
+            share = math.exp(np.float64(g[k] - top)) / total
+            g[k] = np.float32(share - (1.0 if k == label else 0.0)) * eased
+            some = True
             curvature = share * (1.0 - share)
         else:
             y = sign_of(several, target, k)
-            curvature = bend(loss, margins[k], y, dloss(loss, margins[k], y, param), param)
-        bent[k] += step * weight * np.float32(curvature)
-        largest = max(largest, bent[k])
-    return largest
+            slope = dloss(loss, g[k], y, param)
+            curvature = bend(loss, g[k], y, slope, param) if curved else 0.0
+            if passive:
+                slope *= ease(passive, loss, g[k], y, slope, param, step, squares, weight, part)
+            g[k] = np.float32(slope) * weight
+            some = some or g[k] != ZERO
+        if curved:
+            bent[k] += step * weight * np.float32(curvature)
+            largest = max(largest, bent[k])
+    for k in range(classes, len(g)):
+        g[k] = ZERO
+    return some, largest
 
 
 @inlined
@@ -462,40 +442,41 @@ def claim(state, control, plan, rows):
 
 
 @called
-def come_in(adagrad, tiers, replica, parameters, plan, state):
+def come_in(tiers, replica, private, plan, state):
     """Begin or continue a tiered worker's epoch; return the rows done and the curvature met so far."""
     if state[BEGUN] == 0:
-        fetch_all(adagrad, tiers, replica, parameters, plan)
+        fetch_all(tiers, replica, private, plan)
         state[BEGUN], state[SEEN] = 1, 0
     return state[SEEN], replica.total[0]
 
 
 @called
-def go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, over):
+def go_out(sparse, tiers, replica, private, data, control, plan, state, step, grown, done, over):
     """Store what ``come_in`` will read; with ``over``, at the end of the epoch, merge everything."""
     state[SEEN], replica.total[0] = done, grown
     if over:
         replica.due[:] = 1  # whatever was done since the last merge
-        merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
-        if (penalty == ELASTIC or penalty == APART) and plan.workers > 1:
-            drop_small(adagrad, tiers, replica, data.rates, plan, step)
+        merge_due(tiers, replica, private, control, plan, grown, done)
+        if sparse and plan.workers > 1:
+            drop_small(tiers, replica, data.rates, plan, step)
         state[BEGUN] = 0
 
 
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, passive=0):
+def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
     """One worker's loop over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; other arguments 0 or 1.
 
     ``far``: NEAR, FAR or PACKED. ``unit``: all values of rows with one margin are one, so they are not read, which is a
     fifth faster and the same to the last bit. ``size``: the lanes of a vector, which divide the stride; 0 with one
-    margin. ``delayed``: a gradient costs ``plan.delay`` extra ticks, between reading weights and writing them.
-    ``passive``: see ``losses.ease``. All are constants because even a branch not taken would halve the speed, and
-    because a name may then be a number with one margin and an array with several.
+    margin. ``passive``: see ``losses.ease``. All are constants because even a branch not taken would halve the speed,
+    and because a name may then be a number with one margin and an array with several.
     """
     alone = int(discipline in (SERIAL, LOCKED, TIERED))
     several = 1 if size else None
     atomic = 1 if discipline == ATOMIC else None
     lanes, written = LANES[size or 1], LANES[1 if atomic else size or 1]
+    tiered = int(discipline == TIERED)
+    sparse = int(penalty == ELASTIC or penalty == APART)
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
@@ -520,8 +501,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
         g, bias, owed, gained, squares, bent = parts(memory, stride)
         for k in range(stride):
             owed[k], gained[k], bent[k] = ZERO, ZERO, ZERO
-        if discipline == TIERED:
-            done, grown = come_in(adagrad, tiers, replica, parameters, plan, state)
+        if tiered:
+            done, grown = come_in(tiers, replica, parameters, plan, state)
         while remaining > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
@@ -546,19 +527,17 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                         shrink = shrink_a_row(plan, step)
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                     return
-                if i == first or discipline == LOCKED or (discipline == TIERED and merged):
+                if i == first or discipline == LOCKED or (tiered and merged):
                     refresh(bias, squares, parameters, adagrad)
                     merged = False
                 length = squared_length(data.values, begin, end, factor) if passive else 0.0
-                take_margins(lanes, False, g, bias, owed, parameters.coef, data, stride, row, factor * scale, unit)
-                if discipline == TIERED:
-                    most = add_bends(bent, loss, several, g, target, step, weight, classes, param)
-                    if not size:  # the sum of all rows, in float64
-                        grown += most
-                        bent[0], most = ZERO, ZERO
-                some = slopes(loss, several, g, target, weight, classes, param, passive, step, length, part)
-                if delayed:
-                    spin(control, plan.delay)
+                take_margins(lanes, g, bias, owed, parameters.coef, data, stride, row, factor * scale, unit)
+                some, most = slopes(
+                    loss, several, g, bent, target, weight, classes, param, passive, step, length, part, tiered
+                )
+                if tiered and not size:  # the sum of all rows, in float64
+                    grown += most
+                    bent[0], most = ZERO, ZERO
                 scale = scale * shrink
                 if some or visits(penalty):
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
@@ -592,7 +571,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                         unpaid = 0
                 if discipline == LOCKED:
                     release(locks, 0)
-                if discipline == TIERED:
+                if tiered:
                     done += 1
                     if done >= due or (grown + most >= ripe and (done + plan.worker) % QUANTUM == 0):
                         grown = grown + most
@@ -600,38 +579,37 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, delayed=0, pass
                         merged = True
                         for k in range(stride):
                             bent[k] = ZERO
-                        due, ripe = merge_due(adagrad, tiers, replica, parameters, control, plan, grown, done)
+                        due, ripe = merge_due(tiers, replica, parameters, control, plan, grown, done)
                 nonzeros += end - begin
             count(control, plan.worker, last - first, nonzeros)
             state[DONE] = last
             remaining -= last - first
-        if discipline == TIERED:
-            grown += most
+        if tiered:
             over = remaining > 0
-            go_out(adagrad, penalty, tiers, replica, parameters, data, control, plan, state, step, grown, done, over)
+            go_out(sparse, tiers, replica, parameters, data, control, plan, state, step, grown + most, done, over)
 
     return run
 
 
 @inlined
-def take_margins(lanes, gathered, g, bias, owed, coef, data, stride, row, factor, unit=0):
-    """Set ``g`` (stride,) to a row's margins, ``factor * w . x + bias - owed``; ``coef`` is as in ``dots``."""
-    dots(lanes, gathered, g, coef, data, stride, data.begin[row], data.end[row], unit)
+def take_margins(lanes, g, bias, owed, coef, data, stride, row, factor, unit=0):
+    """Set ``g`` (stride,) to a row's margins, ``factor * w . x + bias - owed``."""
+    dots(lanes, g, coef, data, stride, data.begin[row], data.end[row], unit)
     for k in range(len(g)):
         g[k] = fma(factor, g[k], bias[k] - owed[k])
 
 
 @inlined
-def take_gradient(loss, several, lanes, gathered, g, bias, owed, coef, data, plan, row):
-    """Set ``g`` (stride,) to the loss's gradient in a row's margins, for workers that hold it for a while."""
-    take_margins(lanes, gathered, g, bias, owed, coef, data, len(g), row, row_factor(data.scales, row))
+def take_slopes(loss, several, g, data, plan, row):
+    """Replace a row's margins ``g`` by the loss's gradient in them, for workers that hold it for a while."""
     weight = row_factor(data.weights, row)
-    return slopes(loss, several, g, data.targets[row], weight, plan.classes, plan.loss_param)
+    some, _ = slopes(loss, several, g, g, data.targets[row], weight, plan.classes, plan.loss_param)
+    return some
 
 
 @inlined
 def write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, g, step):
-    """Update the weights of a row by what ``take_gradient`` has found, with plain stores."""
+    """Update the weights of a row by what ``take_slopes`` has found, with plain stores."""
     l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
     at = data.begin[row], data.end[row], g, row_factor(data.scales, row)
     write_row(lanes, None, several, penalty, adagrad, parameters, data, len(g), *at, step, l1, l2, 0, np.uint32(0))
@@ -657,11 +635,8 @@ def step_of_turn(plan, position, chunk_size):
 
 
 @lru_cache(None)
-def turns(loss, penalty, adagrad, size=0, delayed=0):
-    """One worker's loop over its turns of an epoch that starts at chunk ``control[NEXT]`` (LAST and TURN set).
-
-    ``delayed`` is as in ``epoch``; the delay runs during the others' turns.
-    """
+def turns(loss, penalty, adagrad, size=0):
+    """One worker's loop over its turns of an epoch that starts at chunk ``control[NEXT]`` (LAST and TURN set)."""
     several = 1 if size else None
     lanes = LANES[size or 1]
 
@@ -671,7 +646,6 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
         stride = plan.stride if size else 1
         chunk_size = plan.block * BLOCKS_PER_CHUNK
         g, bias, owed, gained, squares, _ = parts(buffer, stride)
-        gathered = buffer[VECTORS * stride :]
         owed[:], gained[:] = ZERO, ZERO
         in_hand = state[HANDED] - 1
         remaining = plan.limit
@@ -697,19 +671,13 @@ def turns(loss, penalty, adagrad, size=0, delayed=0):
                 store(control, TURN, position + 1)
                 return
             row = rows[position % chunk_size]
-            begin, end = data.begin[row], data.end[row]
-            for j in range(begin, end):
-                place = np.uint64(j - begin) * np.uint64(stride)
-                first = np.uint64(data.indices[np.uint64(j)]) * np.uint64(stride)
-                for k in range(stride):
-                    gathered[place + np.uint64(k)] = parameters.coef[first + np.uint64(k)]
             refresh(bias, squares, parameters, adagrad)
+            scale = row_factor(data.scales, row)
+            take_margins(lanes, g, bias, owed, parameters.coef, data, stride, row, scale)
             store(control, TURN, position + 1)
             step = step_of_turn(plan, position, chunk_size)
-            some = take_gradient(loss, several, lanes, True, g, bias, owed, gathered, data, plan, row)
-            if delayed:
-                spin(control, plan.delay)
-            count(control, plan.worker, 1, end - begin)
+            some = take_slopes(loss, several, g, data, plan, row)
+            count(control, plan.worker, 1, data.end[row] - data.begin[row])
             position += plan.workers
             state[TAKEN] += 1
             remaining -= 1

@@ -47,7 +47,7 @@ class LinearModel(TrainedModel):
     labels : list of float
         The user's labels in the order of the classes; of two labels, the second belongs to positive margins. Empty for
         real targets and counts.
-    normalize : {"none", "l2", "max"}
+    normalize : {"none", "l2"}
         Normalisation of each row before prediction.
     hash_bits : int, optional
         Features are hashed to ``2**hash_bits``, the width, before anything else; if None, they are not hashed.

@@ -18,23 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.parallel import pieces
 from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
 from hogwild.data.rows.margins import Margins, row_scales
-from hogwild.errors import UsageError, expected_one_of
-from hogwild.kernels.losses import LOSSES
+from hogwild.errors import UsageError
+from hogwild.kernels.losses import COUNTS, LOSSES
 from hogwild.problems.linear.coordinates import Numbering
-from hogwild.problems.linear.objective_kernel import loss_values as values_of
-from hogwild.problems.linear.objective_kernel import (
-    losses_of_classes,
-    tally,
-    tally_classes,
-    tally_log,
-)
+from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
 from hogwild.problems.linear.rows import class_numbers
 from hogwild.problems.protocol import Sums, in_all
-
-PIECE = 1 << 16  # weights converted to float64 at a time
 
 
 def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
@@ -50,10 +41,11 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     param : float
         Huber's delta, or epsilon.
     """
-    losses = np.empty(len(margins))
-    p, y = (readonly(np.ascontiguousarray(array, dtype=np.float64)) for array in (margins, targets))
-    (values_of if p.ndim == 1 else losses_of_classes)(LOSSES[loss].code, p, y, float(param), losses)
-    return losses
+    code = LOSSES["log" if loss == "softmax" and margins.ndim == 1 else loss].code
+    p, y = (np.ascontiguousarray(array, dtype=np.float64) for array in (margins, targets))
+    values = np.empty(len(p))
+    (losses if p.ndim == 1 else losses_of_classes)(code)(p, readonly(y), float(param), values)
+    return values
 
 
 class Objective:
@@ -68,7 +60,7 @@ class Objective:
     loss_param : float, optional
         Huber's delta (default 1) or epsilon (0.1).
     l1, l2 : float
-    normalize : {"none", "l2", "max"}
+    normalize : {"none", "l2"}
     labels : sequence of float
         The user's labels, in the order of the classes; of two, the second is the positive one. Empty for real targets.
     weights : array of shape (n,), optional
@@ -84,7 +76,7 @@ class Objective:
     Raises
     ------
     UsageError
-        If the loss or the normalisation is unknown.
+        If the normalisation is unknown.
     InputError
         If a target is none of the labels.
     """
@@ -106,8 +98,6 @@ class Objective:
         auc: bool = False,
         threads: int | None = None,
     ) -> None:
-        if loss not in LOSSES:
-            raise UsageError(f"loss {loss!r}: {expected_one_of(LOSSES, loss)}")
         self.rows = rows
         self.loss = loss
         self.l1 = float(l1)
@@ -145,21 +135,30 @@ class Objective:
         margins = self.margins(coef, intercept, self.normalize)
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
-        scores = self.scores(margins)
+        ranked = self.auc and len(self.labels) == 2 and margins.columns == 1
+        scores = np.empty(len(self.rows), dtype=np.float32) if ranked else None
 
+        @np.errstate(all="ignore")
         def part(first: int, last: int) -> np.ndarray:
-            return self.tally(margins.between(self.rows, first, last, self.scales), first, last, scores)
+            """Weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
+            p = margins.between(self.rows, first, last, self.scales)
+            y = self.targets[first:last]
+            if scores is not None:
+                scores[first:last] = p
+            if not self.labels:
+                error = (np.exp(p) if LOSSES[self.loss].targets == COUNTS else p) - y
+                metrics = np.square(error).sum(), np.abs(error).sum()
+            elif p.ndim == 1:
+                metrics = np.count_nonzero(((p > 0) == (y > 0)) & (p == p)), 0
+                y = 2.0 * y - 1.0
+            else:
+                metrics = np.count_nonzero((p.argmax(axis=1) == y) & ~np.isnan(p).any(axis=1)), 0
+            weights = self.weights[first:last] if len(self.weights) else np.ones(last - first, np.float32)
+            lost = weights * loss_values(self.loss, p, y, self.loss_param)
+            return np.array([weights.sum(dtype=np.float64), lost.sum(), *metrics])
 
         with np.errstate(all="ignore"):
             sums = sum(map_chunks(self.rows, part, self.threads, margins.columns), np.zeros(4))
-        return self.summed(sums, scores)
-
-    def scores(self, margins: Margins) -> np.ndarray | None:
-        """Array for the margins of all rows if the area is to be computed, else None."""
-        wanted = self.auc and len(self.labels) == 2 and margins.columns == 1
-        return np.empty(len(self.rows), dtype=np.float32) if wanted else None
-
-    def summed(self, sums: np.ndarray, scores: np.ndarray | None) -> Sums:
         return Sums(sums, len(self.rows), scores, None if scores is None else self.targets > 0)
 
     def facts(self, coef: Any, found: Sums) -> dict[str, float | None]:
@@ -184,41 +183,19 @@ class Objective:
         """
         if not (self.l1 or self.l2):
             return 0.0
-        squares, sizes = 0.0, 0.0
         w = np.ravel(coef if self.rows.inverse is None else coef * self.rows.inverse, "K")  # of scaled columns
         w = w[w != 0]
         with np.errstate(all="ignore"):
-            for first, last in pieces(len(w), PIECE):
-                part = w[first:last].astype(np.float64)
-                # no BLAS: its threads would continue to spin on the cores that the workers need next
-                squares += float(np.einsum("i,i->", part, part)) if self.l2 else 0.0
-                sizes += float(np.abs(part).sum()) if self.l1 else 0.0
+            squares = float(np.einsum("i,i->", w, w, dtype=np.float64)) if self.l2 else 0.0
+            sizes = float(np.abs(w).sum(dtype=np.float64)) if self.l1 else 0.0
             return self.l2 / 2 * squares + self.l1 * sizes
-
-    def tally(self, p: np.ndarray, first: int, last: int, scores: np.ndarray | None) -> np.ndarray:
-        """Sums for margins ``p``: weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
-        sums = np.zeros(4)
-        targets = self.targets[first:last]
-        weights = self.weights[first:last]
-        loss = LOSSES[self.loss]
-        if p.ndim == 2:
-            tally_classes(loss.code, p, targets, weights, self.loss_param, sums)
-        elif self.loss in ("log", "softmax"):
-            tally_log(p, targets, weights, sums)
-        else:
-            tally(loss.code, loss.targets, p, targets, weights, self.loss_param, sums)
-        if scores is not None:
-            with np.errstate(over="ignore"):
-                scores[first:last] = p
-        return sums
 
 
 class Evaluator:
     """The objective on the training rows and the metrics on other rows, if any, with the names in rows of a run.
 
-    Held-out rows lie among the others, so both sets are read in one pass over all rows: a pass over either alone would
-    fetch most of the other. Solutions are the user's; where training numbers features by popularity, so do the rows
-    that are read here, which takes half the time.
+    Solutions are the user's; where training numbers features by popularity, so do the rows that are read here, which
+    takes half the time.
 
     Parameters
     ----------
@@ -232,7 +209,7 @@ class Evaluator:
     l1, l2, weights
         Parameters of the objective on the training rows, as in :class:`Objective`.
     **same
-        Other keywords of :class:`Objective`, for both.
+        Other keywords of :class:`Objective`, for all rows.
     """
 
     objective: type[Objective] = Objective
@@ -252,21 +229,13 @@ class Evaluator:
         **same: Any,
     ) -> None:
         self._numbering = numbering
-        read = rows if numbering is None else numbering.rows(rows)
+        sets = {name: each for name, each in (("train", rows), ("held_out", held), ("test", test)) if each is not None}
+        if numbering is not None:
+            sets = {name: numbering.rows(each) for name, each in sets.items()}
+        read = sets.pop("train")
         same["width"] = read.width
         self.train = self.objective(read, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
-        others = {name: each for name, each in (("held_out", held), ("test", test)) if each is not None}
-        self.others = {
-            name: self.objective(
-                each if numbering is None else numbering.rows(each), loss, loss_param, auc=True, **same
-            )
-            for name, each in others.items()
-        }
-        self._both: _Both | None = None
-        if others and rows.split_from is not None and rows.split_from[1] is next(iter(others.values())):
-            whole, _, ids = rows.split_from
-            whole = whole if numbering is None else numbering.rows(whole)
-            self._both = _Both(whole, ids, self.train, next(iter(self.others.values())))
+        self.others = {name: self.objective(each, loss, loss_param, auc=True, **same) for name, each in sets.items()}
 
     def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""
@@ -276,9 +245,7 @@ class Evaluator:
         """Sums over the training rows and, if there are any, the held-out and the test rows."""
         if self._numbering is not None:
             coef, intercept = self._numbering.inward(coef, intercept)
-        found = [] if self._both is None else self._both.sums(coef, intercept)
-        rest = (self.train, *self.others.values())[len(found) :]
-        return [*found, *(each.sums(coef, intercept) for each in rest)]
+        return [each.sums(coef, intercept) for each in (self.train, *self.others.values())]
 
     def facts(self, coef: Any, parts: list[list[Sums]]) -> dict[str, float | None]:
         """The result of a call, from what :meth:`sums` returns here and elsewhere."""
@@ -289,35 +256,6 @@ class Evaluator:
             facts = other.facts(coef, in_all(sums)) if sums else {}
             named |= {f"{kind}_{name}": value for name, value in facts.items() if name != "objective"}
         return named
-
-
-class _Both:
-    """Two objectives of one model: ``test`` on the rows ``ids`` of ``whole``, ascending, ``train`` on the others."""
-
-    def __init__(self, whole: Rows, ids: np.ndarray, train: Objective, test: Objective) -> None:
-        self.rows = whole
-        self.ids = ids
-        self.train = train
-        self.test = test
-        self.scales: np.ndarray | None = None
-        if train.scales is not None and test.scales is not None:
-            self.scales = np.insert(train.scales, ids - np.arange(len(ids)), test.scales)
-
-    def sums(self, coef: Any, intercept: Any) -> list[Sums]:
-        """The sums of both objectives, with each chunk's margins computed once."""
-        margins = self.train.margins(coef, intercept, self.train.normalize)
-        scores = self.test.scores(margins)
-
-        def part(first: int, last: int) -> np.ndarray:
-            p = margins.between(self.rows, first, last, self.scales)
-            a, b = (int(k) for k in np.searchsorted(self.ids, (first, last)))
-            held = self.ids[a:b] - first
-            tested = self.test.tally(p[held], a, b, scores)
-            return np.stack((self.train.tally(np.delete(p, held, axis=0), first - a, last - b, None), tested))
-
-        with np.errstate(all="ignore"):
-            sums = sum(map_chunks(self.rows, part, self.train.threads, margins.columns), np.zeros((2, 4)))
-        return [self.train.summed(sums[0], None), self.test.summed(sums[1], scores)]
 
 
 def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:

@@ -25,12 +25,11 @@ from hogwild.data.rows.degrees import frequencies
 from hogwild.data.rows.margins import row_scales
 from hogwild.errors import InputError
 from hogwild.hosts.memory import overlaid
-from hogwild.kernels.control import FIRST, cells
-from hogwild.kernels.cycles import ticks_in
+from hogwild.kernels.control import FIRST
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
-from hogwild.kernels.tiers import FLOATS, KAPPA, PACK, PIECE, Replica, Tiers, as_tiers, no_tiers
+from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers, as_tiers, no_tiers
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
@@ -43,11 +42,11 @@ from hogwild.problems.linear.rows import (
     uneven,
 )
 from hogwild.problems.linear.simulated_kernel import Crew
-from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted
+from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted, rehearse
 from hogwild.training.schedule import Step
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
-FALLING = ("rows", "inverse", "optimal")  # schedules whose step falls within an epoch
+FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # most features for which l2 factors are tabulated once an epoch
 OUTGROWN = 4  # times the L2 cache: weights of at least this size are prefetched; for smaller ones it does not pay
 MOST_LANES = 16  # float32 in a vector register, and in a cache line
@@ -58,13 +57,10 @@ class Scratch(NamedTuple):
 
     rows: np.ndarray  # (chunk + PADDING,) int64
     table: np.ndarray  # (width,) float32 for kernel.shrink_table, or empty
-    buffer: np.ndarray  # float32: class vectors and gathered coordinates
+    buffer: np.ndarray  # (VECTORS * stride,) float32
     state: np.ndarray  # (STATE,) int64: progress in the current chunk, see kernel.py
     private: np.ndarray  # (size,) float32: a tiered worker's copy, or its view of the shared array, see tiers.py
-    base: np.ndarray  # (size,) float32: the shared values at its last merges, by rank
-    piece: np.ndarray  # (PIECE,) float32
-    counts: np.ndarray  # (2, tiers) int64, and
-    sums: np.ndarray  # (3, tiers) float64: when each tier was merged and is due, see kernels/tiers.py
+    replica: Replica | None  # a tiered worker's, still without the shared arrays
 
 
 @dataclass(frozen=True)
@@ -85,7 +81,6 @@ class LinearProblem(InChunks):
     falling: bool  # the step falls within an epoch
     far: bool  # the weights outgrow the cache
     unit: bool  # all values are one
-    delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     tabulate: bool = True  # whether l2 factors may be tabulated: not if few rows come at a time
     scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
@@ -123,7 +118,6 @@ class LinearProblem(InChunks):
             labels=labels,
             intercept=intercept_share(config, rows) if totals is None else totals.intercept,
             falling=config.schedule in FALLING,
-            delay=ticks_in(config.gradient_delay),
             passive="safe" if safe and not config.adagrad else "none",
         )
 
@@ -170,31 +164,25 @@ class LinearProblem(InChunks):
     @property
     def size(self) -> int:
         """Length of the flat float32 parameter array."""
-        return self._layout[-1]
+        return sum(self._lengths) * (1 + self.adagrad)
 
     @cached_property
-    def _layout(self) -> tuple[int, int, int]:
-        """Length of the weights and of the intercept, each padded to cache lines or pages, and of everything."""
+    def _lengths(self) -> tuple[int, int]:
+        """Lengths of the weights and of the intercept in the flat array, padded to cache lines or pages."""
         coef, intercept = (-(-n * self.stride // self.page) * self.page for n in (self.width, 1))
-        return coef, intercept, (coef + intercept) * (2 if self.adagrad else 1)
+        return coef, intercept
 
-    def parameters(self, flat: np.ndarray) -> Parameters:
+    def parameters(self, flat: Any) -> Parameters:
         """Named views of the flat array."""
-        coef, intercept, _ = self._layout
-        squares = flat[coef + intercept :]
-        return Parameters(
-            flat[: self.width * self.stride],
-            flat[coef : coef + self.stride],
-            squares[: self.width * self.stride if self.adagrad else 0],
-            squares[coef : coef + self.stride] if self.adagrad else squares[:0],
-        )
+        first = self._lengths[0]
+        weights, squares = [*flat.reshape(1 + self.adagrad, -1), flat[:0]][:2]
+        views = [(part[: self.width * self.stride], part[first : first + self.stride]) for part in (weights, squares)]
+        return Parameters(*views[0], *views[1])
 
     def private(self, head: int) -> list[tuple[int, int]]:
         """Parts of the flat array, in whole pages, of the first ``head`` features and the intercept: (begin, end)."""
-        coef, intercept, size = self._layout
-        most = -(-head * self.stride // self.page) * self.page
-        parts = (0, most), (coef, coef + intercept)
-        return [(at + begin, at + end) for at in range(0, size, coef + intercept) for begin, end in parts]
+        coef, intercept = self._lengths
+        return [(0, -(-head * self.stride // self.page) * self.page), (coef, coef + intercept)]
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
         """The parts of the flat array with a row for each feature, as views (width, stride)."""
@@ -212,10 +200,8 @@ class LinearProblem(InChunks):
         Of K classes a feature's weights are neighbours in memory, as here.
         """
         parts = self.parameters(flat)
-        if self.classes == 1:
-            return parts.coef.copy(), parts.intercept.copy()
-        coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes]
-        return coef.copy().T, parts.intercept[: self.classes].copy()
+        coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes].copy()
+        return coef.T if self.classes > 1 else coef[:, 0], parts.intercept[: self.classes].copy()
 
     def write_out(self, coef: np.ndarray, step: Step, first: int, rows: int) -> None:
         """Multiply the weights by their scale after ``rows`` rows from ``first`` on, see kernel.py, PENALTIES."""
@@ -268,22 +254,22 @@ class LinearProblem(InChunks):
 
     def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
         """A worker's own memory; ``tiers`` in place need the ``flat`` array that the workers share."""
-        gathered = self.longest * self.stride if self.discipline == "round-robin" else 0
-        replica = self.size if self.discipline == "tiered" else 0
-        many = 0 if tiers is None else len(tiers.intervals)
-        private = aligned(replica)
-        if flat is not None and tiers is not None and tiers.in_place:
-            private = overlaid(flat, self.private(int(tiers.bounds[-1])))
+        private, replica = EMPTY, None
+        if self.discipline == "tiered" and tiers is not None:
+            many = len(tiers.intervals)
+            base = self.parameters(aligned(self.size))
+            record = *np.zeros((2, many), np.int64), *np.zeros((3, many))
+            replica = Replica(EMPTY, EMPTY, base.coef, base.intercept, aligned(PIECE), *record)
+            private = aligned(self.size)
+            if tiers.in_place and flat is not None:
+                private = overlaid(flat, self.private(int(tiers.bounds[-1])))
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
             table=np.empty(self.width if self.penalty(False) == linear.L2_TABLE else 0, dtype=np.float32),
-            buffer=np.zeros(linear.VECTORS * self.stride + gathered, dtype=np.float32),
+            buffer=np.zeros(linear.VECTORS * self.stride, dtype=np.float32),
             state=np.zeros(linear.STATE, dtype=np.int64),
             private=private,
-            base=aligned(replica),
-            piece=aligned(PIECE),
-            counts=np.zeros((2, many), dtype=np.int64),
-            sums=np.zeros((3, many), dtype=np.float64),
+            replica=replica,
         )
 
     def scratches(self, workers: int, order: Order, tiers: Tiers, flat: np.ndarray) -> list[Scratch]:
@@ -294,16 +280,17 @@ class LinearProblem(InChunks):
     def crew(self, workers: int, order: Order, loads: bool) -> Crew:
         """The virtual workers of an epoch by events; ``loads``: they hold what they have loaded for a while."""
         entries = self.longest if loads else 0
+        floats, counts = partial(np.zeros, dtype=np.float32), partial(np.zeros, dtype=np.int64)
         return Crew(
-            np.zeros(FIRST + 3 * (order.chunk + workers), dtype=np.int64),  # the events of one chunk fit in it
-            np.zeros((workers, 3), dtype=np.int64),
-            np.zeros(workers, dtype=np.float32),
-            np.zeros((workers, 5, self.stride), dtype=np.float32),
-            np.zeros((workers, entries * self.stride), dtype=np.float32),
-            np.zeros((workers, entries * self.stride if self.adagrad else 0), dtype=np.float32),
-            np.zeros((workers, entries), dtype=np.int64),
-            np.zeros(self.width if loads else 0, dtype=np.int64),
-            np.zeros(1, dtype=np.int64),
+            events=counts(FIRST + 3 * (order.chunk + workers)),  # the events of one chunk fit in it
+            numbers=counts((workers, 3)),
+            steps=floats(workers),
+            vectors=floats((workers, 5, self.stride)),
+            loaded=floats((workers, entries * self.stride)),
+            loaded_squares=floats((workers, entries * self.stride * self.adagrad)),
+            loaded_depths=counts((workers, entries)),
+            depths=counts(self.width if loads else 0),
+            lost=counts(1),
         )
 
     def start(self, flat: np.ndarray, seed: int) -> None:
@@ -321,9 +308,8 @@ class LinearProblem(InChunks):
         """Return a function that makes kernel calls for any part and step; common arguments are looked up once."""
         memory: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
         parameters: Parameters = shared.parameters
-        if self.discipline == "tiered":
-            base = self.parameters(scratch.base)
-            replica = Replica(*parameters, *base, scratch.piece, *scratch.counts, *scratch.sums)
+        if scratch.replica is not None:
+            replica = scratch.replica._replace(coef=parameters.coef, intercept=parameters.intercept)
             parameters, memory = self.parameters(scratch.private), (*memory, shared.tiers, replica)
         elif self.discipline != "round-robin":
             memory = (*memory, None, None)
@@ -359,8 +345,6 @@ class LinearProblem(InChunks):
             flush=1 if alone or part.workers == 1 else FLUSH,
             classes=self.classes,
             stride=self.stride,
-            kappa=KAPPA,
-            delay=self.delay,
             own_rates=self.own_rates,
         )
 
@@ -380,15 +364,12 @@ class LinearProblem(InChunks):
 
     def _kernel(self, penalty: int) -> Any:
         """The compiled loop for this loss and discipline."""
-        loss = LOSSES[self.loss].code
-        adagrad = int(self.adagrad)
-        delayed = int(self.delay > 0)
+        loss, adagrad = LOSSES[self.loss].code, int(self.adagrad)
         if self.discipline == "round-robin":
-            return linear.turns(loss, penalty, adagrad, self.lanes, delayed)
-        discipline = linear.DISCIPLINES[self.discipline]
+            return linear.turns(loss, penalty, adagrad, self.lanes)
         far = linear.PACKED if self.own_rates else int(self.far)
-        unit, passive = int(self.unit), PASSIVE[self.passive]
-        return linear.epoch(loss, discipline, penalty, adagrad, far, unit, self.lanes, delayed, passive)
+        code = linear.DISCIPLINES[self.discipline]
+        return linear.epoch(loss, code, penalty, adagrad, far, int(self.unit), self.lanes, PASSIVE[self.passive])
 
     @property
     def lanes(self) -> int:
@@ -396,23 +377,17 @@ class LinearProblem(InChunks):
         return min(self.stride, MOST_LANES) if self.classes > 1 else 0
 
     def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache, by running it over one empty row."""
-        order, tabulate = Order(1, 1, False), self.tabulate and self.width <= TABLE_WIDTH
-        small = dataclasses.replace(self, width=1, delay=min(self.delay, 1), tabulate=tabulate)
+        """Compile the kernel, or load it from the disk cache, by running it over one row without features."""
+        small = dataclasses.replace(self, width=1, tabulate=self.tabulate and self.width <= TABLE_WIDTH)
         tiers = no_tiers()
         if self.discipline == "tiered":
             tiers = as_tiers([] if self.page > FLOATS else [0], [0, 1], [1], [1], [1.0], [1.0], [1.0, 1.0])
-        shared = Shared(
-            small.parameters(aligned(small.size)), np.zeros(cells(1), np.int64), np.zeros(1, np.int32), tiers
-        )
-        scratch = small.scratch(order, tiers)
-        part = OrderSlice(order, np.zeros(1, np.int32), 0, 0, 0, 0, 1)
-        small.begin_epoch(shared.control, order, 0)
-        small.prepare(shared, scratch, self.empty(), part, (0.0, 1.0, 1.0 if self.falling else 0.0))()
+        rehearse(small, Order(1, 1, False), self.empty(), tiers, 1.0 if self.falling else 0.0)
 
-    def empty(self) -> Data:
-        """A row without features, with the types of real data."""
-        return Data(*(readonly(np.zeros(1, dtype)) for dtype in (np.int64, np.int64, np.int32, *[np.float32] * 5)))
+    def empty(self) -> dict[str, np.ndarray]:
+        """The arrays of a row without features."""
+        kinds = dict.fromkeys(Data._fields, np.float32) | {"begin": np.int64, "end": np.int64, "indices": np.int32}
+        return {name: np.zeros(1, kind) for name, kind in kinds.items()}
 
 
 def slope(loss: str, param: float, prediction: float) -> float:

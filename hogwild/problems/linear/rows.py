@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import EMPTY, Rows, narrowed, shortest
+from hogwild.data.rows.container import EMPTY, Rows, evenly, narrowed, shortest
 from hogwild.data.rows.counts_kernel import lengths, squared_lengths
 from hogwild.data.rows.margins import row_scales
 from hogwild.data.tables.plan import shown
@@ -41,7 +41,7 @@ def like_text(rows: Rows) -> bool:
     """Whether the rows are sparse and of length one, as far as a sample tells."""
     if rows.nnz >= FULL * rows.width * len(rows):
         return False
-    squares = lengths_of(rows.select(rows.evenly(SAMPLED)))
+    squares = lengths_of(rows.select(evenly(len(rows), SAMPLED)))
     return bool((np.abs(squares[squares > 0] - 1) <= UNIT).all())
 
 
@@ -49,7 +49,7 @@ def like_counts(rows: Rows) -> bool:
     """Whether the rows are sparse, without negative values and of uneven length, as far as a sample tells."""
     if rows.nnz >= FULL * rows.width * len(rows):
         return False
-    some = rows.select(rows.evenly(SAMPLED)).compact()
+    some = rows.select(evenly(len(rows), SAMPLED)).compact()
     lengths = np.sqrt(lengths_of(some))
     return not (some.values < 0.0).any() and bool(lengths.std() > UNLIKE * lengths.mean())
 

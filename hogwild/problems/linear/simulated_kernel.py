@@ -31,7 +31,17 @@ from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, chunk_rows
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.vectors import LANES
-from hogwild.problems.linear.kernel import NO_PENALTY, ZERO, owe, refresh, settle, take_gradient, write_gradient
+from hogwild.problems.linear.kernel import (
+    NO_PENALTY,
+    ZERO,
+    owe,
+    refresh,
+    row_factor,
+    settle,
+    take_margins,
+    take_slopes,
+    write_gradient,
+)
 
 ROW, SOME, UNPAID = range(3)  # in a worker's numbers: its row, whether it moves any weight, rows since it paid
 G, BIAS, OWED, GAINED, SQUARES = range(5)  # in a worker's vectors, as in kernel.py
@@ -57,39 +67,40 @@ def read(loss, several, lanes, adagrad, parameters, data, plan, crew, worker):
     numbers, vectors = crew.numbers[worker], crew.vectors[worker]
     if numbers[UNPAID] == 0:
         refresh(vectors[BIAS], vectors[SQUARES], parameters, adagrad)
-    numbers[SOME] = take_gradient(
-        loss, several, lanes, False, vectors[G], vectors[BIAS], vectors[OWED], parameters.coef, data, plan, numbers[ROW]
-    )
+    row, g = numbers[ROW], vectors[G]
+    scale = row_factor(data.scales, row)
+    take_margins(lanes, g, vectors[BIAS], vectors[OWED], parameters.coef, data, plan.stride, row, scale)
+    numbers[SOME] = take_slopes(loss, several, g, data, plan, row)
 
 
 @inlined
-def load_row(adagrad, parameters, data, stride, crew, worker):
-    """Copy the weights of the worker's row, and their depths."""
+def copy_row(back, adagrad, parameters, data, stride, crew, worker):
+    """Load the weights of the worker's row, and their depths.
+
+    Put ``back``, the loaded weights overwrite the row's, and the updates that this undoes are counted.
+    """
     row, at = crew.numbers[worker, ROW], 0
     for j in range(data.begin[row], data.end[row]):
-        u = np.int64(data.indices[j])
-        crew.loaded_depths[worker, j - data.begin[row]] = crew.depths[u]
+        u, place = np.int64(data.indices[j]), j - data.begin[row]
+        if back:
+            depth = crew.loaded_depths[worker, place]
+            crew.lost[0] += crew.depths[u] - depth
+            crew.depths[u] = depth + 1
+        else:
+            crew.loaded_depths[worker, place] = crew.depths[u]
         for p in range(u * stride, (u + 1) * stride):
-            crew.loaded[worker, at] = parameters.coef[p]
+            copy(back, parameters.coef, p, crew.loaded, worker, at)
             if adagrad:
-                crew.loaded_squares[worker, at] = parameters.coef_squares[p]
+                copy(back, parameters.coef_squares, p, crew.loaded_squares, worker, at)
             at += 1
 
 
 @inlined
-def put_back(adagrad, parameters, data, stride, crew, worker):
-    """Overwrite the row's weights with the loaded ones, and count the updates that this undoes."""
-    row, at = crew.numbers[worker, ROW], 0
-    for j in range(data.begin[row], data.end[row]):
-        u = np.int64(data.indices[j])
-        depth = crew.loaded_depths[worker, j - data.begin[row]]
-        crew.lost[0] += crew.depths[u] - depth
-        crew.depths[u] = depth + 1
-        for p in range(u * stride, (u + 1) * stride):
-            parameters.coef[p] = crew.loaded[worker, at]
-            if adagrad:
-                parameters.coef_squares[p] = crew.loaded_squares[worker, at]
-            at += 1
+def copy(back, shared, p, loaded, worker, at):
+    if back:
+        shared[p] = loaded[worker, at]
+    else:
+        loaded[worker, at] = shared[p]
 
 
 @inlined
@@ -108,7 +119,7 @@ def store_row(several, lanes, penalty, adagrad, parameters, data, plan, crew, wo
     part = np.float32(plan.intercept)
     if numbers[SOME] != 0 or penalty != NO_PENALTY:
         if crew.loaded.size:
-            put_back(adagrad, parameters, data, plan.stride, crew, worker)
+            copy_row(True, adagrad, parameters, data, plan.stride, crew, worker)
         write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, vectors[G], step)
     if part != ZERO:
         owe(adagrad, vectors[G], part * step, vectors[OWED], vectors[GAINED], vectors[SQUARES])
@@ -140,7 +151,7 @@ def events(loss, size, penalty, adagrad):
                 position += 1
                 read(loss, several, lanes, adagrad, parameters, data, plan, crew, worker)
             elif kind == LOAD:
-                load_row(adagrad, parameters, data, plan.stride, crew, worker)
+                copy_row(False, adagrad, parameters, data, plan.stride, crew, worker)
             elif kind == STORE:
                 nonzeros = store_row(several, lanes, penalty, adagrad, parameters, data, plan, crew, worker)
                 count(control, worker, 1, nonzeros)

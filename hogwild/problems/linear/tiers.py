@@ -20,10 +20,10 @@ v_j`` (Collatz and Wielandt), and if row j is multiplied by its own scale, so is
 has done many rows has corrected its own error, by a share of ``1 - exp(-x_j)`` of it, less than ``x_j / (1 + x_j)``
 times a constant near one, and then stops. So
 
-    scale_j = min(1, kappa (1 + x_j) / (W x_j))
+    scale_j = min(1, (1 + x_j) / (W x_j))
 
-keeps the sum of W deltas near kappa times the error, or less: plain sums (exact in the limit) for small x_j, kappa
-times the plain average, which by convexity is stable where one worker is, for large ones. The cap rarely has to act,
+keeps the sum of W deltas near the error, or less: plain sums (exact in the limit) for small x_j, the plain average,
+which by convexity is stable where one worker is, for large ones. The cap rarely has to act,
 because a tier is also merged as soon as ``(W - 1) x_j`` of its most sensitive coordinate reaches the tier's *patience*:
 shorter intervals cost time but no progress, caps cost progress. The cost of merges falls as one over the patience, and
 the cost of stale weights grows with it and shrinks with the rows to come, so patience is proportional to the root of
@@ -32,14 +32,15 @@ more often than every ``QUANTUM`` rows, or would take ``HARDEST`` times as long 
 is summed row by row, it is small once rows are fitted (a bound such as 1/4 is then far too careful), and large as soon
 as they no longer are.
 
-Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. With AdaGrad the step of a
-coordinate is divided by the root of its sum of squares, and so is x_j. The intercept is a coordinate of the first tier.
+Coordinates of neighbouring tiers move together, so v and x_t span ``SPAN`` tiers at a time. The intercept is a
+coordinate of the first tier.
 
 **Whether copies pay at all** is what discipline ``auto`` decides. Under ``hogwild`` a row waits for weights on cache
-lines that another core has written last, under ``tiered`` it bears its share of the merges. Both are counted from the
-data and multiplied by the price of a line and of a merge. The price of a line is 10 to 25 ns where rows read many lines
-that are seldom written, and 50 to 70 ns where all write the same few. It is taken in the middle: copies that were not
-needed cost a few per cent, and races for the same lines cost most of the speed of the other workers.
+lines that another core has written last, under ``tiered`` it bears its share of the copies that begin and end an epoch
+(merges between take ``BUDGET``, which is less). Both are counted from the data and multiplied by a price. That of a
+line is 10 to 25 ns where rows read many lines that are seldom written, and 50 to 70 ns where all write the same few. It
+is taken in the middle: copies that were not needed cost a few per cent, and races for the same lines cost most of the
+speed of the other workers.
 """
 
 from __future__ import annotations
@@ -76,7 +77,6 @@ CACHED = 1 << 15  # lines
 
 TRANSFER_SECONDS = 4e-8  # what a weight on a line that another core has written costs a row, for each worker
 COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
-USUAL = 0.15  # step * curvature * mean squared length of a row, at steps that do well
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 
 TIER_SECONDS = 2.7e-7  # of a merge, for each tier
@@ -119,17 +119,10 @@ def plan_tiers(
     return as_tiers(features, bounds, intervals, floors, patience, rates, tops)
 
 
-def merge_seconds(problem: LinearProblem, sizes: np.ndarray) -> np.ndarray:
-    """What a merge of each tier costs, of so many features."""
-    outgrown = sizes.sum() * problem.stride > CACHED * FLOATS
-    return TIER_SECONDS + FEATURE_SECONDS * (MISSES if outgrown else 1) * sizes
-
-
 def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> tuple[Tiers | None, str]:
     """Decide whether several workers use replicas: ``(tiers, why)``, or ``(None, why not)`` for plain ``hogwild``.
 
-    The wait of a row under ``hogwild`` is compared with its share of the merges. ``step * curvature`` is assumed to be
-    ``USUAL / E ||x||^2``.
+    The wait of a row under ``hogwild`` is compared with its share of the passes over private copies.
     """
     n = len(rows)
     frequency = shares(problem, rows, arrays)
@@ -141,12 +134,9 @@ def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], wo
         return None, f"only {why}"
     waiting = foreign * max(problem.stride / FLOATS, 1) * workers * TRANSFER_SECONDS
     passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
-    tiers = plan_tiers(problem, rows, arrays, workers, frequency)
-    ripe = tiers.patience / np.maximum((workers - 1) * tiers.tops[:-1] * _strength(rows, arrays), 1e-12)
-    between = np.maximum(np.minimum(tiers.intervals, ripe), QUANTUM)  # rows between two merges of each tier
-    if passes + float(merge_seconds(problem, np.diff(tiers.bounds)) @ (1 / between)) >= waiting:
-        return None, f"{why}, but merging private copies would cost more"
-    return tiers, f"{why}; merging private copies costs less"
+    if passes >= waiting:
+        return None, f"{why}, but private copies would cost more"
+    return plan_tiers(problem, rows, arrays, workers, frequency), f"{why}; private copies cost less"
 
 
 def _foreign(common: np.ndarray, stride: int, workers: int) -> float:
@@ -157,14 +147,6 @@ def _foreign(common: np.ndarray, stride: int, workers: int) -> float:
     firsts = np.arange(0, len(common), max(FLOATS // stride, 1))  # of the features of each cache line
     lines = np.add.reduceat(common, firsts) if len(common) else common
     return float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
-
-
-def _strength(rows: Rows, arrays: dict[str, np.ndarray]) -> float:
-    """The usual step times the loss's curvature."""
-    if arrays["scales"].size:
-        return USUAL
-    part = rows.block(0, min(len(rows), 2000)).compact()
-    return USUAL / max(float(np.square(part.values, dtype=np.float64).sum()) / len(part), 1e-30)
 
 
 def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) -> int | None:
@@ -211,7 +193,8 @@ def _intervals(
     """Most and fewest rows between merges, and patience, of each tier, from its highest frequency and its size."""
     if workers == 1:
         return np.full(len(sizes), NEVER), np.full(len(sizes), QUANTUM), np.full(len(sizes), PATIENCE[1])
-    cost = merge_seconds(problem, sizes)
+    outgrown = sizes.sum() * problem.stride > CACHED * FLOATS
+    cost = TIER_SECONDS + FEATURE_SECONDS * (MISSES if outgrown else 1) * sizes  # of a merge, in seconds
     working = max(rows.nnz / len(rows) * problem.stride * NONZERO_SECONDS, 1e-12)  # per row
     updates = np.clip(float(highest @ cost) / (BUDGET * working), FEWEST, MOST)
     longest = max(len(rows) / workers / PER_EPOCH, QUANTUM)

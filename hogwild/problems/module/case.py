@@ -22,7 +22,6 @@ from hogwild.data.rows.container import readonly
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
-from hogwild.kernels.cycles import ticks_in
 from hogwild.problems.module.feed import Examples, Feed, feed_of
 from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.model import ModuleModel
@@ -96,7 +95,6 @@ class ModuleCase(Case):
             layout,
             pack(train.model, train.loss),
             (c.momentum or 0.0, 0.0) if c.optimizer == "momentum" else BETAS,
-            delay=ticks_in(c.gradient_delay),
             threads=torch.get_num_threads(),
         )
         self._batch = min(c.batch or 1, self.n)

@@ -28,7 +28,6 @@ import torch
 
 from hogwild.errors import TrainingError
 from hogwild.kernels.control import cells, count
-from hogwild.kernels.cycles import spin
 from hogwild.kernels.order import generator
 from hogwild.problems.module import kernel as modules
 from hogwild.problems.module.feed import Feed, feed_of
@@ -78,7 +77,6 @@ class ModuleProblem(InChunks):
     layout: Layout
     program: bytes  # see layout.pack
     betas: tuple[float, float]
-    delay: int = 0  # extra ticks per gradient, see kernels/cycles.py
     threads: int = 1  # torch's threads when no worker runs
 
     @property
@@ -144,8 +142,6 @@ class ModuleProblem(InChunks):
             if locked and not modules.lock(shared.locks, control):
                 return done
             grads = replica.gradients(batch)
-            if self.delay:
-                spin(control, self.delay)
             replica.land(grads, numbers)
             if locked:
                 modules.unlock(shared.locks)

@@ -18,6 +18,7 @@ from numba import njit
 
 from hogwild.kernels import vectors
 from hogwild.kernels.atomics import prefetch
+from hogwild.kernels.loss_kernel import dloss, ease
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
@@ -31,7 +32,6 @@ from hogwild.problems.linear.kernel import (
     dots,
     row_factor,
     sign_of,
-    slope_of,
     visits,
     write,
 )
@@ -76,8 +76,10 @@ def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row,
     weight = row_factor(data.weights, row)
     for k in range(len(g)):
         margin, y = fma(factor, g[k], bias[k]), sign_of(several, data.targets[row], plan.classes[k])
-        slope = slope_of(loss, margin, y, plan.loss_param, passive, steps[k], length, weight, plan.part[k])
-        g[k], now[k] = slope, steps[k]
+        slope = dloss(loss, margin, y, plan.loss_param)
+        if passive:
+            slope *= ease(passive, loss, margin, y, slope, plan.loss_param, steps[k], length, weight, plan.part[k])
+        g[k], now[k] = np.float32(slope) * weight, steps[k]
         if folded and plan.fold_of[row] == plan.folds[k]:
             g[k], now[k] = ZERO, ZERO
         some = some or g[k] != ZERO
@@ -148,7 +150,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
                 if i % STEP_EVERY == 0:
                     set_steps(steps, plan, visited + i)
                 factor = row_factor(data.scales, row)
-                dots(lanes, False, g, coef, data, size, begin, end)
+                dots(lanes, g, coef, data, size, begin, end)
                 squared = squared_length(data.values, begin, end, factor) if passive else 0.0
                 some = slopes(loss, labelled, folded, passive, plan, g, steps, now, bias, data, row, factor, squared)
                 if some or visits(penalty):
