@@ -17,7 +17,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar, cast
 
 from hogwild.errors import UsageError, expected_one_of, nearest
 from hogwild.methods import (
@@ -412,11 +412,11 @@ class TrainConfig:
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
 
-    def replace(self, **changes: Any) -> TrainConfig:
+    def replace(self, **changes: Any) -> Self:
         """Return the config with other options, checked."""
         return dataclasses.replace(self, **changes)
 
-    def settled(self, **choices: Any) -> TrainConfig:
+    def settled(self, **choices: Any) -> Self:
         """Return the config with what a run has chosen itself, which is not checked again."""
         config = copy.copy(self)
         for name, value in choices.items():

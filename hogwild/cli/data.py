@@ -151,9 +151,8 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         "Delta": f"{facts['delta']:.4g} (share of rows that hold the most popular feature)",
         "rho": f"{facts['rho']:.4g} (largest share of rows that one row meets{bound})",
         "two rows meet": f"with probability {facts['collision']:.3g}",
-        "contended": f"{facts['contended']:.1%} of a row's updates go to a weight another random row also holds",
     }
-    yield from fact_lines(shown | {"in parallel": facts["meaning"]}, NAMES, LINE)
+    yield from fact_lines(shown, NAMES, LINE)
 
 
 def size(count: int) -> str:

@@ -173,7 +173,7 @@ class Sources:
         if problem == "cuts":
             raise UsageError(f"--test {name}: a cut is of one graph, and there is nothing to test on")
         if problem == "completion":
-            options = {"users": train.user_ids, "items": train.item_ids, "unknown": "drop"}
+            options = {"users": train.user_ids, "items": train.item_ids}
         else:
             options = {"width": train.width, "beyond": "ignore", "hash_bits": train.hash_bits}
             options |= {"columns": None, "plan": train.table}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from hogwild.errors import UsageError
@@ -18,15 +17,11 @@ def check_bits(bits: Any) -> int:
     UsageError
         Unless it is a whole number from 1 to 30.
     """
-    try:
-        number = operator.index(bits)
-    except TypeError:
-        number = 0
-    if isinstance(bits, bool) or not 1 <= number <= MOST_BITS:
+    if bits not in range(1, MOST_BITS + 1):
         raise UsageError(
             f"hash_bits={bits!r}: expected 1 to {MOST_BITS} (indices are int32, so 2^31 features do not fit)"
         )
-    return number
+    return int(bits)
 
 
 def check_hashing(bits: Any, width: int | None) -> int | None:

@@ -8,21 +8,28 @@ occurrence where an l1 penalty asks how often a feature occurs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from hogwild import machine
-from hogwild.config import LARGEST_FLOAT32, TrainConfig
+from hogwild.config import LARGEST_FLOAT32
 from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
 from hogwild.errors import InputError
-from hogwild.estimators.options import Options
+from hogwild.estimators.options import FitConfig
+from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.problem import LinearProblem, aligned, slope
 from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share, uneven
+from hogwild.training.schedule import make_schedule
 
 FAR = 1e4  # distance from zero, over the spread, from which float32 would keep little of the spread
+LOOK = 500  # fewest rows between two looks at the objective: several epochs if they are shorter
+ENOUGH = 200  # rows; with fewer, dividing each weight costs nothing, and steps may have any size
+SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step, over chunks worked on at once
+DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
 COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, degrees and sums
 MEAN = 500  # rows that a mean is taken over
 RANKED = 2_000_000  # nonzeros that tell how popular features are
@@ -58,15 +65,13 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
     return _rows(X.indptr, X.indices, X.data, targets, X.shape[1], weights)
 
 
-def centred(array: np.ndarray) -> tuple[np.ndarray, Any]:
-    """A float64 array less the means of its columns that lie ``FAR`` from zero, and these means; None without any."""
+def is_far(array: np.ndarray) -> bool:
+    """Whether float64 values, or a column of them, lie so far from zero that float32 loses their spread."""
+    if array.dtype != np.float64:
+        return False
     some = array[:: max(len(array) // 64, 1)]
     spread = np.ptp(some, axis=0)
-    far = (np.abs(some).min(axis=0) > FAR * spread) & (spread > 0)
-    if array.dtype != np.float64 or not far.any():
-        return array, None
-    means = np.where(far, array.mean(axis=0), 0.0)
-    return array - means, means
+    return bool(((np.abs(some).min(axis=0) > FAR * spread) & (spread > 0)).any())
 
 
 def _entries(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -158,46 +163,59 @@ def flat_of(problem: LinearProblem, coef: np.ndarray, intercept: np.ndarray) -> 
     return flat
 
 
-def problem_of(options: Options, rows: Rows, classes: int, discipline: str, whole: bool) -> LinearProblem:
+def problem_of(config: FitConfig, rows: Rows, classes: int, discipline: str, whole: bool) -> LinearProblem:
     """The problem of these rows; ``classes`` is 0 for real targets. ``whole`` says that no other rows will follow."""
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
-    loss = loss_here(options, classes)
+    param = config.loss_param or 0.0
     alike = whole and rows.inverse is None  # all weights shrink by the same factor
-    throws = options.learning_rate == "auto" and (loss in COUNT_LOSSES or uneven(rows, rows.weights))
+    throws = config.schedule == "auto" and (config.loss in COUNT_LOSSES or uneven(rows, rows.weights))
     return LinearProblem.of_rows(
         rows,
         machine_cache(),
-        loss=loss,
-        loss_param=options.loss_param,
-        l1=options.l1,
-        l2=options.l2,
+        loss=config.loss,
+        loss_param=param,
+        l1=config.l1,
+        l2=config.l2,
         adagrad=False,
         discipline=discipline,
-        intercept=intercept_share(_plain(options.intercept), rows, MEAN),
+        intercept=intercept_share(config, rows, MEAN),
         normalize="none",
         labels=tuple(map(float, range(classes))),
-        falling=options.learning_rate in ("optimal", "invscaling"),
+        falling=config.schedule in ("optimal", "inverse"),
         tabulate=whole,
-        passive="safe" if throws else options.passive,
-        scaled=alike and options.shrinks_gently(len(rows), partial(slope, loss, options.loss_param)),
+        passive="safe" if throws else config.passive,
+        scaled=alike and shrinks_gently(config, len(rows), partial(slope, config.loss, param)),
     )
 
 
-def loss_here(options: Options, classes: int) -> str:
-    """The loss for this number of classes: ``softmax`` of two is ``log``, with one margin."""
-    return "log" if options.loss == "softmax" and classes <= 2 else options.loss
+def shrinks_gently(config: FitConfig, rows: int, slope: Callable[[float], float]) -> bool:
+    """Whether a scale can represent the l2 penalty in epochs of ``rows`` rows (``problems/linear/kernel.py``).
+
+    ``slope`` is the derivative of the loss, as ``make_schedule`` takes it.
+    """
+    if config.l1 > 0 or config.l2 == 0 or rows < ENOUGH or (config.schedule == "inverse" and (config.power or 0.0) < 0):
+        return False
+    if config.schedule == "auto":  # falls as one over the penalty, and its first step is tried
+        return True
+    step = config.step or make_schedule("optimal", None, l2=config.alpha, dloss=slope).step
+    if config.l2 * step * STEP_EVERY > SUDDEN:  # the step is constant for STEP_EVERY rows, even if it falls steeply
+        return False
+    return config.schedule == "optimal" or config.l2 * step * (rows + LOOK) <= DEEPEST
+
+
+def shrinks_alike(config: FitConfig, rows: int, chunk: int) -> bool:
+    """Whether the racing workers, each on another chunk of the rows, see about the same scale."""
+    apart = chunk * (config.workers or 1)
+    if config.step is None:  # the penalty of auto and optimal shrinks weights by less than e in an epoch
+        return apart <= APART * rows
+    return config.l2 * config.step * apart <= APART
 
 
 @lru_cache(None)
 def machine_cache() -> int:
     """Size of the L2 cache in bytes, looked up once."""
     return machine.l2_bytes()
-
-
-@lru_cache(None)
-def _plain(intercept: bool) -> TrainConfig:
-    return TrainConfig(intercept=intercept)
 
 
 def mean_weight(rows: Rows) -> float:

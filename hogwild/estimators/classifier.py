@@ -1,12 +1,9 @@
-"""``HogwildClassifier``: linear classifiers trained on all cores without locks, in place of ``SGDClassifier``.
-
-``HogwildClassifierCV`` chooses its ``alpha`` by cross-validation.
-"""
+"""``HogwildClassifier``: linear classifiers trained on all cores without locks, in place of ``SGDClassifier``."""
 
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -16,9 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hogwild.errors import InputError, UsageError
 from hogwild.estimators.arrays import as_targets, rows_of
-from hogwild.estimators.choosing import CrossValidated
-from hogwild.estimators.linear import LinearEstimator, or_as_before
-from hogwild.estimators.options import documented, loss_functions, loss_of, parameter, read_options
+from hogwild.estimators.linear import LinearEstimator
+from hogwild.estimators.options import config_of, documented, loss_of, parameter
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel, probabilities
 from hogwild.problems.linear.rows import check_classes
 
@@ -63,7 +59,6 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     """
 
     _kind = "classifier"
-    loss_functions: ClassVar = loss_functions("classifier")
 
     loss: str = parameter(
         "hinge",
@@ -79,7 +74,6 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         "``balanced``.",
     )
 
-    @or_as_before
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:
         """Fit the model to the training data.
 
@@ -104,7 +98,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         TrainingError
             If training diverges with steps that the caller chose.
         """
-        options = read_options(self)
+        config = config_of(self)
         X, y = self._validated(X, y, reset=True)
         _check_labels(y)
         classes, codes = np.unique(y, return_inverse=True)
@@ -116,15 +110,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             raise InputError(f"warm_start: y has classes {classes.tolist()}, the model {self.classes_.tolist()}")
         weights = self._weights(sample_weight, X, self._class_weights(classes, codes, y))
         if weights is not None:
-            check_classes(classes, np.bincount(codes, weights), stacklevel=4)  # the line that calls fit
-        held = self._held(codes, weights)
-        start = self._from(coef_init, intercept_init, len(classes), X.shape[1])
+            check_classes(classes, np.bincount(codes, weights), stacklevel=3)  # the line that calls fit
         targets = as_targets(codes, len(classes))
-        self._fit_rows(options, X, targets, weights, len(classes), start, held, _accuracy, classes)
+        self._fit(config, X, targets, weights, classes, _accuracy, coef_init, intercept_init)
         self.classes_ = classes  # set with coef_: a fit that fails leaves the last one's model
         return self
 
-    @or_as_before
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Pass once over a batch of rows, continuing from what was learnt before.
 
@@ -143,7 +134,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         ------
         UsageError, InputError, TrainingError
         """
-        options = read_options(self, batch=True)
+        config = config_of(self, batch=True)
         if isinstance(self.class_weight, str):
             raise UsageError(_NO_BALANCE)
         fresh = not hasattr(self, "classes_")
@@ -167,7 +158,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         codes = _codes(y, labels)
         weights = self._weights(sample_weight, X, self._class_weights(labels, codes, y), batch=True)
         rows = rows_of(X, as_targets(codes, len(labels)), weights)
-        self._learn(options, rows, len(labels))
+        self._learn(config, rows, len(labels))
         self.classes_ = labels
         return self
 
@@ -218,40 +209,6 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if self.class_weight is None:
             return None
         return compute_class_weight(self.class_weight, classes=classes, y=y)[codes]
-
-
-@documented
-@dataclass(eq=False, repr=False)
-class HogwildClassifierCV(CrossValidated, HogwildClassifier):
-    """Linear classifiers whose ``alpha`` is chosen by cross-validation, with all folds and values side by side.
-
-    The model is then fitted to all rows with the best. Parameters are those of :class:`HogwildClassifier`, and:
-
-    Attributes
-    ----------
-    alpha_ : float
-        The value that was chosen.
-    alphas_ : array of shape (n_alphas,)
-    path_ : array of shape (n_alphas, n_folds)
-        The score of each value on each fold.
-    best_score_ : float
-        The mean score of ``alpha_``: of the models that left each fold out, not of this one.
-    coef_, intercept_, classes_, n_iter_ and others
-        As in :class:`HogwildClassifier`.
-
-    See Also
-    --------
-    HogwildClassifier : one value of alpha.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hogwild import HogwildClassifierCV
-    >>> X = np.random.default_rng(0).normal(size=(200, 3))
-    >>> model = HogwildClassifierCV(loss="log_loss", alphas=[1e-4, 1e-2], random_state=0).fit(X, X[:, 0] > 0)
-    >>> model.alpha_ in (1e-4, 1e-2)
-    True
-    """
 
 
 # Scikit-learn's own message, which says how to obtain the weights.

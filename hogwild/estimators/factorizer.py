@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
-from hogwild.estimators.options import HOSTS, check_parameters, documented, drawn_seed, parameter, plain, workers_of
+from hogwild.estimators.options import HOSTS, checked, documented, drawn_seed, parameter, workers_of
 from hogwild.estimators.progress import shown
 from hogwild.problems.completion.folding import fold_in
 from hogwild.problems.completion.model import CompletionModel
@@ -99,8 +99,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         TrainingError
             If training diverges.
         """
-        p = plain(vars(self))
-        check_parameters(self, p)
+        p = checked(self)
         ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=True)
         if len(ratings) == 0:
             raise InputError("X holds no ratings")
@@ -116,7 +115,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             rank=p["n_components"],
             negatives=p["negatives"],
             biases=p["biases"],
-            workers=min(workers_of(self.n_jobs), len(ratings)),
+            workers=workers_of(self.n_jobs, len(ratings)),
             host=self.host,
             oversubscribe=True,  # as n_jobs asks
             evaluate_every=1 if p["verbose"] else p["max_iter"],

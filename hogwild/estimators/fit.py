@@ -21,8 +21,19 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
 from hogwild.data.rows.margins_kernel import margins
 from hogwild.errors import TrainingError
-from hogwild.estimators.arrays import Start, about_rates, converted, flat_of, mean_weight, problem_of, rates_of
-from hogwild.estimators.options import DEEPEST, LOOK, PATIENT, Options
+from hogwild.estimators.arrays import (
+    DEEPEST,
+    LOOK,
+    Start,
+    about_rates,
+    converted,
+    flat_of,
+    mean_weight,
+    problem_of,
+    rates_of,
+    shrinks_alike,
+)
+from hogwild.estimators.options import FitConfig
 from hogwild.hosts.job import Job
 from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import Tiers
@@ -54,6 +65,7 @@ LOOSE = 1e-3  # tol above which a fit is meant to end early
 FEW_EPOCHS = 30  # max_iter below which a fit is meant to end early
 ABOVE = "The fit has ended above its optimum, and exact steps would take too long to reach it"
 CUT = "Maximum number of iteration reached before convergence. Consider increasing max_iter to improve the fit"
+PATIENT = 20  # looks without progress, LOOK rows each, after which waiting longer is useless
 RESTARTS = 8  # of a diverged fit, each with a smaller step
 
 
@@ -139,14 +151,12 @@ def sampled(rows: Rows, entries: int, fewest: int, classes: int, seed: int) -> R
 
 
 def schedule_of(
-    options: Options, step: float, problem: LinearProblem, rows: int, fall: float, visited: int = 0, epochs: int = 0
+    config: FitConfig, step: float, problem: LinearProblem, rows: int, fall: float, visited: int = 0, epochs: int = 0
 ) -> Schedule:
-    """The steps of a fit; ``step``, ``fall`` and what follows are for ``auto``, see :class:`Cooling`."""
-    rate = options.learning_rate
-    if rate == "auto":
+    """The steps of a fit; ``fall`` and what follows are for ``auto``, see :class:`Cooling`."""
+    if config.schedule == "auto":
         return Cooling(step, fall, rows, visited, epochs)
-    name = "inverse" if rate == "invscaling" else rate
-    return make_schedule(name, options.eta0, power=options.power_t, l2=options.alpha, dloss=problem.slope)
+    return make_schedule(config.schedule, config.step, power=config.power, l2=config.alpha, dloss=problem.slope)
 
 
 def find_step(
@@ -201,26 +211,22 @@ def try_steps(problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray |
 
 
 def descend(
-    options: Options,
+    config: FitConfig,
     rows: Rows,
     classes: int,
-    *,
-    seed: int,
-    workers: int,
     start: Start | None,
     score: Callable[[np.ndarray, np.ndarray], float] | None,
     report: Callable[[int, float], None],
 ) -> FitResult:
-    """Train on the rows until the objective, or the score, stops improving, or for ``max_iter`` epochs.
+    """Train on the rows until the objective, or the score, stops improving, or for ``epochs`` epochs.
 
     Parameters
     ----------
-    options : Options
+    config : FitConfig
     rows : Rows
         Rows with kernel targets.
     classes : int
         Number of classes; 0 for real targets.
-    seed, workers : int
     start : pair of arrays, optional
         Weights and intercepts to start from; zeros if not given.
     score : callable, optional
@@ -234,33 +240,32 @@ def descend(
     TrainingError
         If training diverges with a step that the caller chose.
     """
-    coordinates = Coordinates(Scaling.of(rows, options.intercept) if options.scale_columns else None)
+    coordinates = Coordinates(Scaling.of(rows, config.intercept) if config.scale_columns else None)
     scaled = coordinates.rows(rows)
-    problem = problem_of(options, scaled, classes, "serial", whole=True)
+    problem = problem_of(config, scaled, classes, "serial", whole=True)
     flat = None
     if start is not None:
         coef, intercept = start
         flat = flat_of(problem, *coordinates.inward(coef if problem.classes > 1 else coef[0], intercept))
-    team = _start_workers(problem, scaled, options, seed, workers)
-    auto = options.learning_rate == "auto"
+    team = _start_workers(problem, scaled, config)
+    auto = config.schedule == "auto"
     try:
         fewest = max(FEWEST_JUDGED // problem.classes, SEVERAL)
-        objective = SampleObjective(problem, sampled(scaled, JUDGED, fewest, problem.classes, seed))
-        few = len(rows) <= FEWEST_JUDGED and rows.nnz >= rows.width and options.shuffle
+        objective = SampleObjective(problem, sampled(scaled, JUDGED, fewest, problem.classes, config.seed))
+        few = len(rows) <= FEWEST_JUDGED and rows.nnz >= rows.width and config.order == "shuffled"
         if not auto:
-            step = options.eta0
+            step = config.step or 0.0
         elif isinstance(team, InlineWorker) and few:  # so few rows that all are used in the trials
             step = find_step(team, scaled, objective, flat)
         else:
-            step = try_steps(problem, scaled, seed, flat)
+            step = try_steps(problem, scaled, config.seed, flat)
         for attempt in range(RESTARTS + 1):
             team.reset(flat)  # new memory too: touched in order, it comes in a quarter of the time
             fit = FitResult()
-            if _epochs(fit, options, coordinates, step, team, objective, score, report, len(rows)):
+            if _epochs(fit, config, coordinates, step, team, objective, score, report, len(rows)):
                 break
             if not auto:
-                optimal = options.learning_rate == "optimal"
-                remedy = f"an alpha above {options.alpha:g}" if optimal else f"an eta0 below {options.eta0:g}"
+                remedy = f"an alpha above {config.alpha:g}" if config.step is None else f"an eta0 below {step:g}"
                 end = diverged_in(fit.epochs, fit.curve[-1])
                 raise TrainingError(f"{end}; scale the columns of X, or try {remedy}, or learning_rate='auto'")
             if attempt == RESTARTS:
@@ -268,25 +273,25 @@ def descend(
             step /= 4
     finally:
         team.close()
-    meant = options.tol <= LOOSE and not (fit.epochs == options.max_iter < FEW_EPOCHS)
-    if problem.l1 or (score is None and meant and (auto or options.learning_rate == "optimal")):
-        _finish(fit, problem, rows, options, score)
+    meant = config.tol <= LOOSE and not (fit.epochs == config.epochs < FEW_EPOCHS)
+    if problem.l1 or (score is None and meant and config.schedule in ("auto", "optimal")):
+        _finish(fit, problem, rows, config, score)
     if fit.warning:
         from sklearn.exceptions import ConvergenceWarning
 
-        warnings.warn(fit.warning, ConvergenceWarning, stacklevel=5)  # the line that calls fit
+        warnings.warn(fit.warning, ConvergenceWarning, stacklevel=4)  # the line that calls fit
     return fit
 
 
-def _finish(fit: FitResult, p: LinearProblem, rows: Rows, options: Options, score: Any) -> None:
+def _finish(fit: FitResult, p: LinearProblem, rows: Rows, config: FitConfig, score: Any) -> None:
     """Take exact steps where stochastic ones have ended above the optimum, or with an l1 penalty, for its zeros.
 
     With a ``score``, which must not fall, there is no warning.
     """
     if p.loss == "perceptron":  # its lowest objective is that of zero weights
         return
-    problem = FitProblem(rows, p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, options.intercept)
-    usual = options.learning_rate == "auto" and not options.average  # the bound of stochastic gradient descent holds
+    problem = FitProblem(rows, p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, config.intercept)
+    usual = config.schedule == "auto" and not config.average  # the bound of stochastic gradient descent holds
     if not p.l1 and usual and problem.has_settled(fit.epochs, fit.curve[-1]):
         return
     skip = None if p.l1 else UNSETTLED / 2
@@ -302,46 +307,45 @@ def _finish(fit: FitResult, p: LinearProblem, rows: Rows, options: Options, scor
         fit.warning = fit.warning or f"{ABOVE}: a larger alpha, or columns of one scale, bring it nearer"
 
 
-def _start_workers(problem: LinearProblem, rows: Rows, options: Options, seed: int, workers: int) -> Workers:
+def _start_workers(problem: LinearProblem, rows: Rows, config: FitConfig) -> Workers:
     """The workers, with the discipline that suits the data."""
-    order = Order.of(len(rows), options.shuffle, 8 * rows.nnz / len(rows))
-    if workers > 1 and not options.shrinks_alike(len(rows), order.chunk, workers):
+    workers = config.workers or 1
+    order = Order.of(len(rows), config.order == "shuffled", 8 * rows.nnz / len(rows))
+    if workers > 1 and not shrinks_alike(config, len(rows), order.chunk):
         problem = dataclasses.replace(problem, scaled=False)
     arrays = converted(rows, rates_of(problem, rows, workers))
-    if workers == 1 and options.host == "threads":
-        return InlineWorker(problem, order, rows, arrays, seed)
+    if workers == 1 and config.host == "threads":
+        return InlineWorker(problem, order, rows, arrays, config.seed)
     discipline = "serial"
     tiers: Tiers | None = None
     if workers > 1:
         tiered = dataclasses.replace(problem, discipline="tiered")
         tiers, _ = choose(tiered, rows, arrays | {"rates": about_rates(rows)}, workers)
         discipline = "hogwild" if tiers is None else "tiered"
-    return racing(
-        dataclasses.replace(problem, discipline=discipline), order, rows, arrays, seed, workers, options, tiers
-    )
+    return racing(config, dataclasses.replace(problem, discipline=discipline), order, rows, arrays, tiers)
 
 
 def racing(
+    config: FitConfig,
     problem: LinearProblem,
     order: Order,
     rows: Rows,
     arrays: dict[str, np.ndarray],
-    seed: int,
-    workers: int,
-    options: Options,
     tiers: Tiers | None = None,
 ) -> RacingWorkers:
     """Workers that share parameters, or a single one in a process of its own."""
 
-    def lay_out(shared: bool) -> Job:
-        return job_of(problem, order, seed, workers, rows, arrays, shared, tiers)
+    workers = config.workers or 1
 
-    return RacingWorkers(problem, Engine(lay_out, start_pool(options.host, workers)))
+    def lay_out(shared: bool) -> Job:
+        return job_of(problem, order, config.seed, workers, rows, arrays, shared, tiers)
+
+    return RacingWorkers(problem, Engine(lay_out, start_pool(config.host, workers)))
 
 
 def _epochs(
     fit: FitResult,
-    options: Options,
+    config: FitConfig,
     coordinates: Coordinates,
     step: float,
     workers: Workers,
@@ -352,12 +356,13 @@ def _epochs(
 ) -> bool:
     """Run the epochs and fill in ``fit``; return False if it diverged."""
     problem = objective.problem
-    stops = math.isfinite(options.tol)
-    schedule = schedule_of(options, step, problem, n, options.l2, epochs=0 if stops else options.max_iter)
+    stops = math.isfinite(config.tol)
+    patience = config.patience or 0
+    schedule = schedule_of(config, step, problem, n, config.l2, epochs=0 if stops else config.epochs)
     cooling = schedule if isinstance(schedule, Cooling) else None
-    wait = min(-(-LOOK // n), -(-PATIENT * LOOK // (n * options.patience)))  # more patience means more frequent looks
-    looks = min(wait, max(options.max_iter // (options.patience + 1), 1))
-    falls = options.learning_rate in ("optimal", "invscaling")  # after a leap at first, the objective may come back
+    wait = min(-(-LOOK // n), -(-PATIENT * LOOK // (n * patience)))  # more patience means more frequent looks
+    looks = min(wait, max(config.epochs // (patience + 1), 1))
+    falls = config.schedule in ("optimal", "inverse")  # after a leap at first, the objective may come back
     unit = 1.0  # the objective's unit for tol
     if score is None:
         unit = objective.weight * (1 if problem.loss == "softmax" else problem.classes)
@@ -372,11 +377,11 @@ def _epochs(
         flat = workers.parameters() if mean is None else mean.astype(np.float32)
         return coordinates.outward(*problem.solution(flat))
 
-    while fit.epochs < options.max_iter:
-        times = min(looks, options.max_iter - fit.epochs)
+    while fit.epochs < config.epochs:
+        times = min(looks, config.epochs - fit.epochs)
         workers.run(fit.epochs, schedule.plan(fit.epochs), times)
         fit.epochs += times
-        if options.average and fit.epochs * n >= options.average:
+        if config.average and fit.epochs * n >= config.average:
             averaged += 1
             mean = np.zeros(problem.size) if mean is None else mean
             move_mean(mean, workers.parameters(), averaged)
@@ -389,22 +394,22 @@ def _epochs(
             fit.scores.append(score(*solution()))
             value = -fit.scores[-1]
         scale = max(unit, abs(best) if math.isfinite(best) else 0.0)
-        tol = options.tol * scale
+        tol = config.tol * scale
         gain = best - value
         stalled = stalled + 1 if stops and value > best - tol else 0
         if cooling and stops and value > best - SLOW * tol:
             cooling.cool()
         best = min(best, value)
-        rest = options.patience - stalled
-        settled = cooling and score is None and cooling.settled(stalled, gain, rest, min(options.tol, REACHED) * scale)
-        if settled or stalled >= options.patience:
+        rest = patience - stalled
+        settled = cooling and score is None and cooling.settled(stalled, gain, rest, min(config.tol, REACHED) * scale)
+        if settled or stalled >= patience:
             if not (isinstance(schedule, Adaptive) and schedule.divide()):
                 break
             stalled = 0
     else:
-        if stops and (not stalled or len(fit.curve) > options.patience):
+        if stops and (not stalled or len(fit.curve) > patience):
             # unless the looks were too few to tell, and the last one brought nothing
-            motion = unsettled([start, *fit.curve], options.tol, looks)
+            motion = unsettled([start, *fit.curve], config.tol, looks)
             fit.warning = ". ".join(filter(None, (CUT, motion, "A larger tol ends it sooner")))
     fit.coef, fit.intercept = solution()
     return not (falls and has_diverged(fit.curve[-1], [start, *fit.curve[:1]]))

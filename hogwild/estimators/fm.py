@@ -62,7 +62,7 @@ class FMEstimator(BaseEstimator):
             step=self.step,
             epochs=self.max_iter,
             seed=drawn_seed(self.random_state),
-            workers=min(workers_of(self.n_jobs), len(rows)),
+            workers=workers_of(self.n_jobs, len(rows)),
             host=self.host,
             oversubscribe=True,  # as n_jobs asks
         )

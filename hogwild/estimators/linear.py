@@ -6,11 +6,11 @@ stored beside them, checked against them, and discarded when they are replaced.
 
 from __future__ import annotations
 
-import functools
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse
@@ -19,21 +19,22 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of
-from hogwild.estimators.choosing import CHOSEN, settle_alpha
-from hogwild.estimators.fit import FitResult, descend
+from hogwild.estimators.arrays import Start, flat_of, is_far, rows_of, start_of
+from hogwild.estimators.choosing import choose_alpha
+from hogwild.estimators.fit import descend
 from hogwild.estimators.options import (
     HOSTS,
-    LEARNING_RATES,
     PENALTIES,
-    Options,
+    SCHEDULES,
+    FitConfig,
     drawn_seed,
+    loss_of,
     parameter,
-    read_options,
-    workers_for,
+    workers_of,
 )
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Stream
+from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import aligned
 
@@ -41,30 +42,8 @@ if TYPE_CHECKING:
     from numpy.random import RandomState
 
 FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
-_UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 NO_LABELS = np.zeros(0)
-FEATURES = "n_features_in_", "feature_names_in_"  # set when data are validated, before training
-
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def or_as_before(method: Method) -> Method:
-    """Wrap a method that fits, so that a failure restores the number and names of the features."""
-
-    @functools.wraps(method)
-    def run(self: Any, *args: Any, **options: Any) -> Any:
-        before = {name: value for name, value in vars(self).items() if name in FEATURES}
-        try:
-            return method(self, *args, **options)
-        except BaseException:
-            for name in FEATURES:
-                vars(self).pop(name, None)
-            if hasattr(self, "coef_"):
-                vars(self).update(before)
-            raise
-
-    return cast(Method, run)
+_UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 
 
 class Fitted(BaseEstimator):
@@ -72,6 +51,7 @@ class Fitted(BaseEstimator):
 
     coef_: Any
     intercept_: Any
+    alpha_: float
     classes_: np.ndarray
     _stream: Stream | None
 
@@ -95,7 +75,7 @@ class LinearEstimator(Fitted):
     alpha: float | str = parameter(
         0.0001,
         "Strength of the penalty: mean loss + alpha (l1_ratio ||w||_1 + (1 - l1_ratio)/2 ||w||^2). ``auto`` (†) "
-        "chooses it by cross-validation and sets ``alpha_``, as :class:`HogwildClassifierCV` does.",
+        "chooses it by cross-validation and sets ``alpha_``.",
         like="l2",
     )
     l1_ratio: float = parameter(0.15, "Share of l1 in the penalty ``elasticnet``.")
@@ -128,7 +108,7 @@ class LinearEstimator(Fitted):
         "``auto`` (†) tries steps on a sample of the rows, and ignores ``eta0`` and ``power_t``. ``pa1`` and ``pa2`` "
         "are the steps of passive-aggressive learning (Crammer et al. 2006), with ``eta0`` as their C and loss "
         "``hinge``, or ``epsilon_insensitive`` of a regressor.",
-        choices=LEARNING_RATES,
+        choices=tuple(SCHEDULES),
     )
     eta0: float = parameter(0.01, "Initial step of the other schedules.")
     power_t: float = parameter(0.25, "Exponent of the schedule ``invscaling``.")
@@ -195,7 +175,12 @@ class LinearEstimator(Fitted):
     # ---- fitting
 
     def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> tuple[Any, Any]:
-        return validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", reset=reset, **how)
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", reset=reset, **how)
+        for name, array in (("X", X), ("y", y)):
+            if not scipy.sparse.issparse(array) and is_far(array):
+                text = f"{name} lies so far from zero that float32 loses its spread: subtract the mean of its columns"
+                warnings.warn(text, HogwildWarning, stacklevel=3)  # the line that calls fit
+        return X, y
 
     def _weights(
         self, sample_weight: Any, X: Any, class_weights: np.ndarray | None, batch: bool = False
@@ -227,117 +212,101 @@ class LinearEstimator(Fitted):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
-    def _held(self, y: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
-        """Numbers of the training rows and of the validation rows, both ascending; None without early stopping."""
-        if not self.early_stopping:
-            return None
+    def _split(self, targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the training rows and of the validation rows, both ascending."""
         from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
-        split = StratifiedShuffleSplit if self._kind == "classifier" else ShuffleSplit
-        chosen = split(test_size=self.validation_fraction, random_state=self.random_state)
-        rest, held = next(chosen.split(np.zeros((len(y), 1)), y))
+        kind = StratifiedShuffleSplit if self._kind == "classifier" else ShuffleSplit
+        splits = kind(test_size=self.validation_fraction, random_state=self.random_state)
+        rest, held = next(splits.split(np.zeros((len(targets), 1)), targets))
         for name, ids in (("training", rest), ("validation", held)):
             if weights is not None and not weights[ids].any():
                 raise InputError(_UNWEIGHED.format(name))
         return np.sort(rest), np.sort(held)
 
-    def _fit_rows(
+    def _fit(
         self,
-        options: Options,
+        config: FitConfig,
         X: Any,
         targets: np.ndarray,
         weights: np.ndarray | None,
-        classes: int,
-        start: Start | None,
-        held: tuple[np.ndarray, np.ndarray] | None,
+        labels: np.ndarray,
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
-        labels: np.ndarray = NO_LABELS,
-        level: float = 0.0,
+        coef_init: Any,
+        intercept_init: Any,
     ) -> None:
-        """Train and set the attributes; ``held`` are the numbers of the training rows and of the validation rows.
-
-        ``labels`` are the classes, and ``level`` is what targets are less than the user's.
-        """
-        shift = None
-        if not scipy.sparse.issparse(X):
-            inner, shift = centred(X)
-            if shift is not None and not options.intercept:
-                text = "columns of X lie so far from zero that float32 loses their spread: centre them"
-                warnings.warn(text, HogwildWarning, stacklevel=3)
-                shift = None
-            X = X if shift is None else inner
-        if start is not None:
-            start = start[0], start[1] - level + (0.0 if shift is None else start[0] @ shift)
-        seed, score = drawn_seed(self.random_state), None
-        if held is not None:
-            score = self._scorer(X, targets, weights, held[1], judge)
-            X, targets = X[held[0]], targets[held[0]]
-            weights = None if weights is None else weights[held[0]]
-        if isinstance(self.alpha, str):
-            options = settle_alpha(self, options, X, targets, weights, labels, seed, start)
-        else:  # what an earlier fit chose is no longer true
-            self.__dict__ = {name: value for name, value in vars(self).items() if name not in CHOSEN}
+        """Train on rows with kernel targets and set the attributes; ``labels`` are the classes."""
+        classes, score = len(labels), None
+        if config.loss == "softmax" and classes == 2:
+            config = config.settled(loss="log")
+        if self.warm_start and hasattr(self, "coef_"):
+            self.densify()
+            coef_init = self.coef_ if coef_init is None else coef_init
+            intercept_init = self.intercept_ if intercept_init is None else intercept_init
+        start = start_of(coef_init, intercept_init, classes, X.shape[1])
+        if self.early_stopping:
+            rest, held = self._split(targets, weights)
+            score = self._scorer(X[held], targets[held], None if weights is None else weights[held], judge)
+            X, targets, weights = X[rest], targets[rest], None if weights is None else weights[rest]
+        config = config.settled(seed=drawn_seed(self.random_state))  # after the split, as in scikit-learn
+        if start is None:
+            start = self._usual_start(config, X.shape[1], targets, weights)
         rows = rows_of(X, targets, weights)
-        workers = self._workers(rows, classes)
-        with shown(type(self).__name__, options.max_iter, options.verbose) as report:
-            fit = descend(options, rows, classes, seed=seed, workers=workers, start=start, score=score, report=report)
-        self._keep(fit, len(rows), X.dtype)
-        if shift is not None or level:
-            self.intercept_ = fit.intercept.astype(np.float64) + level
-            self.intercept_ -= 0.0 if shift is None else np.atleast_2d(fit.coef) @ shift
+        if self.alpha == "auto":
+            intercept = 0.0 if classes or start is None else float(start[1][0])
+            config = choose_alpha(config, rows, intercept, self.verbose)
+            self.alpha_ = config.alpha
+        elif hasattr(self, "alpha_"):  # what an earlier fit chose is no longer true
+            del self.alpha_
+        config = config.settled(workers=workers_of(self.n_jobs, len(rows), self._entries(rows, classes)))
+        with shown(type(self).__name__, config.epochs, self.verbose) as report:
+            fit = descend(config, rows, classes, start, score, report)
+        coef = fit.coef if self._kind == "regressor" else np.atleast_2d(fit.coef)
+        self.coef_ = coef.astype(X.dtype, copy=False)
+        self.intercept_ = fit.intercept.astype(X.dtype, copy=False)
+        self.n_iter_ = fit.epochs
+        self.t_ = 1.0 + fit.epochs * len(rows)
+        self.loss_curve_ = fit.curve
+        self.validation_scores_ = fit.scores or None
+        self._stream = None
 
-    def _choosing(self) -> tuple[Any, Any, Any]:
-        """What alpha is chosen among, the folds and the score; None for the usual ones."""
-        return None, None, None
+    def _usual_start(
+        self, config: FitConfig, width: int, targets: np.ndarray, weights: np.ndarray | None
+    ) -> Start | None:
+        """What training starts from if nobody says; None: zeros."""
+        return None
 
-    def _workers(self, rows: Rows, classes: int) -> int:
-        entries = rows.nnz * max(classes // 8, 1)  # vector instructions take eight classes at once
-        return workers_for(self.n_jobs, self.host, entries, len(rows))
+    def _entries(self, rows: Rows, classes: int) -> float:
+        """What of an epoch counts for the number of workers: vector instructions take eight classes at once."""
+        return rows.nnz * max(classes // 8, 1) if self.host == "threads" else math.inf
 
-    def _scorer(self, X: Any, targets: Any, weights: Any, ids: np.ndarray, judge: Any) -> Any:
-        X, targets = X[ids], targets[ids]
-        weights = None if weights is None else weights[ids]
-
+    def _scorer(self, X: Any, targets: np.ndarray, weights: np.ndarray | None, judge: Any) -> Any:
         def score(coef: np.ndarray, intercept: np.ndarray) -> float:
             return float(judge(np.asarray(X @ coef.T) + intercept, targets, weights))
 
         return score
 
-    def _keep(self, fit: FitResult, n: int, dtype: Any) -> None:
-        coef = fit.coef if self._kind == "regressor" else np.atleast_2d(fit.coef)
-        self.coef_ = coef.astype(dtype, copy=False)
-        self.intercept_ = fit.intercept.astype(dtype, copy=False)
-        self.n_iter_ = fit.epochs
-        self.t_ = 1.0 + fit.epochs * n
-        self.loss_curve_ = fit.curve
-        self.validation_scores_ = fit.scores or None
-        self._stream = None
-
-    def _from(self, coef: Any, intercept: Any, classes: int, width: int) -> Start | None:
-        """Given weights or (warm_start) the current ones, to start from."""
-        if self.warm_start and hasattr(self, "coef_"):
-            self.densify()
-            coef = self.coef_ if coef is None else coef
-            intercept = self.intercept_ if intercept is None else intercept
-        return start_of(coef, intercept, classes, width)
-
     def _model(self, labels: list[float]) -> LinearModel:
         check_is_fitted(self)
         self.densify()
-        options = read_options(self)
-        loss = "log" if options.loss == "softmax" and len(labels) == 2 else options.loss
-        return LinearModel(self.coef_, self.intercept_, loss, options.loss_param, labels)
+        loss = loss_of(self.loss, self._kind)
+        if loss == "softmax" and len(labels) == 2:
+            loss = "log"
+        param = float(self.epsilon) if loss in DEFAULT_PARAM else 0.0
+        return LinearModel(self.coef_, self.intercept_, loss, param, labels)
 
     # ---- batch by batch
 
-    def _learn(self, options: Options, rows: Rows, classes: int, start: Start | None = None) -> None:
+    def _learn(self, config: FitConfig, rows: Rows, classes: int, start: Start | None = None) -> None:
         """Pass over a batch once, from ``coef_`` if it exists, else from ``start``, or zeros."""
+        if config.loss == "softmax" and classes == 2:
+            config = config.settled(loss="log")
+        config = config.settled(workers=workers_of(self.n_jobs, len(rows), self._entries(rows, classes)))
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             before = 0 if fresh else int(getattr(self, "t_", 1.0)) - 1
             stream = Stream(rows.width, classes, before, drawn_seed(self.random_state))
-        workers = self._workers(rows, classes)
-        problem = stream.take(options, rows)
+        problem = stream.take(config, rows)
         if fresh or not stream.shows(self.coef_, self.intercept_):
             if not fresh:
                 self.densify()
@@ -345,7 +314,7 @@ class LinearEstimator(Fitted):
             stream.begin(aligned(problem.size) if start is None else flat_of(problem, *start))
         self._stream = stream
         try:
-            stream.learn(options, problem, rows, workers)
+            stream.learn(config, problem, rows)
         except TrainingError:
             for name in [name for name in vars(self) if name.endswith("_") or name == "_stream"]:
                 delattr(self, name)

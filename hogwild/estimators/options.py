@@ -1,4 +1,4 @@
-"""Options of the estimators: scikit-learn's names for losses, penalties and step sizes, and their meaning here.
+"""Parameters of the estimators: scikit-learn's names, ranges and meanings, and what they are called in a config.
 
 A parameter of ``SGDClassifier`` keeps its name, meaning and range; hogwild's own loss names are accepted as well.
 Everything is checked in ``fit``, as scikit-learn requires, and an error is one line that lists the choices. The field
@@ -13,7 +13,6 @@ import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -22,87 +21,61 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from hogwild import machine
-from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number
+from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number, option
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
-from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
 from hogwild.problems.completion.options import CompletionConfig
 from hogwild.problems.linear.options import LinearConfig
-from hogwild.training.schedule import make_schedule
 
 #: scikit-learn's loss names, and ours.
 LOSSES = {name: loss for loss, name in SGD_LOSSES.items()}
 OWN_LOSSES = {"classifier": ("softmax",), "regressor": COUNT_LOSSES}
-EPSILON = 0.1
 PENALTIES = ("l2", "l1", "elasticnet", None)
-LEARNING_RATES = ("auto", "optimal", "constant", "invscaling", "adaptive", "pa1", "pa2")
+#: Learning rates, and what they are called as a schedule.
+SCHEDULES = {
+    "auto": "auto",
+    "optimal": "optimal",
+    "constant": "constant",
+    "invscaling": "inverse",
+    "adaptive": "adaptive",
+    "pa1": "constant",
+    "pa2": "constant",
+}
+#: Parameters that are options of ``FitConfig`` by another name, or by their own.
+RENAMED = {
+    "fit_intercept": "intercept",
+    "max_iter": "epochs",
+    "n_iter_no_change": "patience",
+    "power_t": "power",
+    "host": "host",
+}
 PASSIVE_LOSS = {"classifier": "hinge", "regressor": "epsilon_insensitive"}
 HOSTS = ("threads", "processes")
-LOOK = 500  # fewest rows between two looks at the objective: several epochs if they are shorter
-PATIENT = 20  # looks without progress, LOOK rows each, after which waiting longer is useless
 RACE = 4_000_000  # nonzeros (times eighths of classes) of an epoch below which more workers cost more than they save
-ENOUGH = 200  # rows; with fewer, dividing each weight costs nothing, and steps may have any size
-SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step, over chunks worked on at once
-DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
 TINY = 2.0**-24  # share of the penalty that float32 cannot tell from none
 
 
 @dataclass(frozen=True)
-class Options:
-    """Checked parameters, in the trainer's terms."""
+class FitConfig(LinearConfig):
+    """Options of a fit: those of linear models, and what only estimators have."""
 
-    loss: str
-    loss_param: float
-    l1: float
-    l2: float
-    intercept: bool
-    learning_rate: str
-    alpha: float
-    eta0: float
-    power_t: float
-    max_iter: int
-    tol: float  # -inf: never stop early
-    patience: int
-    shuffle: bool
-    host: str
-    verbose: int
-    average: int  # rows after which averaging begins; 0: no averaging
-    scale_columns: bool
+    alpha: float = option(0.0, "")  # strength of the penalty, whatever its kind
+    average: int = option(0, "")  # rows after which averaging begins; 0: no averaging
+    passive: str = option("none", "")  # a key of ``losses.PASSIVE``
 
-    @property
-    def passive(self) -> str:
-        """The passive-aggressive steps, as ``LinearProblem.passive``."""
-        return self.learning_rate if self.learning_rate in PASSIVE else "none"
 
-    def shrinks_gently(self, rows: int, slope: Callable[[float], float]) -> bool:
-        """Whether a scale can represent the l2 penalty in epochs of ``rows`` rows (``problems/linear/kernel.py``).
-
-        ``slope`` is the derivative of the loss, as ``make_schedule`` takes it.
-        """
-        if self.l1 > 0 or self.l2 == 0 or rows < ENOUGH or (self.learning_rate == "invscaling" and self.power_t < 0):
-            return False
-        if self.learning_rate == "auto":  # falls as one over the penalty, and its first step is tried
-            return True
-        step = make_schedule(self.learning_rate, self.eta0, l2=self.alpha, dloss=slope).step
-        if self.l2 * step * STEP_EVERY > SUDDEN:  # the step is constant for STEP_EVERY rows, even if it falls steeply
-            return False
-        return self.learning_rate == "optimal" or self.l2 * step * (rows + LOOK) <= DEEPEST
-
-    def shrinks_alike(self, rows: int, chunk: int, workers: int) -> bool:
-        """Whether ``workers`` racing workers, each on another chunk of the rows, see about the same scale."""
-        apart = chunk * workers
-        if self.learning_rate in ("auto", "optimal"):  # their penalty shrinks weights by less than e in an epoch
-            return apart <= APART * rows
-        return self.l2 * self.eta0 * apart <= APART
+@lru_cache(None)
+def _usual() -> FitConfig:
+    return FitConfig(normalize="none", workers=1)
 
 
 def parameter(default: Any, help: str = "", like: str = "", **more: Any) -> Any:
     """Return a field of an estimator; what is not given is that of the option ``like`` of ``TrainConfig``."""
     fields = fields_of(CompletionConfig) | fields_of(LinearConfig)
-    option = fields[like].metadata["option"] if like else Option("")
-    option = dataclasses.replace(option, help=help or option.help, **({"choices": ()} | more))
-    return dataclasses.field(default=default, metadata={"option": option})
+    described = fields[like].metadata["option"] if like else Option("")
+    described = dataclasses.replace(described, help=help or described.help, **({"choices": ()} | more))
+    return dataclasses.field(default=default, metadata={"option": described})
 
 
 Estimator = TypeVar("Estimator", bound=type)
@@ -112,11 +85,11 @@ def documented(cls: Estimator) -> Estimator:
     """Describe the parameters of an estimator in its docstring, before the attributes."""
     entries = []
     for field in dataclasses.fields(cls):
-        option: Option = field.metadata["option"]
+        described: Option = field.metadata["option"]
         kind = str(field.type).replace(" | ", " or ")
-        if option.choices:
-            kind = f"{{{', '.join(map(repr, option.choices))}}}"
-        entries.append(entry(field.name, kind.replace("'", '"'), repr(getattr(cls, field.name)), option.help))
+        if described.choices:
+            kind = f"{{{', '.join(map(repr, described.choices))}}}"
+        entries.append(entry(field.name, kind.replace("'", '"'), repr(getattr(cls, field.name)), described.help))
     before, _, after = inspect.cleandoc(cls.__doc__ or "").partition("Attributes\n----------\n")
     cls.__doc__ = "\n".join([f"{before}Parameters\n----------", *entries, "\nAttributes\n----------", after])
     return cls
@@ -127,150 +100,113 @@ def _defaults(cls: Any) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(cls)}
 
 
-def check_parameters(estimator: Any, given: Mapping[str, Any]) -> None:
-    """Check every parameter whose field states a range or choices.
+def checked(estimator: Any) -> dict[str, Any]:
+    """Check every parameter whose field states a range or choices; return all of them.
+
+    Numbers of NumPy, which a grid of parameters may give, become Python's.
 
     Raises
     ------
     UsageError
         One line with the parameter, its value and what is expected.
     """
-    defaults = _defaults(type(estimator))  # type: ignore[arg-type]  # a class is hashable
-    chooses = given["alpha"] == "auto" and "penalty" in defaults
+    # get_params inspects signatures, which takes a fifth of a millisecond
+    given = {name: value.item() if isinstance(value, np.generic) else value for name, value in vars(estimator).items()}
+    defaults: dict[str, Any] = _defaults(type(estimator))  # type: ignore[arg-type]  # a class is hashable
     for name in [name for name, default in defaults.items() if given[name] is not default]:
-        if name == "alpha" and chooses:
-            continue
-        if name == "alpha":
-            number(name, given[name], 0, LARGEST_FLOAT32)
         field, value = estimator.__dataclass_fields__[name], given[name]
         if field.type == "bool":
-            flag(field.name, value)  # 0 and 1 too, as scikit-learn does
-        else:
+            flag(name, value)  # 0 and 1 too, as scikit-learn does
+        elif field.type != "float | str":
             check_field(field, value, field.metadata["option"].choices)
+        elif value != "auto":
+            number(name, value, 0, LARGEST_FLOAT32)
+    return given
 
 
-def loss_functions(kind: str) -> dict[str, tuple[Any, ...]]:
-    """scikit-learn's losses by name: our name, and the default epsilon of those that have one."""
-    return {
-        name: (loss, EPSILON) if loss in DEFAULT_PARAM else (loss,)
-        for name, loss in LOSSES.items()
-        if kind == "classifier" or loss not in LABEL_LOSSES
-    }
+def config_of(estimator: Any, batch: bool = False) -> FitConfig:
+    """Check the parameters of a classifier or regressor, and return what they are in a config.
 
-
-def read_options(estimator: Any, batch: bool = False) -> Options:
-    """Read and check the parameters of a classifier or regressor; ``batch`` means for ``partial_fit``.
+    ``batch`` means for ``partial_fit``.
 
     Raises
     ------
     UsageError
         One line with the parameter, its value and what is expected.
     """
-    p = plain(vars(estimator))  # get_params inspects signatures, which takes a fifth of a millisecond
-    loss = loss_of(p["loss"], estimator._kind)
-    check_parameters(estimator, p)
-    number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=p["learning_rate"] not in ("auto", "optimal"))
+    loss = loss_of(estimator.loss, estimator._kind)
+    p = checked(estimator)
+    rate = p["learning_rate"]
+    own_step = rate not in ("auto", "optimal")
+    number("eta0", p["eta0"], 0, LARGEST_FLOAT32, strict=own_step)
     number("power_t", p["power_t"], -math.inf)
     if p["power_t"] < 0:
         warning = "Negative values for `power_t` are deprecated, as in scikit-learn: steps would grow; give 0 or more"
-        warnings.warn(warning, FutureWarning, stacklevel=4)  # the line that calls fit
+        warnings.warn(warning, FutureWarning, stacklevel=3)  # the line that calls fit
     number("validation_fraction", p["validation_fraction"], 0, strict=True, below=1)
     if p["penalty"] == "elasticnet" and p["l1_ratio"] is None:
         raise UsageError("l1_ratio must be set when penalty is 'elasticnet': give a number from 0 to 1")
     number("l1_ratio", p["l1_ratio"], 0, 1, optional=True)
     if batch and p["early_stopping"]:
         raise UsageError("early_stopping should be False with partial_fit, which holds no rows of a batch out")
-    average = p["average"]
-    if not isinstance(average, bool):
-        number("average", average, 0, whole=True)
-    auto = p["alpha"] == "auto"
-    if batch and auto:
+    if not isinstance(p["average"], bool):
+        number("average", p["average"], 0, whole=True)
+    if batch and p["alpha"] == "auto":
         raise UsageError("alpha='auto' is chosen by fit, on all rows: give partial_fit a number")
-    alpha = 1.0 if auto else float(p["alpha"])
+    alpha = 1.0 if p["alpha"] == "auto" else float(p["alpha"])
     fitting = PASSIVE_LOSS[estimator._kind]
-    if p["learning_rate"] in PASSIVE and loss != LOSSES[fitting]:
-        raise UsageError(f"learning_rate={p['learning_rate']!r} goes with loss={fitting!r} only, not {p['loss']!r}")
-    if p["learning_rate"] == "optimal" and alpha == 0:
+    if rate in PASSIVE and loss != LOSSES[fitting]:
+        raise UsageError(f"learning_rate={rate!r} goes with loss={fitting!r} only, not {p['loss']!r}")
+    if rate == "optimal" and alpha == 0:
         raise UsageError("learning_rate='optimal' divides by alpha: give alpha > 0, or another learning_rate")
-    share = {"l2": 0.0, "l1": 1.0, "elasticnet": p["l1_ratio"], None: None}[p["penalty"]]
-    if share is not None and not TINY < share < 1 - TINY:
+    share = {"l2": 0.0, "l1": 1.0, "elasticnet": p["l1_ratio"], None: 0.0}[p["penalty"]]
+    if not TINY < share < 1 - TINY:
         share = round(share)
-    l1, l2 = (0.0, 0.0) if share is None else (alpha * share, alpha * (1.0 - share))
-    return Options(
-        loss,
-        float(p["epsilon"]) if loss in DEFAULT_PARAM else 0.0,
-        l1,
-        l2,
-        bool(p["fit_intercept"]),
-        p["learning_rate"],
-        alpha,
-        float(p["eta0"]),
-        float(p["power_t"]),
-        int(p["max_iter"]),
-        -math.inf if p["tol"] is None else float(p["tol"]),
-        int(p["n_iter_no_change"]),
-        bool(p["shuffle"]),
-        p["host"],
-        int(p["verbose"]),
-        int(average),
-        bool(p["scale_columns"]) and p["learning_rate"] == "auto",
+    strength = alpha if p["penalty"] else 0.0
+    return _usual().settled(
+        **{name: p[ours] for ours, name in RENAMED.items()},
+        loss=loss,
+        loss_param=float(p["epsilon"]) if loss in DEFAULT_PARAM else None,
+        l1=strength * share,
+        l2=strength * (1.0 - share),
+        alpha=alpha,
+        step=float(p["eta0"]) if own_step else None,
+        schedule=SCHEDULES[rate],
+        passive=rate if rate in PASSIVE else "none",
+        tol=-math.inf if p["tol"] is None else float(p["tol"]),  # -inf: never stop early
+        order="shuffled" if p["shuffle"] else "file",
+        scale_columns=bool(p["scale_columns"]) and rate == "auto",
+        average=int(p["average"]),
     )
 
 
-def check_jobs(n_jobs: Any) -> None:
-    """Refuse any value that :func:`workers_of` would."""
-    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
-        raise UsageError(f"n_jobs={n_jobs!r}: expected a whole number other than 0, or None")
-
-
-def workers_of(n_jobs: Any) -> int:
+def workers_of(n_jobs: Any, rows: int = 1024, entries: float = math.inf) -> int:
     """Workers for a value of ``n_jobs``: None is 1 (or what ``joblib.parallel_config`` says), -1 all physical cores.
 
-    Within other parallel work, such as a grid search on all cores, it is 1 whatever ``n_jobs`` is, because the cores
-    are taken; the nesting level of joblib's backend shows whether it runs within joblib's workers.
+    There are no more than ``rows``. Within other parallel work, such as a grid search on all cores, there is one
+    whatever ``n_jobs`` is, because the cores are taken: the nesting level of joblib's backend shows that. So is there
+    if an epoch has so few ``entries`` (nonzeros, times the eighths of classes) that workers would slow each other down.
 
     Raises
     ------
     UsageError
         For 0, or anything but a whole number.
     """
+    if n_jobs is not None and (not isinstance(n_jobs, numbers.Integral) or n_jobs == 0):
+        raise UsageError(f"n_jobs={n_jobs!r}: expected a whole number other than 0, or None")
+    if entries < RACE:  # asking joblib would take as long as an epoch
+        return 1
     import joblib
     from joblib.parallel import get_active_backend
 
-    check_jobs(n_jobs)
     backend, _ = get_active_backend()
     if getattr(backend, "nesting_level", 0):
         return 1
-    if n_jobs is None:
-        n_jobs = joblib.effective_n_jobs(None)
-    if n_jobs < 0:
-        return max(1, machine.physical_cores() + 1 + int(n_jobs))
-    return min(int(n_jobs), 1024)
-
-
-def workers_for(n_jobs: Any, host: str, entries: int, rows: int) -> int:
-    """Workers of a fit: as ``n_jobs`` says, or one if an epoch is so short that more would slow each other down.
-
-    Parameters
-    ----------
-    n_jobs, host
-        The estimator's parameters.
-    entries : int
-        Nonzeros of an epoch, times the eighths of classes.
-    rows : int
-
-    Raises
-    ------
-    UsageError
-        As in :func:`workers_of`.
-    """
-    check_jobs(n_jobs)
-    if host == "threads" and entries < RACE:  # asking joblib would take as long as an epoch
-        return 1
-    workers = max(1, min(workers_of(n_jobs), rows))
+    jobs = int(joblib.effective_n_jobs(None) if n_jobs is None else n_jobs)
     cores = machine.physical_cores()
+    workers = max(1, min(cores + 1 + jobs if jobs < 0 else jobs, rows, 1024))
     if workers > cores:
-        warnings.warn(f"n_jobs={n_jobs}: {machine.crowded(workers, cores)}", HogwildWarning, stacklevel=6)  # of fit
+        warnings.warn(f"n_jobs={n_jobs}: {machine.crowded(workers, cores)}", HogwildWarning, stacklevel=4)  # of fit
     return workers
 
 
@@ -289,8 +225,3 @@ def loss_of(name: Any, kind: str) -> str:
     if not isinstance(name, str) or name not in losses:
         raise UsageError(f"loss={name!r}: {expected_one_of(losses, name)}")
     return losses[name]
-
-
-def plain(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters with Python's numbers in place of NumPy's, which a grid of parameters may give."""
-    return {name: value.item() if isinstance(value, np.generic) else value for name, value in parameters.items()}

@@ -21,9 +21,9 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.counts_kernel import count_features
 from hogwild.errors import TrainingError
-from hogwild.estimators.arrays import converted, loss_here, mean_weight, problem_of
+from hogwild.estimators.arrays import converted, mean_weight, problem_of
 from hogwild.estimators.fit import racing, schedule_of
-from hogwild.estimators.options import Options
+from hogwild.estimators.options import FitConfig
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.training.schedule import Step, move_mean
 from hogwild.training.step_search import HIGHEST, mean_square
@@ -64,23 +64,23 @@ class Stream:
         self.degrees = np.zeros(width, dtype=np.int32)
         self.rates = np.ones(width, dtype=np.float32)  # N / d_u at the last batch with u in it
 
-    def take(self, options: Options, rows: Rows) -> LinearProblem:
-        """The problem of this batch under the current options."""
+    def take(self, config: FitConfig, rows: Rows) -> LinearProblem:
+        """The problem of this batch under the current config."""
         if self.posed is None or len(rows) > self.largest:
-            always = dataclasses.replace(options, intercept=True)  # it may be wanted later
+            always = config.settled(intercept=True)  # it may be wanted later
             posed = problem_of(always, rows, self.classes, "serial", whole=False)
             self.posed = dataclasses.replace(posed, unit=False)  # another batch may have other values
             self.largest = len(rows)
-        passive = options.passive
-        if options.learning_rate == "auto":  # a row that is longer than others must not throw the model
-            passive = "safe" if options.loss in STEEP else self.posed.passive
+        passive = config.passive
+        if config.schedule == "auto":  # a row that is longer than others must not throw the model
+            passive = "safe" if config.loss in STEEP else self.posed.passive
         return dataclasses.replace(
             self.posed,
-            loss=loss_here(options, self.classes),
-            loss_param=options.loss_param,
-            l1=options.l1,
-            l2=options.l2,
-            intercept=self.posed.intercept if options.intercept else 0.0,
+            loss=config.loss,
+            loss_param=config.loss_param or 0.0,
+            l1=config.l1,
+            l2=config.l2,
+            intercept=self.posed.intercept if config.intercept else 0.0,
             passive=passive,
         )
 
@@ -90,7 +90,7 @@ class Stream:
         self.mean = None
         self.averaged = 0
 
-    def learn(self, options: Options, problem: LinearProblem, rows: Rows, workers: int) -> None:
+    def learn(self, config: FitConfig, problem: LinearProblem, rows: Rows) -> None:
         """Pass once over a batch whose problem :meth:`take` has made.
 
         Raises
@@ -107,15 +107,17 @@ class Stream:
         entries = rows.indices[rows.begin[0] : rows.end[-1]]
         self.rates[entries] = self.counted / self.degrees[entries]
         self.squares += len(rows) * (mean_square(rows, rows.weights) + mean_weight(rows) * problem.intercept)
-        scale, offset, power = self._step(options, problem, len(rows))
-        seed = self.seed + self.batches
-        last = int(COOL * len(rows)) if options.learning_rate == "auto" else 0
-        order = np.random.default_rng(seed).permutation(len(rows)) if options.shuffle else np.arange(len(rows))
+        scale, offset, power = self._step(config, problem, len(rows))
+        config = config.settled(seed=self.seed + self.batches)
+        last = int(COOL * len(rows)) if config.schedule == "auto" else 0
+        order = np.arange(len(rows))
+        if config.order == "shuffled":
+            order = np.random.default_rng(config.seed).permutation(len(rows))
         first = rows.select(order[: len(rows) - last]) if last else rows
-        self._pass(options, problem, first, seed, workers, (scale, offset, power))
+        self._pass(config, problem, first, (scale, offset, power))
         if last:
             step = scale * COOLER, offset + len(first), power
-            self._pass(options, problem, rows.select(order[-last:]), seed, workers, step)
+            self._pass(config, problem, rows.select(order[-last:]), step)
         self.batches += 1
         self.seen += len(rows)
         parts = problem.parameters(self.flat)
@@ -123,11 +125,11 @@ class Stream:
         if not problem.intercept:
             weights = parts.coef.reshape(problem.width, problem.stride)[np.unique(entries)]
         if not np.isfinite(weights).all():
-            other = "" if options.learning_rate == "auto" else ", try an eta0 that is smaller, or learning_rate='auto'"
+            other = "" if config.schedule == "auto" else ", try an eta0 that is smaller, or learning_rate='auto'"
             raise TrainingError(
                 f"diverged in batch {self.batches}: the model is gone; scale the columns of X{other}, and begin again"
             )
-        if options.average and self.counted >= options.average:
+        if config.average and self.counted >= config.average:
             self.averaged += 1
             if self.mean is None:
                 self.mean = aligned(len(self.flat))
@@ -151,14 +153,15 @@ class Stream:
             for one, each in zip((coef, intercept), ours)
         )
 
-    def _pass(self, options: Options, problem: LinearProblem, rows: Rows, seed: int, workers: int, step: Step) -> None:
+    def _pass(self, config: FitConfig, problem: LinearProblem, rows: Rows, step: Step) -> None:
         arrays = converted(rows, self.rates)
-        order = Order.of(len(rows), options.shuffle)
-        if workers == 1 and options.host == "threads":
-            InlineWorker(problem, order, rows, arrays, seed, self.flat).run(0, step)
+        order = Order.of(len(rows), config.order == "shuffled")
+        workers = min(config.workers or 1, len(rows))
+        if config.workers == 1 and config.host == "threads":
+            InlineWorker(problem, order, rows, arrays, config.seed, self.flat).run(0, step)
             return
         problem = dataclasses.replace(problem, discipline="hogwild" if workers > 1 else "serial")
-        team = racing(problem, order, rows, arrays, seed, min(workers, len(rows)), options)
+        team = racing(config.settled(workers=workers), problem, order, rows, arrays)
         try:
             team.reset(self.flat)
             team.run(0, step)
@@ -166,12 +169,12 @@ class Stream:
         finally:
             team.close()
 
-    def _step(self, options: Options, problem: LinearProblem, rows: int) -> Step:
+    def _step(self, config: FitConfig, problem: LinearProblem, rows: int) -> Step:
         length = self.squares / self.counted
         curvature = max((problem.slope(SHORT) - problem.slope(0.0)) / SHORT, LEAST)
         step = min(1 / (curvature * length), 2.0**HIGHEST) if length > 0 else 1.0
-        plan = schedule_of(options, step, problem, rows, options.alpha, self.seen).plan(0)
-        if options.learning_rate == "auto":
+        plan = schedule_of(config, step, problem, rows, config.alpha, self.seen).plan(0)
+        if config.schedule == "auto":
             return plan
         scale, offset, power = plan
         return scale, offset + self.seen, power

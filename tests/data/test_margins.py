@@ -9,7 +9,6 @@ import scipy.sparse
 from hogwild.data.rows import container as chunks_module
 from hogwild.data.rows.container import Rows, chunks, count_unknown, map_chunks
 from hogwild.data.rows.margins import margins, row_scales
-from hogwild.errors import UsageError
 from tests import reference
 from tests.runs import living
 
@@ -109,5 +108,3 @@ def test_scales_of_zero_tiny_and_huge_rows():
     assert np.isfinite(scales).all()
     assert np.isfinite(margins(rows, np.ones(2), 0.0, "l2")).all()
     assert row_scales(rows, "none") is None
-    with pytest.raises(UsageError, match="none, l2"):
-        row_scales(rows, "l1")

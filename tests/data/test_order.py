@@ -34,7 +34,3 @@ def test_disks_are_read_in_long_pieces():
     assert 100_000 < order.block * 600 <= 128 << 10
     assert Order.of(10**8, row_bytes=1, from_disk=True).block == 4096
     assert Order.of(10**8, row_bytes=0, from_disk=True).block == 4096
-
-
-def test_file_order():
-    assert not Order.of(10, shuffled=False).shuffled

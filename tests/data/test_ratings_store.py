@@ -53,9 +53,7 @@ def test_there_and_back(tmp_path, times, named):
     assert same(open_ratings(path), ratings)
     meta = read_meta(path)
     assert (meta["kind"], meta["source"], meta["users"], meta["items"], meta["rows"]) == ("ratings", "here", 6, 5, 40)
-    for name in ("users", "items", "values", "times"):  # plain arrays that anyone can read
-        if name != "times" or times:
-            assert np.array_equal(np.load(path / f"{name.replace('items', 'indices')}.npy"), getattr(ratings, name))
+    assert np.array_equal(np.load(path / "indices.npy"), ratings.items)  # plain arrays that anyone can read
 
 
 @pytest.mark.parametrize("name", ["users", "indices"])
@@ -101,26 +99,12 @@ def test_conversion(tmp_path):
     )
 
 
-# -- the cache --------------------------------------------------------------------------------------------------------
-
-
-def test_text_is_read_once(tmp_path, monkeypatch):
-    path, cache = tmp_path / "r.txt", Cache(tmp_path / "cache")
-    path.write_text("1 2 3\n4 5 6\n")
-    first = open_ratings(path, cache=cache)
-    assert first.store is not None
-    assert first.store.parent == tmp_path / "cache"
-    assert same(first, open_ratings(path))
-    monkeypatch.setattr("hogwild.data.ratings.source.parse_ratings", None)
-    assert same(open_ratings(path, cache=cache), first)
-    assert [entry.source for entry in cache.entries()] == [str(path)]
-    assert cache.clear() == 1
-
-
 def test_other_options_and_contents_are_other_entries(tmp_path):
     path, cache = tmp_path / "r.csv", Cache(tmp_path / "cache")
     path.write_text("1,2,3\n4,5,6\n")
-    open_ratings(path, cache=cache)
+    first = open_ratings(path, cache=cache)
+    assert same(first, open_ratings(path))
+    assert open_ratings(path, cache=cache).store == first.store
     open_ratings(path, cache=cache, values="optional")
     open_ratings(path, cache=cache, repeats="keep")
     open_ratings(path, cache=cache, layout=TextLayout("item,user,rating"))

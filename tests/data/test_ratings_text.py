@@ -225,14 +225,10 @@ def test_names_of_a_model(tmp_path):
     kept = open_ratings(path, **known, unknown="keep")
     assert (kept.users.tolist(), kept.items.tolist(), kept.shape) == ([1, -1, 0], [0, 0, -1], (2, 2))
     with pytest.warns(HogwildWarning, match="2 ratings of users or items that are not known were left out"):
-        assert named(open_ratings(path, **known, unknown="drop")) == [(2, "a", 1.0, None)]
-    with pytest.raises(InputError, match=r"test.txt: user 0 is none of the 2 known ones \(1 such ratings\)"):
-        open_ratings(path, **known)
-    with pytest.raises(InputError, match=r"test.txt: item c is none of the 2 known ones"):
-        open_ratings(path, items=train.item_ids)
+        assert named(open_ratings(path, **known)) == [(2, "a", 1.0, None)]
     path.write_text("7 z 1\n")
     with pytest.raises(InputError, match="all its ratings are of users or items that are not known"):
-        open_ratings(path, **known, unknown="drop")
+        open_ratings(path, **known)
 
 
 def test_options_that_are_wrong():

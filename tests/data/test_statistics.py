@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import hogwild
 from hogwild.data.rows import container, statistics
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.source import open_data
 from hogwild.data.rows.statistics import describe, meets
 
 
@@ -79,34 +78,16 @@ def test_the_names_of_a_table_are_its_labels():
 def test_facts_and_targets():
     rows = rows_of([{0, 1}, {1}, set(), {1, 5}])
     facts = describe(rows)
-    assert (facts["rows"], facts["width"], facts["nnz"], facts["used_features"], facts["empty_rows"]) == (
-        4,
-        12,
-        5,
-        3,
-        1,
-    )
+    assert [facts[name] for name in ("rows", "width", "nnz", "used_features", "empty_rows")] == [4, 12, 5, 3, 1]
     assert facts["hottest"] == [(1, 0.75), (0, 0.25), (5, 0.25)]
     assert facts["density"] == 5 / 48
     assert facts["targets"] == {"labels": {"0": 2, "1": 2}}
     assert json.loads(json.dumps(facts))["rho"] == 0.75
     real = Rows([0] * 101, [], [], np.linspace(0, 1, 100), 3)
     assert describe(real)["targets"] == pytest.approx({"min": 0, "mean": 0.5, "max": 1, "std": 0.2915}, abs=1e-4)
-    late = Rows([0] * 70_001, [], [], np.maximum(0, np.arange(70_000.0) - 69_000), 3)  # labels at first sight
-    assert describe(late)["targets"]["max"] == 999
 
 
 def test_no_rows_and_no_entries():
-    empty = Rows([0], [], [], [], 5)
-    assert describe(empty)["rho"] == 0
-    assert describe(empty)["meaning"].startswith("No nonzeros")
+    assert describe(Rows([0], [], [], [], 5))["rho"] == 0
     bare = describe(Rows([0, 0, 0], [], [], [1, 2], 5))
     assert (bare["rho"], bare["delta"], bare["collision"], bare["empty_rows"]) == (0, 0, 0, 2)
-
-
-def test_it_says_what_to_expect():
-    said = {
-        family: describe(open_data(f"synthetic:{family}?rows=2000{more}"))["meaning"].split(":")[0]
-        for family, more in (("rcv1", "&features=5000"), ("dense", ""), ("uniform", "&nnz=8"))
-    }
-    assert said == {"rcv1": "Popular features", "dense": "Dense", "uniform": "Sparse"}

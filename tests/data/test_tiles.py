@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hogwild.problems.completion.tiles import FILE_CHUNK, FLOATS, Tiles, cut, file_order, split, tile
+from hogwild.problems.completion.tiles import FLOATS, Tiles, cut, split, tile
 
 # without the JIT, NumPy's scalars warn where machine numbers just overflow
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
@@ -81,15 +81,6 @@ def test_small_data_have_few_tiles_and_large_ones_enough_for_the_workers():
     for workers in (1, 2, 16):
         rows, columns = cut(4000, 2000, 200_000, 64, 1 << 20, workers, False)
         assert rows * columns >= max(64, 8 * workers)
-
-
-def test_file_order_is_the_file_in_chunks():
-    users, items, values = some_ratings(FILE_CHUNK * 2 + 5)
-    order, arrays = file_order(users, items, values)
-    assert (order.n_chunks, order.shuffled) == (3, False)
-    np.testing.assert_array_equal(arrays["users"], users)
-    np.testing.assert_array_equal(np.diff(arrays["begin"]), [FILE_CHUNK, FILE_CHUNK, 5])
-    assert file_order(users[:FILE_CHUNK], items[:FILE_CHUNK], values[:FILE_CHUNK])[0].n_chunks == 1
 
 
 def test_users_and_items_without_ratings():

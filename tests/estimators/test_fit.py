@@ -12,9 +12,17 @@ import scipy.sparse
 import hogwild
 from hogwild import HogwildClassifier
 from hogwild.estimators import options as estimator_options
-from hogwild.estimators.arrays import as_targets, converted, problem_of, rates_of, rows_of
+from hogwild.estimators.arrays import (
+    as_targets,
+    converted,
+    problem_of,
+    rates_of,
+    rows_of,
+    shrinks_alike,
+    shrinks_gently,
+)
 from hogwild.estimators.fit import SampleObjective
-from hogwild.estimators.options import read_options
+from hogwild.estimators.options import config_of
 from tests import numpy_objective
 
 
@@ -28,7 +36,9 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
     X, y = many_classes(classes)
     given = np.random.default_rng(0).random(len(y)).astype(np.float32) if weights else None
     rows = rows_of(X, as_targets(y, classes), given)
-    problem = problem_of(read_options(HogwildClassifier(loss, **options)), rows, classes, "serial", whole=True)
+    config = config_of(HogwildClassifier(loss, **options))
+    config = config.settled(loss="log") if loss == "softmax" and classes == 2 else config
+    problem = problem_of(config, rows, classes, "serial", whole=True)
     return rows, problem, converted(rows, rates_of(problem, rows, 1))
 
 
@@ -71,18 +81,17 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
 )
 @pytest.mark.filterwarnings("ignore:Negative values for `power_t`:FutureWarning")
 def test_when_a_scale_stands_for_the_penalty(options: dict[str, Any], rows: int, gently: bool) -> None:
-    assert read_options(HogwildClassifier(**options)).shrinks_gently(rows, lambda p: 1.0) == gently
+    assert shrinks_gently(config_of(HogwildClassifier(**options)), rows, lambda p: 1.0) == gently
 
 
 def test_when_racing_workers_see_the_same_scale() -> None:
-    auto, constant = (
-        read_options(HogwildClassifier(**options)) for options in ({}, {"learning_rate": "constant", "eta0": 1.0})
-    )
-    assert auto.shrinks_alike(500_000, 1024, 2)
-    assert not auto.shrinks_alike(50_000, 1024, 2)
-    assert not auto.shrinks_alike(500_000, 1024, 64)
-    assert constant.shrinks_alike(50_000, 100, 2)
-    assert not constant.shrinks_alike(50_000, 1024, 2)
+    auto = config_of(HogwildClassifier()).settled(workers=2)
+    constant = config_of(HogwildClassifier(learning_rate="constant", eta0=1.0)).settled(workers=2)
+    assert shrinks_alike(auto, 500_000, 1024)
+    assert not shrinks_alike(auto, 50_000, 1024)
+    assert not shrinks_alike(auto.settled(workers=64), 500_000, 1024)
+    assert shrinks_alike(constant, 50_000, 100)
+    assert not shrinks_alike(constant, 50_000, 1024)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # there are few epochs

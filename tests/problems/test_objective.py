@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective, auc, class_numbers
 from tests import numpy_objective, reference
@@ -73,12 +73,6 @@ def test_class_numbers():
     rows, _ = example("log")
     with pytest.raises(InputError, match="row 1 has label"):
         Objective(rows, "log", labels=[100.0, 200.0])
-
-
-def test_unknown_normalisation_is_refused():
-    rows, _ = example("log")
-    with pytest.raises(UsageError, match="none, l2"):
-        Objective(rows, "log", normalize="unit")
 
 
 @st.composite

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.ids import Ids
-from hogwild.data.rows.container import INDEX_LIMIT, check_numbers, check_whole, evenly, frozen_array
+from hogwild.data.rows.container import INDEX_LIMIT, check_numbers, check_range, check_whole, evenly, frozen_array
 from hogwild.errors import HogwildWarning, InputError
 
 SAMPLED = 1 << 20  # edges that sample_arrays gives at most
@@ -99,7 +99,7 @@ class Graph:
                 check_numbers(name, array)
             if n_vertices != int(n_vertices) or not 0 < n_vertices <= INDEX_LIMIT:
                 raise InputError(f"{n_vertices} vertices: expected a whole number from 1 to {INDEX_LIMIT}")
-            u, v, forward, backward = _in_order(u, v, forward, backward, int(n_vertices), title)
+            u, v, forward, backward = _in_order(u, v, forward, backward, n_vertices, title)
         self.u, self.v = (frozen_array(array, np.int32) for array in (u, v))
         with np.errstate(over="ignore"):  # a weight beyond float32 becomes inf and is reported by the check
             self.forward, self.backward = (frozen_array(array, np.float32) for array in (forward, backward))
@@ -112,9 +112,7 @@ class Graph:
         self.truth: np.ndarray | None = None
         self.store = None  # graphs are in memory
         if check:
-            _check_weights(self.forward, self.backward)  # sums may be beyond float32
-            self._check_terminals()
-            self._check_picture()
+            self._check()
 
     def __len__(self) -> int:
         """Number of edges."""
@@ -135,31 +133,22 @@ class Graph:
         """Whether both directions of every edge have the same weight."""
         return bool(np.array_equal(self.forward, self.backward))
 
-    def _check_terminals(self) -> None:
+    def _check(self) -> None:
+        _check_weights(self.forward, self.backward)  # sums may be beyond float32
         t, labels = self.terminals, self.terminal_labels
-        if t.ndim != 1 or t.shape != labels.shape:
-            raise InputError(f"terminals: expected one label each, got {t.shape} vertices and {labels.shape} labels")
-        if self.n_labels < 2:
+        if t.ndim != 1 or t.shape != labels.shape or len(np.unique(t)) < len(t):
+            raise InputError(f"terminals: expected different vertices and one label each, got {t} and {labels}")
+        check_range("terminals", t, self.n_vertices)
+        check_range("terminal labels", labels, self.n_labels)
+        if not len(np.unique(labels)) == self.n_labels > 1:
             raise InputError(f"{self.n_labels} labels: a cut needs two or more, each with a terminal")
-        if len(t) and (t.min() < 0 or t.max() >= self.n_vertices):
-            bad = t[(t < 0) | (t >= self.n_vertices)][0]
-            raise InputError(f"terminal {bad} is no vertex: there are {self.n_vertices}")
-        if len(np.unique(t)) != len(t):
-            raise InputError(f"terminal {_repeated(t)} is given twice")
-        if len(labels) and (labels.min() < 0 or labels.max() >= self.n_labels):
-            raise InputError(f"terminal labels run from {labels.min()} to {labels.max()}, of {self.n_labels} labels")
-        missing = np.setdiff1d(np.arange(self.n_labels), labels)
-        if len(missing):
-            raise InputError(f"label {missing[0]} has no terminal: without one nothing would ever take it")
         if self.n_labels > 2 and not self.undirected:
             e = int(np.argmax(self.forward != self.backward))
             raise InputError(
                 f"edge {e}: weighs {self.forward[e]:g} one way and {self.backward[e]:g} the other: directions need two "
                 f"labels; there are {self.n_labels}"
             )
-
-    def _check_picture(self) -> None:
-        if self.shape is not None and not (min(self.shape, default=0) > 0 and math.prod(self.shape) <= self.n_vertices):
+        if self.shape is not None and not 0 < math.prod(self.shape) <= self.n_vertices:
             raise InputError(f"a grid of {self.shape} has other points than the {self.n_vertices} vertices")
         for name, ids, count in (("ids", self.ids, self.n_vertices), ("label_ids", self.label_ids, self.n_labels)):
             if ids is not None and len(ids) != count:
@@ -202,16 +191,14 @@ def _in_order(
     u: Any, v: Any, forward: Any, backward: Any, n_vertices: int, title: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return each pair of vertices once, ascending, in order of first occurrence, with summed weights."""
-    u, v = np.asarray(u, np.int64), np.asarray(v, np.int64)
+    u, v = np.asarray(u, np.int32), np.asarray(v, np.int32)
     forward, backward = np.asarray(forward, np.float64), np.asarray(backward, np.float64)
     if not u.shape == v.shape == forward.shape == backward.shape or u.ndim != 1:
         shapes = f"{u.shape}, {v.shape}, {forward.shape}, {backward.shape}"
         raise InputError(f"u, v, forward and backward: expected one of each for an edge, got shapes {shapes}")
     _check_weights(forward, backward)
-    outside = (np.minimum(u, v) < 0) | (np.maximum(u, v) >= n_vertices)
-    if outside.any():
-        e = int(np.argmax(outside))
-        raise InputError(f"edge {e}: joins {u[e]} to {v[e]}: expected vertices 0 to {n_vertices - 1}")
+    check_range("u", u, n_vertices)
+    check_range("v", v, n_vertices)
     if (loops := int(np.count_nonzero(u == v))) > 0:
         which = f"{title + ': ' if title else ''}{loops:,} edges from a vertex to itself"
         warnings.warn(f"{which}, which no cut can cut, were dropped", HogwildWarning, stacklevel=3)
@@ -219,21 +206,12 @@ def _in_order(
     turned = u > v
     u, v = np.where(turned, v, u), np.where(turned, u, v)
     forward, backward = np.where(turned, backward, forward), np.where(turned, forward, backward)
-    _, first, pair = np.unique(u * n_vertices + v, return_index=True, return_inverse=True)
-    if len(first) < len(u):
-        forward, backward = (np.bincount(pair, weights, len(first)) for weights in (forward, backward))
-        order = np.argsort(first)
-        u = u[first[order]]
-        v = v[first[order]]
-        forward = forward[order]
-        backward = backward[order]
-    some = (forward > 0) | (backward > 0)
-    return (u, v, forward, backward) if some.all() else (u[some], v[some], forward[some], backward[some])
-
-
-def _repeated(array: np.ndarray) -> int:
-    values, counts = np.unique(array, return_counts=True)
-    return int(values[np.argmax(counts)])
+    _, first, pair = np.unique(u.astype(np.int64) * n_vertices + v, return_index=True, return_inverse=True)
+    forward, backward = (np.bincount(pair, weights, len(first)) for weights in (forward, backward))
+    order = np.argsort(first)
+    order = order[(forward + backward)[order] > 0]
+    first = first[order]
+    return u[first], v[first], forward[order], backward[order]
 
 
 def graph_statistics(graph: Graph) -> dict[str, Any]:

@@ -42,28 +42,20 @@ class _Flow:
     def take(self, number: int, line: bytes) -> bool:
         """Take a line other than an arc, and return whether it was one."""
         match = HEAD.fullmatch(b" ".join(line.split()))
-        wrong = ""
-        if match is None:
-            wrong = f"bad line {shown_word(line)}: expected c, p max VERTICES ARCS, n VERTEX s, n VERTEX t, or a first"
-        elif match[1]:
-            sizes = int(match[1]), int(match[2])
-            if self.sizes is not None:
-                wrong = "a second problem line: expected one"
-            elif not 2 <= sizes[0] <= INDEX_LIMIT:
-                wrong = f"{sizes[0]} vertices: expected 2 to {INDEX_LIMIT}"
-            self.sizes = sizes
-        elif self.sizes is None and (match[3] or match[5]):
-            wrong = "no problem line before it: expected p max VERTICES ARCS first"
-        elif match[3] and self.sizes is not None:
+        good = match is not None
+        if match is not None and match[1]:
+            good = self.sizes is None and 2 <= int(match[1]) <= INDEX_LIMIT
+            self.sizes = int(match[1]), int(match[2])
+        elif match is not None and match[3]:
             vertex, end = int(match[3]) - 1, match[4].decode()
-            if not 0 <= vertex < self.sizes[0]:
-                wrong = f"vertex {vertex + 1}: expected 1 to {self.sizes[0]}"
-            elif end in self.ends or vertex in self.ends.values():
-                wrong = "a second source or sink, or both in one: expected one of each"
-            self.ends[end] = vertex
-        if wrong:
-            raise InputError(f"{self.name}:{number}: {wrong}")
-        return match is not None and not match[5]
+            ends = self.ends | {end: vertex}
+            good = self.sizes is not None and 0 <= vertex < self.sizes[0]
+            good = good and end not in self.ends and len(set(ends.values())) == len(ends)
+            self.ends = ends
+        if not good:
+            order = "c, p max VERTICES ARCS, n VERTEX s and n VERTEX t, each once, then arcs"
+            raise InputError(f"{self.name}:{number}: bad line {shown_word(line)}: expected {order}")
+        return not (match and match[5])
 
 
 def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
@@ -81,10 +73,9 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
     table = Delimited(name, " ", lead=flow.take, progress=progress)
     table.names = ["line", "from", "to", "capacity"]
     try:
-        for end, noun in (("s", "source"), ("t", "sink")):
-            if end not in flow.ends:
-                raise InputError(f"{name}:{table.first}: no {noun} before it: expected a line n VERTEX {end}")
-        vertices, count = flow.sizes or (0, 0)
+        if len(flow.ends) < 2 or flow.sizes is None:
+            raise InputError(f"{name}:{table.first}: expected n VERTEX s and n VERTEX t before it")
+        vertices, count = flow.sizes
         vertex = Numbers(1, vertices + 1, f"expected a vertex from 1 to {vertices}", "int64")
         rows, arcs = table.columns({"line": kinds, "from": vertex, "to": vertex, "capacity": WEIGHT})
         codes, names = kinds.finish()
@@ -157,18 +148,13 @@ def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> t
         vertices = ids.lookup(own.names())[codes]
         if (vertices < 0).any():
             raise table.fault(int(np.argmin(vertices)), "vertex", f"it has no edge in {edges}")
-        _, first, places = np.unique(vertices, return_index=True, return_inverse=True)
-        other = labels != labels[first][places]
-        if other.any():
-            row = int(np.argmax(other))
-            word, before = own.names(codes[row]), label_ids.names(labels[first][places[row]])
-            raise table.fault(row, "label", f"vertex {shown_word(str(word))} has label {shown_word(str(before))} too")
+        _, first = np.unique(vertices, return_index=True)
+        if len(first) < len(vertices):
+            again = np.setdiff1d(np.arange(len(vertices)), first)
+            raise table.fault(int(again[0]), "vertex", "it has a label already")
     finally:
         table.close()
-    if len(label_ids) < 2:
-        raise InputError(f"{name}:1: {len(label_ids)} labels in it: a cut needs terminals of two or more")
-    order = np.sort(first)
-    return vertices[order], labels[order], label_ids
+    return vertices, labels, label_ids
 
 
 def _unless_numbers(ids: Ids) -> Ids | None:

@@ -12,7 +12,6 @@ shell it was fetched in.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import tomllib
@@ -149,18 +148,14 @@ def look_up(name: str) -> tuple[Card, str | None]:
 def near(name: str, cutoff: float = 0.65) -> str:
     """Return ``: did you mean rcv1?``, or nothing if no set or part is similar (``cutoff`` of 1: the same name)."""
     known = cards().values()
-    names = [word for card in known for word in (card.name, *card.aliases, *map(card.title_of, card.roles))]
-    return nearest(name, names, cutoff)
+    return nearest(name, [word for card in known for word in (card.name, *card.aliases)], cutoff)
 
 
 def suggestion(name: str) -> str:
     """Return ``: did you mean data.gz?`` for a missing file if its directory or the catalogue has such a name."""
     folder, base = os.path.split(name)
-    names: list[str] = []
-    with contextlib.suppress(OSError):
-        names = os.listdir(folder or os.curdir)
-    hint = nearest(base, (), 0.75, {each.lower(): os.path.join(folder, each) for each in names})
-    return hint or ("" if folder else near(base))
+    names = {path.name.lower(): os.path.join(folder, path.name) for path in Path(folder).glob("*")}
+    return nearest(base, (), 0.75, names) or ("" if folder else near(base))
 
 
 def find(name: str) -> tuple[Card, str] | None:

@@ -27,7 +27,7 @@ from hogwild.errors import HogwildWarning, InputError
 
 PARSER = 3  # version of text.py's result for a text; part of a cache entry's key
 FORMATS = ("ratings",)
-UNKNOWN = ("error", "drop", "keep")
+UNKNOWN = ("drop", "keep")
 VALUES = ("required", "optional")
 REPEATS = ("last", "keep")
 
@@ -40,7 +40,7 @@ def open_ratings(
     cache: Cache | None = None,
     users: Ids | None = None,
     items: Ids | None = None,
-    unknown: str = "error",
+    unknown: str = "drop",
     values: str = "required",
     repeats: str = "last",
     progress: BytesRead | None = None,
@@ -63,7 +63,7 @@ def open_ratings(
         Where stores are made from text and synthetic sets; without one they are made in memory.
     users, items : Ids, optional
         Names in the numbering wanted, such as a model's; by default those in the data, in ascending order.
-    unknown : {"error", "drop", "keep"}
+    unknown : {"drop", "keep"}
         What to do with ratings of other users and items: dropped ones are counted in a HogwildWarning, kept ones have
         index -1.
     values : {"required", "optional"}
@@ -151,29 +151,22 @@ def recipe_of(
 
 def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:
     """Return the ratings in the numbering of ``users`` and ``items``, if these are given."""
-    matched, shape, names = list[np.ndarray](), list[int](), list[Ids | None]()
-    for (side, indices, size, ids), wanted in zip(ratings.sides(), (users, items)):
+    if users is None and items is None:
+        return ratings
+    sides = list[tuple[np.ndarray, Ids | None, int]]()
+    for (_, indices, size, ids), wanted in zip(ratings.sides(), (users, items)):
         if wanted is not None and ids != wanted:
             known = np.arange(size) if ids is None else ids.names()
-            before, indices = indices, wanted.lookup(known)[indices]
-            ids, size = wanted, len(wanted)
-            lost = int(np.count_nonzero(indices < 0))
-            if lost and unknown == "error":
-                first = known[before[np.argmin(indices)]]
-                raise InputError(f"{title}: {side} {first} is none of the {size:,} known ones ({lost:,} such ratings)")
-        matched.append(indices)
-        shape.append(size)
-        names.append(ids)
-    if matched[0] is ratings.users and matched[1] is ratings.items:
-        return ratings
-    flat = matched[0], matched[1], ratings.values, (shape[0], shape[1]), ratings.times
-    found = Ratings(*flat, names[0], names[1], check=False)
-    placed = np.flatnonzero((found.users >= 0) & (found.items >= 0))
-    if unknown == "keep" or len(placed) == len(found):
-        return found
+            indices, ids, size = wanted.lookup(known)[indices], wanted, len(wanted)
+        sides.append((indices, ids, size))
+    (users_, user_ids, m), (items_, item_ids, n) = sides
+    matched = Ratings(users_, items_, ratings.values, (m, n), ratings.times, user_ids, item_ids, check=False)
+    placed = np.flatnonzero((users_ >= 0) & (items_ >= 0))
+    dropped = len(matched) - len(placed)
+    if unknown == "keep" or not dropped:
+        return matched
     if not len(placed):
         raise InputError(f"{title}: all its ratings are of users or items that are not known")
-    dropped = len(found) - len(placed)
     message = f"{title}: {dropped:,} ratings of users or items that are not known were left out"
     warnings.warn(message, HogwildWarning, stacklevel=3)
-    return found.select(placed)
+    return matched.select(placed)

@@ -70,8 +70,8 @@ class _Source:
     def __init__(self, spec: SimpleNamespace) -> None:
         self.spec = spec
         self.keys = common.stream_keys(spec.seed, {name: number for number, name in enumerate(STREAMS, 101)})
-        self.cdf, self.guide, self.shift = common.cumulative(common.popularity(spec.items, spec.zipf, spec.shift))
-        self.ids = common.deal(self.keys["items"], spec.items)
+        table = common.cumulative(common.popularity(spec.items, spec.zipf, spec.shift))
+        self.tables = (*table, common.deal(self.keys["items"], spec.items))
         share = common.popularity(spec.users, spec.user_zipf, spec.user_shift)
         share /= np.cumsum(share)[-1]
         share = share[common.deal(self.keys["users"], spec.users)]
@@ -85,28 +85,11 @@ class _Source:
         spec, most = self.spec, int(self.counts[first:last].max())
         keys = np.array([self.keys[name] for name in STREAMS[:6]], np.uint64)
         dials = np.array([MEAN, PRODUCT / math.sqrt(spec.rank), BIAS, spec.noise, spec.scale - 1.0])
-        scratch = (
-            np.zeros(1 << (2 * max(most, 8)).bit_length(), np.int32),
-            np.empty(most, np.int64),
-            np.empty(most, np.int64),
-            np.empty(0, np.int16),
-            np.empty(spec.rank),
-        )
+        slots = np.zeros(1 << (2 * max(most, 8)).bit_length(), np.int32)
+        scratch = (slots, *np.empty((2, most), np.int64), np.empty(0, np.int16), np.empty(spec.rank))
+        law = spec.rank, int(spec.values == "real"), dials
         with np.errstate(over="ignore"):
-            draw_ratings(
-                keys,
-                first,
-                begin[first : last + 1],
-                self.cdf,
-                self.guide,
-                self.shift,
-                self.ids,
-                spec.rank,
-                int(spec.values == "real"),
-                dials,
-                *scratch,
-                *out,
-            )
+            draw_ratings(keys, first, begin[first : last + 1], *self.tables, *law, *scratch, *out)
         return last
 
 

@@ -327,11 +327,8 @@ class Rows:
             matrix.sum_duplicates()
         targets = np.asarray(y)
         if targets.dtype.kind not in "biuf":
-            raise InputError(
-                f"targets: expected numbers, got dtype {targets.dtype}: number the labels, as by np.unique(y, "
-                "return_inverse=True), or give them to HogwildClassifier"
-            )
-        if targets.ndim == 2 and targets.shape[1] == 1:
+            raise InputError(f"targets: expected numbers, got dtype {targets.dtype}: give texts to HogwildClassifier")
+        if targets.shape == (matrix.shape[0], 1):
             targets = targets[:, 0]
         if fields is not None and np.min(fields, initial=0) < 0:
             raise InputError(f"fields: expected numbers from 0, got {np.min(fields)}")

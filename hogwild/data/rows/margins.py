@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
-from hogwild.errors import UsageError, expected_one_of
-from hogwild.methods import NORMALIZE
 
 Result = TypeVar("Result")
 
@@ -47,7 +45,6 @@ class Margins:
         flat = np.ravel(np.asarray(intercept, dtype=np.float64))
         self.intercept = flat if coef.ndim == 2 else float(flat[0])
         self.normalize, self.check = normalize, check
-        self._zero = not self.coef.any()  # as before the first epoch
 
     @property
     def columns(self) -> int:
@@ -69,11 +66,8 @@ class Margins:
         from hogwild.data.rows.margins_kernel import margins, margins_of_classes
 
         out = np.empty((len(entries[0]), *self.coef.shape[1:]))
-        if self._zero:
-            out[:] = self.intercept
-        else:
-            loop = margins if self.coef.ndim == 1 else margins_of_classes
-            loop(*entries, self.coef, self.intercept, scales, out)
+        loop = margins if self.coef.ndim == 1 else margins_of_classes
+        loop(*entries, self.coef, self.intercept, scales, out)
         return out
 
     def of(self, part: Rows) -> np.ndarray:
@@ -119,13 +113,7 @@ def row_scales(rows: Rows, kind: str, width: int | None = None, threads: int | N
     array of float32, shape (n,), or None for "none"
         One over the row's length; one for a row without a nonzero value, which stays zero.
 
-    Raises
-    ------
-    UsageError
-        For an unknown ``kind``.
     """
-    if kind not in NORMALIZE:
-        raise UsageError(f"normalize {kind!r}: {expected_one_of(NORMALIZE, kind)}")
     if kind == "none":
         return None
     from hogwild.data.rows.margins_kernel import row_scales as fill

@@ -31,21 +31,18 @@ def known_end(first, last, indices, width):
 
 @njit(**REASSOCIATE)
 def margins(begin, end, indices, values, coef, intercept, scales, out):
-    """Set ``out`` (n,) float64; ``scales`` (n,) may be empty. Return how many entries ``coef`` has no weight for."""
-    unknown = 0
+    """Set ``out`` (n,) float64; ``scales`` (n,) may be empty."""
     for i in range(len(begin)):
         last, total = known_end(begin[i], end[i], indices, len(coef)), 0.0
         for j in range(begin[i], last):
             total += np.float64(values[np.uint64(j)]) * np.float64(coef[np.uint32(indices[np.uint64(j)])])
-        unknown += end[i] - last
         out[i] = (total * np.float64(scales[i]) if len(scales) else total) + intercept
-    return unknown
 
 
 @njit(**REASSOCIATE)
 def margins_of_classes(begin, end, indices, values, coef, intercept, scales, out):
     """Set ``out`` (n, K), for ``coef`` (width, K) and ``intercept`` (K,) float64; otherwise like ``margins``."""
-    unknown, classes = 0, len(intercept)
+    classes = len(intercept)
     for i in range(len(begin)):
         last = known_end(begin[i], end[i], indices, len(coef))
         for k in range(classes):
@@ -54,10 +51,8 @@ def margins_of_classes(begin, end, indices, values, coef, intercept, scales, out
             x, u = np.float64(values[np.uint64(j)]), np.uint32(indices[np.uint64(j)])
             for k in range(classes):
                 out[i, k] += x * np.float64(coef[u, k])
-        unknown += end[i] - last
         for k in range(classes):
             out[i, k] = (out[i, k] * np.float64(scales[i]) if len(scales) else out[i, k]) + intercept[k]
-    return unknown
 
 
 @njit(**JIT)

@@ -44,8 +44,6 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         ``hottest`` (up to five pairs of a feature, counted from 0, and its share of rows);
         ``omega delta rho``, where ``rho`` is a lower bound unless ``rho_exact``;
         ``collision``: probability that two random rows share a feature;
-        ``contended``: share of a row's updates that go to a coordinate that another random row holds as well;
-        ``meaning``: a sentence on what to expect of parallel training;
         ``hashing``, for hashed rows only: the result of :func:`hogwild.data.text.hashing.collisions`.
     """
     degrees = rows.degrees()
@@ -63,10 +61,8 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         "hottest": [(int(u), float(share[u])) for u in hottest if degrees[u]],
         "omega": int((rows.end - rows.begin).max(initial=0)),
         "delta": float(share.max(initial=0.0)),
-        "contended": float((share * share).sum() / share.sum()) if nnz else 0.0,
     }
     facts |= _meetings(rows, facts["delta"], seed)
-    facts["meaning"] = _meaning(facts)
     if rows.hash_bits is not None:
         facts["hashing"] = collisions(rows.hash_bits, facts["used_features"])
     return facts
@@ -107,27 +103,3 @@ def meets(rows: Rows, ids: np.ndarray) -> np.ndarray:
         return np.array([np.count_nonzero(met & bit) for bit in bits])
 
     return sum(map_chunks(rows, count), np.zeros(len(ids), dtype=np.int64))
-
-
-def _meaning(facts: dict[str, Any]) -> str:
-    """Return a sentence on parallel training; the thresholds are rules of thumb, and it says what to measure."""
-    if not facts["nnz"]:
-        return "No nonzeros: there is nothing to train."
-    meet = f"two random rows share a feature with probability {facts['collision']:.2g}"
-    change = f"{100 * facts['contended']:.2g} % of a row's updates go to weights another worker's row may be changing"
-    if facts["density"] > 0.2:
-        return (
-            f"Dense: {meet}, and each holds {100 * facts['density']:.0f} % of all features. Workers without locks "
-            "overwrite each other and move the same cache lines about: more than one may well be slower, and a dense "
-            "solver faster."
-        )
-    if facts["contended"] > 0.01 or facts["collision"] > 0.5:
-        return (
-            f"Popular features: {meet} (one is in {100 * facts['delta']:.0f} % of the rows), and {change}. The result "
-            "hardly suffers, but the cache lines of those weights travel between cores: measure whether more workers "
-            "are faster."
-        )
-    return (
-        f"Sparse: {meet}, and {change}. Workers without locks rarely meet: expect speed to grow with them until memory "
-        "bandwidth is used up."
-    )

@@ -247,7 +247,6 @@ class StoreWriter(MemoryWriter):
             with open(self._folder / "meta.json", "wb") as file:
                 file.write(json.dumps(meta | {"arrays": arrays}, indent=1).encode() + b"\n")
                 _flush(file)
-            _sync_folder(self._folder)
             self._rename()
         self.abort()
         return self.path
@@ -264,7 +263,6 @@ class StoreWriter(MemoryWriter):
             if os.path.lexists(self.path):
                 raise StoreExists(f"{self.path} exists: it was made by someone else meanwhile") from error
             raise
-        _sync_folder(self.path.parent)
         shutil.rmtree(aside, ignore_errors=True)
 
     def abort(self) -> None:
@@ -315,15 +313,6 @@ def sweep(folder: Path) -> None:
 def _flush(file: Any) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _sync_folder(path: Path) -> None:
-    """Make the names in a directory durable across a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -431,16 +420,13 @@ def usable(path: str | Path) -> Iterator[None]:
 
 def _map_array(store: Path, name: str, dtype: str, length: int) -> np.ndarray:
     """Return an array of a store, mapped read-only."""
-    path, size = store / f"{name}.npy", HEADER + length * np.dtype(dtype).itemsize
     try:
-        if (actual := path.stat().st_size) != size:
-            raise damaged(store, f"{path.name} has {actual} bytes, expected {size}")
-        with open(path, "rb") as file:
-            if file.read(HEADER) != header(dtype, length):
-                raise damaged(store, f"{path.name} has another header than expected")
-        return frozen_array(np.memmap(path, dtype, "r", HEADER, (length,)), dtype)
-    except OSError as error:
-        raise damaged(store, f"{path.name} cannot be read ({error.strerror or error})") from None
+        array = np.load(store / f"{name}.npy", mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise damaged(store, f"{name}.npy cannot be read ({reason_of(error)})") from None
+    if (array.dtype.str, array.shape) != (dtype, (length,)):
+        raise damaged(store, f"{name}.npy holds {array.shape} of {array.dtype.str}, expected {length} of {dtype}")
+    return frozen_array(array, dtype)
 
 
 def verify(path: str | Path) -> None:

@@ -70,26 +70,19 @@ class RowGenerator:
         self.chunk = max(1, CHUNK // spec.nnz)
         self.keys = common.stream_keys(spec.seed, STREAMS)
         self.topics = spec.classes if spec.task == "classify" else 2
-        self._popularity()
-        self._planted()
-        self.tf = 1.0 + common.portable_log(np.arange(256, dtype=np.float64).clip(1))
+        share = common.popularity(spec.features, spec.zipf, spec.shift)
+        idf = np.empty(0)
+        if spec.values == "tfidf":  # ln(1 + 1 / the number of times a row of mean length draws the word)
+            idf = common.portable_log(1.0 + np.cumsum(share)[-1] / (spec.nnz * share))
+        bits = self._bits("planted", 0, min(spec.features, PLANTED))
+        topic = (((bits >> np.uint64(32)) * np.uint64(2 * self.topics)) >> np.uint64(32)).astype(np.int16)
+        ids = common.deal(self.keys["ids"], spec.features)  # feature of each rank
+        tf = 1.0 + common.portable_log(np.arange(256, dtype=np.float64).clip(1))
+        topic = np.where(topic < self.topics, topic, np.int16(-1))  # (planted,) half of the words have none
+        weight = 0.5 + (bits & np.uint64(0xFFFF)).astype(np.float64) / 65536.0
+        self.tables = (*common.cumulative(share), ids, tf, idf, topic, weight)
         self.centre: np.ndarray | float = 0.0
         self.scale = 1.0
-
-    def _popularity(self) -> None:
-        spec = self.spec
-        share = common.popularity(spec.features, spec.zipf, spec.shift)
-        self.idf = np.empty(0)
-        if spec.values == "tfidf":  # ln(1 + 1 / the number of times a row of mean length draws the word)
-            self.idf = common.portable_log(1.0 + np.cumsum(share)[-1] / (spec.nnz * share))
-        self.cdf, self.guide, self.shift = common.cumulative(share)
-        self.ids = common.deal(self.keys["ids"], spec.features)  # feature of each rank
-
-    def _planted(self) -> None:
-        bits = self._bits("planted", 0, min(self.spec.features, PLANTED))
-        topic = (((bits >> np.uint64(32)) * np.uint64(2 * self.topics)) >> np.uint64(32)).astype(np.int16)
-        self.topic = np.where(topic < self.topics, topic, np.int16(-1))  # (planted,) half of the words have none
-        self.weight = 0.5 + (bits & np.uint64(0xFFFF)).astype(np.float64) / 65536.0
 
     def _bits(self, stream: str, first: int, last: int) -> np.ndarray:
         """A random 64-bit number for each row (or rank) ``first <= i < last``."""
@@ -111,37 +104,15 @@ class RowGenerator:
         from hogwild.data.rows.generate_kernel import draw_rows
 
         lengths = self.lengths(first, last)
-        begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-        longest = int(lengths.max())
+        begin, longest = np.append(0, np.cumsum(lengths)), int(lengths.max())
         slots = np.zeros(1 << (2 * max(longest, 8)).bit_length(), dtype=np.int32)
-        ranks, counts, order = (np.empty(longest, dtype=np.int64) for _ in range(3))
+        scratch = (slots, *np.empty((3, longest), dtype=np.int64))
         indices, values = np.empty(begin[-1], np.int32), np.empty(begin[-1], np.float32)
         margins = np.zeros((last - first, self.topics))
         latent = (self._bits("topics", first, last) >> np.uint64(33)).astype(np.int64) % self.topics
+        law = np.uint64(self.keys["words"]), first, VALUES[self.spec.values], TILT
         with np.errstate(over="ignore"):
-            draw_rows(
-                np.uint64(self.keys["words"]),
-                first,
-                VALUES[self.spec.values],
-                TILT,
-                begin,
-                latent,
-                self.cdf,
-                self.guide,
-                self.shift,
-                self.ids,
-                self.tf,
-                self.idf,
-                self.topic,
-                self.weight,
-                slots,
-                ranks,
-                counts,
-                order,
-                indices,
-                values,
-                margins,
-            )
+            draw_rows(*law, begin, latent, *self.tables, *scratch, indices, values, margins)
         return lengths, indices, values, margins
 
     def calibrate(self) -> None:
