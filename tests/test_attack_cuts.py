@@ -80,15 +80,15 @@ def test_vertices_for_which_there_is_no_memory(tmp_path, capsys):
     if (machine.memory()[1] or 1 << 60) > 60 << 30:
         pytest.skip("there is memory for them")
     assert main(["info", str(path), "--problem", "cuts"]) == 1
-    assert "2,147,483,647 vertices of 2 labels need" in capsys.readouterr().err
+    assert "4,294,967,294 labels of vertices need" in capsys.readouterr().err
 
 
 def test_how_to_read_other_data_is_refused(tmp_path, capsys):
     path = tmp_path / "r.txt"
     path.write_text("1 2 3\n2 2 4\n")
     for more, said in (
-        (["--terminals", "x"], "--terminals x: is for --problem cuts"),
-        (["--zero-based"], "--zero-based is for rows of features"),
+        (["--terminals", "x"], "--terminals needs --problem cuts; got completion"),
+        (["--zero-based"], "--zero-based needs --problem linear or fm"),
         (["--holdout-by", "time"], "nothing is held out"),
     ):
         assert main(["train", str(path), "--problem", "completion", *more]) == 2

@@ -41,8 +41,6 @@ from hogwild.training.schedule import Schedule, make_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from hogwild.data.ratings.container import Ratings
-    from hogwild.data.rows.container import Rows
     from hogwild.machines.agreement import Leader
     from hogwild.machines.cluster import Cluster
     from hogwild.problems.completion.model import CompletionModel
@@ -115,6 +113,10 @@ class Run(Generic[M]):
     3
     """
 
+    _done = False
+    _ending: BaseException | None = None  # raised after the last row
+    _setup: float | None = None  # seconds before the first update
+
     def __init__(
         self,
         examples: Any,
@@ -138,11 +140,8 @@ class Run(Generic[M]):
         self.config = resolve(config, len(examples), pool, examples.nnz if config.compiled else math.inf)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._done = False
         self._closing = contextlib.ExitStack()
         self._leader = leader
-        self._ending: BaseException | None = None  # raised after the last row
-        self._setup: float | None = None
         self._first_fields = dict(chosen.fields) if chosen else {}
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers(len(examples))
@@ -432,8 +431,6 @@ class Member(Run[Any]):
         self.cluster = cluster
         self.data = data
         self.history = []
-        self._done = False
-        self._ending = None
         self._closing = contextlib.ExitStack()
         resolved = resolve(config, len(examples), pool)
         workers = resolved.workers or 1
@@ -500,21 +497,19 @@ class _Call(TypedDict, total=False):
     data: str
     cluster: Cluster | None
     report: Callable[[str], None] | None
+    holdout: Any  # a share, or rows or ratings
 
 
 class _LinearCall(_Call, LinearOptions, total=False):
     problem: Literal["linear"]
-    holdout: float | Rows | None
 
 
 class _FMCall(_Call, FMOptions, total=False):
     problem: Required[Literal["fm", "ffm"]]
-    holdout: float | Rows | None
 
 
 class _CompletionCall(_Call, CompletionOptions, total=False):
     problem: Required[Literal["completion"]]
-    holdout: float | Ratings | None
 
 
 class _CutsCall(_Call, CutsOptions, total=False):
@@ -523,7 +518,6 @@ class _CutsCall(_Call, CutsOptions, total=False):
 
 class _ConfigCall(_Call, total=False):
     config: Required[TrainConfig]
-    holdout: float | Rows | Ratings | None
 
 
 @overload
