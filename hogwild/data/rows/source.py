@@ -121,8 +121,10 @@ def open_data(
     options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
     options |= {"workers": workers, "progress": progress, "columns": columns, "plan": plan, "separator": separator}
     source = name if hasattr(name, "read") else title
-    if kind == "store" and hash_bits is not None:
-        check_same(read_meta(title).get("hash_bits"), hash_bits, title)
+    if kind == "store":  # which is opened as it is
+        _refuse_columns(title, kind, options)
+        if hash_bits is not None:
+            check_same(read_meta(title).get("hash_bits"), hash_bits, title)
     rows = opened(title, kind, cache, lambda: recipe_of(source, kind, options))
     if plan is not None:
         check_plan(rows.table, plan, title)
@@ -260,7 +262,7 @@ def stream_data(
     format, bits = options["format"], options["hash_bits"]
     title, kind = named(name, format, FORMATS, "data", table_format)
     source: Any = name if hasattr(name, "read") else title
-    if source is name and plan is not None and format is None and kind == "svmlight":
+    if hasattr(name, "read") and plan is not None and format is None and kind == "svmlight":
         kind = "csv"
     if kind in TABLES:
         from hogwild.data.tables.source import stream_table
@@ -280,6 +282,11 @@ def stream_data(
             yield rows.block(first, last)
 
 
+def _refuse_columns(source: Any, kind: str, options: dict[str, Any]) -> None:
+    if options.get("columns") or options.get("separator") is not None:
+        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
+
+
 def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
     """Return how rows are made of a store, a text, a table or a synthetic set; ``options`` are :func:`open_data`'s."""
     bits, columns = options["hash_bits"], options.get("columns")
@@ -289,8 +296,7 @@ def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
         asked, labels = columns or AskedColumns(), options.get("labels", "required") == "required"
         reading = {name: options[name] for name in ("separator", "workers", "progress")}
         return table_recipe(source, asked, bits, options["plan"], format=kind, labels=labels, **reading)
-    if columns or options.get("separator") is not None:
-        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
+    _refuse_columns(source, kind, options)
     if kind == "store":
         rows = open_store(source)
         if bits is not None and rows.hash_bits is not None:
