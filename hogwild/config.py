@@ -2,7 +2,8 @@
 
 :class:`TrainConfig` has what all problems share; each problem adds its own options in ``problems/NAME/options.py``. An
 option has the same name here, on the command line (``--l2``) and as a keyword of ``hogwild.train``. What is to be known
-of it stands beside its field, once: the command line's options, the reference and the checks are made from that. Names
+of it stands beside its field: the command line's options and the checks are made from that, and a test compares the
+docstring's sentences with it. Names
 and ranges are checked on construction against literals only, so a typing error is reported before torch or any data are
 read. The problem's case checks what depends on the data (is it binary? does the loss fit the labels?).
 """
@@ -11,13 +12,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
 import math
 import sys
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, cast
 
 from hogwild.errors import UsageError, expected_one_of, nearest
 from hogwild.methods import (
@@ -51,7 +50,6 @@ RESUMABLE = (
     "patience",
     "machines",
     "workers",
-    "oversubscribe",
     "host",
     "in_flight",
     "evaluate_every",
@@ -60,7 +58,6 @@ RESUMABLE = (
 #: What each machine of a run chooses for itself, besides.
 LOCAL = ("discipline",)
 KEEPS = ("best", "last")
-MOST_A_CORE = 8  # workers, unless "oversubscribe" is given
 # Groups of options in the help.
 GOAL = "What is minimised"
 STEPS = "Steps"
@@ -69,7 +66,6 @@ STOPPING = "When to stop"
 COMPLETION = "Matrix completion"
 MODULE = "Torch modules"
 MACHINES = "Several machines"
-Config = TypeVar("Config", bound=type)
 
 
 LARGEST = sys.float_info.max
@@ -81,7 +77,6 @@ class Option:
 
     help: str  # one sentence, without a full stop where choices follow
     panel: str = ""  # group of the command line's help; empty for an option that Python only has
-    more: str = ""  # further sentences for the reference, in reStructuredText
     choices: tuple[Any, ...] = ()  # empty: any value
     least: float | None = None  # of a number; None: it is not checked
     most: float = math.inf
@@ -108,12 +103,6 @@ def inherited(name: str, default: Any, of: Any = None, **changes: Any) -> Any:
     """Return a field with another default, choices or help than the config ``of`` (``TrainConfig``) has."""
     changed = dataclasses.replace((of or TrainConfig).__dataclass_fields__[name].metadata["option"], **changes)
     return dataclasses.field(default=default, metadata={"option": changed})
-
-
-def entry(name: str, kind: str, usual: Any, text: str) -> str:
-    """Return what a docstring says of an option, in NumPy's style."""
-    text = textwrap.fill(text, 110, break_on_hyphens=False, break_long_words=False).replace("\n", "\n    ")
-    return f"{name} : {kind}, default {usual}\n    {text}".rstrip()
 
 
 def check_field(field: dataclasses.Field[Any], value: Any, choices: tuple[Any, ...]) -> None:
@@ -166,26 +155,82 @@ def flag(name: str, value: Any) -> None:
         raise UsageError(f"{name}={value!r}: expected True or False")
 
 
-def documented(cls: Config) -> Config:
-    """Add a section to a config's docstring that explains its own fields."""
-    entries = []
-    root: Any = cls.__mro__[-2]
-    common = {field.name: field for field in dataclasses.fields(root)}
-    for field in dataclasses.fields(cls):
-        described: Option = field.metadata["option"]
-        if common.get(field.name) is field and field.name not in cls.__annotations__:  # inherited as it is
-            continue
-        usual = described.usual or field.default
-        kind = str(field.type).replace(" | ", " or ")
-        entries.append(entry(field.name, kind, usual, f"{described.text} {described.more}"))
-    cls.__doc__ = inspect.cleandoc(cls.__doc__ or "") + "\n\nAttributes\n----------\n" + "\n".join(entries)
-    return cls
-
-
-@documented
 @dataclass(frozen=True)
 class TrainConfig:
-    """Options of one training run; None stands for the default of any. The config of a problem has its options too."""
+    """Options of one training run; None stands for the default of any. The config of a problem has its options too.
+
+    Attributes
+    ----------
+    problem : str, default linear
+        What is trained: linear, fm, ffm, completion, cuts, module. Each has options of its own besides, as in
+        :class:`~hogwild.problems.linear.options.LinearConfig`; a call of ``TrainConfig`` returns the config of the
+        problem.
+    loss : str, default
+        Loss of an example
+    step : float or None, default auto
+        First step size; 'auto' probes for one. It is for the gradient of one example, or a minibatch's mean gradient.
+    schedule : str, default epoch
+        How the step falls: constant, epoch, round, inverse, adaptive.
+    decay : float or None, default the schedule's own
+        Factor of schedule epoch or round.
+    power : float or None, default the schedule's own
+        Power of schedule inverse.
+    order : str, default shuffled
+        Order of the examples: shuffled, file. ``shuffled`` is anew each epoch, without replacement.
+    seed : int, default 0
+        Seed of the order, of the first parameters and of the hold-out. One worker and one seed are bitwise
+        reproducible; more are not.
+    discipline : str, default serial for one worker, else by the data
+        How an update reaches a shared weight: serial, hogwild, tiered, atomic, aig, locked, round-robin. ``auto`` is
+        ``serial`` for one worker; for more, ``tiered`` if the data make workers contend for cache lines, else
+        ``hogwild``.
+    exchange : str, default none
+        How workers with a replica each trade: none, averaging, one-shot-averaging, gossip, consensus, server,
+        rotation; with numbers or names, as in averaging:period=1000,mean=rows (an unknown one lists them). With
+        ``averaging`` every worker trains its own replica with the serial kernel, and the mean of the replicas
+        replaces them at the end of an epoch; with ``averaging:period=1000`` also after every 1000 rows of each.
+        ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. See the manual,
+        *Exchanges*, for the others and for all numbers.
+    workers : int or None, default physical cores; 1 on a GPU
+        Number of workers; on a GPU, of streams. None takes the physical cores that this process may use.
+    host : str, default threads for a short run, else processes
+        Who runs the workers: processes, threads, simulator. ``auto`` is threads where a worker has fewer than 1e9
+        entries in all epochs (some ten seconds), else processes, which take a second to start; ``simulator``: all
+        workers are virtual and run one after another in this thread.
+    device : str, default cpu
+        What they run on: cpu, cuda. On ``cuda`` the workers are ``workers`` streams of the first GPU, the parameters
+        lie in its memory, and the host is ``streams``. It needs a CUDA build of torch.
+    in_flight : int or None, default as many as the step allows
+        Examples in hand at the same time on a GPU. They are those of all streams; each step is taken from weights
+        that up to this many other steps change meanwhile. None: as many as the step allows and the device holds.
+    machines : int, default 1
+        Machines that train together, each a replica whose workers race. They trade by ``averaging``, unless
+        ``exchange`` says how: by ``gossip`` or ``server``, or by ``rotation`` of items (completion).
+    link : str, default messages take no time, a virtual row 0.2us
+        What virtual replicas (--exchange) trade over: latency, bandwidth, row, as in
+        latency=0.2ms,bandwidth=1Gbit,row=0.2us. ``row`` is a virtual worker's mean time per row: see
+        :func:`hogwild.methods.parse_link`.
+    delay : str, default round-robin
+        How long rows take in the simulator: round-robin, constant:delay=1, random:shape=1, straggler:alpha=1.5; any
+        with window=0.1 (part of a row's time in which hogwild may lose updates) and quantum=1 (rows at a time;
+        locked, tiered). See :func:`hogwild.methods.parse_delay`.
+    evaluate_every : int, default 1
+        Epochs from one row of measurements to the next.
+    epochs : int, default 20
+        Passes over the data in all. Those before a resume count.
+    patience : int or None, default 2 if the run is long, else never
+        Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never. Linear
+        models and completion are long from 1e9 entries in all epochs. A run that has ended so goes on if it is
+        resumed with more ``epochs``.
+    tol : float, default 0.001
+        Relative fall that is progress.
+    keep : str or None, default best with --holdout; else the better, by the objective, of the last and their tail mean
+        Which parameters become the model: best, last. ``best``: of the epoch whose held-out loss was lowest;
+        ``last``: as the last epoch left them. None is ``best`` if the test rows were held out of the training rows
+        (``Rows.split``), else the better, by the objective, of the last ones and the tail mean of the ends of epochs.
+    target : float or None, default never
+        Stop at or below this objective.
+    """
 
     # What a run asks of every problem; the config of a problem that has the option overrides it.
     l1 = 0.0
@@ -210,8 +255,6 @@ class TrainConfig:
         "What is trained",
         GOAL,
         choices=tuple(PROBLEMS),
-        more="Each has options of its own besides, as in :class:`~hogwild.problems.linear.options.LinearConfig`; "
-        "a call of ``TrainConfig`` returns the config of the problem.",
     )
     loss: str = option("", "Loss of an example", GOAL)
     step: float | None = option(
@@ -222,7 +265,6 @@ class TrainConfig:
         most=LARGEST_FLOAT32,
         strict=True,
         usual="auto",
-        more="It is for the gradient of one example, or a minibatch's mean gradient.",
     )
     schedule: str = option("epoch", "How the step falls", STEPS, choices=(*SCHEDULES[:3], "inverse", "adaptive"))
     decay: float | None = option(
@@ -243,7 +285,6 @@ class TrainConfig:
         "Order of the examples",
         STEPS,
         choices=("shuffled", "file"),
-        more="``shuffled`` is anew each epoch, without replacement.",
     )
     seed: int = option(
         0,
@@ -251,7 +292,6 @@ class TrainConfig:
         STEPS,
         least=0,
         most=2**63 - 1,
-        more="One worker and one seed are bitwise reproducible; more are not.",
     )
     discipline: str = option(
         "auto",
@@ -259,8 +299,6 @@ class TrainConfig:
         PARALLEL,
         choices=DISCIPLINES,
         usual="serial for one worker, else by the data",
-        more="``auto`` is ``serial`` for one worker; for more, ``tiered`` if the data make workers contend for cache "
-        "lines, else ``hogwild``.",
     )
     exchange: str = option(
         "none",
@@ -268,10 +306,6 @@ class TrainConfig:
         "names, as in averaging:period=1000,mean=rows (an unknown one lists them).",
         PARALLEL,
         metavar="NAME:KEY=VALUE",
-        more="With ``averaging`` every worker trains its own replica with the serial kernel, and the mean of the "
-        "replicas replaces them at the end of an epoch; with ``averaging:period=1000`` also after every 1000 rows of "
-        "each. ``one-shot-averaging`` averages once, at the end, and before that only for the measurements. See the "
-        "manual, *Exchanges*, for the others and for all numbers.",
     )
     workers: int | None = option(
         None,
@@ -281,14 +315,6 @@ class TrainConfig:
         most=1024,
         usual="physical cores; 1 on a GPU",
         names=("--workers", "--replicas", "-w"),
-        more="None takes the physical cores that this process may use.",
-    )
-    oversubscribe: bool = option(
-        False,
-        f"Allow more than {MOST_A_CORE} workers a core.",
-        PARALLEL,
-        more="In ``hogwild compare`` it also allows locks on more workers than cores.",
-        rare=True,
     )
     host: str = option(
         "auto",
@@ -296,17 +322,12 @@ class TrainConfig:
         PARALLEL,
         choices=CPU_HOSTS,
         usual="threads for a short run, else processes",
-        more="``auto`` is threads where a worker has fewer than 1e9 entries in all epochs (some ten seconds), else "
-        "processes, which take a second to start; ``simulator``: all workers are virtual and run one after another "
-        "in this thread.",
     )
     device: str = option(
         "cpu",
         "What they run on",
         PARALLEL,
         choices=DEVICES,
-        more="On ``cuda`` the workers are ``workers`` streams of the first GPU, the parameters lie in its memory, and "
-        "the host is ``streams``. It needs a CUDA build of torch.",
     )
     in_flight: int | None = option(
         None,
@@ -315,8 +336,6 @@ class TrainConfig:
         least=1,
         most=2**31 - 1,
         usual="as many as the step allows",
-        more="They are those of all streams; each step is taken from weights that up to this many other steps change "
-        "meanwhile. None: as many as the step allows and the device holds.",
         rare=True,
     )
     machines: int = option(
@@ -325,8 +344,6 @@ class TrainConfig:
         MACHINES,
         least=1,
         most=1024,
-        more="They trade by ``averaging``, unless ``exchange`` says how: by ``gossip`` or "
-        "``server``, or by ``rotation`` of items (completion).",
     )
     link: str = option(
         "",
@@ -335,7 +352,6 @@ class TrainConfig:
         PARALLEL,
         metavar="LINK",
         usual="messages take no time, a virtual row 0.2us",
-        more="``row`` is a virtual worker's mean time per row: see :func:`hogwild.methods.parse_link`.",
     )
     delay: str = option(
         "round-robin",
@@ -343,18 +359,20 @@ class TrainConfig:
         "(part of a row's time in which hogwild may lose updates) and quantum=1 (rows at a time; locked, tiered).",
         PARALLEL,
         metavar="LAW",
-        more="See :func:`hogwild.methods.parse_delay`.",
     )
     evaluate_every: int = option(1, "Epochs from one row of measurements to the next.", STOPPING, least=1, rare=True)
-    epochs: int = option(20, "Passes over the data in all.", STOPPING, least=1, more="Those before a resume count.")
+    epochs: int = option(
+        20,
+        "Passes over the data in all.",
+        STOPPING,
+        least=1,
+    )
     patience: int | None = option(
         None,
         "Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never.",
         STOPPING,
         least=0,
         usual="2 if the run is long, else never",
-        more="Linear models and completion are long from 1e9 entries in all epochs. A run that has ended so goes on if "
-        "it is resumed with more ``epochs``.",
     )
     tol: float = option(1e-3, "Relative fall that is progress.", STOPPING, least=0)
     keep: str | None = option(
@@ -363,9 +381,6 @@ class TrainConfig:
         STOPPING,
         choices=KEEPS,
         usual="best with --holdout; else the better, by the objective, of the last and their tail mean",
-        more="``best``: of the epoch whose held-out loss was lowest; ``last``: as the last epoch left them. None is "
-        "``best`` if the test rows were held out of the training rows (``Rows.split``), else the better, by the "
-        "objective, of the last ones and the tail mean of the ends of epochs.",
     )
     target: float | None = option(None, "Stop at or below this objective.", STOPPING, least=-math.inf, usual="never")
 
@@ -441,16 +456,6 @@ class TrainConfig:
         common = {name: value for name, value in self.to_json().items() if name not in (*LOCAL, *RESUMABLE)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in common.items()}
 
-    def check_crowd(self, cores: int) -> None:
-        """Raise UsageError for so many workers per core that a typing error is likely."""
-        workers, most = self.workers or 1, MOST_A_CORE * cores
-        real = self.device == "cpu" and self.host != "simulator"
-        if real and workers > most and not self.oversubscribe:
-            raise UsageError(
-                f"{workers} workers on {cores} core{'s' * (cores > 1)}: at most {most} run, {MOST_A_CORE} a core, "
-                "unless --oversubscribe (oversubscribe=True) is given"
-            )
-
     @property
     def between_workers(self) -> str:
         """The exchange between the workers of this machine; with several machines it is between those."""
@@ -506,22 +511,29 @@ def usual_host(host: str, workers: int, entries: float = math.inf) -> str:
 
 def reasons(config: TrainConfig) -> Iterator[str]:
     """Yield why options that all problems have cannot be combined."""
-    if config.decay is not None and config.schedule not in ("auto", "epoch", "round"):
-        yield f"decay belongs to schedule epoch or round, not to {config.schedule!r}"
-    if config.power is not None and config.schedule != "inverse":
-        yield f"power belongs to schedule inverse, not to {config.schedule!r}"
-    if config.discipline == "serial" and (config.workers or 1) > 1 and config.exchange == "none":
-        yield f"discipline='serial' has one worker, got workers={config.workers}: choose {DISCIPLINES[1:]}"
-    if config.link and config.host != "simulator":
-        yield f"link={config.link!r} needs host='simulator' (hogwild simulate); got host={config.host!r}"
-    if config.exchange != "none":
-        yield from _of_replicas(config)
-    if config.machines > 1:
-        yield from _of_machines(config)
-    yield from _of_simulator(config)
-    if config.device == "cuda":
-        yield from _on_gpu(config)
-    elif config.in_flight is not None:
+    c = config
+    for name, schedules in (("decay", ("epoch", "round")), ("power", ("inverse",))):
+        if getattr(c, name) is not None and c.schedule not in schedules and (name, c.schedule) != ("decay", "auto"):
+            yield f"{name} belongs to schedule {' or '.join(schedules)}, not to {c.schedule!r}"
+    if c.discipline == "serial" and (c.workers or 1) > 1 and c.exchange == "none":
+        yield f"discipline='serial' has one worker, got workers={c.workers}: choose {DISCIPLINES[1:]}"
+    if c.host == "simulator" and not c.simulated:
+        yield f"host='simulator' plays the linear problem, not {c.problem!r}: choose {' or '.join(REAL_HOSTS)}"
+    for name, usual in (("link", ""), ("delay", "round-robin")):
+        if getattr(c, name) != usual and c.host != "simulator":
+            yield f"{name}={getattr(c, name)!r} needs host='simulator' (hogwild simulate); got host={c.host!r}"
+    law, numbers = parse_delay(c.delay)
+    if law != "round-robin" and c.discipline == "round-robin":
+        yield f"delay={c.delay!r}: discipline 'round-robin' has turns of its own: leave delay out"
+    if c.workers is not None and numbers.get("delay", 0) > c.workers - 1:
+        yield f"delay={c.delay!r} needs workers={numbers['delay'] + 1:g} or more, got workers={c.workers}"
+    if c.exchange != "none":
+        yield from _of_replicas(c)
+    if c.machines > 1:
+        yield from _of_machines(c)
+    if c.device == "cuda":
+        yield from _on_gpu(c)
+    elif c.in_flight is not None:
         yield "in_flight needs device='cuda': on the CPU as many examples are in hand as workers"
 
 
@@ -531,7 +543,6 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
     name, numbers = parse_exchange(config.exchange, config.sums)
     if config.machines == 1 and name not in BETWEEN_WORKERS:
         yield f"{label} passes blocks of items between machines: give machines; on one machine order='blocks'"
-        return
     beyond = EXCHANGES[name].sums or numbers.get("outer", 1) > 1 or numbers.get("momentum", 0) > 0
     if not config.sums and (beyond or numbers.get("mean", "rows") != "rows"):
         yield f"{label} is no mean of whole replicas, so it leads out of a simplex: choose averaging with mean=rows"
@@ -547,25 +558,6 @@ def _of_replicas(config: TrainConfig) -> Iterator[str]:
         yield f"{label}: workers with own replicas need no discipline={config.discipline!r}: leave discipline out"
 
 
-_RACE = "whose workers do not stop to wait"
-_KEPT = "whose checkpoints hold the model only"
-#: Parameters of exchanges between machines: what they can be, and why nothing else.
-BETWEEN_MACHINES: dict[str, dict[str, tuple[tuple[Any, ...], str]]] = {
-    "averaging": {
-        "by": (("direct",), "who have to do without one that dies in a round"),
-        "share": ((1,), _RACE),
-        "threshold": ((0,), _KEPT),
-        "momentum": ((0,), _KEPT),
-    },
-    "gossip": {"home": ((1,), _KEPT)},
-    "server": {
-        "bound": ((math.inf,), _RACE),
-        "warm": ((0,), _RACE),
-        "rule": (("met", "sum", "scaled", "soft"), _KEPT),
-    },
-}
-
-
 def _of_machines(config: TrainConfig) -> Iterator[str]:
     """Reasons of what several machines cannot do."""
     label, machines = f"exchange={config.exchange!r}", f"machines={config.machines}"
@@ -576,9 +568,10 @@ def _of_machines(config: TrainConfig) -> Iterator[str]:
         yield f"{label} passes blocks of items round, of which problem {config.problem!r} has none: choose averaging"
     if name == "rotation" and config.order != "shuffled":
         yield f"{label} has an order of its own, in which blocks meet: leave order={config.order!r} out"
-    for key, (usual, reason) in BETWEEN_MACHINES.get(name, {}).items():
-        if numbers[key] not in usual:
-            yield f"{label}: {key} is not for machines, {reason}: leave {key} out"
+    row = EXCHANGES[name]
+    for key, value in numbers.items():
+        if value != row.numbers[key].default and {key, f"{key}={value}"} & {*row.local}:
+            yield f"{label}: {key}={value} is for the workers of one machine: leave {key} out"
     if config.device != "cpu" or config.host not in ("auto", *REAL_HOSTS):
         yield f"{machines}: their workers are {' or '.join(REAL_HOSTS)}, not {config.host!r}"
     if not config.distributed:
@@ -587,32 +580,15 @@ def _of_machines(config: TrainConfig) -> Iterator[str]:
         yield f"{machines}: what makes workers wait for each other (round-robin, locked, aig, blocks) needs one machine"
 
 
-def _of_simulator(config: TrainConfig) -> Iterator[str]:
-    law, numbers = parse_delay(config.delay)
-    real = " or ".join(REAL_HOSTS)
-    simulator = config.host == "simulator"
-    if simulator and not config.simulated:
-        yield f"host='simulator' plays the linear problem, not {config.problem!r}: choose {real}"
-    if config.delay != "round-robin" and not simulator:
-        yield f"delay={config.delay!r} is for host='simulator' (hogwild simulate), not {config.host!r}"
-    if law != "round-robin" and config.discipline == "round-robin":
-        yield f"delay={config.delay!r}: discipline 'round-robin' has turns of its own: leave delay out"
-    if config.workers is not None and numbers.get("delay", 0) > config.workers - 1:
-        yield f"delay={config.delay!r} needs workers={numbers['delay'] + 1:g} or more, got workers={config.workers}"
-
-
 def _on_gpu(config: TrainConfig) -> Iterator[str]:
-    if not config.on_gpu:
-        yield f"problem {config.problem!r} has no kernels for device='cuda': leave device out"
     if config.discipline not in config.on_gpu:
-        yield f"device='cuda' has disciplines {', '.join(config.on_gpu)}, not {config.discipline!r}"
-    absent = {
-        "host": config.host != STREAMS,
-        "exchange": config.exchange != "none",
-        "order": config.order == "blocks",
-    }
-    for name in (name for name, refused in absent.items() if refused):
-        yield f"device='cuda' has no {name} {getattr(config, name)!r}: leave {name} out"
+        others = f"has disciplines {', '.join(config.on_gpu)}" if config.on_gpu else "has no kernels"
+        yield f"device='cuda' of problem {config.problem!r} {others}; got {config.discipline!r}"
+    for name, refused in (("host", config.host != STREAMS), ("exchange", config.exchange != "none")):
+        if refused:
+            yield f"device='cuda' has no {name} {getattr(config, name)!r}: leave {name} out"
+    if config.order == "blocks":
+        yield "device='cuda' has no order 'blocks': leave order out"
     if (config.workers or 1) > MOST_STREAMS:
         yield f"device='cuda' has {MOST_STREAMS} streams at most, got workers={config.workers}"
 
@@ -633,7 +609,6 @@ class CommonOptions(TypedDict, total=False):
     discipline: str
     exchange: str
     workers: int | None
-    oversubscribe: bool
     host: str
     device: str
     in_flight: int | None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -107,6 +108,7 @@ class Number(NamedTuple):
     most: float
     whole: bool = False
     part: bool = False  # a whole number of rows, or below one, a part of an epoch's rows of a replica
+    units: Mapping[str, float] = {}  # with which the number is written
 
 
 class Choice(NamedTuple):
@@ -125,6 +127,7 @@ class ExchangeRow:
     fixed: Mapping[str, object] = field(default_factory=dict)  # further keywords
     sums: bool = False  # whether it adds up the replicas' changes, which leads out of what a problem may be kept in
     between: tuple[str, ...] = ("workers",)  # and "machines"
+    local: tuple[str, ...] = ()  # parameters, or values of them, that only the workers of one machine can have
 
 
 EVERYWHERE = ("workers", "machines")
@@ -143,6 +146,7 @@ EXCHANGES: dict[str, ExchangeRow] = {
             "share": Number(1, 1e-3, 1),
         },
         between=EVERYWHERE,
+        local=("by", "share", "threshold", "momentum"),
     ),
     "one-shot-averaging": ExchangeRow("hogwild.exchanges.averaging:Averaging", fixed={"one_shot": True}),
     "gossip": ExchangeRow(
@@ -154,6 +158,7 @@ EXCHANGES: dict[str, ExchangeRow] = {
         },
         sums=True,
         between=EVERYWHERE,
+        local=("home",),
     ),
     "consensus": ExchangeRow(
         "hogwild.exchanges.consensus:Consensus",
@@ -173,6 +178,7 @@ EXCHANGES: dict[str, ExchangeRow] = {
         },
         sums=True,
         between=EVERYWHERE,
+        local=("bound", "warm", "rule=adagrad", "rule=revision"),
     ),
     "rotation": ExchangeRow("", between=("machines",)),  # a machine's workers share one array: machines/rotation.py
 }
@@ -191,8 +197,12 @@ DELAYS: dict[str, dict[str, Number]] = {
 }
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 BITS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}  # per second
-#: Parameters of a simulated link, and their units.
-LINK = {"latency": SECONDS, "bandwidth": BITS, "row": SECONDS}
+#: Parameters of a simulated link.
+LINK = {
+    "latency": Number(0, 0, math.inf, units=SECONDS),
+    "bandwidth": Number(math.inf, 1e-3, math.inf, units=BITS),
+    "row": Number(2e-7, 0, math.inf, units=SECONDS),
+}
 
 
 class Wire(NamedTuple):
@@ -261,18 +271,22 @@ def parse_named(
     if name not in tables:
         near = nearest(str(name), tables)
         raise UsageError(f"{option}={text!r}: expected one of {', '.join(tables)}, with numbers as in {example}{near}")
-    ranges = tables[name]
+    return name, _pairs(f"{option}={text!r}", name, rest, tables[name])
+
+
+def _pairs(where: str, name: str, text: str, ranges: Mapping[str, Number | Choice]) -> dict[str, Any]:
+    """The parameters that ``key=value,...`` gives, and the defaults of the others."""
     values: dict[str, Any] = {key: each.default for key, each in ranges.items()}
-    for part in filter(None, rest.split(",")):
+    for part in filter(None, text.split(",")):
         key, _, value = part.partition("=")
         if key not in ranges:
             has = ", ".join(ranges) or "no numbers"
-            raise UsageError(f"{option}={text!r}: cannot read {part!r}: {name} has {has}{nearest(key, ranges)}")
+            raise UsageError(f"{where}: cannot read {part!r}: {name} has {has}{nearest(key, ranges)}")
         try:
             values[key] = _parsed(value, ranges[key])
         except UsageError as error:
-            raise UsageError(f"{option}={text!r}: {key}={value}: {error}") from None
-    return name, values
+            raise UsageError(f"{where}: {key}={value}: {error}") from None
+    return values
 
 
 def _parsed(value: str, allowed: Number | Choice) -> float | str:
@@ -287,14 +301,16 @@ def _parsed(value: str, allowed: Number | Choice) -> float | str:
         if value not in allowed.names:
             raise UsageError(f"expected one of {', '.join(allowed.names)}{nearest(value, allowed.names)}")
         return value
+    digits = value.rstrip(string.ascii_letters) if allowed.units else value
     try:
-        number = float(value)
-    except ValueError:
+        number = float(digits) * (allowed.units[value[len(digits) :]] if allowed.units else 1)
+    except (ValueError, KeyError):
         number = math.nan
     if allowed.part and 0 < number < 1:
         return number
     if not allowed.least <= number <= allowed.most or (allowed.whole and number % 1):
-        kind = "whole number" if allowed.whole else "number"
+        unit = f"number and a unit ({', '.join(allowed.units)})"
+        kind = unit if allowed.units else "whole number" if allowed.whole else "number"
         most = f" to {allowed.most:g}" if allowed.most < 1 << 53 else ""
         below = ", or a part of an epoch such as 0.25" * allowed.part
         raise UsageError(f"expected a {kind} from {allowed.least:g}{most}{below}")
@@ -309,23 +325,5 @@ def parse_link(text: str) -> Wire:
     UsageError
         If it cannot be parsed; the message names the parameters and their units.
     """
-    numbers: dict[str, float] = {}
-    for part in filter(None, text.split(",") if isinstance(text, str) else [repr(text)]):
-        key, _, value = part.partition("=")
-        if key not in LINK:
-            raise UsageError(f"link={text!r}: cannot read {part!r}: it has {', '.join(LINK)}{nearest(key, LINK)}")
-        units = LINK[key]
-        digits = value.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-        try:
-            number = float(digits) * units[value[len(digits) :]]
-        except (ValueError, KeyError):
-            number = math.nan
-        if not 0 <= number < math.inf or (key == "bandwidth" and number == 0):
-            example = "0.2ms" if units is SECONDS else "1Gbit"
-            raise UsageError(
-                f"link={text!r}: {key}={value}: expected a number and a unit ({', '.join(units)}), as in {example}"
-            )
-        numbers[key] = number
-    if "bandwidth" in numbers:
-        numbers["bandwidth"] /= 8  # bits to bytes
-    return Wire(**numbers)
+    values = _pairs(f"link={text!r}", "it", str(text), LINK)
+    return Wire(values["latency"], values["bandwidth"] / 8, values["row"])  # bits to bytes

@@ -120,12 +120,6 @@ def test_numpy_numbers_become_python_ones() -> None:
         TrainConfig(epochs=np.float64(3.0))
 
 
-def test_differences() -> None:
-    config = TrainConfig(workers=1, epochs=5)
-    assert config.differences(dataclasses.replace(config, epochs=9, workers=2, host="threads")) == []
-    assert config.differences(dataclasses.replace(config, l2=0.5, seed=3, epochs=9)) == ["seed", "l2"]
-
-
 def test_names_are_those_of_the_kernels() -> None:
     """The literals exist twice so that a typing mistake is found before numba is imported."""
     assert set(module.DISCIPLINES) == set(linear.DISCIPLINES)
@@ -141,13 +135,6 @@ def test_what_is_not_given_is_the_problems_own(problem: str) -> None:
     assert TrainConfig.from_json(config.to_json()) == pickle.loads(pickle.dumps(config)) == config
     assert dataclasses.replace(config, epochs=3) == TrainConfig(problem=problem, epochs=3)
     assert set(RESUMABLE) - {"renumber"} <= config.to_json().keys()
-
-
-def test_penalties_and_choices_have_defaults_of_their_own() -> None:
-    by_rating = TrainConfig(problem="completion", penalty="per-rating")
-    assert (TrainConfig(problem="completion").l2, by_rating.l2) == (0.03, 0.05)
-    choices = TrainConfig(problem="completion", loss="bpr", step="auto")
-    assert (choices.l2, choices.step, choices.negatives) == (0.01, 0.07, 4)
 
 
 def test_workers_of_a_short_run_are_threads() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
 import signal
@@ -29,7 +28,7 @@ from hogwild.model_file import load_checkpoint, load_model
 from hogwild.training.engine import start_pool
 from hogwild.training.run import Run
 from tests.conftest import ROOT, descendants, of_others
-from tests.runs import QUIET, living, long_epochs, start, toy, until, when
+from tests.runs import QUIET, long_epochs, start, toy, until, when
 
 
 def pids(run: Run) -> list[int]:
@@ -159,26 +158,6 @@ def test_workers_killed_between_epochs(discipline: str) -> None:
     assert found[-1]["workers_lost"] == 6
     assert found[-1]["objective"] < 0.5
     pool.close()
-
-
-def test_nothing_piles_up_in_a_long_lived_program() -> None:
-    """Descriptors and shared memory of finished runs go, also of runs whose workers were found dead."""
-
-    def held() -> tuple[int, int, int]:
-        maps = Path("/proc/self/maps").read_text()
-        return len(os.listdir("/proc/self/fd")), maps.count("memfd:hogwild-arrays"), len(living() - before)
-
-    rows, seen, before = toy(), list[tuple[int, int, int]](), living()
-    pool = start_pool("processes", 2)
-    for round in range(5):
-        if round in (2, 3):
-            kill(*(worker.pid for worker in pool._crew), wait=True)  # type: ignore[attr-defined]
-        hogwild.train(rows, pool=pool, epochs=1, step=0.5).finish()
-        hogwild.train(rows, workers=2, epochs=1, step=0.5).finish()
-        gc.collect()
-        seen.append(held())
-    pool.close()
-    assert seen[1:] == [seen[0]] * 4
 
 
 class Deadly:

@@ -38,9 +38,7 @@ def after_ten_epochs(rows: Rows, step: float, **options: Any) -> float:
 
 CASES: dict[str, tuple[Rows, dict[str, Any]]] = {
     "hinge": (toy(noise=2.0), {"loss": "hinge"}),
-    "squared-hinge, l2 rows": (toy(), {"loss": "squared-hinge", "normalize": "l2"}),
     "round": (toy(classes=0), {"schedule": "round", "loss": "squared-error"}),
-    "adagrad": (toy(noise=2.0), {"adagrad": True}),
     "softmax": (toy(classes=4), {"loss": "softmax"}),
 }
 

@@ -33,7 +33,7 @@ from hogwild.cli.options import (
 )
 from hogwild.cli.session import TrainRequest, check_holdout, read
 from hogwild.cli.sources import KINDS, Sources, check_writable, chosen_problem
-from hogwild.config import MODULE, MOST_A_CORE, TrainConfig
+from hogwild.config import MODULE, TrainConfig
 from hogwild.errors import UsageError
 from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.rows_file import Screen
@@ -50,7 +50,7 @@ REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, whi
 SEEDS = 5
 TIMEOUT = 600.0
 WHAT = "What is compared"
-OWN = "methods workers seeds epochs eps steps timeout oversubscribe"
+OWN = "methods workers seeds epochs eps steps timeout"
 
 
 @takes(
@@ -101,11 +101,6 @@ OWN = "methods workers seeds epochs eps steps timeout oversubscribe"
         metavar="SECONDS",
         min=0.1,
         show_default=f"{TIMEOUT:g}",
-    ),
-    oversubscribe=row(
-        f"Also more than {MOST_A_CORE} workers a core, and methods with locks on more workers than cores.",
-        WHAT,
-        kind=bool,
     ),
     test={"help": "Data to test on."},
     holdout={

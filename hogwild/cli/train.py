@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from hogwild import machine
 from hogwild.cli.display import Display, training_line
 from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import (
@@ -55,7 +54,7 @@ MOST_PAIRS = 10_000_000  # of a rating, or an item drawn against it: candidates 
 MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
 STEPS = "step schedule decay power adagrad order seed discipline exchange workers"
 NAMES = (
-    f"{READING} {MINIMISED} {STEPS} renumber oversubscribe host device in_flight machines meet machine job local "
+    f"{READING} {MINIMISED} {STEPS} renumber host device in_flight machines meet machine job local "
     f"own_rows {STOPS} {KEPT}"
 )
 READS = {
@@ -145,7 +144,6 @@ def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
         options["holdout"] = DEFAULT_HOLDOUT
     data_named = data is not None  # an empty name is an error: see check()
     request = TrainRequest(default_data if data is None else data, data_named, **options)
-    config.check_crowd(machine.physical_cores())
     sources.check(config.problem)
     request.check(config.problem)
     if config.keep == "best" and request.holdout is None:

@@ -117,7 +117,6 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             biases=p["biases"],
             workers=workers_of(self.n_jobs, len(ratings)),
             host=self.host,
-            oversubscribe=True,  # as n_jobs asks
             evaluate_every=1 if p["verbose"] else p["max_iter"],
         )
         if p["early_stopping"] and config.l2_path is None:

@@ -64,7 +64,6 @@ class FMEstimator(BaseEstimator):
             seed=drawn_seed(self.random_state),
             workers=workers_of(self.n_jobs, len(rows)),
             host=self.host,
-            oversubscribe=True,  # as n_jobs asks
         )
         run = train(rows, config=config)
         self.model_: FMModel = run.finish()

@@ -12,6 +12,7 @@ import dataclasses
 import inspect
 import math
 import numbers
+import textwrap
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +22,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from hogwild import machine
-from hogwild.config import LARGEST_FLOAT32, Option, check_field, entry, fields_of, flag, number, option
+from hogwild.config import LARGEST_FLOAT32, Option, check_field, fields_of, flag, number, option
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
@@ -79,6 +80,12 @@ def parameter(default: Any, help: str = "", like: str = "", **more: Any) -> Any:
 
 
 Estimator = TypeVar("Estimator", bound=type)
+
+
+def entry(name: str, kind: str, usual: Any, text: str) -> str:
+    """Return what a docstring says of an option, in NumPy's style."""
+    text = textwrap.fill(text, 110, break_on_hyphens=False, break_long_words=False).replace("\n", "\n    ")
+    return f"{name} : {kind}, default {usual}\n    {text}".rstrip()
 
 
 def documented(cls: Estimator) -> Estimator:

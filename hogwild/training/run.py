@@ -260,7 +260,6 @@ class Run(Generic[M]):
         cores = machine.physical_cores()
         if workers > rows > 0:
             raise InputError(f"{workers} workers for {rows} rows: give at most one worker a row (--workers)")
-        self.config.check_crowd(cores)
         if workers > cores and self.config.host not in ("simulator", STREAMS):
             warnings.warn(machine.crowded(workers, cores), HogwildWarning, stacklevel=5)
 
@@ -569,7 +568,7 @@ def train(
         Directory for a checkpoint at the end of every epoch and on stopping.
     resume : bool
         Go on from that checkpoint, if there is one. Only ``epochs``, ``patience``, ``evaluate_every``, ``machines``,
-        ``workers``, ``oversubscribe``, ``host``, ``in_flight`` and ``renumber`` may differ.
+        ``workers``, ``host``, ``in_flight`` and ``renumber`` may differ.
     pool : Pool, optional
         Workers from :func:`hogwild.training.engine.start_pool`; they are left running. One run after another, or in
         turns, can use them.

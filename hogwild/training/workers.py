@@ -11,7 +11,7 @@ import numpy as np
 from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.kernels.control import STOP, cells
+from hogwild.kernels.control import cells
 from hogwild.kernels.order import shuffle_epochs
 from hogwild.kernels.tiers import no_tiers
 from hogwild.problems.linear.problem import LinearProblem, aligned
@@ -58,7 +58,6 @@ class InlineWorker:
             problem.data({name: readonly(array) for name, array in data.items()}),
         )
         self._blocks = np.zeros(order.n_blocks, dtype=np.int32)
-        self._ended = False
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows ``times`` times in one call of the kernel, each in another random order of single rows."""
@@ -74,8 +73,6 @@ class InlineWorker:
             step = step[0], step[1] + first, step[2]  # this part counts its rows from 0
             first = 0
         self.problem.begin_epoch(self._control, part.order, 0)
-        if self._ended:
-            self._control[STOP] = 1
         self._call(part, step)()
         self.problem.write_out(self._views.coef, step, first, times * n)
 

@@ -70,4 +70,3 @@ def test_the_reference_has_the_text_of_the_fields(problem: str) -> None:
     for field in options_of(problem).values():
         about = field.metadata["option"]
         assert about.text in reference
-        assert about.more in reference

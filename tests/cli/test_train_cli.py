@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import torch
 
-from hogwild import machine
 from hogwild.data.rows.source import open_data
 from hogwild.kernels.cache import directory
 from hogwild.model_file import load_model
@@ -219,15 +218,3 @@ def test_live_line_on_a_terminal(tmp_path: Path) -> None:
     assert re.search(r"epoch \d+/40 [━╌]+ [\d,]+/20,000 rows", text)
     assert "done after epoch 40" in text
     assert "no --out: this model will not be kept" in text
-
-
-def test_far_more_workers_than_cores_are_refused_before_anything_is_read(
-    hogwild: Callable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(machine, "physical_cores", lambda: 2)
-    crowd = "train nowhere.svm --workers 17"
-    assert hogwild(crowd).err == (
-        "hogwild: error: 17 workers on 2 cores: at most 16 run, 8 a core, unless --oversubscribe (oversubscribe=True) "
-        "is given\n"
-    )
-    assert "nowhere.svm" in hogwild(f"{crowd} --oversubscribe").err

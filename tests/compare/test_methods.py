@@ -102,9 +102,7 @@ def test_the_judge_says_what_the_run_says(tasks: dict, problem: str) -> None:
     ("problem", "name", "changes", "reason"),
     [
         ("linear", "averaging", {"adagrad": True}, "average"),
-        ("linear", "hogwild", {"workers": 9}, "9 workers on 1 core: at most 8 run"),
         ("linear", "locked", {"workers": 4}, "4 workers on 1 cores"),
-        ("linear", "locked", {"workers": 4, "oversubscribe": True}, None),
         ("completion", "sklearn-sgd", {}, "sklearn-sgd is for problem linear, not for completion"),
         ("cuts", "blocks", {}, "blocks is for problem completion, not for cuts"),
     ],

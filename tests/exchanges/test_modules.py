@@ -49,7 +49,7 @@ def test_one_replica_is_serial_to_the_bit(exchange: str) -> None:
 @pytest.mark.filterwarnings("ignore:4 workers share")
 @pytest.mark.parametrize("exchange", ["gossip:period=64", "server:push=64"])
 def test_replicas_learn(exchange: str) -> None:
-    rows, state = trained(exchange, 2, oversubscribe=True)
+    rows, state = trained(exchange, 2)
     assert (rows[-1]["status"], rows[-1]["updates"], rows[-1]["replicas"]) == ("ok", 640, 2)
     assert rows[-1]["messages"] > 0
     assert rows[-1]["objective"] < 0.5 * rows[0]["objective"]

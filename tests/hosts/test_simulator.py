@@ -243,7 +243,7 @@ def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
         ({"delay": "random:quantum=1.5"}, "expected a whole number from 1"),
         ({"delay": "random:window=2"}, "window=2: expected a number from 0 to 1"),
         ({"delay": "constant:delay=4"}, "needs workers=5 or more, got workers=4"),
-        ({"delay": "random", "host": "threads"}, "is for host='simulator'"),
+        ({"delay": "random", "host": "threads"}, "needs host='simulator'"),
         ({"delay": "random", "discipline": "round-robin"}, "has turns of its own"),
     ],
 )

@@ -148,10 +148,10 @@ def test_a_run_that_diverges_says_so() -> None:
     ("exchange", "reason"),
     [
         ("consensus", "machines trade by averaging, gossip, server, rotation: choose one of these"),
-        ("averaging:by=ring", "by is not for machines, who have to do without one that dies in a round: leave by out"),
-        ("gossip:home=0", "home is not for machines, whose checkpoints hold the model only: leave home out"),
-        ("server:bound=3", "bound is not for machines, whose workers do not stop to wait: leave bound out"),
-        ("server:rule=adagrad", "rule is not for machines, whose checkpoints hold the model only: leave rule out"),
+        ("averaging:by=ring", "by=ring is for the workers of one machine: leave by out"),
+        ("gossip:home=0", "home=0.0 is for the workers of one machine: leave home out"),
+        ("server:bound=3", "bound=3.0 is for the workers of one machine: leave bound out"),
+        ("server:rule=adagrad", "rule=adagrad is for the workers of one machine: leave rule out"),
     ],
 )
 def test_what_machines_refuse(exchange: str, reason: str) -> None:

@@ -97,16 +97,12 @@ class Method:
         if workers > len(rows):
             return f"{workers} workers for {len(rows)} rows"
         spinning = self.kind == "locks" and self.device == "cpu" and base.host != "simulator"
-        if spinning and workers > cores and not base.oversubscribe:
-            return (
-                f"{workers} workers on {cores} cores would spin for locks whose holders do not run "
-                "(--oversubscribe measures it all the same)"
-            )
+        if spinning and workers > cores:
+            return f"{workers} workers on {cores} cores would spin for locks whose holders do not run"
         if self.together and workers * (base.batch or 1) > len(rows):
             return f"a minibatch of {workers} x {base.batch} examples is more than the {len(rows)} there are"
         try:
-            config = self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0, in_flight)
-            config.check_crowd(cores)
+            self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0, in_flight)
             if self.device != "cpu":
                 gpu()
         except (UsageError, InputError) as error:

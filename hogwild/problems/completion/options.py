@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from hogwild.config import COMPLETION, GOAL, LARGEST_FLOAT32, TrainConfig, documented, inherited, option
+from hogwild.config import COMPLETION, GOAL, LARGEST_FLOAT32, TrainConfig, inherited, option
 from hogwild.methods import ORDERS, PENALTIES, UNTIERED
 from hogwild.problems.linear.options import LinearConfig, path_of
 
@@ -17,10 +17,40 @@ USUAL_L2 = {"smoothed": 0.03, "per-rating": 0.05, "ranking": 0.01}
 TRIED = (0.5, 1, 2, 4)  # times the usual l2, by "auto"
 
 
-@documented
 @dataclass(frozen=True)
 class CompletionConfig(TrainConfig):
-    """Options of matrix completion, besides those of :class:`hogwild.TrainConfig`."""
+    """Options of matrix completion, besides those of :class:`hogwild.TrainConfig`.
+
+    Attributes
+    ----------
+    loss : str, default squared-error
+        Loss of an example: squared-error, log, bpr. ``squared-error`` is for ratings, ``log`` and ``bpr`` for
+        implicit feedback, where every entry is a choice.
+    step : float or None, default 0.05, for losses log and bpr 0.07
+        First step size; 'auto' probes for one. It is for the gradient of one example, or a minibatch's mean gradient.
+    order : str, default shuffled
+        Order of the examples: shuffled, file, blocks. ``shuffled`` is anew each epoch, without replacement; in
+        ``blocks`` no two workers ever share a user or an item.
+    discipline : str, default serial for one worker, else by the data
+        How an update reaches a shared weight: serial, hogwild, atomic, aig, locked, round-robin. ``auto`` is
+        ``serial`` for one worker; for more, ``tiered`` if the data make workers contend for cache lines, else
+        ``hogwild``.
+    l2 : float, default 0.03 smoothed, 0.05 per-rating, 0.01 ranking
+        L2 penalty; 'auto' chooses it, and the epochs, by ratings held out, and .01,.02 among these. ``auto`` tries
+        four values on nine tenths of the ratings, each up to the epoch with the best NDCG at 10 (or RMSE) on the
+        rest, and then trains on all.
+    l2_path : tuple[float, ...] or None, default None
+        Values among which l2 is chosen. ``l2`` may be given as 'auto' or such values instead.
+    rank : int, default 32
+        Numbers in a factor.
+    penalty : str, default smoothed, for losses log and bpr per-rating
+        L2 penalty: per-rating, smoothed. ``per-rating`` is l2/2 of the squares of both factors for every rating
+        (weighted lambda); ``smoothed`` is as if every user and item had 100 ratings more.
+    biases : bool, default True
+        A bias for each user and item beside the factors.
+    negatives : int, default 4
+        Items drawn for each rating under loss log or bpr. They are drawn among those that the user has not chosen.
+    """
 
     on_gpu: ClassVar[tuple[str, ...]] = ("atomic", "hogwild")
     distributed: ClassVar[bool] = True
@@ -30,8 +60,6 @@ class CompletionConfig(TrainConfig):
         "loss",
         "squared-error",
         choices=("squared-error", "log", "bpr"),
-        more="``squared-error`` is for ratings, ``log`` and ``bpr`` for implicit feedback, where every entry is "
-        "a choice.",
     )
     l2: float = option(
         None,
@@ -41,8 +69,6 @@ class CompletionConfig(TrainConfig):
         most=LARGEST_FLOAT32,
         metavar="NUMBER",
         usual=", ".join(f"{value:g} {name}" for name, value in USUAL_L2.items()),
-        more="``auto`` tries four values on nine tenths of the ratings, each up to the epoch with the best NDCG at 10 "
-        "(or RMSE) on the rest, and then trains on all.",
     )
     l2_path: tuple[float, ...] | None = inherited("l2_path", None, LinearConfig)
     step: float | None = inherited(
@@ -53,8 +79,6 @@ class CompletionConfig(TrainConfig):
         "order",
         "shuffled",
         choices=ORDERS,
-        more="``shuffled`` is anew each epoch, without replacement; in ``blocks`` no two workers ever share a user or "
-        "an item.",
     )
     rank: int = option(32, "Numbers in a factor.", COMPLETION, least=1, most=1024)
     penalty: str = option(
@@ -63,8 +87,6 @@ class CompletionConfig(TrainConfig):
         COMPLETION,
         choices=PENALTIES,
         usual="smoothed, for losses log and bpr per-rating",
-        more="``per-rating`` is l2/2 of the squares of both factors for every rating (weighted lambda); ``smoothed`` "
-        f"is as if every user and item had {SMOOTHING} ratings more.",
     )
     biases: bool = option(
         True,
@@ -79,7 +101,6 @@ class CompletionConfig(TrainConfig):
         least=1,
         most=64,
         usual=str(RANKING["negatives"]),
-        more="They are drawn among those that the user has not chosen.",
     )
 
     def __post_init__(self) -> None:

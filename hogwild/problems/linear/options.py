@@ -13,7 +13,6 @@ from hogwild.config import (
     PARALLEL,
     STEPS,
     TrainConfig,
-    documented,
     inherited,
     option,
 )
@@ -30,10 +29,54 @@ from hogwild.methods import (
 L2_PATH = tuple(float(f"{10 ** (k / 2 - 8):.2g}") for k in range(16))  # of "auto"
 
 
-@documented
 @dataclass(frozen=True)
 class LinearConfig(TrainConfig):
-    """Options of linear models, besides those of :class:`hogwild.TrainConfig`."""
+    """Options of linear models, besides those of :class:`hogwild.TrainConfig`.
+
+    Attributes
+    ----------
+    loss : str, default log
+        Loss of an example: log, hinge, squared-hinge, modified-huber, perceptron, softmax, squared-error, huber,
+        epsilon-insensitive, squared-epsilon-insensitive, poisson. ``softmax`` is the cross-entropy over all classes;
+        the other label losses train one-versus-rest when there are more than two labels.
+    schedule : str, default auto
+        How the step falls: constant, epoch, round, rows, inverse, optimal, adaptive, root. ``auto`` is ``rows`` if an
+        epoch has more than 100,000 rows, else ``epoch``.
+    loss_param : float or None, default the loss's own
+        Huber's threshold or the half-width of an insensitive tube.
+    l1 : float, default 0.0
+        L1 penalty.
+    l2 : float, default 1e-05
+        L2 penalty; 'auto' chooses it by rows held out, and 1e-6,1e-5 among these. The objective is ``mean loss + l2/2
+        ||w||^2 + l1 ||w||_1``. ``auto``, for linear models, is the best of 16 values from 1e-08 to 0.3, times a
+        typical row's squared length, by the loss on rows held out of the training rows; with the one that is chosen a
+        model is trained on all of them. See the manual, *Choosing l2*.
+    l2_path : tuple[float, ...] or None, default None
+        Values among which l2 is chosen. ``l2`` may be given as 'auto' or such values instead.
+    normalize : str, default auto
+        Scale each row: auto, none, l2. The scale is kept in the model and applied by predict. ``auto`` is ``none``,
+        but where ``l2`` is 'auto' too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower
+        then.
+    class_weight : str or None, default all rows alike
+        Weigh the classes equally: balanced. A row weighs ``n / (classes * rows of the class)``.
+    intercept : bool, default True
+        Fit an unpenalised intercept.
+    scale_columns : bool, default True
+        Train in scaled and centred columns where theirs differ. The objective and the model are those of the columns
+        as they are.
+    adagrad : bool, default False
+        A step of its own for each feature (AdaGrad). It is divided by the root of the coordinate's sum of squared
+        gradients, without locks.
+    renumber : str, default auto
+        Number the features by popularity while workers train: auto, always, never. Popular weights then share cache
+        lines: a model that outgrows the cache trains up to twice as fast, to the same bits with one worker. It takes
+        4 bytes more for each nonzero. ``auto`` does so where the weights outgrow the cache and the passes over the
+        data are worth it.
+    own_rows : bool, default False
+        Each machine has rows of its own: another file or store on each. Their counts are summed at the start, and the
+        sums of losses at every evaluation, so the objective is that of all rows. If all open the same data, each
+        keeps a range of it.
+    """
 
     on_gpu: ClassVar[tuple[str, ...]] = ("atomic", "hogwild")
     distributed: ClassVar[bool] = True
@@ -43,8 +86,6 @@ class LinearConfig(TrainConfig):
         "loss",
         "log",
         choices=LOSSES,
-        more="``softmax`` is the cross-entropy over all classes; the other label losses train one-versus-rest when "
-        "there are more than two labels.",
     )
     loss_param: float | None = option(
         None,
@@ -62,29 +103,21 @@ class LinearConfig(TrainConfig):
         least=0,
         most=LARGEST_FLOAT32,
         metavar="NUMBER",
-        more="The objective is ``mean loss + l2/2 ||w||^2 + l1 ||w||_1``. ``auto``, for linear models, is the best of "
-        f"{len(L2_PATH)} values from {L2_PATH[0]:.0e} to {L2_PATH[-1]:.1g}, times a typical row's squared length, by "
-        "the loss on rows held out of the training rows; with the one that is chosen a model is trained on all of "
-        "them. See the manual, *Choosing l2*.",
     )
     l2_path: tuple[float, ...] | None = option(
         None,
         "Values among which l2 is chosen.",
-        more="``l2`` may be given as 'auto' or such values instead.",
     )
     schedule: str = inherited(
         "schedule",
         "auto",
         choices=SCHEDULES,
-        more="``auto`` is ``rows`` if an epoch has more than 100,000 rows, else ``epoch``.",
     )
     normalize: str = option(
         "auto",
         "Scale each row",
         GOAL,
         choices=("auto", *NORMALIZE),
-        more="The scale is kept in the model and applied by predict. ``auto`` is ``none``, but where ``l2`` is 'auto' "
-        "too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower then.",
     )
     class_weight: str | None = option(
         None,
@@ -92,7 +125,6 @@ class LinearConfig(TrainConfig):
         GOAL,
         choices=CLASS_WEIGHT,
         usual="all rows alike",
-        more="A row weighs ``n / (classes * rows of the class)``.",
     )
     intercept: bool = option(True, "Fit an unpenalised intercept.", GOAL, without="Fit no intercept.")
     scale_columns: bool = option(
@@ -100,31 +132,24 @@ class LinearConfig(TrainConfig):
         "Train in scaled and centred columns where theirs differ.",
         STEPS,
         without="Train in the columns as they are, however their scales differ.",
-        more="The objective and the model are those of the columns as they are.",
         rare=True,
     )
     adagrad: bool = option(
         False,
         "A step of its own for each feature (AdaGrad).",
         STEPS,
-        more="It is divided by the root of the coordinate's sum of squared gradients, without locks.",
     )
     renumber: str = option(
         "auto",
         "Number the features by popularity while workers train",
         PARALLEL,
         choices=("auto", "always", "never"),
-        more="Popular weights then share cache lines: a model that outgrows the cache trains up to twice as fast, to "
-        "the same bits with one worker. It takes 4 bytes more for each nonzero. ``auto`` does so where the weights "
-        "outgrow the cache and the passes over the data are worth it.",
         rare=True,
     )
     own_rows: bool = option(
         False,
         "Each machine has rows of its own: another file or store on each.",
         MACHINES,
-        more="Their counts are summed at the start, and the sums of losses at every evaluation, so the "
-        "objective is that of all rows. If all open the same data, each keeps a range of it.",
         rare=True,
     )
 
