@@ -145,10 +145,8 @@ def versions() -> Mapping[str, str]:
     """Versions of Python and of the packages that affect speed and results, read without importing them."""
     numbers = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             numbers[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return MappingProxyType(numbers)  # shared by all callers
 
 

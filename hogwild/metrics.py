@@ -49,14 +49,14 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
         If there are no rows, or a label is unknown to the model.
     """
     margins = model.margins_of()
-    measure = _of_labels if model.labels else _of_reals
     parts: list[tuple[np.ndarray, ...]] = []
     count = unknown = 0
     for block in [rows] if isinstance(rows, Rows) else rows:
         truth = class_numbers(block.targets, model.labels, count).astype(np.int32) if model.labels else block.targets
 
         def chunk(first: int, last: int, block: Rows = block, truth: np.ndarray = truth) -> tuple[np.ndarray, ...]:
-            return truth[first:last], *measure(model, truth[first:last], margins.between(block, first, last))
+            part, found = truth[first:last], margins.between(block, first, last)
+            return part, *(_of_labels(model, part, found) if model.labels else [model.decide(found)])
 
         parts += map_chunks(block, chunk, threads, margins.columns)
         count += len(block)
@@ -109,10 +109,6 @@ def _labels_result(
         "labels": labels,
         "confusion": confusion.tolist(),
     }
-
-
-def _of_reals(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, ...]:
-    return (model.decide(margins),)
 
 
 @np.errstate(all="ignore")

@@ -4,9 +4,8 @@
 
 For each data set and loss: the objective of a fit with default options over the certified optimum that
 ``scripts/defaults_optima.json`` holds (median and worst of the seeds), the run's own verdict where it is not "settled",
-epochs and seconds, and the loss on held-out rows beside those of scikit-learn's estimators with their defaults. ``?``
-marks an optimum that a fit passed by more than 0.1 %. Real data are read
-from DIR, which holds one folder of SVMlight files a set.
+epochs and seconds. ``?`` marks an optimum that a fit passed by more than 0.1 %. Real data are read from DIR, which
+holds one folder of SVMlight files a set.
 """
 
 from __future__ import annotations
@@ -15,15 +14,14 @@ import argparse
 import math
 import statistics
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import defaults_optima
 import numpy as np
 import scipy.sparse
-from sklearn import datasets, linear_model, metrics, svm
+from sklearn import datasets
 
 import hogwild
 
@@ -208,51 +206,15 @@ def opened(name: str, folder: Path | None, split: int = 0) -> tuple[Data, Data]:
     return Data(found[0], found[1]), Data(found[2], found[3])
 
 
-def rivals(train: Data, test: Data, loss: str) -> Iterator[str]:
-    """Held-out losses of scikit-learn's estimators with their defaults."""
-    kinds: dict[str, Any] = {"SGD": linear_model.SGDClassifier(loss="log_loss", random_state=0)}
-    kinds |= {"LogisticRegression": linear_model.LogisticRegression()} if loss == "log" else {}
-    if loss == "hinge":
-        kinds = {"SGD": linear_model.SGDClassifier(random_state=0), "LinearSVC": svm.LinearSVC(loss="hinge")}
-    if loss == "squared-error":
-        kinds = {"SGD": linear_model.SGDRegressor(random_state=0), "Ridge": linear_model.Ridge()}
-    for name, estimator in kinds.items() if loss in ("log", "hinge", "squared-error") else ():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                estimator.fit(train.X, train.y, sample_weight=train.weights)
-            except ValueError as error:  # they diverge on unscaled data
-                yield f"{name} {str(error).split('.')[0]:.30}"
-                continue
-        if loss == "log":
-            value = metrics.log_loss(test.y, estimator.predict_proba(test.X), labels=estimator.classes_)
-        elif loss == "hinge":
-            value = 1 - estimator.score(test.X, test.y)
-        else:
-            value = metrics.mean_squared_error(test.y, estimator.predict(test.X))
-        yield f"{name} {value:.4g}"
-
-
-def held_out(model: Any, test: Data, loss: str) -> float:
-    """Log loss, share of errors or mean squared error on the held-out rows."""
-    if loss == "log":
-        p = model.predict_proba(test.X)
-        return float(metrics.log_loss(test.y, p, labels=model.labels))
-    found = model.predict(test.X)
-    return float(1 - np.mean(found == test.y) if loss == "hinge" else np.mean(np.square(found - test.y)))
-
-
-def measure(name: str, loss: str, train: Data, test: Data, seeds: int) -> str:
+def measure(name: str, loss: str, train: Data, seeds: int) -> str:
     """One line of the table."""
-    labels = len(np.unique(train.y)) if train.task == "classes" else 0
-    options = {"loss": loss, **train.options}
     rows = hogwild.Rows.from_scipy(train.X, train.y, weights=train.weights)
     optimum = defaults_optima.stored()[f"{name}/{loss}"]
-    found, verdicts, epochs, seconds, losses = [], set(), [], [], []
+    found, verdicts, epochs, seconds = [], set(), [], []
     for seed in range(seeds):
         began = time.perf_counter()
-        run = hogwild.train(rows, seed=seed, **options)
-        model = run.finish()
+        run = hogwild.train(rows, seed=seed, loss=loss, **train.options)
+        run.finish()
         seconds.append(time.perf_counter() - began)
         if not math.isclose(run.history[0]["objective"], optimum["start"], rel_tol=1e-9):
             raise SystemExit(f"{name}: other data than scripts/defaults_optima.json was made for: record that again")
@@ -260,15 +222,12 @@ def measure(name: str, loss: str, train: Data, test: Data, seeds: int) -> str:
         found.append(row["objective"])
         verdicts |= {row["verdict"]} - {"settled"}
         epochs.append(row["epoch"])
-        losses.append(held_out(model, test, loss))
     least = min(optimum["objective"], *found)  # a fit may pass the solvers where data are badly scaled
     ratios = [value / least if least > 1e-12 else math.inf for value in found]
     mark = "?" if least < 0.999 * optimum["objective"] else " "
     facts = f"{statistics.median(ratios):9.4f} {max(ratios):9.4f}{mark} {statistics.median(epochs):4.0f}"
-    others = ", ".join(rivals(train, test, loss)) if labels <= 20 else ""
-    said = f"; {min(verdicts)} ({len(verdicts)})" if verdicts else ""
-    seen = f"{statistics.median(losses):.4g}"
-    return f"{name:26} {loss:14} {facts} {statistics.median(seconds):7.2f}  {seen:>8} ({others}){said}"
+    said = f"  {min(verdicts)} ({len(verdicts)})" if verdicts else ""
+    return f"{name:26} {loss:14} {facts} {statistics.median(seconds):7.2f}{said}"
 
 
 def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
@@ -288,11 +247,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--losses", type=int, default=2, help="how many losses of each set")
     asked = parsed(parser)
-    print(f"{'set':26} {'loss':14} {'over optimum':>9} {'worst':>7}  epochs seconds  held out (others); verdict")
+    print(f"{'set':26} {'loss':14} {'over optimum':>9} {'worst':>7}  epochs seconds  verdict")
     for name in asked.sets:
-        train, test = opened(name, asked.data)
+        train, _ = opened(name, asked.data)
         for loss in LOSSES[train.task][: asked.losses]:
-            print(measure(name, loss, train, test, asked.seeds), flush=True)
+            print(measure(name, loss, train, asked.seeds), flush=True)
 
 
 if __name__ == "__main__":

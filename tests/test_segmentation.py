@@ -52,14 +52,13 @@ def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
     back = load_model(tmp_path / "m")
     np.testing.assert_array_equal(back.x, found.x)
     np.testing.assert_array_equal(back.labels, found.labels)
-    np.testing.assert_array_equal(back.image, found.image)
     for name in "objective cut_value offset shape ids label_ids config fingerprint history version".split():
         assert getattr(back, name) == getattr(found, name), name
     bare = Segmentation(shares(4, labels), 4.5, 5.25, history=[{"epoch": 2, "objective": 4.5}])
     assert repr(bare) == f"<Segmentation: 4 vertices, {labels} labels, cut value 5.25, epoch 2, objective 4.5>"
     arrays, header = bare.to_file()
     again = Segmentation.from_file(arrays, header, "x")
-    assert (again.shape, again.ids, again.image) == (None, None, None)
+    assert (again.shape, again.ids) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,6 @@ def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
         ({"x": np.ones((3, 1))}, "x: expected shares of two or more labels"),
         ({"x": [[0, 1], [np.nan, 1]]}, "x: vertex 1 has a share that is not finite"),
         ({"shape": (3, 3)}, "a grid of \\(3, 3\\) has other points than the 4 vertices"),
-        ({"shape": (2, 2), "image": np.ones(4)}, "image: expected the grid's shape"),
         ({"ids": Ids(["a"])}, "ids: expected 4, got 1"),
     ],
 )

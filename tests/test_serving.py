@@ -22,7 +22,6 @@ from hogwild import CompletionModel, FMModel, LinearModel
 from hogwild.data.ids import Ids
 from hogwild.data.tables.column import MISSING
 from hogwild.errors import InputError
-from hogwild.problems.fm import model as fm
 from hogwild.serving import encoder
 
 #: Type and values of each column; the training table has one device, so the others are unknown to the model.
@@ -79,8 +78,7 @@ KINDS = [("log",), ("softmax", "l2"), ("hinge",), ("poisson", "l2"), ("log", "l2
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_row_is_answered_as_its_table_is(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fm, "TOGETHER", 8)
+def test_a_row_is_answered_as_its_table_is(kind: Any, tmp_path: Path) -> None:
     served, rows = model(*kind), drawn(200)
     table = pa.Table.from_pylist(rows, SCHEMA)
     check(served, rows, table)

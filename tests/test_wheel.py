@@ -67,20 +67,8 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     data = "synthetic:rcv1?rows=400&features=300"
     work = tmp_path / "elsewhere"
     work.mkdir()
-    options = [
-        "--epochs",
-        "2",
-        "--l2",
-        "1e-5",
-        "--workers",
-        "2",
-        "--out",
-        "model",
-        "--json",
-        "rows.jsonl",
-        "--no-cache",
-    ]
-    run(python, "-m", "hogwild", "train", data, *options, cwd=work)
+    options = "--epochs 2 --l2 1e-5 --workers 2 --out model --json rows.jsonl --no-cache"
+    run(python, "-m", "hogwild", "train", data, *options.split(), cwd=work)
     rows = [json.loads(line) for line in (work / "rows.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [0, 1, 2]
     assert rows[-1]["objective"] < rows[0]["objective"]

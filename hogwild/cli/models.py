@@ -245,12 +245,7 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
 
     labels = [label if isinstance(label, str) else shortest(label) for label in facts.get("labels", [])]
     facts = facts | ({"f1": dict(zip(labels, facts["f1"].values()))} if labels else {})
-    tables = ("labels", "confusion", "reliability")
-    yield from fact_lines({name: value for name, value in facts.items() if name not in tables})
-    if bins := facts.get("reliability"):
-        yield f"reliability (probability of {labels[1]} from, rows, its mean, share of {labels[1]})"
-        for each in bins:
-            yield f"{each['from']:>8.1f}{each['rows']:>12,}{each['probability']:>10.4f}{each['share']:>10.4f}"
+    yield from fact_lines({name: value for name, value in facts.items() if name not in ("labels", "confusion")})
     if 0 < len(labels) <= TABLE_LABELS:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"

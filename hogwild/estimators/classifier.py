@@ -141,13 +141,9 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if fresh and classes is None:
             raise UsageError("classes must be passed on the first call to partial_fit")
         if classes is not None:
-            try:
-                classes = np.unique(classes)
-                missing = classes.dtype.kind == "f" and not np.isfinite(classes).all()
-            except TypeError:  # text among numbers
-                missing = True
-            if missing:
-                raise InputError(f"classes={classes!r}: labels of one kind, and none missing, are expected")
+            classes = _unique("classes", np.asarray(classes))
+            if classes.dtype.kind == "f" and not np.isfinite(classes).all():
+                raise InputError(f"classes={classes.tolist()}: labels of one kind, and none missing, are expected")
             if len(classes) < 2:
                 raise InputError(f"classes={classes.tolist()}: expected two or more")
             if not fresh and not np.array_equal(classes, self.classes_):
@@ -225,15 +221,17 @@ def _check_labels(y: np.ndarray) -> None:
     whole = y.dtype.kind in "biu" or (y.dtype.kind == "f" and y.ndim == 1 and not (y % 1).any())
     if not whole:
         if y.dtype.kind == "O":
-            _check_kinds(y)
+            _unique("y", y)
         check_classification_targets(y)
 
 
-def _check_kinds(y: np.ndarray) -> None:
+def _unique(name: str, labels: np.ndarray) -> np.ndarray:
     try:
-        np.unique(y)
+        return np.unique(labels)
     except TypeError:  # text among numbers
-        raise InputError(f"y: labels of one kind are expected, and {y[0]!r} is not of that of others") from None
+        raise InputError(
+            f"{name}: labels of one kind are expected, not such as {labels.ravel()[:3].tolist()}"
+        ) from None
 
 
 def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -98,8 +98,6 @@ class L2Choice:
         Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
         epochs: candidates are optima.
     seconds : float
-    scores : array of float64, shape (candidates, parts held out)
-        What ``score`` said of each, else minus the mean loss.
     normalize : str
         The scale of rows, which belongs to the choice where it is "auto".
     name : str
@@ -116,7 +114,6 @@ class L2Choice:
     folds: int = 1
     rounds: int = 1
     step: float | None = None
-    scores: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     normalize: str = "none"
     name: str = "l2"
 
@@ -172,9 +169,7 @@ def choose_l2(
     rows: Rows,
     held: Rows | None = None,
     *,
-    divisions: Sequence[np.ndarray] | None = None,
     penalties: Penalties | None = None,
-    score: Callable[[np.ndarray, np.ndarray, np.ndarray], float] | None = None,
     exact: bool | None = None,
     intercept: float = 0.0,
     report: Report | None = None,
@@ -187,14 +182,8 @@ def choose_l2(
     rows : Rows
     held : Rows, optional
         Rows to judge the candidates by, which are not among ``rows``.
-    divisions : sequence of arrays of int32, shape (n,), optional
-        Which fold of ``rows`` holds each row out, -1 for none. Default: ``divide`` where rows are few, else a fifth of
-        ``rows`` is held out.
     penalties : callable, optional
         Returns l1 and l2 of a value of the path. Default: the config's l1, and the value.
-    score : callable, optional
-        Takes weights, intercepts and the numbers of the rows held out and returns a score, larger is better. Default:
-        the rule of this module.
     exact : bool, optional
         Whether candidates may be optima. Default: if the run is meant to end at its optimum.
     intercept : float
@@ -226,17 +215,16 @@ def choose_l2(
     exact = exact and held is None and are_few(rows, config.loss, at(1.0)[0], classes)
     rest = rows
     epochs = min(config.epochs, EPOCHS)
-    if held is None and (divisions is not None or exact or (rows.nnz * classes <= FEW and len(rows) <= FEW_ROWS)):
-        if divisions is None:
-            divisions = divide(rows.targets, len(labels), rows.nnz * classes)
+    divisions: Sequence[np.ndarray] = ()
+    if held is None and (exact or (rows.nnz * classes <= FEW and len(rows) <= FEW_ROWS)):
+        divisions = divide(rows.targets, len(labels), rows.nnz * classes)
         divisions = divisions if exact else divisions[:1]
         epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS)) if meant else epochs
-        judge = _Judge(config, labels, rows, divisions, score)
+        judge = _Judge(config, labels, rows, divisions)
     else:
         if held is None:
             rest, held = rows.split(HELD_OUT, config.seed)
-        judge = _Judge(config, labels, held, (), score)
-        divisions = ()
+        judge = _Judge(config, labels, held, ())
     if len(labels) and len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if not judge.weighty:
@@ -268,7 +256,6 @@ def choose_l2(
         int(divisions[0].max()) + 1 if len(divisions) else 1,
         max(len(divisions), 1),
         None if searches else best.step,
-        np.array([each.scores for each in path]),
         config.normalize,
     )
 
@@ -295,7 +282,7 @@ def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
     for kind in ("none", "l2"):
         unit = unit_of(sample) if kind == "none" else 1.0
         one = config.settled(normalize=kind, l2_path=tuple(each * unit for each in SCALED_PATH))
-        judge = _Judge(one, labels, sample, halves, None)
+        judge = _Judge(one, labels, sample, halves)
         tried.append(_ranked(judge, _optima(one, sample, halves, judge))[0])
     if tried[1].loss is None or not judge.weighty:
         return "none"
@@ -313,7 +300,6 @@ class _Tried:
     loss: float | None = None  # mean, None if it is not finite
     error: float | None = None  # share of errors
     metrics: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))  # of each row, by which it is judged
-    scores: list[float] = field(default_factory=list)  # of each part
 
     def fields(self, by_error: bool) -> dict[str, Any]:
         """What the path of an :class:`L2Choice` says."""
@@ -328,11 +314,8 @@ class _Judge:
     says the mean.
     """
 
-    def __init__(
-        self, config: TrainConfig, labels: np.ndarray, rows: Rows, divisions: Sequence[np.ndarray], score: Any
-    ) -> None:
+    def __init__(self, config: TrainConfig, labels: np.ndarray, rows: Rows, divisions: Sequence[np.ndarray]) -> None:
         self.by_error = config.loss in BY_ERROR and bool(len(labels))
-        self.score = score  # a function of the caller, or None
         self._config = config
         self._classes = len(labels)
         self._param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
@@ -366,19 +349,12 @@ class _Judge:
         """Judge the model of each part."""
         losses = np.zeros(len(self.weights))
         errors = np.zeros(len(self.weights))
-        tried.scores = []
         for (ids, part), (coef, intercept) in zip(self.parts, solutions, strict=True):
             p = margins(part, coef, intercept, self._config.normalize)
             targets = self._targets[ids]
-            values = loss_values(self._config.loss, p, targets, self._param)
-            losses[ids] += values
+            losses[ids] += loss_values(self._config.loss, p, targets, self._param)
             if self._classes:
                 errors[ids] += (p > 0) != (targets > 0) if p.ndim == 1 else p.argmax(axis=1) != targets
-            weights = self.weights[ids]
-            if self.score is not None:
-                tried.scores.append(self.score(coef, intercept, ids))
-            else:
-                tried.scores.append(-float(np.average(values, weights=weights)) if weights.any() else math.nan)
         tried.metrics = ((errors if self.by_error else losses) / self._times).astype(np.float32)
         loss = float(np.average(losses / self._times, weights=self.weights))
         finite = math.isfinite(loss)
@@ -409,11 +385,7 @@ def near_lowest(metrics: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarra
 
 
 def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
-    """The candidates, best first: by the rule of this module, or by the caller's scores."""
-    if judge.score is not None:
-        means = mean_scores(np.array([each.scores for each in path]))
-        places = sorted(range(len(path)), key=lambda k: (-means[k], -path[k].l2))
-        return [path[k] for k in places]
+    """The candidates, best first, by the rule of this module."""
     best = [each for each in path if each.loss is not None]
     if not best:
         return list(path)
@@ -425,13 +397,6 @@ def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
         return tried is not first, tried.loss is None, error, tried.loss, -tried.l2
 
     return sorted(path, key=rank)
-
-
-def mean_scores(scores: np.ndarray) -> np.ndarray:
-    """Mean score of each candidate, (k,), over the parts (k, parts) in which any candidate has a finite one."""
-    finite = np.where(np.isfinite(scores), scores, -np.inf)
-    scored = (finite > -np.inf).any(axis=0)
-    return finite[:, scored].mean(axis=1) if scored.any() else finite[:, 0]
 
 
 def _optima(

@@ -115,6 +115,10 @@ class Run(Generic[M]):
     3
     """
 
+    _done = False
+    _ending: BaseException | None = None  # raised after the last row
+    _setup: float | None = None  # seconds before the first update
+
     def __init__(
         self,
         examples: Any,
@@ -138,11 +142,8 @@ class Run(Generic[M]):
         self.config = resolve(config, len(examples), pool, examples.nnz if config.compiled else math.inf)
         self.history: list[dict[str, Any]] = []
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self._done = False
         self._closing = contextlib.ExitStack()
         self._leader = leader
-        self._ending: BaseException | None = None  # raised after the last row
-        self._setup: float | None = None
         self._first_fields = dict(chosen.fields) if chosen else {}
         self._identity = {"run": uuid.uuid4().hex[:12], "data": data or str(examples.store or "memory")}
         self._check_workers(len(examples))
@@ -432,8 +433,6 @@ class Member(Run[Any]):
         self.cluster = cluster
         self.data = data
         self.history = []
-        self._done = False
-        self._ending = None
         self._closing = contextlib.ExitStack()
         resolved = resolve(config, len(examples), pool)
         workers = resolved.workers or 1

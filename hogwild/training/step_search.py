@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -56,6 +57,7 @@ LOWEST = -124  # powers of two; float32 ends at 2^-126 and 2^128, and weights ar
 HIGHEST = 60
 
 
+@dataclass
 class StepTrials:
     """Maps a power of two to the objective after a short run with that step, inf if it diverged.
 
@@ -74,23 +76,16 @@ class StepTrials:
         Larger steps diverge without a trial.
     """
 
-    def __init__(
-        self,
-        workers: Workers,
-        objective: Callable[[np.ndarray], float],
-        plan: Callable[[float], Iterator[tuple[int, Step]]],
-        start: np.ndarray | None,
-        looks: tuple[int, ...],
-        largest: float = math.inf,
-    ) -> None:
-        self.workers = workers
-        self.objective = objective
-        self.plan = plan
-        self.start = start
-        self.looks = looks
-        self.largest = largest
-        workers.reset(start)
-        self.before = objective(workers.parameters())
+    workers: Workers
+    objective: Callable[[np.ndarray], float]
+    plan: Callable[[float], Iterator[tuple[int, Step]]]
+    start: np.ndarray | None
+    looks: tuple[int, ...]
+    largest: float = math.inf
+
+    def __post_init__(self) -> None:
+        self.workers.reset(self.start)
+        self.before = self.objective(self.workers.parameters())
 
     def __call__(self, power: int) -> float:
         if 2.0**power > self.largest:

@@ -126,14 +126,6 @@ def test_liblinear_goes_through_the_same_states():
     assert np.abs(found[1][0] - found[4][0]).max() > 0
 
 
-def test_who_diverges_says_so_by_the_parameters():
-    rows = toy(200, 24, 4, classes=0)
-    solver, c = made("sklearn-sgd", rows, loss="squared-error", step=1e30)
-    solver.advance(3)
-    assert np.isnan(solver.solution()[0]).all()
-    assert np.isnan(judge(rows, c)(solver))
-
-
 @pytest.mark.parametrize(
     ("name", "options", "why"),
     [

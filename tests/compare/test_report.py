@@ -106,17 +106,6 @@ def test_curves_of_the_metric(tmp_path: Path) -> None:
     assert curve.points["call_seconds"].tolist() == pytest.approx([0.5, 1.5, 2.5, 3.5, 4.5])
 
 
-def test_speed_by_workers(tmp_path: Path) -> None:
-    parts = [run("hogwild", halving(), 2.0 / count, count) for count in (1, 4, 2)]
-    source = write(tmp_path, about(), run("serial", halving(), 1.0), *parts)
-    write_report([source], source)
-    _, speeds = figures(Page((source / "report.html").read_text()))
-    assert {trace["name"]: (trace["x"], trace["y"]) for trace in speeds} == {
-        "hogwild": ([1, 2, 4], [0.5, 1, 2]),
-        "ideal": ([1, 2, 4], [1, 2, 4]),
-    }
-
-
 def test_numbers_for_other_programs(made: Path) -> None:
     summary = json.loads((made / "summary.json").read_text())
     [comparison] = summary["comparisons"]

@@ -28,14 +28,8 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     assert ends["averaging:period=40"]["bytes_sent"] > 4 * ends["averaging"]["bytes_sent"] > 0
 
     report = write_report([tmp_path], tmp_path)
-    table = report.tables[0]
-    assert (table.title, table.columns[-3:]) == (
-        "Replicas that trade",
-        ("messages an epoch", "MB an epoch", "waited"),
-    )
-    assert [row[0] for row in table.rows] == [*names]
-    replicas = [row[table.columns.index("replicas")] for row in table.rows]
-    assert replicas == ["1", "4", "4"]
+    table = report.tables[2]
+    assert {"MB to 10 %", "messages an epoch", "waited"} < {*table.columns}
     megabytes = {row[0]: row[table.columns.index("MB an epoch")] for row in table.rows}
     assert megabytes["serial"] == "–"
     assert float(megabytes["averaging"]) == pytest.approx(ends["averaging"]["bytes_sent"] / 4e6, rel=0.01)

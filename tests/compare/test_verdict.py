@@ -158,6 +158,8 @@ def test_conditions_of_the_machine(judge: Callable) -> None:
     assert judge(*parts, cores=1)[-1].startswith("MORE WORKERS THAN CORES (2 on 1)")
     assert not any("quiet" in text for text in judge(*parts, load=1.0, cores=2))
     assert judge(*parts, load=None, cores=None)
+    short = judge(race("serial 1 0.002", "hogwild 2 0.001", "locked 2 0.003"))
+    assert short[-1].startswith("Epochs are short (serial: 2.00 ms): beginning and ending them weighs")
 
 
 def test_real_targets_are_compared_by_rmse(judge: Callable) -> None:
@@ -185,11 +187,6 @@ def test_more_workers_than_locks_have_results_for(judge: Callable) -> None:
     crowd = refused("locked", 8, "8 workers on 2 cores")
     said = judge(race("serial 1 1", "hogwild 2 0.5", "hogwild 8 0.5", "locked 2 2"), crowd)
     assert said[0].startswith("On 2 workers hogwild reaches 0.1 % of the optimum 4.")
-
-
-def test_short_epochs(judge: Callable) -> None:
-    said = judge(race("serial 1 0.002", "hogwild 2 0.001", "locked 2 0.003"))
-    assert said[-1].startswith("Epochs are short (serial: 2.00 ms): beginning and ending them weighs")
 
 
 def test_nearly_there_is_not_there(judge: Callable) -> None:

@@ -83,10 +83,8 @@ def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
     coef[..., columns] = best.coef
     value = objective.evaluate(coef, best.intercept)["objective"]
     assert start is not None
-    gap = max(best.gap, 0.0)
-    if not posed.kinked and config.l2 > 0.0:
-        gap = posed.slope(best.coef, best.intercept) ** 2 / (2.0 * config.l2)  # a bound: l2 makes it that convex
-    return Optimum(value, start, f"{best.steps} steps of the optimum finder", gap, coef, best.intercept)
+    how = f"{best.steps} steps of the optimum finder"
+    return Optimum(value, start, how, max(best.gap, 0.0), coef, best.intercept)
 
 
 def minimum_cut(graph: Graph, start: float = math.nan) -> Optimum:

@@ -51,8 +51,6 @@ CAPTIONS = {
     "or hides a method, two clicks show it alone; drag to zoom, and click twice to go back. Lines are medians over the "
     "seeds, bands reach from quartile to quartile, dotted lines are the targets. Each point of LIBLINEAR is a run of "
     "its own from the start, for it cannot go on.",
-    "Speed by workers": "How many epochs a method does while serial does one. How many it needs is another matter: see "
-    "the tables.",
     "Time and memory": "Medians over the seeds: the time to the hardest target that serial always reaches, and the "
     "most memory that the process had, with the data and the evaluator's. No method is both sooner and smaller than "
     "those on the dotted line. Memory of workers in processes of their own is not known.",
@@ -117,11 +115,11 @@ def title(sources: Sequence[ComparisonResult]) -> str:
 
 
 def explorable(sources: Sequence[ComparisonResult]) -> list[tuple[str, str, str]]:
-    """Return titles, HTML and captions: curves and, where methods ran on several numbers of workers, speeds."""
+    """Return titles, HTML and captions of the figures that have something to show."""
     from plotly.io import to_html
 
     options: dict[str, Any] = {"full_html": False, "include_mathjax": False, "default_height": "100%"}
-    all_of = (_curves(sources), _speeds(sources), _memory(sources))
+    all_of = (_curves(sources), _memory(sources))
     drawn = [(name, figure) for name, figure in zip(CAPTIONS, all_of) if figure["data"]]
     return [
         (
@@ -216,28 +214,6 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
             showactive=False,
         ),
     ]
-    return {"data": traces, "layout": layout}
-
-
-def _speeds(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
-    """Return a line for each method that ran on three numbers of workers: epochs in the time of one of serial."""
-    traces: list[dict[str, Any]] = []
-    for source in sources:
-        pace = source.serial.median("epoch_seconds") if source.serial and source.timed else math.nan
-        for method in dict.fromkeys(group.method for group in source.groups):
-            groups = sorted((each for each in source.groups if each.method == method), key=lambda each: each.workers)
-            y = [pace / (group.median("epoch_seconds") or math.nan) for group in groups]
-            if len(groups) > 2 and math.isfinite(sum(y)):
-                name = f"{source.label}: {method}" if len(sources) > 1 else method
-                line = {"color": colour_of(method, sources)}
-                x = [group.workers for group in groups]
-                traces.append({"name": _text(name), "x": x, "y": y, "mode": "lines+markers", "line": line})
-    if traces:
-        counts = sorted({count for trace in traces for count in trace["x"]})
-        traces.append({"name": "ideal", "x": counts, "y": counts, "mode": "lines", "line": GUIDE})
-    layout = _layout("workers", "epochs in the time of one of serial", 30)
-    layout["xaxis"] |= {"tickvals": traces[-1]["x"] if traces else [], "type": "log"}
-    layout["yaxis"]["rangemode"] = "tozero"
     return {"data": traces, "layout": layout}
 
 

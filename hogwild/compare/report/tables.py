@@ -58,12 +58,9 @@ CONFLICTS = (
     "Staleness: how many updates of others fall between the reading of a row's weights and the storing of its update. "
     "Lost: weights whose update was overwritten by another's, for each update of a row. In flight: examples that a GPU "
     "has in hand at the same time. The speed is millions a second. Peak: of the whole process, with the data; that of "
-    "workers in processes of their own is not known."
-)
-TRADING = (
-    "Time and megabytes of all replicas until a target was reached: medians over seeds. Messages take the link's "
-    "latency, and occupy the lines of both sides for as long as its bandwidth says. Waited: share of the replicas' "
-    "time in which they waited for messages. Time is virtual: a row takes as long as the link says."
+    "workers in processes of their own is not known. Messages and megabytes are those of all replicas; a message takes "
+    "the link's latency, and occupies the lines of both sides for as long as its bandwidth says. Waited: share of the "
+    "replicas' time in which they waited for messages, in virtual time, in which a row takes as long as the link says."
 )
 
 
@@ -85,12 +82,10 @@ class Table:
 def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> dict[str, str]:
     """Return what tables show of a group, by heading."""
     at, statistical, hardware = speedup(group, source)
-    replicas = number(group.first, "replicas")
     cells = {
         "comparison": source.label,
         "method": group.method,
         "workers": str(group.workers),
-        "replicas": f"{group.workers if math.isnan(replicas) else replicas:.0f}",
         "step": figure(number(group.first, "step")),
         "ended ok": f"{sum(run['status'] == 'ok' for run in group.runs)}/{len(group.runs)}",
         "left at the end": quartiles(group.of("last gap"), percent),
@@ -115,10 +110,8 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
     for words in ("nonzeros", "updates", "samples"):
         if speed := group.of(f"mean {words}_per_second"):
             cells["speed"] = f"{quartiles(speed, millions)} {words}"
-    if source.clock == "virtual_seconds":
-        cells["linked"] = ""
-    if "linked" in cells and group.median("last bytes_sent") > 0:
-        total = group.median("last virtual_seconds") * float(cells["replicas"])
+    if source.clock == "virtual_seconds" and group.median("last bytes_sent") > 0:
+        total = group.median("last virtual_seconds") * number(group.first, "replicas")
         cells["messages an epoch"] = digits(group.median("last messages") / group.epochs)
         cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.epochs)
         cells["waited"] = percent(group.median("last waited_seconds") / total)
@@ -126,13 +119,10 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
     for eps in targets:
         count = sum(run.get(f"epoch to {eps:g}") is not None for run in group.runs)
         some = "" if count == len(group.runs) else f" {count}/{len(group.runs)}"
-        for words, clock, form in (
-            ("", source.clock, show),
-            ("epochs ", "epoch", digits),
-            ("MB ", "bytes_sent", millions),
-        ):
+        for words, clock, form in (("", source.clock, show), ("epochs ", "epoch", digits)):
             reached = group.of(f"{clock} to {eps:g}")
             cells[f"{words}to {percent(eps)}"] = quartiles(reached, form) + some if reached else "never"
+        cells[f"MB to {percent(eps)}"] = quartiles(group.of(f"bytes_sent to {eps:g}"), millions)
     return cells
 
 
@@ -145,9 +135,9 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
     to, epochs_to, megabytes_to = ([f"{what}to {percent(each)}" for each in eps] for what in ("", "epochs ", "MB "))
 
-    def view(title: str, columns: list[str], notes: list[str], needs: str = "method") -> Table:
+    def view(title: str, columns: list[str], notes: list[str]) -> Table:
         """Return these columns of the methods that have any of them."""
-        shown = [each for each in cells if needs in each and any(each.get(name, NONE) != NONE for name in columns)]
+        shown = [each for each in cells if any(each.get(name, NONE) not in (NONE, "never") for name in columns)]
         columns = ["comparison", "method", "workers", *columns]
         rows = [tuple(each.get(name, NONE) for name in columns) for each in shown]
         return Table(title, tuple(metrics if name == "metric" else name for name in columns), rows, notes)
@@ -159,12 +149,11 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     wide = [f"{group.method} on {group.workers}" for group, at in paces if at and at.q75 - at.q25 > WIDE * at.median]
     warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
     warnings += [UNSTEADY.format(listed(wide))] if wide else []
-    traded = ["replicas", "step", *to, *megabytes_to, "messages an epoch", "MB an epoch", "waited", "staleness"]
     factors = ["set-up", *epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
-    conflicts = ["speed", "minibatch", "in flight", "staleness", "at most", "lost", "peak MB"]
+    traded = [*megabytes_to, "messages an epoch", "MB an epoch", "waited"]
+    conflicts = ["speed", *traded, "minibatch", "in flight", "staleness", "at most", "lost", "peak MB"]
     made = [
         _index(sources if several else []),
-        view("Replicas that trade", traded, [TRADING], needs="linked"),
         view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], [TARGETS, *notes]),
         view("Epochs, their time, and the speed-up over serial", factors, [FACTORS, *dict.fromkeys(warnings)]),
         view("Speed and conflicts", conflicts, [CONFLICTS]),

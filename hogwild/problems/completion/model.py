@@ -188,15 +188,13 @@ class CompletionModel(TrainedModel):
 
     # -- predictions --------------------------------------------------------------------------------------------------
 
-    def predict(self, users: Any, items: Any, threads: int | None = None) -> np.ndarray:
+    def predict(self, users: Any, items: Any) -> np.ndarray:
         """Scores of pairs, float64; for ``squared-error`` these are the predicted ratings.
 
         Parameters
         ----------
         users, items : names, or arrays of names that broadcast against each other
             For an unknown user or item, the score is the mean plus the other one's bias. A warning counts such pairs.
-        threads : int, optional
-            Number of threads; default: the cores this process may use.
 
         Returns
         -------
@@ -210,7 +208,7 @@ class CompletionModel(TrainedModel):
             shapes = f"users of shape {sides[0].shape} and items of shape {sides[1].shape}"
             raise UsageError(f"{shapes} do not make pairs") from None
         flat = [np.ascontiguousarray(side).ravel() for side in pairs]
-        scores = self.scores(flat[0], flat[1], threads)
+        scores = self.scores(flat[0], flat[1])
         self.warn_unknown(flat[0], flat[1])
         return scores.reshape(pairs[0].shape)[()]
 
@@ -243,14 +241,14 @@ class CompletionModel(TrainedModel):
 
         return each_row(self.predict_one, rows)
 
-    def scores(self, users: np.ndarray, items: np.ndarray, threads: int | None = None) -> np.ndarray:
+    def scores(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Scores of pairs of zero-based numbers, (m,) float64; -1 is unknown."""
         scores, result = Scores(*self._solution, self.mean), np.empty(len(users))
 
         def part(first: int, last: int) -> None:
             result[first:last] = scores.of(users[first:last], items[first:last])
 
-        for _ in map_pieces(len(users), CHUNK, part, threads):
+        for _ in map_pieces(len(users), CHUNK, part):
             pass
         return result
 
@@ -261,9 +259,7 @@ class CompletionModel(TrainedModel):
             share = f"{count:,} of {len(users):,} pairs have a user or item that the model does not know"
             warnings.warn(f"{share}: predicted from what is left", HogwildWarning, stacklevel=stacklevel)
 
-    def recommend(
-        self, users: Any, n: int = 10, seen: Ratings | None = None, threads: int | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def recommend(self, users: Any, n: int = 10, seen: Ratings | None = None) -> tuple[np.ndarray, np.ndarray]:
         """The ``n`` best items for each of some users.
 
         Parameters
@@ -274,8 +270,6 @@ class CompletionModel(TrainedModel):
         n : int
         seen : Ratings, optional
             Items that a user rated there are not recommended. Matched by name.
-        threads : int, optional
-            Number of threads; default: the cores this process may use.
 
         Returns
         -------
@@ -299,11 +293,11 @@ class CompletionModel(TrainedModel):
         constant = np.append(model.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
         width = min(n, self.shape[1])
         factors = model.user_factors, self.item_factors, self.item_bias
-        best, scores = best_of_users(numbers, *factors, lists, width, threads)
+        best, scores = best_of_users(numbers, *factors, lists, width)
         scores += constant[:, np.newaxis]
         return self._item_names(best), scores
 
-    def similar_items(self, items: Any, n: int = 10, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def similar_items(self, items: Any, n: int = 10) -> tuple[np.ndarray, np.ndarray]:
         """The ``n`` items whose factors are nearest in direction (cosine), for each of some items.
 
         Parameters
@@ -334,7 +328,7 @@ class CompletionModel(TrainedModel):
 
         none = np.zeros(self.shape[1], np.float32)
         itself = np.arange(self.shape[1] + 1), np.arange(self.shape[1])
-        best, near = best_of_users(numbers, unit, unit, none, itself, width, threads)
+        best, near = best_of_users(numbers, unit, unit, none, itself, width)
         return self._item_names(best), near
 
     def _lists(self, seen: Ratings, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

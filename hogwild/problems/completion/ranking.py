@@ -45,7 +45,6 @@ def each_piece(
     item_bias: Any,
     seen: Lists | None,
     function: Callable[[int, int, np.ndarray], Any],
-    threads: int | None = None,
 ) -> None:
     """Call ``function(first, last, scores)`` for pieces of ``users``, on all cores: scores (last - first, items).
 
@@ -73,7 +72,7 @@ def each_piece(
     size = max(1, min(CELLS // max(len(Q), 1), 1024))
     size = max(1, min(size, -(-len(users) // 8)))  # a few users occupy all cores too
     with one_blas_thread():
-        for _ in map_pieces(len(users), size, part, threads):
+        for _ in map_pieces(len(users), size, part):
             pass
 
 
@@ -84,7 +83,6 @@ def best_of_users(
     item_bias: Any,
     seen: Lists | None,
     n: int,
-    threads: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ``n`` items of the largest scores, best first, ties to the first: items int64 and scores float32.
 
@@ -100,7 +98,7 @@ def best_of_users(
         some = rows >= 0
         best_scores[first:last][some] = np.take_along_axis(scores, np.maximum(rows, 0), axis=1)[some]
 
-    each_piece(users, user_factors, item_factors, item_bias, seen, choose, threads)
+    each_piece(users, user_factors, item_factors, item_bias, seen, choose)
     return best, best_scores
 
 

@@ -41,8 +41,6 @@ class Segmentation(TrainedModel):
         Shape of the grid that the first vertices form.
     ids, label_ids : Ids, optional
         Names of vertices and labels, if these are not their numbers.
-    image : array of float32, shape ``shape``, optional
-        The image that was segmented.
     config, fingerprint, history, version :
         As in :class:`hogwild.problems.trained.TrainedModel`.
     labels : array of int32, shape (n,)
@@ -68,7 +66,6 @@ class Segmentation(TrainedModel):
     shape: tuple[int, ...] | None = None
     ids: Ids | None = None
     label_ids: Ids | None = None
-    image: np.ndarray | None = None
     labels: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -78,18 +75,15 @@ class Segmentation(TrainedModel):
         if not np.isfinite(x).all():
             raise InputError(f"x: vertex {int(np.argmin(np.isfinite(x).all(axis=1)))} has a share that is not finite")
         shape = None if self.shape is None else tuple(int(side) for side in self.shape)
-        image = None if self.image is None else np.array(self.image, dtype=np.float32, order="C")
         if shape is not None and not 0 < int(np.prod(shape)) <= len(x):
             raise InputError(f"a grid of {shape} has other points than the {len(x)} vertices")
-        if image is not None and image.shape != shape:
-            raise InputError(f"image: expected the grid's shape {shape}, got {image.shape}")
         for name, ids, count in (("ids", self.ids, len(x)), ("label_ids", self.label_ids, x.shape[1])):
             if ids is not None and len(ids) != count:
                 raise InputError(f"{name}: expected {count}, got {len(ids)}")
         labels = x.argmax(axis=1).astype(np.int32)
-        for array in (x, labels, *([] if image is None else [image])):
+        for array in (x, labels):
             array.flags.writeable = False
-        for name, value in {"x": x, "labels": labels, "shape": shape, "image": image}.items():
+        for name, value in {"x": x, "labels": labels, "shape": shape}.items():
             object.__setattr__(self, name, value)
 
     @classmethod
@@ -104,7 +98,6 @@ class Segmentation(TrainedModel):
             graph.shape,
             graph.ids,
             graph.label_ids,
-            graph.image,
             **more,
         )
 
@@ -187,8 +180,6 @@ class Segmentation(TrainedModel):
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """``(arrays, header)`` of a model file."""
         arrays = {"x": self.x if self.n_labels > 2 else self.x[:, 1]}
-        if self.image is not None:
-            arrays["image"] = self.image
         for name, ids in (("ids", self.ids), ("label_ids", self.label_ids)):
             if ids is not None:
                 arrays |= ids.arrays(f"{name}.")
@@ -227,7 +218,6 @@ class Segmentation(TrainedModel):
                 None if shape is None else tuple(shape),
                 ids,
                 label_ids,
-                arrays.get("image"),
                 **origin_in(header),
             )
             expected = int(header["vertices"]), int(header["labels"])

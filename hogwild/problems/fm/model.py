@@ -87,12 +87,9 @@ class FMModel(LinearModel):
         else:
             own, rank = self.fields_[indices], self.rank
             factors = factors.reshape(len(own), factors.shape[1] // rank, rank)
-            for first in range(0, len(own), TOGETHER):
-                part = slice(first, first + TOGETHER)
-                facing = factors[part].take(own, axis=1), factors.take(own[part], axis=1)
-                products = np.einsum("ijk,jik->ij", *facing)
-                x = values[part]
-                pairs += x @ products @ values - (x * x) @ products.diagonal(first)
+            facing = factors.take(own, axis=1)  # (i, j, rank): the factor of i for the field of j
+            products = np.einsum("ijk,jik->ij", facing, facing)
+            pairs = values @ products @ values - (values * values) @ products.diagonal()
         return super().row_margins(indices, values) + 0.5 * pairs
 
     def strongest_pairs(self, count: int = 10) -> list[tuple[int, int, float]]:
@@ -143,4 +140,3 @@ class FMModel(LinearModel):
 
 
 AMONG = 512  # features whose pairs are compared
-TOGETHER = 256  # features of a row whose pairs with the others are held at a time

@@ -13,7 +13,7 @@ where this loop is at about its rate; ``kernel.py`` would take such a loop in pl
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
 
 import numpy as np
 
@@ -21,22 +21,13 @@ from hogwild.kernels import vectors
 from hogwild.kernels.options import inlined
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.kernels.vectors import fma
+from hogwild.problems.linear.kernel import Data
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
-class FieldData(NamedTuple):
-    """As :class:`hogwild.problems.linear.kernel.Data`, and the field of each feature."""
-
-    begin: np.ndarray
-    end: np.ndarray
-    indices: np.ndarray
-    values: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
-    scales: np.ndarray
-    rates: np.ndarray
-    fields: np.ndarray  # (width,) int16
+#: As :class:`hogwild.problems.linear.kernel.Data`, and the field of each feature, (width,) int16.
+FieldData = namedtuple("FieldData", (*Data._fields, "fields"))
 
 
 @inlined

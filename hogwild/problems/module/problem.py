@@ -7,10 +7,10 @@ the end. A claim is one atomic addition, so a worker that is killed loses one mi
 minibatch. A step is Python around torch, about 150 microseconds for a small network; that is why processes are the
 recommended host (see ``training.py``).
 
-The hogwild pattern in torch's own examples, with an optimiser per process on ``model.share_memory()``, is the rival
-that ``scripts/bench/modules.py`` runs beside this. Noise (dropout) comes from torch's generator, seeded for each
-minibatch with (seed, epoch, minibatch), whichever worker does it: one worker's run can be stopped anywhere and resumes
-to the same bits. The threads of a process share that generator, so with several threads the noise is not reproducible.
+The hogwild pattern in torch's own examples has an optimiser per process on ``model.share_memory()``. Noise (dropout)
+comes from torch's generator, seeded for each minibatch with (seed, epoch, minibatch), whichever worker does it: one
+worker's run can be stopped anywhere and resumes to the same bits. The threads of a process share that generator, so
+with several threads the noise is not reproducible.
 """
 
 from __future__ import annotations
