@@ -125,8 +125,10 @@ def open_data(
         reading |= {"columns": columns, "plan": plan, "separator": separator}
         return recipe_of(source, kind, workers=workers, progress=progress, **reading)
 
-    if kind == "store" and hash_bits is not None:
-        check_same(read_meta(title).get("hash_bits"), hash_bits, title)
+    if kind == "store":
+        _no_columns(title, kind, columns, separator)
+        if hash_bits is not None:
+            check_same(read_meta(title).get("hash_bits"), hash_bits, title)
     rows = opened(title, kind, cache, recipe)
     if plan is not None:
         check_plan(rows.table, plan, title)
@@ -295,8 +297,7 @@ def recipe_of(
         asked, labelled = columns or AskedColumns(), labels == "required"
         more: dict[str, Any] = {"format": kind, "separator": separator, "labels": labelled}
         return table_recipe(source, asked, hash_bits, plan, **more, **running)
-    if columns or separator is not None:
-        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
+    _no_columns(source, kind, columns, separator)
     if kind in ("store", "synthetic"):
         if kind == "synthetic":
             recipe = row_recipe(source, progress)
@@ -322,6 +323,11 @@ def recipe_of(
         return facts | {"width": text.width, "fields": text.fields, "warnings": _repairs(text)}
 
     return text_recipe(source, parse, {"format": "svmlight", **kept}, f"svmlight {PARSER}")
+
+
+def _no_columns(source: Any, kind: str, columns: AskedColumns | None, separator: str | None) -> None:
+    if columns or separator is not None:
+        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
 
 
 def _repairs(text: Any) -> dict[str, int]:
