@@ -11,6 +11,7 @@ import errno
 import gc
 import io
 import os
+import re
 import resource
 import signal
 import sys
@@ -67,6 +68,8 @@ def _run(arguments: list[str]) -> int:
     threads = os.environ.get("NUMBA_NUM_THREADS") or "1"
     if not threads.isdecimal() or not int(threads):  # numba's own check is a traceback, or missing
         raise UsageError(f"NUMBA_NUM_THREADS={threads}: expected a number of threads from 1: correct or unset it")
+    if any(not word or re.fullmatch("--[a-z-]+=", word) for word in arguments):  # an unset variable in a script
+        raise UsageError("'': an argument is empty: expected a value for it")
     import typer
 
     from hogwild.cli import app

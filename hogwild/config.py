@@ -23,7 +23,6 @@ from hogwild.methods import (
     AMONG_MACHINES,
     BETWEEN_WORKERS,
     CPU_HOSTS,
-    DELAYS,
     DEVICES,
     DISCIPLINES,
     EXCHANGES,
@@ -33,7 +32,6 @@ from hogwild.methods import (
     REAL_HOSTS,
     SCHEDULES,
     STREAMS,
-    listed,
     located,
     parse_delay,
     parse_exchange,
@@ -355,7 +353,8 @@ class TrainConfig:
     )
     delay: str = option(
         "round-robin",
-        f"How long rows take in the simulator: {listed(DELAYS)}; any with window=0.1 "
+        "How long rows take in the simulator: round-robin, constant:delay=1, random:shape=1, straggler:alpha=1.5; any "
+        "with window=0.1 "
         "(part of a row's time in which hogwild may lose updates) and quantum=1 (rows at a time; locked, tiered).",
         PARALLEL,
         metavar="LAW",

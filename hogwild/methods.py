@@ -219,22 +219,6 @@ def located(place: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def listed(tables: Mapping[str, Mapping[str, Number | Choice]]) -> str:
-    """List all names with their parameters and defaults, for a help text."""
-    parts = []
-    for name, numbers in tables.items():
-        usual = ",".join(f"{key}={_shown(number)}" for key, number in numbers.items())
-        parts.append(f"{name}:{usual}" if usual else name)
-    return ", ".join(parts)
-
-
-def _shown(number: Number | Choice) -> str:
-    """A parameter's names, or its default."""
-    if isinstance(number, Choice):
-        return "|".join(number.names)
-    return f"{number.default:g}" if number.default < math.inf else "..."
-
-
 def parse_exchange(text: str, sums: bool = True) -> tuple[str, dict[str, Any]]:
     """Parse an exchange such as ``averaging:period=1000`` into its name and parameters, with defaults filled in.
 
@@ -245,15 +229,12 @@ def parse_exchange(text: str, sums: bool = True) -> tuple[str, dict[str, Any]]:
     UsageError
         If it is unknown; the message lists the exchanges, or the parameters of this one.
     """
-    name, numbers = parse_named("exchange", text, exchange_numbers(), "averaging:period=1000")
+    name, numbers = parse_named(
+        "exchange", text, {name: row.numbers for name, row in EXCHANGES.items()}, "averaging:period=1000"
+    )
     if not sums and "mean" in numbers and "mean=" not in text:
         numbers["mean"] = "rows"
     return name, numbers
-
-
-def exchange_numbers() -> dict[str, Mapping[str, Number | Choice]]:
-    """The parameters of each exchange."""
-    return {name: exchange.numbers for name, exchange in EXCHANGES.items()}
 
 
 def parse_delay(text: str) -> tuple[str, dict[str, float]]:

@@ -49,7 +49,6 @@ RATINGS = {
 PROGRAMS = {
     "sklearn-sgd": "scikit-learn SGD",
     "liblinear": "LIBLINEAR",
-    "snapml": "snapml",
     "vowpal-wabbit": "Vowpal Wabbit",
 }
 

@@ -66,4 +66,4 @@ def test_vertices_for_which_there_is_no_memory(tmp_path, capsys):
     if (machine.memory()[1] or 1 << 60) > 60 << 30:
         pytest.skip("there is memory for them")
     assert main(["info", str(path), "--problem", "cuts"]) == 1
-    assert "2,147,483,647 vertices of 2 labels need" in capsys.readouterr().err
+    assert "4,294,967,294 labels of vertices need" in capsys.readouterr().err

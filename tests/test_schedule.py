@@ -106,11 +106,10 @@ def test_adaptive_divides_after_patience(objectives, expected):
     assert 1e-7 < schedule.plan(0)[0] <= 1e-6
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("name", ["constant", "adaptive"])
 def test_state_goes_through_json(name):
     def fresh():
-        step = None if name == "optimal" else 0.5
-        return make_schedule(name, step, l2=1e-3)
+        return make_schedule(name, 0.5, l2=1e-3)
 
     objectives = [3.0, math.nan, 3.0, 3.0, 3.0, 3.0, 2.0, 2.0]
     whole, first, second = fresh(), fresh(), fresh()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,7 @@ from hogwild.errors import UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
 from hogwild.training.engine import start_pool
-from tests.runs import long_epochs, start, stopped_inside, toy, when
+from tests.runs import stopped_inside, toy
 
 TIERED: dict[str, Any] = {"discipline": "tiered", "step": 0.1, "epochs": 6}
 
@@ -133,20 +131,3 @@ def test_more_workers_than_rows_of_a_chunk(pools: Callable) -> None:
     rows = list(hogwild.train(popular(60), pool=pools("threads", 2), **TIERED))
     assert [row["updates"] for row in rows[1:]] == [60] * 6
     assert rows[-1]["objective"] < 0.7
-
-
-def test_a_killed_worker_takes_little_with_it(tmp_path: Path) -> None:
-    """Its chunk, and what it had not merged: the objective is that of a run without the accident."""
-    whole = start(long_epochs(tmp_path, 200), workers=2, epochs=2, discipline="tiered")
-    whole.finish()
-    run = start(long_epochs(tmp_path, 200), workers=2, host="processes", epochs=2, discipline="tiered")
-    next(run)
-    victim = run.engine.pool._crew[1].pid  # type: ignore[attr-defined]
-    when(lambda: run.progress().rows_done > 20_000, lambda: os.kill(victim, signal.SIGKILL))
-    row = next(run)
-    assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, 1)
-    assert len(run._case._train) - run.engine.job.order.chunk <= row["updates"] <= len(run._case._train)
-    assert row["objective"] < 1.1 * whole.history[1]["objective"]
-    last = next(run)
-    assert (last["status"], last["updates"], last["workers_lost"]) == ("ok", len(run._case._train), 1)
-    assert last["objective"] < 1.1 * whole.history[2]["objective"]

@@ -19,7 +19,7 @@ import typer
 from hogwild import machine
 from hogwild.cli.display import Display
 from hogwild.cli.options import Quiet, config_options, parse_numbers, takes
-from hogwild.cli.sources import KINDS, Sources, check_outputs, check_readable, chosen_problem
+from hogwild.cli.sources import KINDS, Sources, check_outputs
 from hogwild.errors import HogwildWarning, UsageError, expected_one_of
 from hogwild.methods import REAL_HOSTS
 from hogwild.rows_file import RowsFile, Screen
@@ -72,13 +72,10 @@ def bench(
     if host not in REAL_HOSTS:
         raise UsageError(f"--host {host}: {expected_one_of(REAL_HOSTS, host)}")
     check_outputs({"--json": json}, pipes=("--json",))
-    problem = options.pop("problem")
-    sets = {name: chosen_problem(problem, name) for name in data or [GENERATED]}
-    for name, kind in sets.items():
-        if kind not in MEASURED:
-            raise UsageError(f"--problem {kind}: bench measures {' and '.join(MEASURED)}")
-        check_readable(name, kind)
-    sources = Sources.take(options)
+    sets = [Sources(dict(options), name) for name in data or [GENERATED]]
+    for each in sets:
+        if each.problem not in MEASURED:
+            raise UsageError(f"--problem {each.problem}: bench measures {' and '.join(MEASURED)}")
     display = Display(sys.stderr if json == "-" else Screen(sys.stdout) if json else sys.stdout, quiet)
     first = machine.machine_fields() | {"command": shlex.join(["hogwild", *sys.argv[1:]])}
     display.say(f"{first['cpu']}, {first['cores']} cores, load {first['load']}")
@@ -87,8 +84,9 @@ def bench(
 
     label = ["opening"]
     with closing(RowsFile(json)) as rows_file:
-        for name, kind in sets.items():
-            train, test = sources.open(kind, name).split(HELD_OUT)
+        for sources in sets:
+            name, kind = sources.name, sources.problem
+            train, test = sources.open(display=display).split(HELD_OUT)
             given = config_options(options | {"problem": kind, "host": host})
             done: list[dict[str, Any]] = []
             try:
@@ -99,7 +97,8 @@ def bench(
                         done.append(row)
                         first = {}
             finally:
-                show(display, f"{name}: an epoch of every discipline", done)
+                if done:
+                    show(display, f"{name}: an epoch of every discipline", done)
             for count in counts[1:]:
                 say_best(display, count, done)
     display.finish()

@@ -18,28 +18,16 @@ from hogwild import machine
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
-from hogwild.cli.options import (
-    CACHE,
-    COLUMNS,
-    DEFAULT_HOLDOUT,
-    LAYOUT,
-    MINIMISED,
-    RESULTS,
-    Quiet,
-    config_options,
-    parse_numbers,
-    row,
-    takes,
-)
-from hogwild.cli.session import TrainRequest, check_holdout, read
-from hogwild.cli.sources import KINDS, Sources, check_writable, chosen_problem
+from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, config_options, parse_numbers, row, takes
+from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable, naming
 from hogwild.config import MODULE, TrainConfig
 from hogwild.errors import UsageError
+from hogwild.hosts import fork_server
 from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.rows_file import Screen
 
 if TYPE_CHECKING:
-    from hogwild.compare.run.harness import Comparison, ComparisonProgress
+    from hogwild.compare.run.harness import ComparisonProgress
     from hogwild.compare.run.plan import ComparisonPlan
 
 EPOCHS, EPOCHS_OF_CUTS = 10, 50
@@ -47,14 +35,12 @@ EPS = "1e-1,1e-2,1e-3"
 #: Where the best objective seen stands in for the optimum, it is the end of a run, so the last digits are its noise.
 EPS_OF_SEEN = "2e-1,1e-1,5e-2"
 REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, which runs as many programs as fit
-SEEDS = 5
-TIMEOUT = 600.0
 WHAT = "What is compared"
 OWN = "methods workers seeds epochs eps steps timeout"
 
 
 @takes(
-    f"{OWN} problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS} {MINIMISED} model optimizer "
+    f"{OWN} {SOURCES} {MINIMISED} model optimizer "
     "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
     PROBLEMS,
     methods=row(
@@ -71,12 +57,7 @@ OWN = "methods workers seeds epochs eps steps timeout"
         metavar="LIST",
         show_default="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
     ),
-    seeds=row(
-        "Repeats of everything, each with its own order of the rows.",
-        WHAT,
-        kind=int,
-        show_default=f"{SEEDS}",
-    ),
+    seeds=row("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
     epochs={
         "panel": WHAT,
         "help": "Passes over the data.",
@@ -100,7 +81,7 @@ OWN = "methods workers seeds epochs eps steps timeout"
         kind=float,
         metavar="SECONDS",
         min=0.1,
-        show_default=f"{TIMEOUT:g}",
+        default=600.0,
     ),
     test={"help": "Data to test on."},
     holdout={
@@ -137,76 +118,61 @@ def compare(
     **options: Any,
 ) -> None:
     """Compare lock-free training with locks, turns, averaging and other programs, or a GPU's ways, on DATA."""
-    problem = problem_of(data, options)
+    from hogwild.compare.run.harness import Comparison
+    from hogwild.compare.run.methods import gpu
+
+    model, problem = options["model"], options["problem"]
+    if problem not in (("module", None) if model else (None, *KINDS)):
+        raise UsageError(f"--problem module and --model {FUNCTION} belong together; got {model or problem}")
+    display = Display(Screen(sys.stdout), options["quiet"])
+    if model is None:
+        sources = Sources(options, data)
+        sources.hold_out()
+        if sources.holdout and sources.test:
+            raise UsageError("--test and --holdout both name the rows to test on: give one of them")
+        name, problem = sources.name, sources.problem
+    else:
+        name, problem = check_module(data, options), "module"
     options["problem"] = problem
     base = base_config(options)
     plan = make_plan(options)
-    sources = Sources.take(options)
-    holdout = options["holdout"]
     if options["device"] != "cpu":
-        from hogwild.compare.run.methods import gpu
-
         gpu()  # before reading data, which may take minutes
-    display = Display(Screen(sys.stdout), options["quiet"])
-    if holdout is not None and options["test"] is not None:
-        raise UsageError("--test and --holdout both name the rows to test on: give one of them")
-    if holdout is None and options["test"] is None and problem != "cuts":
-        holdout = DEFAULT_HOLDOUT
-    sources.check(problem)
-    name = data or KINDS.get(problem, KINDS["linear"]).default
-    if problem == "module":
-        check_module(data, options, sources.format)
-        check_holdout(holdout or None)
-    else:
-        request = TrainRequest(
-            name if data is None else data, data is not None, options["test"], holdout or None, options["holdout_by"]
-        )
-        request.check(problem)
     check_writable("--out", options["out"], directory=True)
     if base.host == "processes":
-        from hogwild.hosts import fork_server
-
         fork_server.ensure_running()
-    if problem == "module":
-        examples, test = read_module(name, options, holdout, plan.first_seed, display)
-    else:
-        examples, test, held = read(request, sources, base.replace(seed=plan.first_seed), display)
+    if model is None:
+        examples, test, held = sources.read(display, plan.first_seed)
         test = held if test is None else test
-    from hogwild.compare.run.harness import Comparison
-
-    with request.naming() if problem != "module" else contextlib.nullcontext():
+    else:
+        examples, test = read_module(name, options, plan.first_seed, display)
+    with naming(name) if model is None else contextlib.nullcontext():
         comparison = Comparison(
             examples,
             test,
             plan,
             base,
-            data=data or name,
-            timeout=options["timeout"] or TIMEOUT,
+            data=name,
+            timeout=options["timeout"],
             in_flight=options["in_flight"],
             command=shlex.join(["hogwild", *sys.argv[1:]]),
         )
-    raise typer.Exit(follow(comparison, options["out"], display))
-
-
-def problem_of(data: str | None, options: dict[str, Any]) -> str:
-    """Return the problem that was asked for, or the one that the data's name implies."""
-    model = options["model"]
-    problem: str | None = options["problem"]
-    if model is None and problem == "module":
-        raise UsageError(f"--problem module: give the module too: --model {FUNCTION}")
-    if model is None:
-        return chosen_problem(problem, data or "", options["format"])
-    if problem not in (None, "module"):
-        raise UsageError(f"--model {model}: is for --problem module, not for {problem}")
-    return "module"
+    try:
+        with display.live(lambda: progress_line(comparison.progress)):
+            comparison.run(options["out"])
+    except KeyboardInterrupt:
+        done, total = comparison.progress.done, comparison.progress.total
+        display.say("", f"interrupted: {done} of {total} runs are in {options['out']}; the same command goes on")
+        raise typer.Exit(130) from None
+    show_report([options["out"]], options["out"], display)
+    display.finish()
 
 
 def base_config(options: dict[str, Any]) -> TrainConfig:
     """Return the options that all methods share; methods themselves say whether they run on a GPU."""
-    of_plan = ("workers", "epochs", "seed")
+    of_plan = ("workers", "epochs", "seed", "device", "in_flight")
     keywords = config_options({name: value for name, value in options.items() if name not in of_plan})
     if options["problem"] == "module":
-        options["loss"] = options["loss"] or NAMED_LOSSES[0]
         keywords["loss"] = options["loss"] if options["loss"] in NAMED_LOSSES else "custom"
     if options["problem"] == "completion":
         keywords.setdefault("penalty", "per-rating")  # which cornac has too
@@ -214,7 +180,7 @@ def base_config(options: dict[str, Any]) -> TrainConfig:
     if config.l2_path:
         option = "--l2-factors" if options["problem"] in ("fm", "ffm") else "--l2"
         raise UsageError(f"{option}: a comparison is of one objective: give one number")
-    return config if config.device == "cpu" else TrainConfig(**keywords | {"device": "cpu", "in_flight": None})
+    return config
 
 
 def make_plan(options: dict[str, Any]) -> ComparisonPlan:
@@ -222,18 +188,17 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     from hogwild.compare.run.methods import chosen, listed, usual
     from hogwild.compare.run.plan import ComparisonPlan
 
-    problem = options["problem"]
-    device = options["device"]
+    problem, device = options["problem"], options["device"]
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
-    replicas = REPLICAS if problem == "module" else (1,)
-    workers = replicas if (device, options["workers"]) == ("cuda", None) else parse_workers(options["workers"])
-    epochs = EPOCHS_OF_CUTS if problem == "cuts" else EPOCHS
-    eps = options["eps"] or (EPS if problem in ("linear", "cuts") else EPS_OF_SEEN)
+    eps = options["eps"] or (EPS if problem == "linear" else EPS_OF_SEEN)
+    workers = parse_workers(options["workers"])
+    if device != "cpu" and options["workers"] is None:
+        workers = REPLICAS if problem == "module" else (1,)
     return ComparisonPlan(
-        SEEDS if options["seeds"] is None else options["seeds"],
+        options["seeds"],
         workers,
         () if options["steps"] == "auto" else parse_numbers("--steps", options["steps"], 0.0),
-        epochs if options["epochs"] is None else options["epochs"],
+        (EPOCHS_OF_CUTS if problem == "cuts" else EPOCHS) if options["epochs"] is None else options["epochs"],
         tuple(method.name for method in chosen(names)),
         parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
         options["seed"],
@@ -258,8 +223,6 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Make the report of one or more comparisons from their rows: verdict, tables, figures, a page."""
-    if "" in (*directories, out):
-        raise UsageError("'': expected the name of a directory")
     if out is None:
         if len(directories) > 1:
             raise UsageError(f"a report of {len(directories)} directories needs a place of its own: give --out DIR")
@@ -269,20 +232,6 @@ def report(
         import webbrowser
 
         webbrowser.open((Path(out) / "report.html").resolve().as_uri())
-
-
-def follow(comparison: Comparison, out: str, display: Display) -> int:
-    """Run the comparison, show the report, and return the exit status."""
-    try:
-        with display.live(lambda: progress_line(comparison.progress)):
-            comparison.run(out)
-    except KeyboardInterrupt:
-        progress = comparison.progress
-        display.say(f"\ninterrupted: {progress.done} of {progress.total} runs are in {out}; the same command goes on")
-        return 130
-    show_report([out], out, display)
-    display.finish()
-    return 0
 
 
 def progress_line(progress: ComparisonProgress) -> str:

@@ -6,21 +6,20 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hogwild.cli.display import Display, Reading, fact_lines, show
-from hogwild.cli.options import CACHE, COLUMNS, LAYOUT, Json, Quiet, takes
-from hogwild.cli.sources import OF_ROWS, Sources, check_readable, check_vertices, check_width, chosen_problem, described
+from hogwild.cli.options import CACHE, LAYOUT, Json, Quiet, takes
+from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_size, described
 from hogwild.errors import UsageError
 from hogwild.rows_file import Screen, printable
 
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
 
-STATISTICS_BYTES = 32  # memory that ``describe`` needs per feature
 NAMES = 14  # columns of the names of facts about data
 LINE = 118  # columns of a line of them
 CARD = 80  # columns of a line about a public data set
@@ -36,28 +35,20 @@ def convert(
     **options: Any,
 ) -> None:
     """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
-    sources = Sources.take(options | {"no_cache": True})
-    problem = chosen_problem(options["problem"], source, sources.format)
-    check_readable(source, problem)
-    sources.check(problem)
-    display = Display(quiet=quiet)
-    reading = Reading(source)
-    if problem == "cuts":
-        raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
-    if problem == "completion":
-        from hogwild.data.ratings.source import convert_ratings
-
-        with display.live(reading.line):
-            reads: dict[str, Any] = {"format": sources.format, "layout": sources.layout(), "progress": reading.update}
-            meta = convert_ratings(source, destination, overwrite=overwrite, **reads)
-        display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
-        return
-    from hogwild.data.rows.source import convert as make_store
+    from hogwild.data.ratings.source import convert_ratings
+    from hogwild.data.rows.source import convert as convert_rows
     from hogwild.data.rows.store import open_store
     from hogwild.data.text.hashing import collision_line, occupancy
 
+    sources, display, reading = Sources(options, source), Display(quiet=quiet), Reading(source)
+    if sources.problem == "cuts":
+        raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
+    make: Any = convert_ratings if sources.problem == "completion" else convert_rows
     with display.live(reading.line):
-        meta = make_store(source, destination, overwrite=overwrite, progress=reading.update, **sources.row_options())
+        meta = make(source, destination, overwrite=overwrite, progress=reading.update, **sources.reading())
+    if sources.problem == "completion":
+        display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
+        return
     display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
     if meta.get("hash_bits") is not None:
         display.say(collision_line(occupancy(open_store(destination))))
@@ -65,64 +56,47 @@ def convert(
 
 @takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)
 def info(
-    path: Annotated[
-        str | None,
-        typer.Argument(metavar="PATH", help="Data.", show_default="this machine"),
-    ] = None,
+    path: Annotated[str | None, typer.Argument(metavar="PATH", help="Data.", show_default="this machine")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
     json: Json = False,
     **options: Any,
 ) -> None:
     """Print the facts of a data file or a store (whose checksums are compared), or of this machine."""
-    from hogwild.data.public.catalogue import located
-    from hogwild.data.rows.store import is_store, verify
-
-    sources = Sources.take(options)
     if path is None:
         show(machine_facts(), json)
         return
-    problem = chosen_problem(options["problem"], path, sources.format)
-    check_readable(path, problem)
-    sources.check(problem)
-    if is_store(store := located(path)):
-        verify(store)
-    show(data_facts(path, sources, problem, seed, json), json, data_lines if problem in OF_ROWS else None)
-
-
-def data_facts(path: str, sources: Sources, problem: str, seed: int, quiet: bool) -> dict[str, Any]:
-    """Describe data, with the statistics that determine how often workers collide."""
     from hogwild.data.graphs.container import graph_statistics
+    from hogwild.data.public.catalogue import located
     from hogwild.data.ratings.container import rating_statistics
     from hogwild.data.rows.statistics import describe
+    from hogwild.data.rows.store import is_store, verify
 
-    reading = Reading(path)
-    with Display(quiet=quiet).live(reading.line):
-        examples = sources.open(problem, path, reading.update)
-    if problem in OF_ROWS:
-        check_width(path, examples.width, STATISTICS_BYTES)
-        return {"data": path, **describe(examples, seed)}
-    if problem == "cuts":
-        check_vertices(path, examples)
-    statistics = rating_statistics(examples) if problem == "completion" else graph_statistics(examples)
-    return {"data": path, "problem": problem, "what": described(problem, examples), **statistics}
+    sources = Sources(options, path)
+    if is_store(store := located(path)):
+        verify(store)
+    examples = sources.open(display=Display(quiet=json))
+    check_size(path, examples, 2)
+    if sources.problem in OF_ROWS:
+        show({"data": path, **describe(examples, seed)}, json, data_lines)
+        return
+    statistics = rating_statistics if sources.problem == "completion" else graph_statistics
+    show({"data": path, "problem": sources.problem, "what": described(examples), **statistics(examples)}, json)
 
 
 def machine_facts() -> dict[str, Any]:
     from hogwild import machine
 
     total, available = machine.memory()
-    facts: dict[str, Any] = {
+    return {
         "cpu": machine.cpu_model(),
         "physical_cores": machine.physical_cores(),
         "cpus_allowed": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
         "caches": ", ".join(f"{level} {size}" for level, size in machine.caches().items()),
-        "load": f"{os.getloadavg()[0]:.2f}",
+        "load": round(os.getloadavg()[0], 2),
+        "cpu_quota": machine.cpu_quota(),
+        "memory": f"{size(total or 0)}, {size(available or 0)} available",
+        **{f"{name}_version": version for name, version in machine.versions().items()},
     }
-    if (quota := machine.cpu_quota()) is not None:
-        facts["cpu_quota"] = quota
-    if total is not None and available is not None:
-        facts["memory"] = f"{size(total)}, {size(available)} available"
-    return facts | {f"{name}_version": version for name, version in machine.versions().items()}
 
 
 def data_lines(facts: dict[str, Any]) -> Iterator[str]:
@@ -130,39 +104,34 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
     from hogwild.data.text.hashing import collision_line
 
     n = max(facts["rows"], 1)
-    bound = "" if facts["rho_exact"] else "; at least, by 64 rows"
     shown = {
         "data": facts["data"],
-        "rows": f"{facts['rows']:,}" + (f" ({facts['empty_rows']:,} empty)" if facts["empty_rows"] else ""),
+        "rows": f"{facts['rows']:,} ({facts['empty_rows']:,} empty)",
         "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
         "nonzeros": f"{facts['nnz']:,} ({facts['nnz'] / n:.1f} a row, density {facts['density']:.3g})",
+        "hashing": collision_line(facts["hashing"]) if "hashing" in facts else "none",
+        "targets": facts["targets"],
     }
-    if "hashing" in facts:
-        shown["hashing"] = collision_line(facts["hashing"])
     if "labels" in facts["targets"]:
         counts = facts["targets"]["labels"].items()
-        shown["labels"] = ", ".join(f"{label}: {count:,} ({count / n:.1%})" for label, count in counts)
-    else:
-        shown["targets"] = ", ".join(f"{name} {value:.6g}" for name, value in facts["targets"].items())
-    hottest = ", ".join(f"{feature} in {share:.1%} of rows" for feature, share in facts["hottest"])
+        shown["targets"] = [f"{label}: {count:,} ({count / n:.1%})" for label, count in counts]
     shown |= {
-        "most popular": hottest + " (features counted from 0)" if hottest else "-",
+        "most popular": [f"feature {feature} (from 0) in {share:.1%} of rows" for feature, share in facts["hottest"]],
         "Omega": f"{facts['omega']:,} (most features in a row)",
         "Delta": f"{facts['delta']:.4g} (share of rows that hold the most popular feature)",
-        "rho": f"{facts['rho']:.4g} (largest share of rows that one row meets{bound})",
+        "rho": f"{facts['rho']:.4g} ({'exact' if facts['rho_exact'] else 'at least'}; most rows that one row meets)",
         "two rows meet": f"with probability {facts['collision']:.3g}",
     }
     yield from fact_lines(shown, NAMES, LINE)
 
 
-def size(count: int) -> str:
+def size(count: float) -> str:
     """Format bytes in the unit that leaves one to three digits before the point."""
-    amount = float(count)
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "bytes" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"
+    units = ["bytes", "KiB", "MiB", "GiB", "TiB"]
+    while count >= 1000 and len(units) > 1:
+        count /= 1024
+        units.pop(0)
+    return f"{count:.0f} bytes" if units[0] == "bytes" else f"{count:.1f} {units[0]}"
 
 
 cache = typer.Typer(help="Parsed text and generated data that are kept between runs.")
@@ -200,42 +169,36 @@ Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="A data set, or a part of one: rcv1, rcv1:test.", show_default=False),
 ]
-CardJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @data.command("list")
-def list_cards(json: CardJson = False) -> None:
+def list_cards(json: Json = False) -> None:
     """List all data sets, and which of them are here."""
     from hogwild.data.public.catalogue import cards, data_folder
 
     all_cards = cards().values()
-    show({card.name: card_facts(card) for card in all_cards}, json, lambda _: card_table(all_cards))
-    if not json:
-        typer.echo(f"{len(all_cards)} data sets; those fetched are in {data_folder()}")
-
-
-def card_table(all_cards: Iterable[Card]) -> Iterator[str]:
-    """Yield a line for each card, at most ``CARD`` columns wide."""
-    cells = [("name", "task", "rows", "width", "size", "fetched"), *map(card_row, all_cards)]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    for row in cells:
-        yield " ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, "<<>>><", widths)).rstrip()
+    if json:
+        show({card.name: card_facts(card) for card in all_cards}, json)
+        return
+    heads = ("name", True), ("task", True), ("rows", False), ("width", False), ("size", False), ("fetched", True)
+    Display().table(
+        f"{len(all_cards)} data sets; those fetched are in {data_folder()}", heads, map(card_row, all_cards)
+    )
 
 
 def card_row(card: Card) -> tuple[str, ...]:
     """Return name, task, rows, width, size and what has been fetched."""
-    rows = [part.rows for part in card.parts if part.rows is not None]
-    count = sum(rows) if len(rows) == len(card.parts) else card.arcs
-    width = card.features or card.vertices
-    sizes = [part.bytes for part in card.parts if part.bytes is not None]
-    fetched = fetched_parts(card)
+    rows = [part.rows for part in card.parts]
+    sizes = [part.bytes for part in card.parts]
+    width = f"{card.users:,} x {card.items:,}" if card.users and card.items else card.features or card.vertices
+    count = card.arcs if None in rows else sum(filter(None, rows))
     return (
         card.name,
         card.task,
         f"{count:,}" if count else "-",
-        f"{card.users:,} x {card.items:,}" if card.users and card.items else f"{width:,}" if width else "-",
-        size(sum(sizes)) if len(sizes) == len(card.parts) else "-",
-        "yes" if len(fetched) == len(card.roles) else ", ".join(fetched) or "no",
+        f"{width:,}" if isinstance(width, int) else width or "-",
+        "-" if None in sizes else size(sum(filter(None, sizes))),
+        ", ".join(fetched_parts(card)) or "no",
     )
 
 
@@ -253,7 +216,7 @@ def card_facts(card: Card) -> dict[str, Any]:
 
 
 @data.command("info")
-def info_card(name: Name, json: CardJson = False) -> None:
+def info_card(name: Name, json: Json = False) -> None:
     """Print all that is known of a data set: files, counts, licence, citation."""
     from hogwild.data.public.catalogue import look_up
 
@@ -263,21 +226,18 @@ def info_card(name: Name, json: CardJson = False) -> None:
 
 def card_lines(card: Card) -> Iterator[str]:
     """Yield all facts of a card, each after its name."""
-    others = f" (also {', '.join(card.aliases)})" if card.aliases else ""
-    task = f"{card.task}: hogwild train {card.name} (--problem {card.problem})"
-    facts: dict[str, Any] = {"name": card.name + others, "title": card.title, "task": task}
     fetched = fetched_parts(card)
+    facts = card_facts(card) | {"files": [part.url for part in card.parts]}
     for part in card.parts:
-        noun = "ratings" if card.problem == "completion" else "rows"
-        counts = [f"{count:,} {unit}" for unit, count in ((noun, part.rows), ("nonzeros", part.nonzeros)) if count]
         absent = f"not here (hogwild data fetch {card.title_of(part.role)})"
-        facts[part.role] = [*counts, f"in {fetched[part.role]}" if part.role in fetched else absent]
-    numbers = ("features", "classes", "users", "items", "vertices", "arcs")
-    for name in (*numbers, "format", "licence", "note", "homepage", "source"):
-        if value := getattr(card, name):
-            facts[name] = value
-    facts |= {"files": [part.url for part in card.parts], "citation": card.citation}
-    yield from fact_lines(facts, 12, CARD)
+        counts = {"rows": part.rows, "nonzeros": part.nonzeros}
+        facts[part.role] = [
+            *(f"{count:,} {noun}" for noun, count in counts.items() if count),
+            f"in {fetched[part.role]}" if part.role in fetched else absent,
+        ]
+    apart = ("parts", "layout", "fetched", "citation")
+    yield from fact_lines({name: value for name, value in facts.items() if name not in apart}, 12, CARD)
+    yield from fact_lines({"citation": card.citation}, 12, CARD)
 
 
 @data.command("fetch")
@@ -294,30 +254,20 @@ def fetch(
     A download that was interrupted goes on where it was. Data lie in the user's data directory, or in HOGWILD_DATA.
     """
     from hogwild.data.public.catalogue import look_up
+    from hogwild.data.public.fetch import fetch as parts
 
-    wanted = [look_up(name) for name in names]
     display = Display(Screen(sys.stdout), quiet)
-    for card, role in wanted:
+    for card, role in [look_up(name) for name in names]:
+        reading = Reading(verb="fetching")
+        display.say(f"{card.name}: {card.title}; terms: {card.licence}")
         try:
-            fetch_one(card, role, force, display)
+            with display.live(reading.line):
+                for each, path, counts in parts(card, role, force=force, progress=reading.step):
+                    numbers = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+                    display.say(f"{card.title_of(each)}: {numbers or 'is here (--force fetches it again)'}, in {path}")
         except KeyboardInterrupt:
             display.say("interrupted: what has come is kept, and the same command goes on from there")
             raise
+        test = f" --test {card.name}:test" if "test" in fetched_parts(card) else ""
+        display.say(f"cite it (hogwild data info {card.name}); train on it: hogwild train {card.name}{test}")
     display.finish()
-
-
-def fetch_one(card: Card, role: str | None, force: bool, display: Display) -> None:
-    from hogwild.data.public.fetch import fetch as parts
-
-    reading = Reading(verb="fetching")
-    display.say(f"{card.name}: {card.title}; terms: {card.licence}")
-    with display.live(reading.line):
-        for each, path, counts in parts(card, role, force=force, progress=reading.step):
-            title = card.title_of(each)
-            if not counts:
-                display.say(f"{title}: is here, in {path} (--force fetches it again)")
-                continue
-            shown = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-            display.say(f"{title}: {shown}, in {path}")
-    test = f" --test {card.name}:test" if "test" in fetched_parts(card) else ""
-    display.say(f"cite it (hogwild data info {card.name}); train on it: hogwild train {card.name}{test}")

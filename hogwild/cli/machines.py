@@ -24,25 +24,19 @@ if TYPE_CHECKING:
 
 END_SECONDS = 15.0  # for local machines to end by themselves
 LOCAL_SECONDS = 3600.0  # longest wait for local machines, whose deaths are noticed
-LOCAL = """
-import sys
-from hogwild.__main__ import main
-from hogwild.cli.machines import end_with_parent
-end_with_parent()
-sys.exit(main())
-"""
+CHILD = "HOGWILD_LOCAL_MACHINE"  # set in the environment of a machine that --local has started
 
 
-def meeting_of(given: dict[str, Any]) -> Meeting | None:
-    """Take the options about machines from ``given``, and return where to meet; None for a single machine.
+def meeting_of(options: dict[str, Any]) -> Meeting | None:
+    """Take the options about where machines meet, and return that; None for a single machine.
 
     Raises
     ------
     UsageError
         If they do not go together.
     """
-    meet, number, local = (given.pop(name, None) for name in ("meet", "machine", "local"))
-    machines = given.get("machines", 1)
+    meet, number, local = (options.pop(name, None) for name in ("meet", "machine", "local"))
+    machines = options.get("machines", 1)
     if machines == 1:
         if os.environ.get("WORLD_SIZE", "") not in ("", "1"):  # else each of these processes would train alone
             raise UsageError("torchrun needs --machines P --meet HOST:PORT, at a port of their own")
@@ -50,13 +44,13 @@ def meeting_of(given: dict[str, Any]) -> Meeting | None:
             if value is not None:
                 raise UsageError(f"{option} is for several machines: give --machines P too")
         return None
-    if local and meet is not None:
-        raise UsageError("--local starts all machines here, at an address of their own: leave --meet out")
-    if local:
-        return Meeting(f"127.0.0.1:{_free_port()}", machines, 0, local=True)
-    if meet is None:
+    if (meet is None) is not bool(local):
         raise UsageError(f"--machines {machines}: say where they meet, --meet HOST:PORT of machine 0, or --local")
-    return Meeting(meet, machines, number)
+    if meet is not None:
+        return Meeting(meet, machines, number)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return Meeting(f"127.0.0.1:{probe.getsockname()[1]}", machines, 0, local=True)
 
 
 @contextlib.contextmanager
@@ -70,7 +64,10 @@ def gathered(
     from hogwild.machines.cluster import Cluster
 
     with contextlib.ExitStack() as stack:
-        options: dict[str, Any] = {"seconds": LOCAL_SECONDS} if _started_here else {}
+        options: dict[str, Any] = {}
+        if os.environ.pop(CHILD, ""):
+            threading.Thread(target=_end_with_parent, daemon=True).start()
+            options = {"seconds": LOCAL_SECONDS}
         if meeting.local:
             workers = config.workers or max(machine.physical_cores() // config.machines, 1)
             config = dataclasses.replace(config, workers=workers)
@@ -86,24 +83,28 @@ def _local_machines(meeting: Meeting, workers: int) -> Iterator[Callable[[], str
     Yields a function that says which of them has ended early, and why; else it returns an empty string.
     """
     words = [word for word in sys.argv[1:] if word != "--local"]
-    common = [sys.executable, "-c", LOCAL, *words, "--meet", meeting.address, "--workers", str(workers), "--quiet"]
+    more = ["--meet", meeting.address, "--workers", str(workers), "--quiet", "--machine"]
+    started: list[tuple[subprocess.Popen[bytes], Any]] = []
+
+    def failure() -> str:
+        for number, (process, errors) in enumerate(started, 1):
+            if process.poll():
+                errors.seek(0)
+                lines = errors.read().decode(errors="replace").strip().splitlines()
+                return f"machine {number} ended early: {[f'exit status {process.returncode}', *lines][-1]}"
+        return ""
+
     with contextlib.ExitStack() as stack:
-        started: list[tuple[subprocess.Popen[bytes], Any]] = []
-
-        def failure() -> str:
-            for number, (process, errors) in enumerate(started, 1):
-                if process.poll():
-                    errors.seek(0)
-                    lines = errors.read().decode(errors="replace").strip().splitlines()
-                    reason = lines[-1] if lines else f"exit status {process.returncode}"
-                    return f"machine {number} ended early: {reason}"
-            return ""
-
         try:
             for number in range(1, meeting.machines):
                 errors = stack.enter_context(tempfile.TemporaryFile())
-                command = [*common, "--machine", str(number)]
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "hogwild", *words, *more, str(number)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    env=os.environ | {CHILD: "1"},
+                )
                 started.append((process, errors))
             yield failure
         finally:
@@ -118,25 +119,7 @@ def _local_machines(meeting: Meeting, workers: int) -> Iterator[Callable[[], str
                 print(f"hogwild: {line}", file=sys.stderr)
 
 
-def end_with_parent() -> None:
-    """Make this a machine that ``--local`` has started: it waits for the others as long as its parent lives, no longer.
-
-    Standard input is a pipe to which nobody writes, and which the system closes when the parent ends.
-    """
-    global _started_here
-    _started_here = True
-
-    def wait() -> None:
-        os.read(0, 1)
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-_started_here = False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _end_with_parent() -> None:
+    """End this process with the one that has started it, which holds the other end of standard input."""
+    os.read(0, 1)
+    os._exit(1)

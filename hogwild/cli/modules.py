@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hogwild.cli.display import Display
-from hogwild.cli.sources import check_readable
+from hogwild.cli.sources import DEFAULT_HOLDOUT, check_holdout, check_readable
 from hogwild.errors import HogwildError, InputError, UsageError, nearest
 from hogwild.problems.module.options import LOSSES
 
@@ -36,32 +36,31 @@ def is_function(spec: str) -> bool:
     return path.endswith(".py") and name.isidentifier()
 
 
-def check_module(data: str | None, options: dict[str, Any], format: str | None) -> None:
-    """Raise unless the options of a comparison name a module, its loss and data that can be opened."""
+def check_module(data: str | None, options: dict[str, Any]) -> str:
+    """Return the name of the data of a module, after checking that these, it and its loss can be opened."""
+    options["loss"] = options["loss"] or NAMED_LOSSES[0]
+    model, loss = options["model"], options["loss"]
     if data is None:
         raise UsageError(f"a module is compared on data of its own: hogwild compare {FUNCTION} --model {FUNCTION}")
-    for option, is_set in {"--format": format, "--holdout-by": options["holdout_by"] != "row"}.items():
-        if is_set:
-            raise UsageError(f"{option} does not go with --model")
-    model, loss = options["model"], options["loss"]
+    if options["format"]:
+        raise UsageError("--format does not go with --model")
     if not is_function(model):
         raise UsageError(f"--model {model}: expected {FUNCTION}, a function in a file")
     if loss not in NAMED_LOSSES and not is_function(loss):
         names = ", ".join(NAMED_LOSSES)
         raise UsageError(f"--loss {loss}: expected {names} or {FUNCTION}{nearest(loss, NAMED_LOSSES)}")
-    for spec in (model, loss, data, options["test"]):
-        if spec is not None and spec not in NAMED_LOSSES:
-            check_readable(spec.rpartition(":")[0] if is_function(spec) else spec)
+    check_holdout(options["holdout"])
+    for spec in {model, loss, data, options["test"]} - {None, *NAMED_LOSSES}:
+        check_readable(spec.rpartition(":")[0] if is_function(spec) else spec)
+    return data
 
 
-def read_module(
-    data: str, options: dict[str, Any], holdout: float | None, seed: int, display: Display
-) -> tuple[Posed, Examples | None]:
+def read_module(data: str, options: dict[str, Any], seed: int, display: Display) -> tuple[Posed, Examples | None]:
     """Return the module of a comparison with its training examples, and the test examples."""
     from hogwild.problems.module.feed import hold_out
     from hogwild.problems.module.training import pose
 
-    model, loss, test = (options[name] for name in ("model", "loss", "test"))
+    model, loss, test, holdout = (options[name] for name in ("model", "loss", "test", "holdout"))
     loss = loss if loss in NAMED_LOSSES else function_of(loss)
     examples, tested = made(data), None if test is None else made(test)
     module = function_of(model)
@@ -69,6 +68,8 @@ def read_module(
         posed, tested = pose(module, loss, examples, tested, seed)
     count = sum(parameter.numel() for parameter in posed.model.parameters())
     display.say(f"{data}: {len(posed):,} examples; {model}: {count:,} parameters")
+    if holdout is None and test is None:
+        holdout = DEFAULT_HOLDOUT
     if holdout and len(posed):
         rest, tested = hold_out(posed.examples, holdout, seed)
         posed = dataclasses.replace(posed, examples=rest)

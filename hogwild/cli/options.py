@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hogwild.cli.sources import FORMATS, HOLDOUTS, KINDS, OF_ROWS
+from hogwild.cli.sources import COLUMNS, DEFAULT_HOLDOUT, FORMATS, HOLDOUTS, KINDS, READING
 from hogwild.config import GOAL, MACHINES, Option, options_of
 from hogwild.errors import UsageError
 from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
@@ -23,7 +23,6 @@ Command = TypeVar("Command", bound=Callable[..., None])
 REQUIRED = inspect.Parameter.empty
 TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 WITH_NUMBERS: dict[str, Iterable[str]] = {"exchange": EXCHANGES, "delay": DELAYS}  # names that numbers may follow
-DEFAULT_HOLDOUT = 0.2
 DATA = "Data"
 TABLE = "Columns of a table"
 RESULTS = "Results"
@@ -31,9 +30,8 @@ RESULTS = "Results"
 # Lists of options that several commands take
 DELIMITED = "columns separator header"
 LAYOUT = f"features zero_based format hash_bits {DELIMITED}"
-COLUMNS = "label categorical numeric text date bucket cross ignore weight"
 CACHE = "cache no_cache"
-READING = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
+SOURCES = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = (
     "loss loss_param l1 l2 l2_factors normalize class_weight no_intercept no_scale_columns rank penalty "
     "no_biases negatives"
@@ -64,7 +62,7 @@ OTHERS: dict[str, dict[str, Any]] = {
         kind=float,
         show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
     ),
-    "holdout_by": row("Ratings are held out by", DATA, default=HOLDOUTS[0], choices=HOLDOUTS),
+    "holdout_by": row("Ratings are held out by", DATA, choices=HOLDOUTS, show_default=HOLDOUTS[0]),
     "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
     "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
     "zero_based": row("Indices of the text start at 0, not 1.", DATA, kind=bool, hidden=True),
@@ -125,13 +123,6 @@ OTHERS: dict[str, dict[str, Any]] = {
     "quiet": row("Print only warnings and errors.", RESULTS, "--quiet", "-q", kind=bool),
     "verbose": row("Say why a discipline was chosen, and where the time went.", RESULTS, "--verbose", "-v", kind=bool),
 }
-#: Problems that have them, if not all.
-PROBLEMS_OF: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(f"zero_based features hash_bits {COLUMNS}".split(), OF_ROWS),
-    **dict.fromkeys(("columns", "header"), ("completion", "cuts")),
-    "holdout_by": ("completion",),
-    "terminals": ("cuts",),
-}
 
 
 def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callable[[Command], Command]:
@@ -160,7 +151,7 @@ def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callab
 def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
     """Return the row of an option of the problems, from its field if it has one; empty if they have no such option."""
     if name in OTHERS:
-        return OTHERS[name] if {*PROBLEMS_OF.get(name, problems)} & {*problems} else {}
+        return OTHERS[name] if {*READING.get(name, problems)} & {*problems} else {}
     plain = name.removeprefix("no_")
     fields = [options_of(each)[plain] for each in problems if plain in options_of(each)]
     if not fields:

@@ -18,31 +18,28 @@ from hogwild.cli.display import Display, training_line
 from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import (
     CACHE,
-    COLUMNS,
-    DEFAULT_HOLDOUT,
     KEPT,
     LAYOUT,
     MINIMISED,
-    READING,
+    SOURCES,
     STOPS,
     config_options,
     takes,
 )
-from hogwild.cli.session import Interrupts, TrainRequest, carry_out, prepared, read
-from hogwild.cli.sources import KINDS, Sources, chosen_problem
+from hogwild.cli.session import Interrupts, Results, carry_out, prepared
+from hogwild.cli.sources import COLUMNS, KINDS, Sources, check_size, naming
 from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice, UsageError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.options import LinearConfig
 
 if TYPE_CHECKING:
-    from hogwild.data.rows.container import Rows
     from hogwild.machines.cluster import Cluster
     from hogwild.training.l2_choice import L2Choice
     from hogwild.training.run import Run
     from hogwild.training.stopwatch import Stopwatch
 
-DEFAULT_DATA = KINDS["linear"].default
+NUMBERS = {"linear": 3, "cuts": 1}  # numbers of 16 bytes for each feature, or label of a vertex; else rank and one
 SIMULATED_DATA = "synthetic:rcv1?rows=10000"
 SIMULATED_WORKERS = 64
 SIMULATED_EPOCHS = 5
@@ -54,7 +51,7 @@ MOST_PAIRS = 10_000_000  # of a rating, or an item drawn against it: candidates 
 MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
 STEPS = "step schedule decay power adagrad order seed discipline exchange workers"
 NAMES = (
-    f"{READING} {MINIMISED} {STEPS} renumber host device in_flight machines meet machine job local "
+    f"{SOURCES} {MINIMISED} {STEPS} renumber host device in_flight machines meet machine job local "
     f"own_rows {STOPS} {KEPT}"
 )
 READS = {
@@ -93,7 +90,7 @@ def train(
         str | None,
         typer.Argument(
             metavar="DATA",
-            show_default=DEFAULT_DATA,
+            show_default=KINDS["linear"].default,
             help="svmlight text (.gz .bz2 .xz), a store, a public data set's name (hogwild data list) or "
             "synthetic:...; ratings or a graph for other problems.",
         ),
@@ -101,10 +98,7 @@ def train(
     **options: Any,
 ) -> None:
     """Train a sparse model on DATA with all cores: linear, with factors, or of ratings, or a cut of a graph."""
-    problem = options["problem"] = chosen_problem(options["problem"], data or "", options["format"])
-    if data is None and not KINDS[problem].default:
-        raise UsageError(f"--problem {problem} needs DATA: a table, or libffm's text")
-    raise typer.Exit(begin(data, options, KINDS[problem].default))
+    raise typer.Exit(begin(data, options))
 
 
 @takes(
@@ -131,35 +125,35 @@ def simulate(
     raise typer.Exit(begin(data, options | {"host": "simulator", "problem": "linear"}, SIMULATED_DATA))
 
 
-def begin(data: str | None, options: dict[str, Any], default_data: str) -> int:
+def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
     """Run a command with its options by name, and return the exit status."""
     meeting = meeting_of(options)
-    unasked = options["l2"] is None and meeting is None
-    named = config_options(options)
+    unasked = options["l2"] is None and meeting is None and options["host"] != "simulator"
+    sources = Sources(options, data, default=default)
+    if not sources.named:
+        sources.hold_out()
+    named = config_options(options) | {"problem": sources.problem}
     config = TrainConfig(**named)
     unasked &= config.problem == "linear" or (config.problem == "completion" and config.loss != "squared-error")
-    choosing = TrainConfig(**named | {"l2": "auto"}) if unasked and config.host != "simulator" else None
-    sources = Sources.take(options)
-    if data is None and options["holdout"] is options["test"] is None and config.problem != "cuts":
-        options["holdout"] = DEFAULT_HOLDOUT
-    data_named = data is not None  # an empty name is an error: see check()
-    request = TrainRequest(default_data if data is None else data, data_named, **options)
-    sources.check(config.problem)
-    request.check(config.problem)
-    if config.keep == "best" and request.holdout is None:
+    choosing = TrainConfig(**named | {"l2": "auto"}) if unasked else None
+    results = Results(**options)
+    results.check(sources)
+    if not sources.holdout and config.keep == "best":
         raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
+    if sources.holdout and sources.test and config.problem == "completion":
+        raise UsageError("--test and --holdout both name the rows to test on: give one of them")
     if meeting is None:
-        return lead_or_train(request, sources, config, choosing)
+        return lead_or_train(results, sources, config, choosing)
     from hogwild.cli.machines import gathered
 
-    with gathered(meeting, config, request.display().say) as (cluster, config):
+    with gathered(meeting, config, results.display().say) as (cluster, config):
         if cluster.leads:
-            return lead_or_train(request, sources, config, None, cluster)
-        return take_part(request, sources, config, cluster)
+            return lead_or_train(results, sources, config, None, cluster)
+        return take_part(results, sources, config, cluster)
 
 
 def lead_or_train(
-    request: TrainRequest,
+    results: Results,
     sources: Sources,
     config: TrainConfig,
     choosing: TrainConfig | None,
@@ -174,13 +168,10 @@ def lead_or_train(
         if cluster is not None:
             cluster.say = display.say
         with watch("reading"):
-            rows, test, held = read(request, sources, config, display)
+            rows, test, held = read(sources, config, display)
         from hogwild.training.run import train
 
-        if request.resume and not resuming:
-            display.say(f"no checkpoint in {request.checkpoint} yet: starting from the beginning")
-        options: dict[str, Any] = {"checkpoint": request.checkpoint, "resume": resuming, "data": request.data}
-        options |= {"cluster": cluster, "holdout": held}
+        options: dict[str, Any] = {"checkpoint": results.checkpoint, "resume": resuming, "cluster": cluster}
         before = watch.seconds
 
         def begin(config: TrainConfig) -> Run:
@@ -189,10 +180,11 @@ def lead_or_train(
             def report(text: str) -> None:
                 doing[0] = f"choosing l2: {text}"
 
+            options["report"] = report if display.is_live else None
             with display.live(lambda: doing[0]):
-                return train(rows, test, config=config, report=report if display.is_live else None, **options)
+                return train(rows, test, config=config, data=sources.name, holdout=held, **options)
 
-        with request.naming():
+        with naming(sources.name, results.checkpoint):
             try:
                 if choosing is not None and (reason := why_fixed(config, rows, held, resuming)):
                     raise NoChoice(reason)
@@ -204,26 +196,40 @@ def lead_or_train(
                 run = begin(config)
         run.stopwatch.add(before)
         if run.chosen is not None:
-            for line in lines_of_choice(run.chosen, config.l2, choosing is None):
-                display.say(line)
+            display.say(*lines_of_choice(run.chosen, choosing is None))
             if run.config.epochs != config.epochs:
                 display.say(f"epochs {run.config.epochs}, chosen with it, of at most {config.epochs}")
         if config.own_rows:
             display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
         return run
 
-    return carry_out(request, config, start)
+    return carry_out(results, config, start)
 
 
-def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
+def read(sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:
+    """Read the data, say what was made of them, and refuse those whose parameters exceed the memory."""
+    rows, test, held = sources.read(display, config.seed)
+    if getattr(rows, "table", None) is not None:
+        from hogwild.data.tables.plan import TablePlan
+
+        display.say(*TablePlan.from_json(rows.table).lines())
+    if getattr(rows, "hash_bits", None) is not None:
+        from hogwild.data.text.hashing import collision_line, occupancy
+
+        display.say(collision_line(occupancy(rows)))
+    check_size(sources.name, rows, NUMBERS.get(config.problem) or config.rank + 1)
+    return rows, test, held
+
+
+def take_part(results: Results, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
     """Do this machine's part of a run that machine 0 leads, and return the exit status."""
     from hogwild.training.run import train
 
-    display = request.display()
+    display = results.display()
     with Interrupts(display) as interrupts, prepared(config, display):
-        rows, test, held = read(request, sources, config, display)
-        with display.live(lambda: "starting workers and compiling"), request.naming():
-            run = train(rows, test, config=config, cluster=cluster, data=request.data, holdout=held)
+        rows, test, held = read(sources, config, display)
+        with display.live(lambda: "starting workers and compiling"), naming(sources.name):
+            run = train(rows, test, config=config, cluster=cluster, data=sources.name, holdout=held)
         with run:
             interrupts.follow(run)
             with display.live(lambda: training_line(run.progress(), config.epochs, KINDS[config.problem].noun)):
@@ -236,7 +242,7 @@ def take_part(request: TrainRequest, sources: Sources, config: TrainConfig, clus
 # ---- the penalty that is chosen
 
 
-def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None, resuming: bool) -> str:
+def why_fixed(config: TrainConfig, rows: Any, held: Any, resuming: bool) -> str:
     """Why l2 is not chosen for these rows unless somebody asks for it; "" if it is."""
     import numpy as np
 
@@ -245,49 +251,43 @@ def why_fixed(config: TrainConfig, rows: Rows, held: Rows | None, resuming: bool
     if resuming:
         return ""  # it was chosen, or not, when the run began
     if config.problem == "completion":
-        pairs = len(rows) * (1 + config.negatives)
-        few = pairs <= MOST_PAIRS
-        return "" if few else f"it takes long for {pairs:,} ratings and items drawn against them, above {MOST_PAIRS:,}"
-    many = len(rows) + (0 if held is None else len(held))
-    if many < FEWEST:
-        return f"{many} rows are too few to hold some out, below {FEWEST}"
-    classes = 1
-    if config.loss in LABEL_LOSSES and rows.nnz <= MOST_ENTRIES:
-        labels, counts = np.unique(rows.targets, return_counts=True)
-        if counts.min() < FEWEST_OF_CLASS:
-            return f"a class has fewer than {FEWEST_OF_CLASS} rows"
-        classes = 1 if len(labels) <= 2 else len(labels)
-    for count, most, noun in ((rows.nnz, MOST_ENTRIES, "nonzeros"), (rows.width, MOST_WEIGHTS, "weights")):
-        if count * classes > most:
-            times = "" if classes == 1 else f" times {classes} classes"
-            return f"it takes long for {count:,} {noun}{times}, above {most:,}"
-    return ""
+        sizes = [(len(rows) * (1 + config.negatives), MOST_PAIRS, "ratings and items drawn against them")]
+        few = FEWEST
+    else:
+        classes = 1
+        if config.loss in LABEL_LOSSES and rows.nnz <= MOST_ENTRIES:
+            labels, counts = np.unique(rows.targets, return_counts=True)
+            if counts.min() < FEWEST_OF_CLASS:
+                return f"a class has fewer than {FEWEST_OF_CLASS} rows"
+            classes = 1 if len(labels) <= 2 else len(labels)
+        times = "" if classes == 1 else f" times {classes} classes"
+        sizes = [
+            (rows.nnz * classes, MOST_ENTRIES, f"nonzeros{times}"),
+            (rows.width * classes, MOST_WEIGHTS, "weights"),
+        ]
+        few = len(rows) + (0 if held is None else len(held))
+    if few < FEWEST:
+        return f"{few} rows are too few to hold some out, below {FEWEST}"
+    return next((f"it takes long for {n:,} {noun}, above {most:,}" for n, most, noun in sizes if n > most), "")
 
 
-def lines_of_choice(chosen: L2Choice, default: float, all_candidates: bool) -> Iterator[str]:
+def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
     """Yield what was chosen, and before it a line for each candidate if somebody asked for the choice."""
     metric = chosen.metric.removeprefix("held_out_").replace("_", " ")
     path = chosen.path
     if all_candidates:
-        how = f"side by side, {chosen.epochs} epochs" if chosen.epochs else "each fitted to its optimum"
-        how = how if chosen.name == "l2" else "in short runs"
-        yield f"choosing {chosen.name}: {len(path)} values {how}"
         yield f"{chosen.name:>10}  {'step':>9}  {f'held-out {metric}':>14}  {'epochs':>6}"
         for each in path:
-            step = f"{each['step']:.4g}" if each["step"] is not None else "schedule's" if chosen.epochs else "exact"
+            step = "-" if each["step"] is None else f"{each['step']:.4g}"
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
-            note = "  chosen" if each["l2"] == chosen.l2 else "  the default" if each["l2"] == default else ""
-            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each.get('best_epoch', each['epochs']):>6}{note}"
+            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each.get('best_epoch', each['epochs']):>6}"
+    if chosen.normalize != "none":
+        yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
     if chosen.folds > 1:
-        again = f", {chosen.rounds} times over" if chosen.rounds > 1 else ""
-        held_out = f"{chosen.folds} parts of {total:,} rows, each held out once{again}"
-    usual = chosen.value(default)
-    against = "" if chosen.l2 == default or usual is None else f", {default:g} has {usual:.5g}"
-    if chosen.normalize != "none":
-        yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
+        held_out = f"{chosen.folds} parts of {total:,} rows, each held out once"
     yield (
         f"{chosen.name} {chosen.l2:g}, chosen of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
-        f"{metric} {chosen.value(chosen.l2):.5g} on {held_out}{against} ({chosen.seconds:.2f} s)"
+        f"{metric} {chosen.value(chosen.l2):.5g} on {held_out} ({chosen.seconds:.2f} s)"
     )

@@ -32,7 +32,6 @@ SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step,
 DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
 COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, degrees and sums
 MEAN = 500  # rows that a mean is taken over
-RANKED = 2_000_000  # nonzeros that tell how popular features are
 FEW = 1_000_000  # nonzeros below which one thread counts as fast as several
 
 Start = tuple[np.ndarray, np.ndarray]  # weights (k, width) and intercepts (k,) to start from, float64
@@ -236,10 +235,3 @@ def converted(rows: Rows, rates: np.ndarray) -> dict[str, np.ndarray]:
 def rates_of(problem: LinearProblem, rows: Rows, workers: int) -> np.ndarray:
     """``LinearProblem.rates``, counted by as many threads as is fast."""
     return problem.rates(rows, 1 if rows.nnz < FEW else workers)
-
-
-def about_rates(rows: Rows) -> np.ndarray:
-    """``N / d_u`` for each feature, (width,) float32, from a sample that suffices to rank features."""
-    ids = rows.spread(RANKED, len(rows))
-    counts = rows.select(ids).degrees(1)
-    return (len(ids) / np.maximum(counts, len(ids) / len(rows))).astype(np.float32)

@@ -25,7 +25,6 @@ from hogwild.estimators.arrays import (
     DEEPEST,
     LOOK,
     Start,
-    about_rates,
     converted,
     flat_of,
     mean_weight,
@@ -320,7 +319,7 @@ def _start_workers(problem: LinearProblem, rows: Rows, config: FitConfig) -> Wor
     tiers: Tiers | None = None
     if workers > 1:
         tiered = dataclasses.replace(problem, discipline="tiered")
-        tiers, _ = choose(tiered, rows, arrays | {"rates": about_rates(rows)}, workers)
+        tiers, _ = choose(tiered, rows, arrays, workers)
         discipline = "hogwild" if tiers is None else "tiered"
     return racing(config, dataclasses.replace(problem, discipline=discipline), order, rows, arrays, tiers)
 

@@ -41,8 +41,6 @@ from hogwild.training.schedule import Schedule, make_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
-    from hogwild.data.ratings.container import Ratings
-    from hogwild.data.rows.container import Rows
     from hogwild.machines.agreement import Leader
     from hogwild.machines.cluster import Cluster
     from hogwild.problems.completion.model import CompletionModel
@@ -499,21 +497,19 @@ class _Call(TypedDict, total=False):
     data: str
     cluster: Cluster | None
     report: Callable[[str], None] | None
+    holdout: Any  # a share, or rows or ratings
 
 
 class _LinearCall(_Call, LinearOptions, total=False):
     problem: Literal["linear"]
-    holdout: float | Rows | None
 
 
 class _FMCall(_Call, FMOptions, total=False):
     problem: Required[Literal["fm", "ffm"]]
-    holdout: float | Rows | None
 
 
 class _CompletionCall(_Call, CompletionOptions, total=False):
     problem: Required[Literal["completion"]]
-    holdout: float | Ratings | None
 
 
 class _CutsCall(_Call, CutsOptions, total=False):
@@ -522,7 +518,6 @@ class _CutsCall(_Call, CutsOptions, total=False):
 
 class _ConfigCall(_Call, total=False):
     config: Required[TrainConfig]
-    holdout: float | Rows | Ratings | None
 
 
 @overload

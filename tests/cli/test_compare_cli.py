@@ -98,7 +98,7 @@ OTHERS = {
         "refused: liblinear is for problem linear, not for completion",
     ),
     "synthetic:grid?side=24 --methods hogwild,aig,tiered --epochs 20 --steps 1": (
-        "the minimum cut, by maximum flow",
+        "of the best seen",
         "cut value",
         "refused: discipline='tiered': expected one of",
     ),
@@ -200,7 +200,7 @@ def test_no_gpu_is_one_line_before_data_are_read(
         raise InputError("device cuda: there is none")
 
     monkeypatch.setattr("hogwild.cuda.streams.connect", connect)
-    result = hogwild(f"compare {tmp_path / 'none.svm'} --device cuda --out {tmp_path / 'out'}")
+    result = hogwild(f"compare {SMALL} --device cuda --out {tmp_path / 'out'}")
     assert (result.status, result.out, result.err) == (1, "", "hogwild: error: device cuda: there is none\n")
     assert not (tmp_path / "out").exists()
 
@@ -224,7 +224,7 @@ def test_a_gpu_s_methods_beside_serial(
 
 
 def test_replicas_of_a_module_on_a_gpu() -> None:
-    unnamed = dict.fromkeys(("methods", "workers", "seeds", "epochs", "eps"))
-    plan = make_plan(unnamed | {"problem": "module", "device": "cuda", "steps": "auto", "seed": 0})
+    unnamed = dict.fromkeys(("methods", "workers", "epochs", "eps"))
+    plan = make_plan(unnamed | {"problem": "module", "device": "cuda", "steps": "auto", "seed": 0, "seeds": 1})
     assert plan.workers == (1, 2, 4, 8, 16)
     assert {"serial", "cuda-hogwild", "cuda-locked", "cuda-synchronous", "cuda-one-stream"} == set(plan.methods)

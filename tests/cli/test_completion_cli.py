@@ -40,8 +40,8 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, stars: tuple[Path, Ra
     assert result.status == 0
     assert "19,200 ratings of 300 users x 200 items" in result.out
     assert "held out 1,920 ratings" in result.out
-    assert "rank 8, squared-error loss" in result.out
-    assert "test RMSE" in result.out
+    assert "loss squared-error, rank 8" in result.out
+    assert ", test rmse" in result.out
     assert "Mupd/s" in result.out
     rows = rows_of(tmp_path / "rows")
     assert [row["epoch"] for row in rows] == list(range(21))

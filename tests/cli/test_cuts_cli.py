@@ -20,8 +20,7 @@ def test_a_cut_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
     model, npy, jsonl = (tmp_path / f"cut.{name}" for name in ("model", "npy", "jsonl"))
     result = hogwild(f"train {GRID} {QUICK} --out {model} --json {jsonl}")
     assert result.status == 0
-    assert "578 vertices, 2 of them terminals of 2 labels" in result.out
-    assert "a grid of 24 x 24" in result.out
+    assert "578 vertices, 1,651 edges, 2 labels, grid 24 x 24" in result.out
     assert "cut value" in result.out
     rows = rows_of(jsonl)
     assert {row["problem"] for row in rows} == {"cuts"}

@@ -11,7 +11,6 @@ import pyarrow.csv
 import pytest
 
 from hogwild.data.ratings.container import Ids
-from hogwild.data.text.hashing import hash_indices
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.cuts.model import Segmentation
 from hogwild.problems.linear.model import LinearModel
@@ -39,12 +38,10 @@ def linear(tmp_path: Path) -> Path:
 
 def test_a_linear_model(hogwild: Callable, linear: Path) -> None:
     facts = hogwild(f"inspect {linear} --json -n 2").facts()
-    assert (facts["labels"], facts["features"], facts["nonzero"], facts["density"]) == (["3", "7"], 5, 4, 0.8)
-    assert facts["intercept"] == [0.25]
-    assert facts["options"] == {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "tol": 0.01}
-    [group] = facts["heaviest"]
-    assert group["positive"] == [["feature 2", 2.0], ["feature 4", 1.0]]
-    assert group["negative"] == [["feature 3", -3.0]]
+    assert (facts["labels"], facts["width"], facts["nonzero"], facts["density"]) == (["3", "7"], 5, 4, 0.8)
+    assert facts["config"] == {"problem": "linear", "loss": "log", "l2": 1e-4, "step": 0.5, "tol": 0.01}
+    sides = {"positive": [["feature 2", 2.0], ["feature 4", 1.0]], "negative": [["feature 3", -3.0]]}
+    assert facts["heaviest"] == [{"label": None, **sides}]
     assert [row["epoch"] for row in facts["history"]] == list(range(20))
     shown = hogwild(f"inspect {linear}").shown()
     lines = [" ".join(line.split()) for line in shown.splitlines()]
@@ -65,15 +62,10 @@ def test_names_are_counted_by_line(hogwild: Callable, linear: Path, tmp_path: Pa
     assert "feature 3" in hogwild(f"inspect {linear} --names {names}").out
 
 
-def test_names_of_hashed_features(hogwild: Callable, tmp_path: Path) -> None:
-    buckets, names = hash_indices(np.arange(9), 3), tmp_path / "names"
+def test_hashed_features_have_buckets(hogwild: Callable, refused: Callable, tmp_path: Path) -> None:
     model = kept(LinearModel(np.arange(1.0, 9.0), [0.0], "squared-error", hash_bits=3), tmp_path / "m")
-    names.write_text("".join(f"n{i}\n" for i in range(9)))
-    [group] = hogwild(f"inspect {model} --names {names} --json").facts()["heaviest"]
-    for name, weight in group["positive"]:
-        there = np.flatnonzero(buckets == weight - 1)
-        assert name == (" | ".join(f"n{i}" for i in there) if len(there) else f"bucket {weight - 1:.0f}")
-    assert "raise the prediction" in hogwild(f"inspect {model}").out
+    assert "raise the prediction bucket 7 (8), bucket 6 (7)" in hogwild(f"inspect {model} -n 2").out
+    assert "features are hashed" in refused(f"inspect {model} --names {model}")
 
 
 def test_several_classes(hogwild: Callable, tmp_path: Path) -> None:
@@ -123,7 +115,6 @@ def test_other_kinds_of_models(hogwild: Callable, tmp_path: Path) -> None:
     cut = kept(Segmentation(x, 4.5, 5.25, shape=(2, 2)), tmp_path / "cut")
     facts = hogwild(f"inspect {cut} --json").facts()
     assert (facts["vertices"], facts["labels"], facts["cut_value"]) == (4, 3, 5.25)
-    assert facts["vertices_by_label"] == {"0": 2, "1": 1, "2": 1}
 
     arrays = {"out.weight": np.zeros((4, 3), np.float32), "out.bias": np.zeros(4, np.float32)}
     module = kept(ModuleModel(arrays, names=list(arrays)), tmp_path / "module")

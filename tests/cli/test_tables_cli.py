@@ -141,7 +141,7 @@ def test_what_does_not_go_together_is_one_line(
         ): "column site is named in text and in ignore",
         ("train", text, "--label", "click", "--text", "site,site"): "column site is named in text and in text",
         ("train", svm, "--label", "click"): "are for tables (csv, tsv, parquet, arrow)",
-        ("train", text, "--problem", "completion", "--label", "click"): "--label is for rows of features",
+        ("train", text, "--problem", "completion", "--label", "click"): "--label needs --problem linear or fm or ffm",
         ("predict", model, svm): "expected a table with the model's columns: site, price",
         ("predict", plain, text): "a table, but the model's features are none of its columns",
         ("evaluate", plain, text): "a table, but the model's features are none of its columns",

@@ -14,34 +14,33 @@ from hogwild.errors import TrainingError
 ASKED = """
 import os, sys
 from hogwild.__main__ import main
-from hogwild.cli.warm_up import PARTS
 from hogwild.kernels.cache import _Files
 
 asked, name = set(), _Files._file
 _Files._file = lambda self, key: (asked.add(os.path.basename(name(self, key)[0])), name(self, key))[1]
-status = main(sys.argv[1:]) if sys.argv[1] == "train" else [PARTS[part]() for part in sys.argv[1:]] and 0
+assert not any([main([*words.split(), "--no-cache", "--quiet"]) for words in sys.argv[1:]])
 print(*asked, file=sys.stderr)
-sys.exit(status)
 """
 
 
 def test_what_a_run_needs_is_compiled_by_its_parts(tmp_path: Path) -> None:
     """By the names of the compiled forms in the kernel cache, which differ with all that a form depends on."""
     rows = tmp_path / "rows.svm"
-    rows.write_bytes(warm_up.sample_text())
+    rows.write_text(warm_up.sample_text())
 
-    def asked(*arguments: str) -> set[str]:
-        done = subprocess.run([sys.executable, "-c", ASKED, *arguments], check=True, capture_output=True, text=True)
+    def asked(*commands: str) -> set[str]:
+        done = subprocess.run([sys.executable, "-c", ASKED, *commands], check=True, capture_output=True, text=True)
         return set(done.stderr.splitlines()[-1].split())
 
-    compiled = asked("text", "l2")  # first: what compiles asks for more than what loads
-    needed = asked("train", str(rows), "-w", "1", "--holdout", "0.2", "--no-cache")
+    parts = warm_up.trainings(str(rows))
+    compiled = asked(*parts["text"], *parts["lanes"])  # first: what compiles asks for more than what loads
+    needed = asked(f"train {rows} -w 1 --holdout 0.2")
     assert len(needed) > 10
     assert needed <= compiled
 
 
 def test_a_part_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_up, "CODE", "raise SystemExit('no room')")
-    monkeypatch.setattr(warm_up, "PARTS", {"text": None})
-    with pytest.raises(TrainingError, match="warm-up of text failed: no room"):
+    monkeypatch.setattr(warm_up, "ESTIMATORS", "raise SystemExit('no room')")
+    monkeypatch.setattr(warm_up, "trainings", lambda text: {})
+    with pytest.raises(TrainingError, match="warm-up of estimators failed: no room"):
         warm_up.warm_up(quiet=True)

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hogwild.compare.reference import outside
-from hogwild.compare.reference.optimum import minimum_cut
 from hogwild.compare.reference.outside import CornacMF
 from hogwild.compare.report.results import load
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.problems import SUBJECTS
 from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
-from hogwild.data.graphs.container import Graph
-from hogwild.data.graphs.synthetic import generate_graph
 from hogwild.errors import InputError
 from tests.compare.rows import rated
 
@@ -33,41 +27,6 @@ BASES = {
 
 
 # ---- optima
-
-
-def random_graph(seed: int, whole: bool = True, n: int = 8) -> Graph:
-    """Two terminals of each label; edges in either direction weigh differently, and terminals are joined too."""
-    rng = np.random.default_rng(seed)
-    u, v = np.array(list(itertools.combinations(range(n), 2))).T
-    forward, backward = rng.integers(0, 9, (2, len(u))) if whole else rng.random((2, len(u))) ** 3
-    return Graph(u, v, forward, backward, n, [0, 1, 2, 3], [0, 0, 1, 1])
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_the_minimum_cut_against_all_cuts(whole: bool) -> None:
-    graph = random_graph(0, whole)
-    best = np.inf
-    for rest in itertools.product((0, 1), repeat=4):
-        labels = np.array([0, 0, 1, 1, *rest])
-        a, b = labels[graph.u], labels[graph.v]
-        best = min(best, float(graph.forward[a < b].sum() + graph.backward[a > b].sum()))
-    found = minimum_cut(graph)
-    assert found.objective == pytest.approx(best, rel=1e-6)
-    assert found.gap is not None
-    assert 0 <= found.gap <= 1e-6 * best
-    assert ("rounded down" in found.how) is not whole
-    if whole:
-        assert found.gap == 0
-
-
-def test_too_many_edges_or_labels_leave_the_best_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, why in (("grid?side=8&labels=3", "NP-hard"), ("grid?side=8", "for up to 10 edges")):
-        graph = generate_graph(f"synthetic:{name}")
-        monkeypatch.setattr("hogwild.compare.run.problems.EDGES", 10)
-        case = Runner(graph, None, BASES["cuts"], name, 1.0).case
-        found = SUBJECTS["cuts"].optimum(BASES["cuts"], graph, case)
-        assert found.objective is None
-        assert why in found.how
 
 
 def test_an_unknown_optimum_needs_to_be_said(tmp_path: Path) -> None:

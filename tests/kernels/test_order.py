@@ -1,22 +1,14 @@
-"""The order: every row once an epoch, the same for the same seed, and as good as a full shuffle."""
+"""The order: every row once an epoch, and the same for the same seed."""
 
 from __future__ import annotations
 
-import math
-
-import numba
 import numpy as np
 import pytest
 
 from hogwild.data import order as cut
 from hogwild.data.order import Order
-from hogwild.data.rows.container import Rows
 from hogwild.kernels import order as kernel
-from hogwild.problems.linear.objective import Objective
 from tests import reference
-from tests.kernels.harness import make_job, run_epoch
-
-needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="takes a minute when not compiled")
 
 
 @np.errstate(over="ignore")  # without the JIT, NumPy's scalars warn where uint64 is meant to wrap around
@@ -61,46 +53,6 @@ def test_shuffles_are_unbiased():
     expected = epochs / n
     statistic = ((counts - expected) ** 2 / expected).sum()
     assert abs(statistic - 121) < 5 * np.sqrt(2 * 121)
-
-
-# --- as good as a full shuffle, on files sorted by label ---
-
-
-def sorted_by_label(n=16_384, width=300, seed=0):
-    """Rows of a noisy linear model, all of one label before all of the other."""
-    rng = np.random.default_rng(seed)
-    indices = rng.integers(width, size=(n, 8)) + np.arange(8) * width
-    values = rng.normal(size=(n, 8))
-    truth = rng.normal(size=8 * width)
-    labels = np.sign((truth[indices] * values).sum(1) + rng.logistic(size=n))
-    ids = np.argsort(labels, kind="stable")
-    return Rows(np.arange(n + 1) * 8, indices[ids].ravel(), values[ids].ravel(), labels[ids], 8 * width)
-
-
-def objective_after(rows, order, step, epochs=3, seed=0):
-    """Serial training in ``order``; with "full", in a fresh random permutation of all rows each epoch."""
-    job = make_job(rows, order=order or Order(len(rows), 16, False), start=False, loss="log", l2=1e-5, seed=seed)
-    rng = np.random.default_rng(seed)
-    for epoch in range(epochs):
-        if order is None:
-            permuted = make_job(rows.select(rng.permutation(len(rows))), order=job.order, start=False, l2=1e-5)
-            permuted.flat[:] = job.flat
-            job = permuted
-        run_epoch(job, epoch, (step, 1.0, 0.0))
-    coef, intercept = job.problem.solution(job.flat)
-    return Objective(rows, "log", l2=1e-5, labels=job.problem.labels).evaluate(coef, intercept)["objective"]
-
-
-@needs_jit
-def test_equal_to_a_full_shuffle_on_sorted_rows():
-    rows = sorted_by_label()
-    full, ours = (
-        np.median([objective_after(rows, order, 0.05, seed=seed) for seed in range(3)])
-        for order in (None, Order(len(rows), 16, True))
-    )
-    gain = math.log(2) - full
-    assert objective_after(rows, Order(len(rows), 16, False), 0.05) > full + 0.2 * gain  # or there is nothing to see
-    assert ours < full + 0.02 * gain
 
 
 @np.errstate(over="ignore")

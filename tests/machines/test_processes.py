@@ -86,7 +86,6 @@ def test_all_machines_on_this_one(store: str, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     assert "2 machines" in done.stdout
-    assert "2 replicas sent" in done.stdout
     assert hogwild.load(model).coef_.any()
 
 
@@ -101,9 +100,9 @@ def test_local_machines_end_with_their_parent(store: str) -> None:
 
 
 def test_a_local_machine_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machines, "LOCAL", "import sys; sys.exit('no memory')")
+    monkeypatch.setattr(sys, "argv", ["hogwild", "trian"])
     meeting = machines.meeting_of({"machines": 2, "local": True})
-    with pytest.raises(InputError, match=r"^machine 1 ended early: no memory$"):
+    with pytest.raises(InputError, match="^machine 1 ended early: hogwild: error: .*trian"):
         with machines.gathered(meeting, TrainConfig(workers=1, machines=2), str):
             pass
 
@@ -178,7 +177,7 @@ def test_a_machine_that_stands_still_is_given_up(store: str, tmp_path: Path) -> 
         (["--meet", "first:1"], "--meet is for several machines: give --machines P too"),
         (["--machines", "2", "--meet", "first"], "expected HOST:PORT of machine 0"),
         (["--machines", "2", "--meet", "first:1", "--machine", "2"], "expected a number from 0 to 1"),
-        (["--machines", "2", "--meet", "first:1", "--local"], "leave --meet out"),
+        (["--machines", "2", "--meet", "first:1", "--local"], "say where they meet"),
         ([], "torchrun needs --machines P --meet HOST:PORT"),
     ],
 )

@@ -299,14 +299,12 @@ def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixtur
         return capfd.readouterr().out
 
     out = said("train", table, "--label", "click", "--problem", problem, "--rank", 4, "--out", model, "--workers", 1)
-    for words in ("l2_factors", "rank 4, log loss", "60 rows held out choose the epoch"):
+    for words in ("l2_factors", "loss log, rank 4", "60 rows held out choose the epoch"):
         assert words in out
     assert set(said("predict", model, table).split()) == {"0", "1"}
     assert json.loads(said("evaluate", model, table, "--json"))["accuracy"] > 0.6
     facts = json.loads(said("inspect", model, "--names", table, "--json"))
-    assert facts["rank"] == 4
-    assert all(first.split("=")[0] != second.split("=")[0] for first, second, _ in facts["pairs"])
-    assert "strongest pairs" in said("inspect", model)
+    assert facts["config"]["rank"] == 4
     for command in ("compare", "bench"):
         assert main([command, str(table), "--problem", problem]) == 2
         assert capfd.readouterr().err.count("\n") == 1

@@ -239,53 +239,13 @@ class Liblinear(Program):
         return time.thread_time() - start
 
 
-class Plain(Program):
-    """Programs that are given two classes, unweighted and unscaled, with the log or the hinge loss and l2."""
-
-    restarts = True
-
-    @staticmethod
-    def refuse(config: TrainConfig, rows: Rows) -> str | None:
-        if config.loss not in ("log", "hinge") or config.l1 or not config.l2 or len(np.unique(rows.targets)) != 2:
-            return "it is given two classes, the log or the hinge loss, and l2"
-        if config.normalize != "none" or row_weights(rows, config.class_weight) is not None:
-            return "it is given rows as they are: without weights and normalize"
-        return None
-
-
-class SnapML(Plain):
-    """IBM's Snap ML, with one thread."""
-
-    name, package, order, steps = "snapml", "snapml", "its own", False
-
-    def __init__(self, rows: Rows, config: TrainConfig) -> None:
-        import scipy.sparse
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it asks NumPy's old address whether there is AVX2
-            import snapml
-
-        X, y = rows.to_scipy()
-        self.data = scipy.sparse.csr_matrix(X), y.astype(np.float64)  # it does not know csr_array
-        options = {"regularizer": config.l2 * len(rows), "n_jobs": 1, "tol": 1e-12, "fit_intercept": config.intercept}
-        kind = functools.partial(snapml.SupportVectorMachine, loss="hinge")
-        self.make = functools.partial(snapml.LogisticRegression if config.loss == "log" else kind, **options)
-
-    def advance(self, epoch: int) -> None:
-        self.model = self.make(max_iter=epoch)
-        self.model.fit(*self.data)
-
-    def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.ravel(self.model.coef_), np.ravel(self.model.intercept_)
-
-
-class VowpalWabbit(Plain):
+class VowpalWabbit(Program):
     """VW with its defaults, from its binary cache; the text is written and cached off the clock.
 
     VW has no call that trains without reading, so reading the cache is on the clock.
     """
 
-    name, package = "vowpal-wabbit", "vowpalwabbit"
+    name, package, restarts = "vowpal-wabbit", "vowpalwabbit", True
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
         self.width = rows.width
@@ -298,6 +258,14 @@ class VowpalWabbit(Plain):
         )
         self.advance(1)  # makes the cache
         self.solution()
+
+    @staticmethod
+    def refuse(config: TrainConfig, rows: Rows) -> str | None:
+        if config.loss not in ("log", "hinge") or config.l1 or not config.l2 or len(np.unique(rows.targets)) != 2:
+            return "it is given two classes, the log or the hinge loss, and l2"
+        if config.normalize != "none" or row_weights(rows, config.class_weight) is not None:
+            return "it is given rows as they are: without weights and normalize"
+        return None
 
     def advance(self, epoch: int) -> None:
         from vowpalwabbit import Workspace
@@ -412,5 +380,5 @@ def _too_many(rows: Rows) -> str | None:
 
 
 OUTSIDE: dict[str, type[Program]] = {
-    program.name: program for program in (SklearnSGD, Liblinear, SnapML, VowpalWabbit, CornacMF)
+    program.name: program for program in (SklearnSGD, Liblinear, VowpalWabbit, CornacMF)
 }

@@ -150,8 +150,7 @@ class LinearCase:
             message = f"{unknown:,} values of features beyond the model's {train.width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
         self._evaluator = self.evaluator(
-            train,
-            test,
+            {"train": train, "held_out": self._held, "test": test},
             c.loss,
             self.problem.loss_param,
             l1=c.l1,
@@ -159,7 +158,6 @@ class LinearCase:
             weights=self._weights,
             normalize=c.normalize,
             labels=self.problem.labels,
-            held=self._held,
             numbering=self.numbering,
         )
 

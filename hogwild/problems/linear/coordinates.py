@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,13 +57,10 @@ class Scaling:
         Powers of two.
     means : array of float64, shape (width,)
         Zero for columns that are not centred.
-    centred : array of int64
-        Numbers of those that are.
     """
 
     inverse: np.ndarray
     means: np.ndarray
-    centred: np.ndarray
 
     @classmethod
     def of(cls, rows: Rows, intercept: bool) -> Scaling | None:
@@ -90,14 +88,19 @@ class Scaling:
             order = np.argsort(deviation[others] / np.abs(means[others]), kind="stable")
             centred[others[order[:FILLED]]] = True
         centred &= intercept
-        powers = _nearest_powers(np.where(centred, deviation, np.sqrt(square)))
+        sizes = np.where(centred, deviation, np.sqrt(square))
+        powers = np.rint(np.log2(np.where(sizes > 0, sizes, 1.0))).clip(-LARGEST, LARGEST).astype(np.int32)
         sparse = ~centred & (share < 0.5)
         if not (np.abs(powers[sparse & (count > 1)]) >= ODD).any():
             powers[sparse] = 0
         if not (powers.any() or centred.any()):
             return None
-        means = np.where(centred, means, 0.0)
-        return cls(np.ldexp(1.0, -powers), means, np.flatnonzero(means))
+        return cls(np.ldexp(1.0, -powers), np.where(centred, means, 0.0))
+
+    @cached_property
+    def centred(self) -> np.ndarray:
+        """Numbers of the columns that are centred."""
+        return np.flatnonzero(self.means)
 
     def rows(self, rows: Rows) -> Rows:
         """A scaled copy of the rows in memory."""
@@ -134,13 +137,6 @@ class Scaling:
 
     def _shift(self, coef: np.ndarray, classes: int) -> np.ndarray:
         return np.asarray(coef.reshape(classes, -1)[:, self.centred] @ self.means[self.centred])
-
-
-def _nearest_powers(sizes: np.ndarray) -> np.ndarray:
-    """Exponents of the nearest powers of two, int32; 0 for a size of zero."""
-    fraction, power = np.frexp(sizes)
-    power = np.where(fraction < np.sqrt(0.5), power - 1, power)
-    return np.where(sizes > 0, power.clip(-LARGEST, LARGEST), 0).astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)

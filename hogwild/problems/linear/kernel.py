@@ -138,12 +138,6 @@ def visits(penalty):
 
 
 @inlined
-def value(values, k, unit):
-    """Return ``values[k]``, which is not read if all are known to be one."""
-    return ONE if unit else values[k]
-
-
-@inlined
 def dots(lanes, margins, coef, data, stride, begin, end, unit=0):
     """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
 
@@ -172,7 +166,7 @@ def add_products(lanes, total, coef, data, stride, j, k, unit):
     """Add to ``total`` the weights of entry ``j``, classes from ``k`` on, times its value."""
     i = np.uint64(j)  # unsigned, like the index below: saves the test for a negative index that would wrap around
     weights = vectors.load(lanes, coef, np.uint64(np.uint32(data.indices[i])) * np.uint64(stride) + np.uint64(k))
-    return fma(weights, value(data.values, i, unit), total)
+    return fma(weights, ONE if unit else data.values[i], total)
 
 
 @njit(**JIT)
@@ -265,7 +259,7 @@ def write_row(
             first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
             rate = data.rates[place_of_rate(u, popular)] if visits(penalty) else ZERO
             pull = l2 * (data.rates[np.uint64(u) + np.uint64(len(data.rates) // 2)] if penalty == APART else ONE)
-            x = value(data.values, i, unit)
+            x = ONE if unit else data.values[i]
             if several is None:
                 a, b = vectors.times(back, vectors.times(factor, slope)), vectors.filled(lanes, x)
             else:
@@ -298,18 +292,6 @@ def row_factor(array, row):
 
 
 @inlined
-def exponentials(margins, classes):
-    """The largest margin, and the sum over the classes of ``exp(margin - largest)``."""
-    top = margins[0]
-    for k in range(1, classes):
-        top = max(top, margins[k])
-    total = 0.0
-    for k in range(classes):
-        total += math.exp(np.float64(margins[k] - top))
-    return top, total
-
-
-@inlined
 def sign_of(several, target, k):
     """The target of margin ``k``: the row's if it has one margin, else whether the row is of class ``k``."""
     if several is None:  # so that numba leaves out the other line, whose type is another
@@ -330,8 +312,11 @@ def slopes(
     some, largest = False, ZERO
     label, top, total, eased = np.int64(0), ZERO, 1.0, weight
     if loss == SOFTMAX:
-        label = np.int64(target)
-        top, total = exponentials(g, classes)
+        label, top, total = np.int64(target), g[0], 0.0
+        for k in range(1, classes):
+            top = max(top, g[k])
+        for k in range(classes):
+            total += math.exp(np.float64(g[k] - top))
         if passive:  # as for loss log, of the label against the class with the largest margin, which moves as well
             gap = np.float64(g[label] - top)
             share = math.exp(gap) / total
@@ -411,19 +396,12 @@ def settle(alone, adagrad, parameters, bias, owed, gained, squares):
 
 
 @inlined
-def intercept_move(adagrad, squares, gained, g, step):
-    """``(step * g, g * g)`` for the intercept; with AdaGrad the step is divided by the root of its sum of squares."""
-    if adagrad:
-        step = own_step(step, squares + gained + g * g)
-    return step * g, g * g
-
-
-@inlined
 def owe(adagrad, g, step, owed, gained, squares):
-    """Add a row's update of the intercept to what is owed."""
+    """Add a row's update of the intercept to what is owed; AdaGrad's step is its own by all squares so far."""
     for k in range(len(g)):
-        distance, square = intercept_move(adagrad, squares[k], gained[k], g[k], step)
-        owed[k] += distance
+        square = g[k] * g[k]
+        reach = own_step(step, squares[k] + gained[k] + square) if adagrad else step
+        owed[k] += reach * g[k]
         gained[k] += square
 
 
@@ -616,20 +594,6 @@ def write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row
 
 
 @inlined
-def begin_turn(control, position, chunk_size):
-    """Wait for ``position``; return the position at which the epoch ends, or -1 if the run was aborted.
-
-    The worker that starts a chunk checks the stop flag, so that all workers end at the same row.
-    """
-    if not wait_for(control, TURN, position, control, ABORT):
-        return -1
-    if position % chunk_size == 0 and load(control, STOP) != 0 and position < load(control, LAST):
-        store(control, LAST, position)
-        store(control, NEXT, position // chunk_size)
-    return load(control, LAST)
-
-
-@inlined
 def step_of_turn(plan, position, chunk_size):
     return step_at(plan.step, plan.epoch * plan.n_rows + position - position % chunk_size % STEP_EVERY)
 
@@ -657,9 +621,11 @@ def turns(loss, penalty, adagrad, size=0):
             if position < plan.n_rows and position // chunk_size != in_hand:
                 in_hand = position // chunk_size
                 chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
-            last = begin_turn(control, position, chunk_size)
-            if last < 0:
+            if not wait_for(control, TURN, position, control, ABORT):
                 return
+            if position % chunk_size == 0 and load(control, STOP) != 0 and position < load(control, LAST):
+                store(control, LAST, position)  # whoever starts a chunk decides, so that all end at the same row
+                store(control, NEXT, position // chunk_size)
             pending = state[TAKEN] > 0
             if pending and (some or penalty != NO_PENALTY):
                 write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, g, step)
@@ -667,7 +633,7 @@ def turns(loss, penalty, adagrad, size=0):
                 refresh(bias, squares, parameters, adagrad)
                 owe(adagrad, g, part * step, owed, gained, squares)
                 settle(1, adagrad, parameters, bias, owed, gained, squares)
-            if position >= last:
+            if position >= load(control, LAST):
                 store(control, TURN, position + 1)
                 return
             row = rows[position % chunk_size]

@@ -13,7 +13,7 @@ losses; ``softmax`` is the cross-entropy of all classes together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -199,15 +199,13 @@ class Evaluator:
 
     Parameters
     ----------
-    rows, test : Rows
-        Training and test rows; ``test`` may be None.
-    numbering : Numbering, optional
-        That of training.
-    held : Rows, optional
-        Rows held out of ``rows``, if they are not the test rows.
+    sets : dict of Rows
+        "train", and maybe "held_out" and "test"; each may be None.
     loss, loss_param : str, float
     l1, l2, weights
         Parameters of the objective on the training rows, as in :class:`Objective`.
+    numbering : Numbering, optional
+        That of training.
     **same
         Other keywords of :class:`Objective`, for all rows.
     """
@@ -216,26 +214,24 @@ class Evaluator:
 
     def __init__(
         self,
-        rows: Rows,
-        test: Rows | None,
+        sets: Mapping[str, Rows | None],
         loss: str,
         loss_param: float | None,
         *,
         l1: float = 0.0,
         l2: float = 0.0,
         weights: np.ndarray | None = None,
-        held: Rows | None = None,
         numbering: Numbering | None = None,
         **same: Any,
     ) -> None:
         self._numbering = numbering
-        sets = {name: each for name, each in (("train", rows), ("held_out", held), ("test", test)) if each is not None}
-        if numbering is not None:
-            sets = {name: numbering.rows(each) for name, each in sets.items()}
-        read = sets.pop("train")
-        same["width"] = read.width
-        self.train = self.objective(read, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
-        self.others = {name: self.objective(each, loss, loss_param, auc=True, **same) for name, each in sets.items()}
+        read = {
+            name: rows if numbering is None else numbering.rows(rows) for name, rows in sets.items() if rows is not None
+        }
+        train = read.pop("train")
+        same["width"] = train.width
+        self.train = self.objective(train, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
+        self.others = {name: self.objective(rows, loss, loss_param, auc=True, **same) for name, rows in read.items()}
 
     def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""

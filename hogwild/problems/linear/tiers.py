@@ -83,13 +83,7 @@ TIER_SECONDS = 2.7e-7  # of a merge, for each tier
 FEATURE_SECONDS = 1.3e-9  # and for each feature
 
 
-def plan_tiers(
-    problem: LinearProblem,
-    rows: Rows,
-    arrays: dict[str, np.ndarray],
-    workers: int,
-    frequency: np.ndarray | None = None,
-) -> Tiers:
+def plan_tiers(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> Tiers:
     """Rank the features of the training rows, cut them into tiers, and find how often each is merged.
 
     Parameters
@@ -100,11 +94,8 @@ def plan_tiers(
     arrays : dict
         Result of ``problem.row_arrays(rows)``.
     workers : int
-    frequency : array of float64, optional
-        Result of :func:`shares`, if it is known.
     """
-    if frequency is None:
-        frequency = shares(problem, rows, arrays)
+    frequency = shares(problem, rows)
     head = private_features(problem, rows, frequency)
     features = by_popularity(rows) if head is None else EMPTY
     frequency = frequency[features] if head is None else frequency[:head]  # by rank
@@ -125,7 +116,7 @@ def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], wo
     The wait of a row under ``hogwild`` is compared with its share of the passes over private copies.
     """
     n = len(rows)
-    frequency = shares(problem, rows, arrays)
+    frequency = shares(problem, rows)
     head = private_features(problem, rows, frequency)
     common = np.where(frequency * n < 1.5, 0.0, frequency)[:head]  # a feature of one row is nobody else's
     foreign = _foreign(common, problem.stride, workers)
@@ -136,7 +127,7 @@ def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], wo
     passes = 2 * len(common) * problem.stride * COPY_SECONDS * workers / n  # at the ends of the epoch
     if passes >= waiting:
         return None, f"{why}, but private copies would cost more"
-    return plan_tiers(problem, rows, arrays, workers, frequency), f"{why}; private copies cost less"
+    return plan_tiers(problem, rows, arrays, workers), f"{why}; private copies cost less"
 
 
 def _foreign(common: np.ndarray, stride: int, workers: int) -> float:
@@ -163,14 +154,12 @@ def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) 
     return min(max(-(-popular // whole), 1) * whole, rows.width)
 
 
-def shares(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray]) -> np.ndarray:
+def shares(problem: LinearProblem, rows: Rows) -> np.ndarray:
     """Share of the rows that hold each feature that workers may copy, float64, at least one row."""
     ranked = problem.page > FLOATS
     most = CACHED * FLOATS // problem.stride + problem.page if ranked else rows.width  # what fills pages included
-    if len(arrays["rates"]) == rows.width and rows.inverse is None:
-        return 1.0 / arrays["rates"][:most].astype(np.float64)
     n, degree = frequencies(rows, most=most)
-    return degree / n
+    return np.asarray(degree / n)
 
 
 def _cut(frequency: np.ndarray) -> np.ndarray:

@@ -60,13 +60,6 @@ class LanePlan(NamedTuple):
 
 
 @inlined
-def set_steps(steps, plan, visited):
-    """Fill ``steps`` with the step of each lane after ``visited`` rows."""
-    for k in range(len(steps)):
-        steps[k] = step_at((plan.steps[0, k], plan.steps[1, k], plan.steps[2, k]), visited)
-
-
-@inlined
 def slopes(loss, several, folded, passive, plan, g, steps, now, bias, data, row, factor, length):
     """Replace the dot products ``g`` by the slopes, times the row's weight; set ``now``; return whether any is nonzero.
 
@@ -148,7 +141,8 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
                 if far:
                     prefetch_lanes(penalty, folded, coef, data, size, rows[i + WEIGHTS_AHEAD])
                 if i % STEP_EVERY == 0:
-                    set_steps(steps, plan, visited + i)
+                    for k in range(size):
+                        steps[k] = step_at((plan.steps[0, k], plan.steps[1, k], plan.steps[2, k]), visited + i)
                 factor = row_factor(data.scales, row)
                 dots(lanes, g, coef, data, size, begin, end)
                 squared = squared_length(data.values, begin, end, factor) if passive else 0.0
