@@ -184,12 +184,14 @@ def named(
         mode = os.stat(title).st_mode
         if stat.S_ISREG(mode):  # the writer of a named pipe would take the first close for the last
             with open(title, "rb") as file:
-                head = file.read(4)
+                head = file.read(4096)
     except FileNotFoundError:
         hint = suggestion(title) or f" (generated data are named like {PREFIX}rcv1)"
         raise InputError(f"{title}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{title}: cannot be read: {reason_of(error)}") from None
+    if b"hogwild.npy" in head[:64] or (head[8:9] == b"{" and b'"hogwild"' in head):  # .npz, safetensors
+        raise InputError(f"{title}: a hogwild model, not data: name the data (hogwild.load reads models)")
     if head.startswith(b"PK\x03\x04"):
         raise InputError(f"{title}: a zip archive; of a scipy matrix, train on (X, y) from Python")
     if stat.S_ISDIR(mode) and not is_store(title):
