@@ -257,7 +257,7 @@ def stream_data(
     format, bits = options["format"], options["hash_bits"]
     title, kind = named(name, format, FORMATS, "data", table_format)
     source: Any = name if hasattr(name, "read") else title
-    if source is name and plan is not None and format is None and kind == "svmlight":
+    if hasattr(name, "read") and plan is not None and format is None and kind == "svmlight":
         kind = "csv"
     if kind in TABLES:
         from hogwild.data.tables.source import stream_table
