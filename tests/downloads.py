@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from collections.abc import Iterator
@@ -142,6 +143,4 @@ def write_card(folder: Path, stem: str, parts: dict[str, Any], **changes: Any) -
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return f"'{value}'" if isinstance(value, str) else str(value).lower()
+    return json.dumps(value)

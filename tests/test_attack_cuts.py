@@ -32,20 +32,6 @@ def test_quoted_names_of_vertices(tmp_path):
     assert graph.forward.tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("forward", "vertices", "said"),
-    [
-        (["a"], 2, "forward: expected real numbers"),
-        ([1j], 2, "forward: expected real numbers"),
-        ([1.0], 2.5, "2.5 vertices: expected a whole number"),
-        ([1.0], -2, "-2 vertices: expected a whole number"),
-    ],
-)
-def test_graphs_of_other_types(forward, vertices, said):
-    with pytest.raises(InputError, match=said):
-        Graph([0], [1], forward, forward, vertices, [0, 1], [0, 1])
-
-
 def test_labels_are_asked_for_by_number():
     cut = Segmentation(np.array([[1, 0], [0, 1]]), 1.0, 1.0, 0.0)
     for wrong in (["a"], [0.5], [True]):
@@ -81,15 +67,3 @@ def test_vertices_for_which_there_is_no_memory(tmp_path, capsys):
         pytest.skip("there is memory for them")
     assert main(["info", str(path), "--problem", "cuts"]) == 1
     assert "4,294,967,294 labels of vertices need" in capsys.readouterr().err
-
-
-def test_how_to_read_other_data_is_refused(tmp_path, capsys):
-    path = tmp_path / "r.txt"
-    path.write_text("1 2 3\n2 2 4\n")
-    for more, said in (
-        (["--terminals", "x"], "--terminals needs --problem cuts; got completion"),
-        (["--zero-based"], "--zero-based needs --problem linear or fm"),
-        (["--holdout-by", "time"], "nothing is held out"),
-    ):
-        assert main(["train", str(path), "--problem", "completion", *more]) == 2
-        assert said in capsys.readouterr().err

@@ -25,22 +25,14 @@ def complete(data, test=None, **options):
     ("users", "values", "said"),
     [
         (USERS * np.nan, VALUES, "users: expected whole numbers"),
-        (USERS.astype(str), VALUES, "users: expected whole numbers"),
         (np.array([None] * 24), VALUES, "users: expected whole numbers"),
         (USERS.astype(np.uint64) + np.uint64(2**63), VALUES, "users run from"),
         (USERS, VALUES * 1j, "values: expected real numbers"),
-        (USERS, VALUES.astype(str), "values: expected real numbers"),
     ],
 )
 def test_arrays_of_other_types(users, values, said):
     with pytest.raises(InputError, match=said):
         complete((users, ITEMS, values))
-
-
-def test_times_are_whole():
-    for times in (np.full(24, np.nan), np.full(24, 1.5), ["a"] * 24):
-        with pytest.raises(InputError, match="times: expected whole numbers"):
-            Ratings(USERS, ITEMS, VALUES, (6, 4), times)
 
 
 def test_test_ratings_that_name_others_are_refused():

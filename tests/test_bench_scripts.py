@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
-import hogwild
 from hogwild.cuda import backend, streams
-from hogwild.data.rows.store import save_store
 from tests.cuda.standin import StandIn
 
 
@@ -33,20 +30,6 @@ def test_the_parts_of_a_run_add_up(start: ModuleType) -> None:
     assert whole == pytest.approx(sum(seconds.values()), abs=0.06)  # each is rounded to a hundredth
     assert seconds["start"] > 0  # the others may be shorter than a hundredth of a second
     assert over == pytest.approx(whole / (1 + sum(seconds[part] for part in ("l2", "step", "training"))), abs=0.05)
-
-
-def test_commands_take_turns_beside_a_script_that_works(start: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = iter(range(1, 100))
-    calls: list[list[str]] = []
-    monkeypatch.setattr(start, "stopwatch", lambda command: (float(next(seconds)), calls.append(command)))
-    _, row = start.beside({"tiny": ("rows.svm.gz", [])}, 3)
-    assert calls[:3] == calls[3:6] == calls[9:]
-    assert row == f"| tiny | 7.00 | 8.00 | {8 / 7:.2f} | 9.00 |"  # without the first round
-
-
-def test_the_script_beside_fits_a_store(start: ModuleType, tmp_path: Path) -> None:
-    save_store(hogwild.open_data("synthetic:rcv1?rows=200"), tmp_path / "store")
-    assert start.stopwatch([sys.executable, "-c", start.SCRIPT, str(tmp_path / "store")])[1] == ""
 
 
 def test_a_command_that_fails_ends_it(start: ModuleType) -> None:

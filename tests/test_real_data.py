@@ -106,16 +106,6 @@ def test_labels_and_widths_of_real_files(real_data, pools):
     assert np.mean(model.predict(test) == test.targets) > 0.83
 
 
-@pytest.mark.parametrize("name", SETS)
-def test_the_papers_inequalities_hold(name, real_data):
-    """Delta <= rho <= min(1, Omega Delta), which the paper's own line for RCV1 breaks."""
-    from hogwild.data.rows.statistics import describe
-
-    for rows in load(real_data, name):
-        facts = describe(rows)
-        assert 0 < facts["delta"] <= facts["rho"] <= min(1.0, facts["omega"] * facts["delta"]) + 1e-12
-
-
 @pytest.mark.parametrize(("loss", "least"), [("log", 0.32), ("bpr", 0.29)])
 def test_choices_are_ranked_well_by_default(real_data, loss, least):
     rest, held_out = hogwild.open_ratings(str(real_data / "ml-100k/u.data")).split(0.1, by="user", seed=1)

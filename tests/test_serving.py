@@ -146,6 +146,7 @@ def test_text_is_read_as_in_csv() -> None:
     served, texts = model("log"), {"code": "7.0", "flag": "True", "price": " 3.5 ", "rate": "NA"}
     answers = served.predict_many([GOOD | texts, GOOD | {"code": 7, "flag": True, "price": 3.5, "rate": None}])
     assert answers[0] == answers[1]
+    assert served.predict_one(GOOD | {"flag": "NA"}) == served.predict_one(GOOD | {"flag": None})
 
 
 def test_the_first_answer_needs_numpy_alone(tmp_path: Path) -> None:

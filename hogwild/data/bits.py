@@ -17,7 +17,7 @@ def check_bits(bits: Any) -> int:
     UsageError
         Unless it is a whole number from 1 to 30.
     """
-    if bits not in range(1, MOST_BITS + 1):
+    if bits is True or bits not in range(1, MOST_BITS + 1):
         raise UsageError(
             f"hash_bits={bits!r}: expected 1 to {MOST_BITS} (indices are int32, so 2^31 features do not fit)"
         )

@@ -1,9 +1,8 @@
 """Cached stores: text is parsed and synthetic data are drawn once, and the second run starts at once.
 
-An entry's name is a hash of everything its content depends on (the source's path, size, time and a sample of its bytes,
-every parse option, the parser's and the store's version), so a stale entry is never opened and nothing needs
-invalidating. Nothing here may stop a run: a damaged entry is made again, and a cache that cannot be written costs one
-warning and a parse into memory.
+An entry's name is a hash of everything its content depends on (the source's path, size and times, every parse option,
+the parser's and the store's version), so a stale entry is never opened and nothing needs invalidating. Nothing here may
+stop a run: a damaged entry is made again, and a cache that cannot be written costs one warning and a parse into memory.
 
 The cost is writing the data once, and disk space up to a limit: before an entry is made, the oldest are removed until
 the others are within it. A process that has a removed entry mapped keeps its data. Who reads an entry writes nothing
@@ -40,7 +39,6 @@ from hogwild.data.rows.store import (
 from hogwild.errors import HogwildWarning, InputError, OutputError
 
 LIMIT = 20 << 30  # bytes
-SAMPLE = 1 << 16  # bytes of a source's start, middle and end that go into its key
 ENTRY = re.compile(r".*-[0-9a-f]{24}")
 
 
@@ -180,21 +178,15 @@ def build(cache: Cache | None, recipe: Recipe) -> tuple[Any, dict[str, Any]]:
 def identity(path: str | Path) -> dict[str, Any]:
     """Return what distinguishes one version of a file from another without reading all of it.
 
-    That is the absolute path, the size, both change times in nanoseconds (copying tools set ``mtime`` back, nobody sets
-    ``ctime``), and a hash of the first, middle and last 64 KiB.
+    That is the absolute path, the size, and both change times in nanoseconds (copying tools set ``mtime`` back, nobody
+    sets ``ctime``).
     """
-    absolute = os.path.abspath(path)
-    digest = hashlib.blake2b(digest_size=16)
     try:
-        with open(absolute, "rb") as file:
-            status = os.fstat(file.fileno())
-            for at in (0, status.st_size // 2, max(0, status.st_size - SAMPLE)):
-                file.seek(at)
-                digest.update(file.read(SAMPLE))
+        status = os.stat(path)
     except OSError as error:
         raise InputError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from None
     times = {"mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
-    return {"path": absolute, "bytes": status.st_size, **times, "sample": digest.hexdigest()}
+    return {"path": os.path.abspath(path), "bytes": status.st_size, **times}
 
 
 def text_recipe(

@@ -21,8 +21,8 @@ class Ids:
 
     Parameters
     ----------
-    names : array of integers, or sequence of str or bytes (UTF-8); shape (n,)
-        All different. A sequence that holds anything but integers is taken as strings.
+    names : array or sequence of integers, or of str; shape (n,)
+        All different. Those that hold anything but integers of 64 bits are taken as strings.
     check : bool
         Verify that no name occurs twice. Readers that guarantee it pass False.
 
@@ -33,13 +33,12 @@ class Ids:
     """
 
     def __init__(self, names: Any, check: bool = True) -> None:
-        array = _as_array(names)
+        array = _named(names)
         if array.ndim != 1:
             raise InputError(f"ids: expected one dimension, got shape {array.shape}")
-        if array.dtype.kind == "u" and array.size and array.max() >= 2**63:
-            raise InputError(f"ids: {array.max()} does not fit 64 bits: give such names as strings")
-        self.whole = array.dtype.kind in "iu"
-        self._names = frozen_array(array, np.int64) if self.whole else _as_strings(array)  # (n,)
+        self.whole = array.dtype == np.int64
+        self._names = frozen_array(array, np.int64) if self.whole else array  # (n,)
+        self._names.flags.writeable = False
         self._table: Any = None  # look-up table, made when first needed
         if check:
             values, counts = np.unique(self._names, return_counts=True)
@@ -67,25 +66,23 @@ class Ids:
 
     def lookup(self, names: Any) -> np.ndarray:
         """Return the indices of names, int32 in their shape; -1 where unknown. ``5`` and ``"5"`` are the same name."""
-        wanted = _as_array(names)
+        wanted = _named(names)
         if not self.whole:
             if self._table is None:
                 self._table = {name: index for index, name in enumerate(self._names.tolist())}
-            flat = [self._table.get(_text(name), -1) for name in wanted.ravel().tolist()]
+            flat = [self._table.get(str(name), -1) for name in wanted.ravel().tolist()]
             return np.array(flat, np.int32).reshape(wanted.shape)
-        known = np.ones(wanted.shape, bool)
-        if wanted.dtype.kind not in "iu":
-            numbers = [_whole(_text(name)) for name in wanted.ravel().tolist()]
-            known = np.array([number is not None for number in numbers]).reshape(wanted.shape)
-            wanted = np.array([number or 0 for number in numbers], np.int64).reshape(wanted.shape)
         if self._table is None:
             order = np.argsort(self._names, kind="stable")
-            self._table = self._names[order], order.astype(np.int32)
+            self._table = np.append(self._names[order], 0), np.append(order, -1).astype(np.int32)
         ordered, order = self._table
-        if not len(ordered):
-            return np.full(wanted.shape, -1, np.int32)
-        at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-        return np.where(known & (ordered[at] == wanted), order[at], np.int32(-1)).astype(np.int32)
+        known: Any = True
+        if wanted.dtype == object:
+            numbers = [_whole(name) for name in wanted.ravel().tolist()]
+            known = np.array([number is not None for number in numbers], bool).reshape(wanted.shape)
+            wanted = np.array([number or 0 for number in numbers], np.int64).reshape(wanted.shape)
+        at = np.searchsorted(ordered[:-1], wanted)
+        return np.where(known & (ordered[at] == wanted), order[at], np.int32(-1))
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return the arrays a file holds: ``{"numbers": (n,) int64}``, or ``{"text": uint8, "ends": (n,) int64}``.
@@ -126,33 +123,16 @@ class Ids:
             raise InputError("ids: damaged: a name is not UTF-8") from None
 
 
-def _as_array(names: Any) -> np.ndarray:
-    """Return names as int64 if all are whole numbers that fit, else as objects (NumPy would truncate strings)."""
-    if isinstance(names, np.ndarray):
-        return names
-    array = np.array(
-        list(names) if hasattr(names, "__iter__") and not isinstance(names, str | bytes) else names, object
-    )
-    if all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in array.flat):
-        try:
-            return array.astype(np.int64)
-        except OverflowError:
-            pass
-    return array
-
-
-def _as_strings(names: np.ndarray) -> np.ndarray:
-    strings = np.empty(len(names), object)
-    try:
-        strings[:] = [_text(name) for name in names.tolist()]
-    except UnicodeDecodeError:
-        raise InputError("ids: a name is not UTF-8") from None
-    strings.flags.writeable = False
-    return strings
-
-
-def _text(name: Any) -> str:
-    return name.decode() if isinstance(name, bytes) else str(name)
+def _named(names: Any) -> np.ndarray:
+    """Return names as int64 if all are whole numbers that fit, else as an array of str objects."""
+    if not isinstance(names, np.ndarray):
+        names = np.array(list(names) if hasattr(names, "__iter__") and not isinstance(names, str) else names, object)
+    with contextlib.suppress(OverflowError):
+        if names.dtype.kind == "i":
+            return names.astype(np.int64)
+        if all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in names.flat):
+            return names.astype(object).astype(np.int64)
+    return np.asarray(np.frompyfunc(str, 1, 1)(names), object)
 
 
 def _whole(name: str) -> int | None:

@@ -17,6 +17,7 @@ import scipy.sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from hogwild import machine
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.estimators.arrays import Start, flat_of, is_far, rows_of, start_of
@@ -258,7 +259,7 @@ class LinearEstimator(Fitted):
             self.alpha_ = config.alpha
         elif hasattr(self, "alpha_"):  # what an earlier fit chose is no longer true
             del self.alpha_
-        config = config.settled(workers=workers_of(self.n_jobs, len(rows), self._entries(rows, classes)))
+        config = config.settled(workers=self._workers(rows, classes))
         with shown(type(self).__name__, config.epochs, self.verbose) as report:
             fit = descend(config, rows, classes, start, score, report)
         coef = fit.coef if self._kind == "regressor" else np.atleast_2d(fit.coef)
@@ -276,9 +277,14 @@ class LinearEstimator(Fitted):
         """What training starts from if nobody says; None: zeros."""
         return None
 
-    def _entries(self, rows: Rows, classes: int) -> float:
-        """What of an epoch counts for the number of workers: vector instructions take eight classes at once."""
-        return rows.nnz * max(classes // 8, 1) if self.host == "threads" else math.inf
+    def _workers(self, rows: Rows, classes: int) -> int:
+        """Number of workers; vector instructions take eight classes at once."""
+        entries = rows.nnz * max(classes // 8, 1) if self.host == "threads" else math.inf
+        workers = workers_of(self.n_jobs, len(rows), entries)
+        if workers > 1 and workers > (cores := machine.physical_cores()):
+            text = f"n_jobs={self.n_jobs}: {machine.crowded(workers, cores)}"
+            warnings.warn(text, HogwildWarning, stacklevel=4)  # the line that calls fit
+        return workers
 
     def _scorer(self, X: Any, targets: np.ndarray, weights: np.ndarray | None, judge: Any) -> Any:
         def score(coef: np.ndarray, intercept: np.ndarray) -> float:
@@ -301,7 +307,7 @@ class LinearEstimator(Fitted):
         """Pass over a batch once, from ``coef_`` if it exists, else from ``start``, or zeros."""
         if config.loss == "softmax" and classes == 2:
             config = config.settled(loss="log")
-        config = config.settled(workers=workers_of(self.n_jobs, len(rows), self._entries(rows, classes)))
+        config = config.settled(workers=self._workers(rows, classes))
         stream, fresh = getattr(self, "_stream", None), not hasattr(self, "coef_")
         if fresh or stream is None or (stream.width, stream.classes) != (rows.width, classes):
             before = 0 if fresh else int(getattr(self, "t_", 1.0)) - 1

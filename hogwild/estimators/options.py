@@ -23,7 +23,7 @@ from sklearn.utils import check_random_state
 
 from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32, Option, check_field, fields_of, flag, number, option
-from hogwild.errors import HogwildWarning, UsageError, expected_one_of
+from hogwild.errors import UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
 from hogwild.problems.completion.options import CompletionConfig
@@ -210,11 +210,7 @@ def workers_of(n_jobs: Any, rows: int = 1024, entries: float = math.inf) -> int:
     if getattr(backend, "nesting_level", 0):
         return 1
     jobs = int(joblib.effective_n_jobs(None) if n_jobs is None else n_jobs)
-    cores = machine.physical_cores()
-    workers = max(1, min(cores + 1 + jobs if jobs < 0 else jobs, rows, 1024))
-    if workers > cores:
-        warnings.warn(f"n_jobs={n_jobs}: {machine.crowded(workers, cores)}", HogwildWarning, stacklevel=4)  # of fit
-    return workers
+    return max(1, min(machine.physical_cores() + 1 + jobs if jobs < 0 else jobs, rows, 1024))
 
 
 def drawn_seed(random_state: Any) -> int:

@@ -103,10 +103,10 @@ def test_resumed_is_the_same(problem, inside, tmp_path, monkeypatch):
 
 
 def test_pools_and_devices_go_together():
-    with pytest.raises(UsageError, match="^the pool's workers are threads, and device='cuda'"):
+    with pytest.raises(UsageError, match=r"^the pool has 1 workers \(threads\), expected 1 on device 'cuda'"):
         begin("linear", device="cuda", pool=start_pool("threads", 1))
     pool = streams.Streams(2)
-    with pytest.raises(UsageError, match="^the pool's workers are streams, and device='cpu'"):
+    with pytest.raises(UsageError, match=r"^the pool has 2 workers \(streams\), expected 2 on device 'cpu'"):
         begin("linear", pool=pool)
     for problem in PROBLEMS:  # one after another
         rows = list(begin(problem, device="cuda", pool=pool))

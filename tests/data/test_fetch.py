@@ -18,16 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.data.graphs.source import open_graph
 from hogwild.data.public import catalogue
 from hogwild.data.public import fetch as fetching
-from hogwild.data.public.catalogue import Part, cards, place
+from hogwild.data.public.catalogue import Part, cards
 from hogwild.data.public.fetch import download, fetch, unpack
-from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
 from hogwild.data.rows.store import Column, read_meta
 from hogwild.errors import InputError, OutputError
-from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, site, write_card
+from tests.downloads import NONZEROS, ROWS, SVM, Site, site, write_card
 
 BODY = np.random.default_rng(0).bytes(900_000)
 BROKEN = [200_000, 0, 0, 0, 0, 0]  # bytes of each answer until the client gives up
@@ -127,11 +125,6 @@ def test_busy_servers_are_asked_again(web: Site, tmp_path: Path, monkeypatch: py
 
 def test_silence_is_not_waited_for(web: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "TIMEOUT", 0.2)
-    web.put("file", BODY, stalls=[300_000])
-    assert get(web, tmp_path) == BODY
-    begun = [int((asked or "bytes=0-")[6:-1]) for _, asked in web.asked]  # more than twice where the server was slow
-    assert begun == sorted(begun)
-    assert begun[-1] >= 300_000  # all that came was kept
     web.put("dead", BODY, stalls=[0] * 5)
     with pytest.raises(InputError, match=r"dead: timed out"):
         get(web, tmp_path, "dead")
@@ -152,12 +145,10 @@ def test_redirects(web: Site, tmp_path: Path) -> None:
     web.put("there", BODY, cuts=[10])
     assert get(web, tmp_path) == BODY
     assert web.asked[-1] == ("/there", "bytes=10-")
-    web.put("round", redirect="round")
     web.put("away", redirect="file:///etc/passwd")
-    for name in ("round", "away"):
-        with pytest.raises(InputError, match=f"{name}: HTTP Error 302") as caught:
-            get(web, tmp_path, name)
-        assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="away: HTTP Error 302") as caught:
+        get(web, tmp_path, "away")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("facts", [{"md5": "0" * 32}, {"sha256": "0" * 64}, {"bytes": 9}])
@@ -299,39 +290,6 @@ def test_a_data_folder_that_cannot_be_made(own: Path, web: Site, monkeypatch: py
         list(fetch(rows_card(own, web)))
 
 
-def test_parts_come_one_by_one(own: Path, web: Site) -> None:
-    parts = {role: {"rows": ROWS, "url": web / f"two{end}.bz2"} for role, end in (("train", ""), ("test", ".t"))}
-    write_card(own / "cards", "two", parts, features=FEATURES)
-    two, page = cards()["two"], web.put("two.bz2", bz2.compress(SVM.encode()))
-    steps = fetch(two)
-    assert next(steps)[0] == "train"
-    with pytest.raises(InputError, match="two.t.bz2: HTTP Error 404"):
-        next(steps)
-    web.pages["/two.t.bz2"] = page
-    assert [(role, bool(counts)) for role, _, counts in fetch(two)] == [("train", False), ("test", True)]
-    assert len(open_data("two")) == len(open_data("two:test")) == ROWS
-    assert [role for role, _, _ in fetch(two, "test")] == ["test"]
-
-
-RATINGS = "".join(
-    f"{user}::{item}::{1 + (user * item) % 5}::97830{user}\n" for user in range(1, 9) for item in (3, 5, 7)
-)
-
-
-def test_ratings(own: Path, web: Site) -> None:
-    web.put("films.zip", zipped(**{"films/ratings.data": RATINGS, "films/movies.dat": "no"}))
-    part = {"rows": 24, "url": web / "films.zip", "member": "ratings.data"}
-    about = {"task": "ratings", "format": "ratings", "users": 8, "items": 30, "layout": {"separator": "::"}}
-    write_card(own / "cards", "films", {"ratings": part}, **about)
-    [(_, path, counts)] = fetch(cards()["films"])
-    assert counts == {"ratings": 24, "users": 8, "items": 3}
-    ratings = open_ratings("films")
-    assert (len(ratings), ratings.shape, ratings.store) == (24, (8, 3), path)
-    assert ratings.times is not None
-    with pytest.raises(InputError, match="a store of ratings, expected"):
-        open_data("films")
-
-
 NETWORK = "c a network\np max 4 5\nn 1 s\nn 2 t\na 1 3 5\na 3 4 2\na 4 3 1\na 4 2 7\na 3 2 1\n"
 
 
@@ -339,12 +297,10 @@ def test_graphs(own: Path, web: Site) -> None:
     web.put("net.tbz2", taped("w:bz2", **{"net0.max": NETWORK, "net0.sol": "no", "net1.max": "no"}))
     part = {"url": web / "net.tbz2", "member": "net0.max"}
     about = {"task": "graph", "format": "dimacs", "vertices": 4}
-    write_card(own / "cards", "net", {"graph": part}, **about, arcs=5)
+    write_card(own / "cards", "net", {"graph": part}, **about)
     [(_, path, counts)] = fetch(cards()["net"])
     assert counts == {"vertices": 4}
-    assert path == place(cards()["net"], "graph") == own / "data" / "net" / "graph.max"
     assert path.read_text() == NETWORK
-    assert len(open_graph("net")) == 4  # both ways between 3 and 4 are one edge
     write_card(own / "cards", "net", {"graph": part}, **about | {"vertices": 5})
     with pytest.raises(InputError, match="net: .*4 vertices and not 5; nothing was kept"):
         list(fetch(cards()["net"], force=True))

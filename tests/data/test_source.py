@@ -156,7 +156,7 @@ def bad_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("nothing.svm", r"nothing.svm: no such file \(a synthetic set is named like synthetic:rcv1\)"),
+        ("nothing.svm", r"nothing.svm: no such file \(generated data are named like synthetic:rcv1\)"),
         ("folder", "folder: a directory, but no store; expected a file"),
         ("empty.svm/x", "cannot be read: Not a directory"),
         ("whole.npz", "whole.npz: a zip archive; of a scipy matrix, train on"),

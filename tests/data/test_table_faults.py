@@ -106,10 +106,6 @@ def test_bytes(tmp_path: Path) -> None:
 
 COLUMNS = {
     "lists": (pa.array([[1], [2]]), "column x holds lists or values of another odd type, which are not taken"),
-    "structs": (
-        pa.array([{"a": 1}, {"a": 2}]),
-        "column x holds lists or values of another odd type, which are not taken",
-    ),
     "bytes": (pa.array([b"a", b"b"]), "column x holds bytes, which are not taken"),
     "infinities": (pa.array([1.0, -np.inf]), "row 2: column x: expected a finite number"),
 }

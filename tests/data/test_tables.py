@@ -151,7 +151,7 @@ def test_progress_counts_the_rows_of_all_batches(table: pa.Table, monkeypatch: p
     assert seen[-3:] == [(100, 300), (200, 300), (300, 300)]
 
 
-def test_a_model_predicts_tables_of_every_kind(table: pa.Table, tmp_path: Path) -> None:
+def test_a_model_predicts_tables(table: pa.Table, tmp_path: Path) -> None:
     rows = hogwild.open_table(table, "click", text="title", hash_bits=12)
     hogwild.train(rows, epochs=2, workers=1).finish().save(tmp_path / "m")
     model = hogwild.load(tmp_path / "m")
@@ -159,10 +159,7 @@ def test_a_model_predicts_tables_of_every_kind(table: pa.Table, tmp_path: Path) 
     first = model.predict(rows)
     assert set(first) <= {"no", "yes"}
     assert list(model.classes_) == ["no", "yes"]
-    for name in sorted({*FILES} - {"semicolon.csv"}):
-        assert (model.predict(write(table, tmp_path / name)) == first).all(), name
-    for kind, frame in frames(table).items():
-        assert (model.predict(frame) == first).all(), kind
+    assert (model.predict(write(table, tmp_path / "b.tsv")) == first).all()
     assert (model.predict_proba(pl.from_arrow(table.drop(["click"]))) == model.predict_proba(rows)).all()
     with pytest.raises(InputError, match="the table: no column site, which the model was trained with; its columns"):
         model.predict(table.drop(["site"]))
@@ -216,8 +213,6 @@ def test_bits_are_chosen_by_how_many_features_there_are() -> None:
     frame = pa.table({"y": [0, 1] * 50_000, "a": [f"{k}" for k in range(100_000)]})
     assert hogwild.open_table(frame.slice(0, 1000), "y").hash_bits == 18
     assert hogwild.open_table(frame, "y").hash_bits == 19
-    parts = pa.table({"y": frame["y"], "a": [f"{k % 100}" for k in range(100_000)], "n": np.arange(100_000) // 100})
-    assert hogwild.open_table(parts, "y", bucket="n:1000", cross="a*n").hash_bits == 19
 
 
 @pytest.mark.parametrize("kind", ["pyarrow", "csv"])
@@ -296,13 +291,3 @@ def test_buckets_of_many_rows_are_made_from_every_few(monkeypatch: pytest.Monkey
     rows = hogwild.open_table(pa.table({"y": [0, 1] * 500, "n": range(1000)}), "y", bucket="n:4")
     assert rows.table is not None
     assert rows.table["columns"][0]["edges"] == [256, 496, 752]  # of rows 0, 16, 32 ...
-
-
-def test_the_generated_log_clicks_as_it_says() -> None:
-    from scripts.bench.click_log import generate
-
-    log, probability = generate(20_000)
-    assert abs(log["click"].to_numpy().mean() - probability.mean()) < 0.01
-    rows = hogwild.open_table(log, "click", cross="device*country")
-    roles = {column["name"]: column["role"] for column in (rows.table or {})["columns"]}
-    assert (roles["ad_id"], roles["title"], roles["time"]) == ("categorical", "text", "date")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -178,15 +177,9 @@ def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
         hogwild.train(rows, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
 
 
-def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    rows = tmp_path / "rows"
-    command = ["train", "synthetic:rcv1?rows=600&features=500&nnz=10", "--host", "threads", "--epochs", "1"]
-    command += ["--l2", "1e-5"]
-    assert main([*command, "--workers", "2", "--exchange", ONE_SHOT, "--json", str(rows), "--quiet"]) == 0
-    assert [json.loads(line)["exchange"] for line in rows.read_text().splitlines()] == [ONE_SHOT] * 2
-    simulate = ["simulate", command[1], "--epochs", "1", "--workers", "3", "--exchange", f"{AVERAGING}:period=50"]
-    capfd.readouterr()
-    assert main([*simulate, "--link", "latency=1ms"]) == 0
+def test_command_line(capfd: pytest.CaptureFixture[str]) -> None:
+    data = ["synthetic:rcv1?rows=600&features=500&nnz=10", "--l2", "1e-5", "--epochs", "1", "--workers", "3"]
+    assert main(["simulate", *data, "--exchange", f"{AVERAGING}:period=50", "--link", "latency=1ms"]) == 0
     said = capfd.readouterr()
     assert "3 replicas sent" in said.out + said.err
     assert "virtual seconds" in said.out + said.err

@@ -27,7 +27,7 @@ def test_published_first_output_of_splitmix64():
 @pytest.mark.parametrize("base", [0, 1])
 @pytest.mark.parametrize("digits", [str(e) for e in EDGES] + ["007", "0" * 18 + "12", "9" * 18, "1" + "0" * 18])
 def test_bucket_of_digits(digits, base):
-    text = f"{digits}:1\n".encode()
+    text = bytearray(f"{digits}:1\n".encode())
     found, end = parse._bucket(text, 0, base, 24)
     assert end == len(digits) + 1
     assert found == (-1 if int(digits) < base else bucket(int(digits) - base, 24))
@@ -35,7 +35,7 @@ def test_bucket_of_digits(digits, base):
 
 @pytest.mark.parametrize("digits", ["", "x", str(2**64), "2" * 20, "9" * 21])
 def test_no_bucket(digits):
-    assert parse._bucket(f"{digits}:1\n".encode(), 0, 0, 24)[0] == -1
+    assert parse._bucket(bytearray(f"{digits}:1\n".encode()), 0, 0, 24)[0] == -1
 
 
 def sort(lengths, indices, values, bits):

@@ -30,7 +30,7 @@ NOT_NUMBERS = ["", ".", "-", "+", "e5", "1e", "1e+", "--1", "+-1", ".e1", "nan",
 
 
 def number(text: str) -> tuple[bool, int, float]:
-    return parse.number(text.encode() + b"\n", 0)
+    return parse.number(bytearray(text.encode() + b"\n"), 0)
 
 
 def check(text: str) -> bool:
@@ -88,6 +88,6 @@ def test_close_to_a_tie(value: float, side: int, digits: int) -> None:
 
 
 def test_counts() -> None:
-    text = b"1 2:3 4:5\n\n# :\n"
+    text = bytearray(b"1 2:3 4:5\n\n# :\n")
     assert parse.count_marks(text, len(text)) == (3, 3)
     assert parse.count_marks(text, 0) == (0, 0)

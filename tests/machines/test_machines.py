@@ -132,6 +132,21 @@ def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
     assert together(2, work)[0] == [False, False, True]
 
 
+def test_a_stop_of_machine_0_is_one_of_all() -> None:
+    def work(cluster: Cluster) -> Any:
+        pool = object.__new__(Replicas)
+        pool.cluster, pool.task, pool._told = cluster, 1, False
+        stops = list[bool]()
+        job: Any = SimpleNamespace(control=np.ones(64, np.int64), stop=lambda: stops.append(True))
+        if cluster.leads:
+            pool._pass_on_stop(job)
+            return cluster.next_note(1, ("seen",))
+        assert until(lambda: pool._pass_on_stop(job) or stops)
+        return cluster.tell({"kind": "seen"})
+
+    together(2, work)
+
+
 def test_rows_done_elsewhere() -> None:
     """As reported, else as last heard; those of a machine that is gone and has not reported are lost."""
     progress = np.array([[90, 900], [5, 50], [7, 70], [3, 30]])

@@ -255,7 +255,7 @@ def test_a_model_file_holds_it(tmp_path: Path, problem: str) -> None:
     ("options", "words"),
     [
         ({"discipline": "atomic"}, "disciplines serial, hogwild, aig, locked; got 'atomic'"),
-        ({"device": "cuda"}, "no kernels for device='cuda'"),
+        ({"device": "cuda"}, "of problem 'fm' has no kernels"),
         ({"host": "simulator"}, "plays the linear problem"),
         ({"machines": 2}, "trained on one machine"),
         ({"adagrad": True, "exchange": "gossip"}, "leave adagrad out"),

@@ -31,7 +31,7 @@ FACTS = {
     "test_examples parameters omega delta rho",
     "minimised": "loss l1 l2 l2_factors rank loss_param normalize class_weight penalty negatives intercept biases "
     "model optimizer batch",
-    "objective": "start_objective objective optimum_how",
+    "optimum": "start_objective objective optimum_how",
     "plan": "epochs seeds_list step_grid schedule order link",
     "machine": "cpu cores caches load load_after affinity gpu host",
     "command": "command",

@@ -255,8 +255,7 @@ def _convert(card: Card, part: Part, text: Path, path: Path, progress: BytesRead
     if card.problem == "completion":
         recipe = ratings_source.recipe_of(str(text), card.layout, progress=progress)
     else:
-        options = {"width": card.features, "hash_bits": None, "progress": progress}
-        recipe = rows_source.recipe_of(str(text), "svmlight", options)
+        recipe = rows_source.recipe_of(str(text), "svmlight", width=card.features, progress=progress)
     with StoreWriter(path, {"source": part.url}, overwrite=True, kind=recipe.kind) as writer:
         facts = recipe.fill(writer)
         counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": facts["width"]}

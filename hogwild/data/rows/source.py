@@ -117,13 +117,19 @@ def open_data(
     check_choices(beyond=(beyond, BEYOND), labels=(labels, LABELS))
     hash_bits = check_hashing(hash_bits, width)
     title, kind = named(name, format, FORMATS, "data", table_format)
-    pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
-    options: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
-    options |= {"workers": workers, "progress": progress, "columns": columns, "plan": plan, "separator": separator}
     source = name if hasattr(name, "read") else title
-    if kind == "store" and hash_bits is not None:
-        check_same(read_meta(title).get("hash_bits"), hash_bits, title)
-    rows = opened(title, kind, cache, lambda: recipe_of(source, kind, options))
+
+    def recipe() -> Recipe:
+        pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
+        reading: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
+        reading |= {"columns": columns, "plan": plan, "separator": separator}
+        return recipe_of(source, kind, workers=workers, progress=progress, **reading)
+
+    if kind == "store":
+        _no_columns(title, kind, columns, separator)
+        if hash_bits is not None:
+            check_same(read_meta(title).get("hash_bits"), hash_bits, title)
+    rows = opened(title, kind, cache, recipe)
     if plan is not None:
         check_plan(rows.table, plan, title)
     warn_if_crowded(title, rows)
@@ -131,22 +137,11 @@ def open_data(
 
 
 def convert(
-    name: str | Path,
-    destination: str | Path,
-    *,
-    format: str | None = None,
-    zero_based: bool = False,
-    width: int | None = None,
-    hash_bits: int | None = None,
-    columns: AskedColumns | None = None,
-    separator: str | None = None,
-    overwrite: bool = False,
-    workers: int | None = None,
-    progress: BytesRead | None = None,
+    name: str | Path, destination: str | Path, *, format: str | None = None, overwrite: bool = False, **options: Any
 ) -> dict[str, Any]:
     """Make a store of any data, in bounded memory if they are text or synthetic; return its meta data.
 
-    Parameters are those of ``open_data``; ``destination`` must not exist, unless it is a store and ``overwrite`` is
+    ``options`` are keywords of ``open_data``; ``destination`` must not exist, unless it is a store and ``overwrite`` is
     set. With ``hash_bits``, a store that is not hashed yet is hashed.
 
     Raises
@@ -154,9 +149,9 @@ def convert(
     InputError, OutputError
     """
     title, kind = named(name, format, FORMATS, "data", table_format)
-    options: dict[str, Any] = {"zero_based": zero_based, "width": width, "hash_bits": check_hashing(hash_bits, width)}
-    options |= {"workers": workers, "progress": progress, "columns": columns, "plan": None, "separator": separator}
-    meta = write_store(recipe_of(title, kind, options), destination, overwrite, {"width": width} if width else {})
+    width = options.get("width")
+    options["hash_bits"] = check_hashing(options.get("hash_bits"), width)
+    meta = write_store(recipe_of(title, kind, **options), destination, overwrite, {"width": width} if width else {})
     warn_of_repairs(title, meta)
     warn_if_crowded(title, open_store(destination))
     return meta
@@ -189,12 +184,14 @@ def named(
         mode = os.stat(title).st_mode
         if stat.S_ISREG(mode):  # the writer of a named pipe would take the first close for the last
             with open(title, "rb") as file:
-                head = file.read(4)
+                head = file.read(4096)
     except FileNotFoundError:
-        hint = suggestion(title) or f" (a synthetic set is named like {PREFIX}rcv1)"
+        hint = suggestion(title) or f" (generated data are named like {PREFIX}rcv1)"
         raise InputError(f"{title}: no such file{hint}") from None
     except (OSError, ValueError) as error:  # ValueError: a null byte in the name
         raise InputError(f"{title}: cannot be read: {reason_of(error)}") from None
+    if b"hogwild.npy" in head[:64] or (head[8:9] == b"{" and b'"hogwild"' in head):  # .npz, safetensors
+        raise InputError(f"{title}: a hogwild model, not data: name the data (hogwild.load reads models)")
     if head.startswith(b"PK\x03\x04"):
         raise InputError(f"{title}: a zip archive; of a scipy matrix, train on (X, y) from Python")
     if stat.S_ISDIR(mode) and not is_store(title):
@@ -260,7 +257,7 @@ def stream_data(
     format, bits = options["format"], options["hash_bits"]
     title, kind = named(name, format, FORMATS, "data", table_format)
     source: Any = name if hasattr(name, "read") else title
-    if source is name and plan is not None and format is None and kind == "svmlight":
+    if hasattr(name, "read") and plan is not None and format is None and kind == "svmlight":
         kind = "csv"
     if kind in TABLES:
         from hogwild.data.tables.source import stream_table
@@ -280,42 +277,59 @@ def stream_data(
             yield rows.block(first, last)
 
 
-def recipe_of(source: Any, kind: str, options: dict[str, Any]) -> Recipe:
-    """Return how rows are made of a store, a text, a table or a synthetic set; ``options`` are :func:`open_data`'s."""
-    bits, columns = options["hash_bits"], options.get("columns")
+def recipe_of(
+    source: Any,
+    kind: str,
+    *,
+    zero_based: bool = False,
+    width: int | None = None,
+    labels: str = "required",
+    hash_bits: int | None = None,
+    columns: AskedColumns | None = None,
+    plan: dict[str, Any] | None = None,
+    separator: str | None = None,
+    workers: int | None = None,
+    progress: BytesRead | None = None,
+) -> Recipe:
+    """Return how rows are made of a store, a text, a table or a synthetic set; the options are :func:`open_data`'s."""
+    running: dict[str, Any] = {"workers": workers, "progress": progress}
     if kind in TABLES:
         from hogwild.data.tables.source import table_recipe
 
-        asked, labels = columns or AskedColumns(), options.get("labels", "required") == "required"
-        reading = {name: options[name] for name in ("separator", "workers", "progress")}
-        return table_recipe(source, asked, bits, options["plan"], format=kind, labels=labels, **reading)
-    if columns or options.get("separator") is not None:
-        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
-    if kind == "store":
-        rows = open_store(source)
-        if bits is not None and rows.hash_bits is not None:
-            check_same(rows.hash_bits, bits, source)
-            bits = None
-        recipe = copy_of(source, rows if bits else fit_width(rows, options["width"], "error", source))
-        return recipe if bits is None else hashed_recipe(recipe, bits)
-    if kind == "synthetic":
-        recipe = row_recipe(source, options["progress"])
-        return recipe if bits is None else hashed_recipe(recipe, bits)
-    kept: dict[str, Any] = {option: options.get(option) for option in ("zero_based", "width", "labels", "hash_bits")}
+        asked, labelled = columns or AskedColumns(), labels == "required"
+        more: dict[str, Any] = {"format": kind, "separator": separator, "labels": labelled}
+        return table_recipe(source, asked, hash_bits, plan, **more, **running)
+    _no_columns(source, kind, columns, separator)
+    if kind in ("store", "synthetic"):
+        if kind == "synthetic":
+            recipe = row_recipe(source, progress)
+        else:
+            rows = open_store(source)
+            if hash_bits is not None and rows.hash_bits is not None:
+                check_same(rows.hash_bits, hash_bits, source)
+                hash_bits = None
+            recipe = copy_of(source, rows if hash_bits else fit_width(rows, width, "error", source))
+        return recipe if hash_bits is None else hashed_recipe(recipe, hash_bits)
+    kept: dict[str, Any] = {"zero_based": zero_based, "width": width, "labels": labels, "hash_bits": hash_bits}
 
     def parse(sink: Sink) -> dict[str, Any]:
         from hogwild.data.text.svmlight import Svmlight
 
-        text = Svmlight(**kept, workers=options.get("workers"), progress=options["progress"])
+        text = Svmlight(**kept, **running)
         try:
             for block in text.read(source):
                 sink.append(*block)
         except InputError as error:
             raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
-        facts = {} if bits is None else {"hash_bits": bits}
+        facts = {} if hash_bits is None else {"hash_bits": hash_bits}
         return facts | {"width": text.width, "fields": text.fields, "warnings": _repairs(text)}
 
     return text_recipe(source, parse, {"format": "svmlight", **kept}, f"svmlight {PARSER}")
+
+
+def _no_columns(source: Any, kind: str, columns: AskedColumns | None, separator: str | None) -> None:
+    if columns or separator is not None:
+        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
 
 
 def _repairs(text: Any) -> dict[str, int]:

@@ -155,16 +155,13 @@ def words_of(values: Any, column: TableColumn, bits: int) -> tuple[np.ndarray, n
     """Return where each row's words and pairs of words begin, (n + 1,) int64, and their buckets, (words,) int32."""
     import pyarrow.compute as pc
 
-    from hogwild.data.tables.text_kernel import count_words, hash_words
+    from hogwild.data.tables.text_kernel import hash_words
 
     starts, text = text_buffers(pc.utf8_lower(values.cast("large_string").fill_null("")))
-    ends = np.zeros(len(values) + 1, np.int64)
-    count_words(starts, text, ends[1:])
-    np.cumsum(ends, out=ends)
-    codes = np.empty(ends[-1], np.int32)
+    begins, codes = np.zeros(len(values) + 1, np.int64), np.empty(starts[-1] - starts[0] + 1, np.int32)
     with np.errstate(over="ignore"):
-        hash_words(starts, text, np.uint64(name_state(f"{column.name}=")), bits, codes)
-    return ends, codes
+        hash_words(starts, text, np.uint64(name_state(f"{column.name}=")), bits, begins[1:], codes)
+    return begins, codes[: begins[-1]]
 
 
 def words_in(text: str) -> list[str]:

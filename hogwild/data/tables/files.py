@@ -84,19 +84,15 @@ class TableSource:
         For messages.
     schema : pyarrow.Schema
         Of text, null types, which may be read as anything.
-    names : list of str
-        Of the columns.
     """
 
     name: str
     schema: Any
-    names: list[str]
 
-    def check_names(self, where: str) -> None:
-        """Refuse two columns of one name."""
-        repeated = sorted({column for column in self.names if self.names.count(column) > 1})
-        if repeated:
-            raise InputError(f"{where}: several columns are named {repeated[0]!r}")
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.schema.names)
 
     def held(self) -> dict[str, str]:
         """Return each column's kind (``plan.KINDS``) by its type."""
@@ -122,6 +118,12 @@ class TableSource:
         """Close the file, however much of it was read."""
 
 
+def check_names(names: list[str], where: str) -> None:
+    """Refuse two columns of one name."""
+    if repeated := sorted({column for column in names if names.count(column) > 1}):
+        raise InputError(f"{where}: several columns are named {repeated[0]!r}")
+
+
 class TextSource(TableSource):
     """A CSV or TSV file or stream with the names of the columns in its first line."""
 
@@ -131,12 +133,12 @@ class TextSource(TableSource):
         self.table = Delimited(text, separator, lead=lambda number, line: False, table=True, progress=progress)
         self.name = self.table.label
         where = f"{self.name}:{self.table.first}"
-        self.names = self.table.names = self.table.skip_header()
-        for name in self.names:
+        names = self.table.names = self.table.skip_header()
+        for name in names:
             if any("\udc80" <= character <= "\udcff" for character in name):
                 raise InputError(f"{where}: the column's name {shown_word(name)} is not UTF-8")
-        self.schema = pa.schema([(name, pa.null()) for name in self.names])
-        self.check_names(where)
+        self.schema = pa.schema([(name, pa.null()) for name in names])
+        check_names(names, where)
         if not self.table.rows:
             raise InputError(f"{self.name}: no rows in it")
 
@@ -177,8 +179,7 @@ class ArrowSource(TableSource):
         self.file = kind is not None
         self.data = self._reading(lambda: dataset.dataset(table if kind else _framed(table), format=kind))
         self.schema = self.data.schema
-        self.names = self._reading(lambda: list(self.schema.names))
-        self.check_names(self.name)
+        check_names(self._reading(lambda: self.names), self.name)
 
     def _reading(self, read: Callable[[], Result]) -> Result:
         try:

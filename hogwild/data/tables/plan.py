@@ -167,6 +167,10 @@ class TablePlan:
             raise ValueError(f"crosses {plan.crosses}")
         return plan
 
+    def unlabelled(self) -> TablePlan:
+        """Return the plan that reads neither labels nor weights."""
+        return dataclasses.replace(self, label="", weight=None)
+
     def features(self) -> list[TableColumn]:
         """Return the columns of features, which are categorical, numeric or text, in the order of their fields."""
         crosses = [TableColumn(cross, "categorical", "text") for cross in self.crosses]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.bits import MOST_BITS, check_bits
+from hogwild.data.bits import check_bits
 from hogwild.data.parallel import Result, in_order
 from hogwild.data.tables.arrays import (
     CellError,
@@ -35,11 +35,11 @@ from hogwild.data.tables.arrays import (
 from hogwild.data.tables.column import BEYOND, NUMBERS, TableColumn, bucket_of
 from hogwild.data.tables.files import Place, TableSource
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
-from hogwild.data.text.hashing import ROOMY, collisions, mark_buckets, sort_rows
+from hogwild.data.text.hashing import collisions, enough_bits, mark_buckets, sort_rows
 from hogwild.errors import HogwildWarning, InputError
 
 COUNTED_BITS = 24  # buckets used to count features: 2 MiB of marks
-FEWEST_BITS, USUAL_BITS = 18, 24  # limits of the default
+USUAL_BITS = 18, 24  # limits of the default
 WORDY = 4.0  # mean words per value from which a column is text rather than categories
 EXACT = 2**53  # larger whole numbers are taken as names, not amounts
 ID_WORDS = {"id", "ids", "code", "zip", "zipcode"}  # last words of the names of columns whose numbers are names
@@ -59,21 +59,10 @@ Block = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
 
 
 class Reader:
-    """Makes rows from batches by a plan; several threads use it at once.
+    """Makes rows from batches by a plan; several threads use it at once. Without a label in it, targets are 0."""
 
-    Parameters
-    ----------
-    plan : TablePlan
-    labels : bool
-        Whether labels and weights are read; if not, targets are 0.
-    weighted : bool
-        Whether weights are read, if the plan names a column of them.
-    """
-
-    def __init__(self, plan: TablePlan, labels: bool = True, weighted: bool = True) -> None:
+    def __init__(self, plan: TablePlan) -> None:
         self.plan = plan
-        self.labels = labels
-        self.weight = plan.weight if labels and weighted else None
         self.features = plan.features()
         #: The first column of each bucket's, (2^bits,) int16, or NO_FIELD, as far as blocks are taken; empty: unused.
         self.fields = np.empty(0, np.int16)
@@ -83,10 +72,10 @@ class Reader:
         plan = self.plan
         amounts = ("numeric", "bucket")
         numbers = {c.name: c.role in amounts or (c.role == "date" and c.kind in NUMBERS) for c in plan.columns}
-        if self.labels:
+        if plan.label:
             numbers[plan.label] = plan.label_kind == "number"
-        if self.weight is not None:
-            numbers[self.weight] = True
+        if plan.weight is not None:
+            numbers[plan.weight] = True
 
         def work(piece: tuple[Any, Place]) -> Result:
             batch, place = piece
@@ -101,15 +90,15 @@ class Reader:
     def block(self, batch: Any) -> tuple[Block, np.ndarray]:
         """Return the rows of a batch, and what :meth:`take` takes, which is valid until the next call of it."""
         n = batch.num_rows
-        targets = self.targets(batch) if self.labels else np.zeros(n, np.float32)
+        targets = self.targets(batch) if self.plan.label else np.zeros(n, np.float32)
         lengths, indices, values, fresh = self.entries(self.arrays(batch), n)
         indices, values, _, bad = sort_rows(lengths, indices, values, self.plan.hash_bits)
         if bad >= 0:
             raise CellError(bad, "the sum of values that share a bucket is beyond float32")
-        weights = None
-        if self.weight is not None:
-            weights = self._amounts(batch, self.weight, "weight")
-            refuse(weights < 0, f"column {self.weight}: the weight is negative")
+        weights, name = None, self.plan.weight
+        if name is not None:
+            weights = self._amounts(batch, name, "weight")
+            refuse(weights < 0, f"column {name}: the weight is negative")
         return (lengths, indices, values, targets, weights), fresh
 
     def take(self, fresh: np.ndarray) -> None:
@@ -168,7 +157,7 @@ class Reader:
         plan = self.plan
         if plan.label_kind == "number":
             return self._amounts(batch, plan.label, "label")
-        texts, names = texts_of(batch.column(plan.label), TableColumn(plan.label, "label", "text")), plan.label_names
+        texts, names = self.label_texts(batch), plan.label_names
         if plan.label_kind == "boolean":
             texts, names = pc.utf8_lower(texts), BOOLEANS
             for digit, name in zip("01", BOOLEANS):
@@ -180,6 +169,10 @@ class Reader:
             label = texts[int(np.argmax(unknown))].as_py()
             refuse(unknown, f"column {plan.label}: label {label!r} is none of the known: {shown(plan.label_names)}")
         return np.asarray(places).astype(np.float32)
+
+    def label_texts(self, batch: Any) -> Any:
+        """Return labels as large strings, empty where they are missing."""
+        return texts_of(batch.column(self.plan.label), TableColumn(self.plan.label, "label", "text"))
 
     def _amounts(self, batch: Any, name: str, what: str) -> np.ndarray:
         numbers = finite(plain(batch.column(name)), name)
@@ -222,7 +215,7 @@ def plan_table(
     bits = 0 if hash_bits is None else check_bits(hash_bits)
     plan = dataclasses.replace(plan, columns=tuple(columns), hash_bits=bits)
     if hash_bits is None or plan.label_kind != "number" or any(column.role in SURVEYED for column in columns):
-        plan = _surveyed(plan, source, asked.buckets, labels and bool(plan.label), workers)
+        plan = _surveyed(plan, source, asked.buckets, workers)
     if len(plan.label_names) == 1:
         only = plan.label_names[0]
         raise InputError(f"{source.name}: column {plan.label}: every label is {only!r}, expected two or more")
@@ -278,22 +271,19 @@ def _warn_of_words(name: str, texts: Any, place: Place) -> None:
         )
 
 
-def _surveyed(
-    plan: TablePlan, source: TableSource, buckets: dict[str, int], labels: bool, workers: int | None
-) -> TablePlan:
+def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int], workers: int | None) -> TablePlan:
     """Make the first pass, which finds what a plan must know about all rows; return the complete plan."""
-    looked = dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS)
+    looked = dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS, weight=None)
     if plan.hash_bits:  # features need not be counted
         few = tuple(column for column in plan.columns if column.role in SURVEYED)
         looked = dataclasses.replace(looked, columns=few, crosses=())
-    reader = Reader(looked, labels, weighted=False)
+    reader = Reader(looked)
     amounts = {f"{c.name}.age" if c.role == "date" else c.name: c for c in plan.columns if c.role in SURVEYED}
 
     def look(batch: Any) -> tuple[np.ndarray, np.ndarray, set[str]]:
         arrays, names = reader.arrays(batch), set[str]()
-        if labels and plan.label_kind != "number":
-            texts = texts_of(batch.column(plan.label), TableColumn(plan.label, "label", "text"))
-            names = {*texts.unique().to_pylist()} - {""}
+        if plan.label_kind != "number":
+            names = {*reader.label_texts(batch).unique().to_pylist()} - {""}
         codes = np.empty(0, np.int32) if plan.hash_bits else reader.entries(arrays, batch.num_rows)[1]
         arrays |= {c.name: plain(batch.column(c.name)) for c in amounts.values() if c.role == "bucket"}
         numbers = [finite(arrays[name], column.name) for name, column in amounts.items()]
@@ -318,7 +308,7 @@ def _surveyed(
     spelling = {name.lower(): name for name in sorted(names)}  # of booleans, as the table writes them
     ordered = {"number": (), "text": sorted(names), "boolean": [spelling.get(name, name) for name in BOOLEANS]}
     label_names = tuple(ordered[plan.label_kind])
-    bits = plan.hash_bits or _enough(collisions(COUNTED_BITS, used)["features"])
+    bits = plan.hash_bits or enough_bits(collisions(COUNTED_BITS, used)["features"], *USUAL_BITS)
     return dataclasses.replace(plan, columns=columns, label_names=label_names, hash_bits=bits)
 
 
@@ -336,11 +326,3 @@ def _fitted(column: TableColumn, numbers: np.ndarray, buckets: dict[str, int], n
         deviation = abs(mean) or 1.0
     latest = float(-numbers.min()) if column.role == "date" and len(numbers) else 0.0
     return dataclasses.replace(column, deviation=deviation, latest=latest)
-
-
-def _enough(features: int) -> int:
-    """Return a number of bits, within the usual range, that leaves four of five features a bucket of their own."""
-    bits = FEWEST_BITS
-    while bits < min(USUAL_BITS, MOST_BITS) and 1.0 - np.exp(-features / 2**bits) > ROOMY:
-        bits += 1
-    return bits

@@ -156,7 +156,8 @@ def table_recipe(
             else:
                 check_columns(source, made, labels)
             bits = made.hash_bits
-            reader = Reader(made, labels, weighted=plan is None or made.weight in source.names)
+            weight = made.weight if made.weight in source.names else None
+            reader = Reader(dataclasses.replace(made, weight=weight) if labels else made.unlabelled())
             reader.fields = np.full(2**bits, NO_FIELD, np.int16)
             for block, fresh in reader.each(source, reader.block, workers):
                 sink.append(*block)
@@ -183,7 +184,7 @@ def stream_table(
     plan = TablePlan.from_json(facts)
     with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
-        reader = Reader(plan, labels, weighted=False)
+        reader = Reader(dataclasses.replace(plan, weight=None) if labels else plan.unlabelled())
         for (lengths, indices, values, targets, _), _ in reader.each(source, reader.block, None):
             indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
             flat, bits = (indices, values, targets), plan.hash_bits
@@ -212,7 +213,7 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
         wanted = np.zeros(2**table_plan.hash_bits, np.bool_)
         wanted[list(buckets)] = True
         names = {bucket: texts for bucket, texts in table_plan.known_names().items() if wanted[bucket]}
-        reader, bits = Reader(table_plan, labels=False), table_plan.hash_bits
+        reader, bits = Reader(table_plan.unlabelled()), table_plan.hash_bits
 
         def look(batch: Any) -> list[str]:
             texts, arrays = [], reader.arrays(batch)

@@ -67,32 +67,16 @@ def _word(text, at, last):
 
 
 @njit(**JIT)
-def count_words(
-    starts,  # (n + 1,) int64
-    text,  # (bytes,) uint8, in lower case
-    counts,  # (n,) int64, out: words and pairs of neighbours
-):
-    for i in range(len(counts)):
-        words = 0
-        at = starts[i]
-        last = starts[i + 1]
-        while at < last:
-            begin, at = _word(text, at, last)
-            words += begin < last
-        counts[i] = max(2 * words - 1, 0)
-
-
-@njit(**JIT)
 def hash_words(
     starts,  # (n + 1,) int64
     text,  # (bytes,) uint8, in lower case
     state,  # uint64: after the column's name and "="
     bits,
-    buckets,  # (words,) int32, out
+    ends,  # (n,) int64, out: where each value's words end
+    buckets,  # (bytes + 1,) int32, out: of each word and each pair of words, the pair before its second word
 ):
-    """Set the bucket of each word and of each pair with the word before; ``count_words`` gives their number."""
     k = 0
-    for i in range(len(starts) - 1):
+    for i in range(len(ends)):
         at = starts[i]
         last = starts[i + 1]
         later = False
@@ -108,6 +92,7 @@ def hash_words(
             later = True
             buckets[k] = bucket(pair, bits)
             k += 1
+        ends[i] = k
 
 
 @njit(**JIT)

@@ -125,7 +125,6 @@ class Delimited:
     ) -> None:
         self.what, self.table, self.progress = what, table, progress
         self.label = Source(what).label if hasattr(what, "read") else os.fspath(what)
-        self.start = what.tell() if hasattr(what, "seekable") and what.seekable() else None
         self.separator = _separator(separator, self.label)
         self.names: list[str] = []
         self.hint = ""
@@ -144,13 +143,11 @@ class Delimited:
 
     def _read(self) -> Iterator[bytes]:
         """Yield the text from its beginning in pieces of whole lines."""
-        if self.start is not None:
-            self.what.seek(self.start)
         source = self._source = Source(self.what)
         lines = 0
         try:
             for buffer, size in chunks(source, BLOCK):
-                text = buffer[:size]
+                text = bytes(memoryview(buffer)[:size])
                 if lines == 0:
                     if magic := next((what for magic, what in NOT_TEXT.items() if text.startswith(magic)), None):
                         raise InputError(f"{self.label}: {magic}, expected text in UTF-8")
@@ -192,8 +189,8 @@ class Delimited:
 
     @property
     def again(self) -> bool:
-        """Whether the text can be read again, as a pipe cannot."""
-        return self.start is not None or (not hasattr(self.what, "read") and os.path.isfile(self.what))
+        """Whether the text can be read again, as a pipe or a stream cannot."""
+        return not hasattr(self.what, "read") and os.path.isfile(self.what)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the rows, which no block cuts, from the first one."""

@@ -183,9 +183,7 @@ def warn_if_crowded(name: str, rows: Rows, stacklevel: int = 2) -> None:
     """
     if rows.hash_bits is None or 2 * rows.nnz < rows.width or (facts := occupancy(rows))["share"] <= CROWDED:
         return
-    bits = facts["bits"]
-    while bits < MOST_BITS and _share(facts["features"], bits) > ROOMY:
-        bits += 1
+    bits = enough_bits(facts["features"], facts["bits"])
     now, then = (f"{100 * share:.0f} %" for share in (facts["share"], _share(facts["features"], bits)))
     warnings.warn(
         f"{name}: {now} of the features share one of 2^{facts['bits']} buckets with others"
@@ -193,6 +191,11 @@ def warn_if_crowded(name: str, rows: Rows, stacklevel: int = 2) -> None:
         HogwildWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+def enough_bits(features: int, least: int, most: int = MOST_BITS) -> int:
+    """Return a number of bits, from ``least`` to ``most``, that leaves four of five features a bucket of their own."""
+    return next((bits for bits in range(least, most) if _share(features, bits) <= ROOMY), most)
 
 
 def _share(features: int, bits: int) -> float:

@@ -62,14 +62,23 @@ class Source:
         self.done += len(data)
         return data
 
-    def read(self, size: int) -> bytes:
-        """Return some text, at most ``size`` bytes; none at the end."""
+    def readinto(self, view: memoryview) -> int:
+        """Fill some of ``view`` with text; return how much, 0 at the end."""
         if self.packed is None:
             self.packed = b""
             while len(self.packed) < 6 and (more := self._take(6 - len(self.packed))):
                 self.packed += more
             self.new = next((new for magic, new in ENGINES.items() if self.packed.startswith(magic)), None)
             self.engine = self.new and self.new()
+        if self.engine is None and not self.packed and self.owned:
+            size: int = self.raw.readinto(view)
+            self.done += size
+            return size
+        text = self._text(len(view))
+        view[: len(text)] = text
+        return len(text)
+
+    def _text(self, size: int) -> bytes:
         if self.engine is None:
             text, self.packed = self.packed or self._take(size), b""
             return text
@@ -108,7 +117,7 @@ def _reason(error: Exception) -> str:
     return f"cannot be read: {reason_of(error)}"
 
 
-def chunks(source: Source, chunk: int) -> Iterator[tuple[bytes, int]]:
+def chunks(source: Source, chunk: int) -> Iterator[tuple[bytearray, int]]:
     """Yield ``(text, size)``, whole lines in text[:size], in order; the last byte of the file is taken for a line end.
 
     Chunks hold up to ``chunk`` bytes, more for a longer line.
@@ -118,26 +127,29 @@ def chunks(source: Source, chunk: int) -> Iterator[tuple[bytes, int]]:
     ReadError
         After the last whole line, if the source cannot be read further.
     """
-    rest, failure = b"", None
+    rest, failure = bytearray(), None
     first, ended = True, False
     while not ended:
-        room, parts = max(chunk, min(2 * len(rest), LINE_BYTES)) - len(rest), [rest]
+        room, filled = max(chunk, min(2 * len(rest), LINE_BYTES)), len(rest)
+        text = bytearray(room + 1)
+        text[:filled] = rest
         try:
-            while room > 0 and not ended:
-                parts.append(source.read(room))
-                room, ended = room - len(parts[-1]), not parts[-1]
+            with memoryview(text) as view:
+                while filled < room and not ended:
+                    size = source.readinto(view[filled:room])
+                    filled, ended = filled + size, size == 0
         except ReadError as error:
             failure, ended = error, True
         except OSError as error:
             failure, ended = ReadError(_reason(error)), True
-        text = b"".join(parts)
-        if ended and failure is None and text and not text.endswith(b"\n"):
-            text += b"\n"
+        if ended and failure is None and filled and text[filled - 1] != 10:
+            text[filled] = 10
+            filled += 1
         if first and text.startswith(b"\xef\xbb\xbf"):  # a byte order mark
-            text = b"   " + text[3:]
+            text[:3] = b"   "
         first = False
-        cut = text.rfind(b"\n") + 1
-        rest = text[cut:]
+        cut = text.rfind(b"\n", 0, filled) + 1
+        rest = text[cut:filled]
         if cut:
             yield text, cut
         if len(rest) >= LINE_BYTES:  # not sooner: a comment with a NUL in it may cross a chunk's end

@@ -6,7 +6,8 @@ floating point numbers accurately"). Longer tokens are computed to within 2^-51 
 interval round to the same float32; the few that do not (one in 2^25) are left to Python.
 
 ``parse_rows`` only lists the tokens that it doubts; the caller, which has the token and time, rounds them or says what
-is wrong. It is ``bytes`` that end in a line end, which stops every scan, so no position is compared with the size.
+is wrong. The text is a ``bytearray`` that ends in a line end, which stops every scan, so no position is compared with
+the size.
 """
 
 from __future__ import annotations

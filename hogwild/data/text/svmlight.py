@@ -113,20 +113,20 @@ class Svmlight:
             ``name:line: what`` for the first wrong line, a damaged archive or a file without rows; ``name: what`` for a
             path that cannot be opened.
         """
-        self.parse(b"0\n", 2)  # compiles the kernel in this thread, where Ctrl-C is noticed
+        self.parse(bytearray(b"0\n"), 2)  # compiles the kernel in this thread, where Ctrl-C is noticed
         line = 0
         with contextlib.closing(Source(path)) as source:
 
-            def pieces() -> Iterator[tuple[bytes, int, int, str]]:
+            def pieces() -> Iterator[tuple[bytearray, int, int, str]]:
                 try:
                     for number, (text, size) in enumerate(chunks(source, self.chunk)):
                         if number == 0 and (row := FEATURES.search(text, 0, size)):
                             self.fielded = FIELDED.match(row.group()) is not None
                         yield text, size, source.done, ""
                 except ReadError as error:
-                    yield b"", 0, source.done, str(error)
+                    yield bytearray(), 0, source.done, str(error)
 
-            def work(piece: tuple[bytes, int, int, str]) -> tuple[Any, int]:
+            def work(piece: tuple[bytearray, int, int, str]) -> tuple[Any, int]:
                 text, size, done, failure = piece
                 if failure:
                     raise Fault(1, failure)
@@ -156,7 +156,7 @@ class Svmlight:
             indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
             yield Rows(indptr, indices, values, targets, self.width, check=False, hash_bits=self.hash_bits)
 
-    def parse(self, text: bytes, size: int) -> tuple[Block, int, int, int, Any]:
+    def parse(self, text: bytearray, size: int) -> tuple[Block, int, int, int, Any]:
         """Return the rows of a chunk, its lines, width and repaired rows, and arguments of ``_note``.
 
         Raises
@@ -177,7 +177,7 @@ class Svmlight:
             )
         fault = None
         for place, start in doubtful[:doubts].tolist():
-            token = TOKEN.match(text, start).group()  # type: ignore[union-attr]  # at least an empty one
+            token = bytes(TOKEN.match(text, start).group())  # type: ignore[union-attr]  # at least an empty one
             if what := self._complaint(token, label=place < 0):
                 fault = Fault(text.count(b"\n", 0, start) + 1, what)
                 break
@@ -220,15 +220,14 @@ class Svmlight:
             field, _, value = token.partition(b":")
             if not (field.isdigit() and int(field[-9:]) < MOST_FIELDS and b":" in value):
                 return f"bad field in {quoted(token)}: expected field:feature:value with a field below {MOST_FIELDS}"
-        index, colon, value = (b"", b"", token) if label else value.partition(b":")
         if label and b":" in token:
             return f"no label before {quoted(token)}, expected: label index:value ..."
         if not label:
-            if not colon:
-                return f"missing colon in {quoted(token)}: expected index:value"
-            if not index.isdigit():
-                remedy = ": rows are not ranked by query, remove it" if index == b"qid" else ": expected a whole number"
-                return f"bad index in {quoted(token)}{remedy}"
+            index, colon, value = value.partition(b":")
+            if index == b"qid":
+                return f"{quoted(token)}: rows are not ranked by query, remove it"
+            if not (colon and index.isdigit()):
+                return f"bad feature {quoted(token)}: expected index:value"
             feature = int(index[-400:])
             largest, digits = (LARGEST, 20) if self.hash_bits else (INDEX_LIMIT - 1 + self.base, 18)
             if len(index) > digits or feature > largest:
@@ -242,7 +241,7 @@ class Svmlight:
         return wrong and f"bad {'label' if label else 'value in'} {quoted(token)}: {wrong}"
 
 
-def line_of(text: bytes, row: int) -> int:
+def line_of(text: bytearray, row: int) -> int:
     """Return the line of a chunk, from 1, that holds its row ``row``; it is for errors, so in plain Python."""
     lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.strip()[:1] not in b"#")
     return next(itertools.islice(lines, row, None))

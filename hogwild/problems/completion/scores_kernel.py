@@ -9,17 +9,14 @@ A pair costs 8 ns a core at rank 32 if its rows are in cache, 20 to 60 if not.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
+from hogwild.data.rows.margins_kernel import REASSOCIATE
 from hogwild.kernels.options import JIT
 
-ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
 
-
-@njit(forceinline=True, **ANY_ORDER)
+@njit(forceinline=True, **REASSOCIATE)
 def _score(P, Q, b, c, mean, u, i):
     """Return ``mean + b_u + c_i + p_u . q_i``; an index of -1 has neither factors nor a bias."""
     total = 0.0

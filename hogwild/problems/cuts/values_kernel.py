@@ -6,17 +6,13 @@ labels as the user gets them. It takes a few ns an edge and core, and one more f
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
 
-from hogwild.kernels.options import JIT
-
-ANY_ORDER: dict[str, Any] = JIT | {"fastmath": {"reassoc", "contract", "nsz"}}
+from hogwild.data.rows.margins_kernel import REASSOCIATE
 
 
-@njit(**ANY_ORDER)
+@njit(**REASSOCIATE)
 def relaxed_value(u, v, forward, backward, x):
     """Return ``sum of w/2 ||x_u - x_v||_1`` over edges; for two labels, w is the weight in the edge's direction."""
     total = 0.0
@@ -35,7 +31,7 @@ def relaxed_value(u, v, forward, backward, x):
     return total / 2.0
 
 
-@njit(**ANY_ORDER)
+@njit(**REASSOCIATE)
 def cut_value(u, v, forward, backward, labels):
     """Sum of weights between different ``labels`` (vertices,) int32, in the direction from the lower to the higher."""
     total = 0.0

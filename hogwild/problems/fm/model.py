@@ -107,12 +107,10 @@ class FMModel(LinearModel):
         lengths = np.einsum("ij,ij->i", self.factors_, self.factors_, dtype=np.float64)
         longest = np.sort(np.argsort(-lengths, kind="stable")[:AMONG])
         factors = self.factors_[longest].astype(np.float64).reshape(len(longest), -1, self.rank)  # by field
-        if self.fields_ is None:
-            products = factors[:, 0] @ factors[:, 0].T
-        else:
-            own = self.fields_[longest]
-            facing = factors[:, own]  # (i, j, rank): the factor of i for the field of j
-            products = np.einsum("ijk,jik->ij", facing, facing)
+        own = np.zeros(len(longest), int) if self.fields_ is None else self.fields_[longest]
+        facing = factors[:, own]  # (i, j, rank): the factor of i for the field of j
+        products = np.einsum("ijk,jik->ij", facing, facing)
+        if self.fields_ is not None:
             products[own[:, None] == own] = 0.0
         products = np.triu(products, 1)
         best = np.argsort(-np.abs(products), axis=None, kind="stable")[:count]
