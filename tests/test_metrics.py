@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn import metrics as theirs
+from sklearn.calibration import calibration_curve
 
 from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows

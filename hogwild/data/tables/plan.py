@@ -253,7 +253,9 @@ def draft(
         plan = dataclasses.replace(plan, crosses=())
         categories = [feature.name for feature in plan.features() if feature.role == "categorical"]
         if len(categories) > MOST_CROSSED:
-            raise UsageError(f"{name}: cross all takes up to {MOST_CROSSED} categories; got {len(categories)}: name pairs")
+            raise UsageError(
+                f"{name}: cross all takes up to {MOST_CROSSED} categories; got {len(categories)}: name pairs"
+            )
         plan = dataclasses.replace(plan, crosses=tuple(map("*".join, itertools.combinations(categories, 2))))
     features = {feature.name: feature.role for feature in plan.features()}
     roles = {column.name: column.role for column in columns}
