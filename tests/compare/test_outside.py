@@ -137,6 +137,7 @@ def test_liblinear_goes_through_the_same_states():
         ("liblinear", {"l2": 0.0}, "needs l2 > 0"),
         ("liblinear", {"classes": 3}, "one class after the other"),
         ("vowpal-wabbit", {"loss": "squared-error"}, "the log or the hinge loss"),
+        ("snapml", {"l1": 0.1}, "the log or the hinge loss"),
         ("vowpal-wabbit", {"normalize": "l2"}, "rows as they are"),
         ("cornac", {"loss": "bpr"}, "loss squared-error"),
         ("cornac", {"penalty": "smoothed"}, "penalty per-rating"),

@@ -19,7 +19,7 @@ from hogwild.compare.report.page import write_report
 from hogwild.errors import HogwildWarning, InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, loaded, run, write
 
-FILES = {"summary.json", "evaluations.csv", "report.html"}
+FILES = {"summary.json", "evaluations.csv", "tables.tex", "report.html"}
 
 
 @pytest.fixture(scope="module")

@@ -281,6 +281,34 @@ class VowpalWabbit(Program):
         return shrunk * coef, np.array([shrunk * intercept])
 
 
+class SnapML(Program):
+    """IBM's Snap ML, with one thread."""
+
+    name, package, order, steps, restarts = "snapml", "snapml", "its own", False, True
+    refuse = VowpalWabbit.refuse
+
+    def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        import scipy.sparse
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # it asks NumPy's old address whether there is AVX2
+            import snapml
+
+        X, y = rows.to_scipy()
+        self.data = scipy.sparse.csr_matrix(X), y.astype(np.float64)  # it does not know csr_array
+        self.options = {"regularizer": config.l2 * len(rows), "n_jobs": 1, "tol": 1e-12}
+        self.options["fit_intercept"] = config.intercept
+        svm = functools.partial(snapml.SupportVectorMachine, loss="hinge")
+        self.kind = snapml.LogisticRegression if config.loss == "log" else svm
+
+    def advance(self, epoch: int) -> None:
+        self.model = self.kind(max_iter=epoch, **self.options)
+        self.model.fit(*self.data)
+
+    def solution(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.ravel(self.model.coef_), np.ravel(self.model.intercept_)
+
+
 @functools.lru_cache(2)
 def vw_text(rows: Rows) -> Path:
     """Write the rows as VW reads them; the file goes with the rows."""
@@ -380,5 +408,5 @@ def _too_many(rows: Rows) -> str | None:
 
 
 OUTSIDE: dict[str, type[Program]] = {
-    program.name: program for program in (SklearnSGD, Liblinear, VowpalWabbit, CornacMF)
+    program.name: program for program in (SklearnSGD, Liblinear, SnapML, VowpalWabbit, CornacMF)
 }

@@ -97,6 +97,12 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
     frames = {source.label: frame(source.groups) for source in sources}
     contents = {
         "summary.json": json.dumps(plain(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n",
+        "tables.tex": "\n".join(
+            pandas.DataFrame(table.rows, columns=list(table.columns)).to_latex(
+                index=False, escape=True, caption=table.title
+            )
+            for table in report.tables
+        ),
         "evaluations.csv": pandas.concat(frames, names=["comparison", "row"]).to_csv(),
         "report.html": page(sources, report),
     }
