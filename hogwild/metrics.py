@@ -19,6 +19,7 @@ from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 from hogwild.problems.linear.objective import auc, loss_values
 from hogwild.problems.linear.rows import class_numbers
 
+BINS = 10  # of probabilities
 EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -38,7 +39,9 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
     -------
     dict
         ``rows`` and, for labels: ``accuracy``; ``log_loss`` (None for losses without probabilities); ``auc`` (two
-        labels, else None; None if one of them is absent); ``brier`` (two labels with probabilities, else None);
+        labels, else None; None if one of them is absent); with probabilities of two labels ``brier`` and
+        ``reliability``, for each tenth of the probabilities that occurs its ``rows``, their mean ``probability`` and
+        the ``share`` of the second label (Murphy 1973);
         ``f1_macro`` and ``f1``, by label; ``labels`` and ``confusion``, a list of lists with true labels as rows.
         Otherwise: ``rmse mae r2`` (None for constant targets) and, for poisson, ``poisson_deviance``, the mean. NaN
         predictions give NaN.
@@ -98,17 +101,27 @@ def _labels_result(
     f1 = 2.0 * right / np.maximum(total, 1)  # 0 for a label that is neither present nor predicted
     labels: list[Any] = model.labels if model.table is None else model.label_texts
     likely = model.loss in PROBABILITIES
-    two = likely and len(scores) > 0
     return {
         "accuracy": float(right.sum() / len(truth)),
         "log_loss": float(log_losses.sum() / len(truth)) if likely else None,
         "auc": auc(scores, truth == 1) if classes == 2 and len(scores) else None,
-        "brier": float(np.square(model.probabilities(scores.astype(np.float64))[:, 1] - truth).mean()) if two else None,
+        **(_calibration(model, truth, scores) if likely and len(scores) else {}),
         "f1_macro": float(np.mean(f1)),
         "f1": dict(zip(labels, f1.tolist())),
         "labels": labels,
         "confusion": confusion.tolist(),
     }
+
+
+def _calibration(model: LinearModel, truth: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
+    p = model.probabilities(scores.astype(np.float64))[:, 1]
+    bins = np.minimum(p * BINS, BINS - 1).astype(np.int64) if np.isfinite(p).all() else np.zeros(len(p), np.int64)
+    counts, means, shares = (np.bincount(bins, weights, BINS) for weights in (None, p, truth))
+    reliability = [
+        {"from": k / BINS, "rows": int(counts[k]), "probability": means[k] / counts[k], "share": shares[k] / counts[k]}
+        for k in np.flatnonzero(counts).tolist()
+    ]
+    return {"brier": float(np.square(p - truth).mean()), "reliability": reliability}
 
 
 @np.errstate(all="ignore")

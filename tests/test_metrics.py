@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 from sklearn import metrics as theirs
+from sklearn.calibration import calibration_curve
 
 from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows
@@ -59,6 +60,10 @@ def test_labels(loss, classes):
     if classes == 2 and loss != "hinge":
         p = model.predict_proba(rows)[:, 1]
         assert found["brier"] == pytest.approx(theirs.brier_score_loss(truth, p), rel=1e-5)
+        share, mean = calibration_curve(truth, p, n_bins=10)
+        rows_of = np.unique(np.minimum(np.floor(10 * p), 9), return_counts=True)[1]
+        found_bins = [[each["rows"], each["share"], each["probability"]] for each in found["reliability"]]
+        np.testing.assert_allclose(found_bins, np.transpose([rows_of, share, mean]), 1e-5)
     if classes == 2:
         assert found["auc"] == pytest.approx(theirs.roc_auc_score(truth, model.decision_function(rows)), rel=1e-12)
     else:
@@ -88,6 +93,8 @@ def test_blocks_threads_and_picked_rows_give_the_same(loss, classes):
     picked = evaluate(model, rows.select(np.random.default_rng(1).permutation(120)))
     for found in (blocks, picked):
         assert set(found) == set(whole)
+        for each, other in zip(found.pop("reliability", []), whole.get("reliability", []), strict=True):
+            assert each == pytest.approx(other, rel=1e-9)
         for name, value in found.items():
             assert value == (pytest.approx(whole[name], rel=1e-9) if isinstance(value, float) else whole[name])
 

@@ -226,10 +226,14 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
     from hogwild.data.rows.container import shortest
 
     labels = [label if isinstance(label, str) else shortest(label) for label in facts.pop("labels", [])]
-    confusion = facts.pop("confusion", [])
+    confusion, bins = facts.pop("confusion", []), facts.pop("reliability", [])
     if labels:
         facts["f1"] = dict(zip(labels, facts["f1"].values()))
     yield from fact_lines(facts)
+    if bins:
+        yield f"reliability (probability of {labels[1]} from, rows, its mean, share of {labels[1]})"
+    for each in bins:
+        yield f"{each['from']:>8.1f}{each['rows']:>12,}{each['probability']:>10.4f}{each['share']:>10.4f}"
     if 0 < len(labels) <= TABLE_LABELS:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"

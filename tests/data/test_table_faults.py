@@ -70,13 +70,17 @@ REFUSED: dict[str, dict[str, Any]] = {
     "bucket price: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": "price"},
     "bucket price:1: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": ["price:1"]},
     "{table}: column site holds text, which cannot be bucket": {"bucket": "site:9"},
+    "{table}: cross all takes up to 10 categories; got 11: name pairs": {
+        "cross": "all",
+        "bucket": "price:9,a:9,b:9,c:9,d:9,e:9",
+    },
     "column price is named in numeric and in bucket: expected one place": {"bucket": "price:9", "numeric": "price"},
 }
 
 
 @pytest.mark.parametrize("said", REFUSED)
 def test_options(said: str) -> None:
-    plain = {name: [1.0, 2.0] for name in ("y", "price")}
+    plain = {name: [1.0, 2.0] for name in ("y", "price", *"abcde")}
     times = [datetime.datetime(2020, 1, 1)] * 2
     table = pa.table({**plain, "site": ["a", "b"], "device": ["c", "d"], "t": times})
     with pytest.raises((InputError, UsageError)) as caught:

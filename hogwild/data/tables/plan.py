@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ TAKEN = {
 }
 MOST_BUCKETS = 10_000
 LATER = ("edges", "latest", "zone", "separator", "crosses")  # facts that plans of old lack, written where they are set
+MOST_CROSSED = 10  # categories whose pairs "all" crosses
 SHOWN = 20  # names shown in a message
 MOST_LABELS = 10_000
 
@@ -75,7 +77,7 @@ class AskedColumns:
     buckets : dict
         Number of buckets by column.
     crosses : tuple of str
-        Such as ``device*country``.
+        Such as ``device*country``; or ``all``, every pair of categories.
     """
 
     label: str | None = None
@@ -89,7 +91,7 @@ class AskedColumns:
         """Return the options; lists of names may be comma-separated text, with quotes around commas."""
         asked = cls(label, weight, crosses=tuple(dict.fromkeys(_names(cross))))
         for cross in asked.crosses:
-            if "*" not in cross:
+            if "*" not in cross and asked.crosses != ("all",):
                 raise UsageError(f"cross {cross}: expected columns joined by *, such as device*country")
         one = {"label": label and [label], "weight": weight and [weight]}
         for use, name in [(use, name) for use, names in (one | lists).items() for name in _names(names)]:
@@ -247,9 +249,17 @@ def draft(
     plan = TablePlan(
         tuple(columns), asked.label or "", label_kind, (), asked.weight, tuple(ignored), crosses=asked.crosses
     )
+    if asked.crosses == ("all",):
+        plan = dataclasses.replace(plan, crosses=())
+        categories = [feature.name for feature in plan.features() if feature.role == "categorical"]
+        if len(categories) > MOST_CROSSED:
+            raise UsageError(
+                f"{name}: cross all takes up to {MOST_CROSSED} categories; got {len(categories)}: name pairs"
+            )
+        plan = dataclasses.replace(plan, crosses=tuple(map("*".join, itertools.combinations(categories, 2))))
     features = {feature.name: feature.role for feature in plan.features()}
     roles = {column.name: column.role for column in columns}
-    for cross in asked.crosses:
+    for cross in plan.crosses:
         for part in cross.split("*"):
             if part in kinds and part not in roles:
                 raise InputError(f"{name}: cross {cross}: column {part} is the label, the weight or left out")
