@@ -20,7 +20,6 @@ from hogwild.errors import UsageError
 from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
 
 Command = TypeVar("Command", bound=Callable[..., None])
-REQUIRED = inspect.Parameter.empty
 TYPES: dict[str, type] = {"bool": bool, "int": int, "float": float, "str": str}
 WITH_NUMBERS: dict[str, Iterable[str]] = {"exchange": EXCHANGES, "delay": DELAYS}  # names that numbers may follow
 DATA = "Data"
