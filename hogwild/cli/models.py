@@ -364,11 +364,15 @@ def linear_facts(model: Any, count: int | None, names: str | None, table: dict[s
     several = len(model.coef_) > 1
     groups = [heaviest(weights, count or (FEW if several else COUNT), int) for weights in model.coef_]
     sides = [side for group in groups for side in group.values()]
-    name_of = namer(model, {int(at) for side in sides for at, _ in side}, names)
+    pairs = model.strongest_pairs(count or COUNT) if hasattr(model, "strongest_pairs") else []
+    shown = {int(at) for side in sides for at, _ in side} | {at for pair in pairs for at in pair[:2]}
+    name_of = namer(model, shown, names)
     for side in sides:
         side[:] = [[name_of(int(at)), weight] for at, weight in side]
     nonzero = int(np.count_nonzero(model.coef_))
     facts = {"labels": model.label_texts, "nonzero": nonzero, "density": nonzero / max(model.coef_.size, 1)}
+    if pairs:
+        facts["pairs"] = [[name_of(one), name_of(other), weight] for one, other, weight in pairs]
     if table is not None:
         facts["columns"] = {column["name"]: column["role"] for column in table["columns"]}
     labels = model.label_texts if several else [None]
@@ -417,7 +421,7 @@ def namer(model: LinearModel, positions: set[int], file: str | None) -> Callable
 
 def model_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the facts, arrays, and the heaviest features."""
-    arrays, history, groups = (facts.pop(name, []) for name in ("arrays", "history", "heaviest"))
+    arrays, history, groups, pairs = (facts.pop(name, []) for name in ("arrays", "history", "heaviest", "pairs"))
     last = {name: history[-1][name] for name in CURVE if history[-1].get(name) is not None} if history else {}
     yield from fact_lines(facts | {"in the end": last})
     yield from fact_lines({f"array {name}": arrays[name] for name in [*arrays][:MOST]})
@@ -429,6 +433,9 @@ def model_lines(facts: dict[str, Any]) -> Iterator[str]:
         yield ""
         for title, side in zip(titles, (group["positive"], group["negative"])):
             yield from fact_lines({title: [f"{printable(name)[:NAME_WIDTH]} ({weight:.4g})" for name, weight in side]})
+    if pairs:
+        names = (printable(f"{one} * {other}")[:NAME_WIDTH] for one, other, _ in pairs)
+        yield from fact_lines({"strongest pairs": [f"{name} ({pair[2]:.4g})" for name, pair in zip(names, pairs)]})
     if len(arrays) > MOST or len(groups) > MOST:
         yield "and more, which --json has"
 

@@ -305,6 +305,8 @@ def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert json.loads(said("evaluate", model, table, "--json"))["accuracy"] > 0.6
     facts = json.loads(said("inspect", model, "--names", table, "--json"))
     assert facts["config"]["rank"] == 4
+    assert problem == "fm" or all(first.split("=")[0] != second.split("=")[0] for first, second, _ in facts["pairs"])
+    assert "strongest pairs" in said("inspect", model)
     for command in ("compare", "bench"):
         assert main([command, str(table), "--problem", problem]) == 2
         assert capfd.readouterr().err.count("\n") == 1

@@ -18,6 +18,7 @@ import secrets
 import shutil
 import sys
 import time
+import tokenize
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -422,7 +423,7 @@ def _map_array(store: Path, name: str, dtype: str, length: int) -> np.ndarray:
     """Return an array of a store, mapped read-only."""
     try:
         array = np.load(store / f"{name}.npy", mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # NumPy parses the head
         raise damaged(store, f"{name}.npy cannot be read ({reason_of(error)})") from None
     if (array.dtype.str, array.shape) != (dtype, (length,)):
         raise damaged(store, f"{name}.npy holds {array.shape} of {array.dtype.str}, expected {length} of {dtype}")
