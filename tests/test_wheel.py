@@ -63,7 +63,7 @@ def test_trains_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
     assert str(site) in where
     program = tmp_path / "env" / "bin" / "hogwild"
     cards = len(list((ROOT / "datasets").glob("*.toml")))
-    assert f"\n{cards} data sets; those fetched are in " in run(program, "data", "list", cwd=tmp_path)
+    assert f"{cards} data sets; those fetched are in " in run(program, "data", "list", cwd=tmp_path)
     data = "synthetic:rcv1?rows=400&features=300"
     work = tmp_path / "elsewhere"
     work.mkdir()

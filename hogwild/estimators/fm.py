@@ -6,6 +6,7 @@ choose the epoch. For tables and files call ``hogwild.train`` itself.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -18,7 +19,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError, TrainingError, UsageError
+from hogwild.estimators.fit import RESTARTS
 from hogwild.estimators.options import HOSTS, documented, drawn_seed, parameter, workers_of
 from hogwild.problems.fm.model import FMModel
 from hogwild.problems.linear.model import PROBABILITIES
@@ -65,8 +67,15 @@ class FMEstimator(BaseEstimator):
             workers=workers_of(self.n_jobs, len(rows)),
             host=self.host,
         )
-        run = train(rows, config=config)
-        self.model_: FMModel = run.finish()
+        for attempt in range(RESTARTS + 1):
+            run = train(rows, config=config)
+            try:
+                self.model_: FMModel = run.finish()
+                break
+            except TrainingError:  # on a few rows the step that is best for an epoch can be too large for more
+                if self.step is not None or attempt == RESTARTS:
+                    raise
+                config = dataclasses.replace(config, step=run.config.step / 4)
         self.n_iter_ = int(run.history[-1]["epoch"])
 
     def _margins(self, X: Any) -> np.ndarray:

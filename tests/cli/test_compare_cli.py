@@ -34,7 +34,7 @@ def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path
     assert "report.html" in shown
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"rows.jsonl", "summary.json", "report.html"} <= written
-    assert {Path(name).suffix for name in written} == {".jsonl", ".json", ".csv", ".html"}
+    assert {Path(name).suffix for name in written} == {".jsonl", ".json", ".csv", ".html", ".tex"}
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     again = hogwild(f"report {tmp_path / 'out'}")
     assert again.status == 0

@@ -83,7 +83,7 @@ def add_ones(table, numbers, count, TILE: tl.constexpr, GROUP: tl.constexpr, WID
     at, columns = tl.program_id(0) * GROUP + tl.arange(0, GROUP), tl.arange(0, TILE)[None, :] < WIDTH
     spots = completion.place(table, tl.load(numbers + at, mask=at < count, other=0), TILE, TILE)
     old = tl.zeros((GROUP, TILE), tl.float32)
-    completion.write(spots, old, old + 1.0, (at < count)[:, None] & columns, False, True)
+    completion.write(spots, old, old + 1.0, (at < count)[:, None] & columns, True)
 
 
 @pytest.mark.parametrize("group", [1, 8])

@@ -61,7 +61,6 @@ def plan_of(job, epoch, step):
         0,
         job.workers,
         1 << 62,
-        0,
     )
 
 
