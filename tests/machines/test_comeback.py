@@ -45,7 +45,7 @@ class Town:
 
     def __init__(self, machines: int, **options: Any) -> None:
         self.address, self.machines, self.rows = free_address(), machines, toy()
-        self.options = OPTIONS | {"epochs": 10**6} | options
+        self.options = OPTIONS | {"epochs": 10**6, "patience": 0} | options
         self.found: dict[str, Any] = {}
         self.clusters: dict[str, Cluster] = {}
         self.runs: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class Town:
     def epochs_pass(self, count: int = 3) -> None:
         before = len(self.history)
         assert until(lambda: len(self.history) >= before + count or "0" in self.found, 60)
-        assert "0" not in self.found
+        assert "0" not in self.found, repr(self.found["0"])
 
 
 @pytest.mark.parametrize("exchange", ["averaging", "gossip:period=50", "server:push=50"])
