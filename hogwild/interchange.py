@@ -146,8 +146,6 @@ def _fitted(estimator: Any, targets: np.ndarray, coef: np.ndarray, intercept: np
 def _onnx(model: Any, bare: bool) -> bytes:
     """Return the content of an ONNX file."""
     estimator = to_sklearn(model, bare)
-    if model.normalize == "max" and not bare:
-        raise InputError("rows are scaled by their largest size, which ONNX cannot do: scale them yourself, --bare")
     if model.labels and model.classes_.dtype.kind == "f" and any(not label.is_integer() for label in model.labels):
         raise InputError("ONNX needs labels that are whole numbers or text: take npz")
     try:

@@ -45,7 +45,7 @@ def rows(count: int = 100) -> scipy.sparse.csr_matrix:
 
 @pytest.mark.parametrize(("loss", "classes"), KINDS)
 def test_an_estimator_predicts_the_same(loss: str, classes: int) -> None:
-    for normalize in ("none", "l2", "max") if (loss, classes) in (("log", 3), ("huber", 1)) else ("none",):
+    for normalize in ("none", "l2") if (loss, classes) in (("log", 3), ("huber", 1)) else ("none",):
         model, X = made(loss, classes, normalize), rows()
         estimator = model.to_sklearn()
         assert estimator.n_features_in_ == WIDTH
@@ -82,7 +82,7 @@ def test_an_estimator_goes_on_learning() -> None:
 
 def test_an_npz_has_the_arrays_and_says_what_it_is(tmp_path: Path) -> None:
     history = [{"epoch": 1}, {"epoch": 2, "objective": float("nan")}]
-    linear = LinearModel(np.ones((1, 8)), [0.5], "log", 0.0, [3, 4], "max", config={"l2": 0.1}, history=history)
+    linear = LinearModel(np.ones((1, 8)), [0.5], "log", 0.0, [3, 4], "l2", config={"l2": 0.1}, history=history)
     ratings = CompletionModel(np.ones((3, 2)), np.ones((2, 2)), np.zeros(3), np.ones(2), 3.5)
     fit = HogwildClassifier().fit(rows(), made("hinge", 3).predict(rows()))
     for model in (linear, ratings, fit):
@@ -149,7 +149,6 @@ def test_labels_and_probabilities_of_many_unlikely_classes(loss: str, shift: flo
         (LinearModel(np.ones(8), [0.5], "log", 0.0, [0, 1], hash_bits=3), InputError, r"hashed to 2\^3, .* --bare$"),
         (LinearModel([1.0, np.nan], [0.0], "log", labels=[0, 1]), InputError, "not all finite: the training diverged"),
         (LinearModel(np.ones(3), [0.0], "log", labels=[0.5, 1]), InputError, "needs labels that are whole numbers"),
-        (made("log", 2, "max"), InputError, "rows are scaled by their largest size"),
         (CompletionModel(*[np.ones((2, 2))] * 2, *[np.ones(2)] * 2), UsageError, "linear model; got a CompletionModel"),
     ],
 )
