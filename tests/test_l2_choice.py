@@ -243,7 +243,7 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
     rare = Rows((rows.begin, rows.end), rows.indices, rows.values, np.arange(40) == 17, rows.width)
     cases: list[tuple[Rows, dict[str, Any], str]] = [
         (rows, {"l2": 1e-3, "holdout": noisy(40)}, r"holdout: expected a fraction, or what rows.split\(fraction\)"),
-        (RATINGS, {"problem": "completion", "test": RATINGS, "holdout": 0.5}, "are for rows, on one machine"),
+        (RATINGS, {"problem": "completion", "test": RATINGS, "holdout": 0.5}, "test and holdout at once are for rows"),
         (rows, {"l2": "auto", "holdout": 1.5}, "between 0 and 1"),
         (rare, {"l2": PATH}, "a class has one row, which cannot be held out"),
         (

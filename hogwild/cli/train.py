@@ -128,14 +128,14 @@ def simulate(
 def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
     """Run a command with its options by name, and return the exit status."""
     meeting = meeting_of(options)
-    unasked = options["l2"] is None and meeting is None and options["host"] != "simulator"
+    by_default = options["l2"] is None and meeting is None and options["host"] != "simulator"
     sources = Sources(options, data, default=default)
     if not sources.named:
         sources.hold_out()
     named = config_options(options) | {"problem": sources.problem}
     config = TrainConfig(**named)
-    unasked &= config.problem == "linear" or (config.problem == "completion" and config.loss != "squared-error")
-    choosing = TrainConfig(**named | {"l2": "auto"}) if unasked else None
+    by_default &= config.problem == "linear" or (config.problem == "completion" and config.loss != "squared-error")
+    choosing = TrainConfig(**named | {"l2": "auto"}) if by_default else None
     results = Results(**options)
     results.check(sources)
     if not sources.holdout and config.keep == "best":

@@ -30,10 +30,10 @@ from hogwild.training.step_search import HIGHEST, mean_square
 from hogwild.training.workers import InlineWorker
 
 STEEP = ("squared-error", "squared-hinge", "modified-huber", "squared-epsilon-insensitive")  # slopes without bound
-COOL = 0.25  # share of a batch that ``auto`` takes last,
-COOLER = 0.1  # and the factor on its step
-SHORT = 0.25  # difference of margins over which a loss shows its curvature,
-LEAST = 0.25  # which counts as at least this
+COOL = 0.25  # share of a batch, its last rows, that ``auto`` visits with smaller steps
+COOLER = 0.1  # factor on the step of these rows
+SHORT = 0.25  # difference of margins over which the curvature of a loss is taken
+LEAST = 0.25  # least curvature that a loss counts as
 
 
 class Stream:

@@ -1,9 +1,9 @@
 """A process that has already imported the kernels and forks worker processes in milliseconds.
 
-It follows multiprocessing's fork server but is reached through a single socket pair: there is no temporary folder, that
-a parent that is killed leaves behind, no resource-tracker process and no thread. The user's main script is not imported
-again, so a script needs no ``if __name__ == "__main__"``. And a copy that the user's code forks lets go of it, or it
-would hide the parent's death. A failure to import is one line in the parent.
+It follows multiprocessing's fork server but is reached through a single socket pair: there is no temporary folder that
+a killed parent would leave behind, no resource-tracker process and no thread. The user's main script is not imported
+again, so a script needs no ``if __name__ == "__main__"``. A process that the user's code forks closes its copy of the
+pair, which would otherwise hide the parent's death. A failure to import is one line in the parent.
 
 For each worker the server holds the worker's own end of its channel. It reports there how the worker began and ended,
 and the end closes once server and worker have both closed it, so a parent learns of every death, even if the server

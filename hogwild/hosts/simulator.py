@@ -223,12 +223,12 @@ class Simulator(Pool):
             turns.append({rows: self._turn(job, task, worker, rows) for rows in {quantum, rest} - {0}})
         self._shared = shared
         times = self._law.times((job.seed, task.epoch, task.start))
-        town = Replicated(job, self._law, times, quantum, replicas, turns)
-        network = town.network
-        while town.events:
-            town.advance()
-            if not town.events:
-                assert not town.waiting, "replicas wait for messages that nobody sends"
+        replicated = Replicated(job, self._law, times, quantum, replicas, turns)
+        network = replicated.network
+        while replicated.events:
+            replicated.advance()
+            if not replicated.events:
+                assert not replicated.waiting, "replicas wait for messages that nobody sends"
                 network.meet(trader.exchange.meeting(job.problem.size, arrays))
             self._counts = network.counts.plus(Counts(virtual_seconds=max(network.now)), trader.left_out())
             yield

@@ -27,8 +27,10 @@ DIVERGED = 100.0  # times the objective at the start
 SMALLEST = 1e-3  # smallest initial objective to compare with
 UNSETTLED = 0.01  # share of the objective that a settled run is at most above its optimum
 NEGLIGIBLE = 1e-4  # share of the first objective that nobody misses
-EARLY = 30  # epochs of the fits that l2 was chosen by, below which it may be too weak for its optimum,
-SAFE = 20  # unless there are so many rows a parameter: on 20 newsgroups the optimum loses a hundredth of accuracy
+#: If l2 was chosen by fits of fewer epochs, it may be too weak for its optimum: on 20 newsgroups exact steps lose a
+#: hundredth of accuracy.
+EARLY = 30
+SAFE = 20  # rows per parameter from which exact steps are safe all the same
 MOST_JUDGED = 1 << 22  # parameters whose gradient and curvatures are taken: of more they take longer than an epoch
 LEAST = 1e-6  # share of the objective that exact steps gain at least, if l2 is for an optimum
 LAST = ("verdict", "exact_seconds", "kept_epoch")  # fields that only the last row has

@@ -55,13 +55,13 @@ from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
 
 HELD_OUT = 0.2  # share of the training rows, if none are held out already
-FEW = 1_000_000  # entries (times classes) up to which each row is held out once,
-FEW_ROWS = 20_000  # where a fifth of the rows would be few
-VISITS = 100_000  # visits of rows by a candidate, where each row is held out once,
-MOST_EPOCHS = 100  # in at most so many epochs
-EPOCHS = 10  # at most, of more rows
-SCALED_PATH = L2_PATH[4:12:3]  # penalties that tell whether rows are better of length one,
-SCALED_ENTRIES = 100_000  # and the entries of a sample that suffices for it
+FEW = 1_000_000  # most entries (times classes) of data whose rows are each held out once
+FEW_ROWS = 20_000  # most rows of such data: of more a fifth is enough to judge by
+VISITS = 100_000  # visits of rows by a candidate on such data
+MOST_EPOCHS = 100  # most epochs of a candidate on such data
+EPOCHS = 10  # most epochs of a candidate on larger data
+SCALED_PATH = L2_PATH[4:12:3]  # penalties that tell whether rows are better of length one
+SCALED_ENTRIES = 100_000  # entries of the sample that tells it
 STEEPEST = 4.0  # most of a step times a typical row's squared length: the log loss has a curvature of 1/4 at most
 LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half of candidates with several lanes goes on
 NEAR = 0.5  # paired standard errors above the lowest held-out metric within which the strongest penalty wins

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M")  # what a run trains
 SPLIT = ("linear", "fm", "ffm", "completion")  # problems of whose data a part can be held out
-FEWEST = 20  # examples, below which none are held out unasked
+FEWEST = 20  # examples below which none are held out by default
 PROBLEM_OF = {"Ratings": "completion", "Graph": "cuts"}  # if nobody names one
 PATIENCE = 2  # epochs of a long run without progress of what it watches; the step of schedule adaptive waits longer
 #: Fields that a row takes from the config, and fields that only some hosts and exchanges measure.

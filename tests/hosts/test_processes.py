@@ -105,6 +105,19 @@ def test_the_fork_server_may_die(pool: Processes, make_job: Callable, run_epoch:
     assert until(lambda: gone(started))
 
 
+def test_workers_of_a_closed_pool_end_by_themselves(
+    pool: Processes, make_job: Callable, run_epoch: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits until they are killed."""
+    job = make_job(pool)
+    pool.open(job)
+    run_epoch(pool, job)
+    workers = [*pool._crew]
+    monkeypatch.setattr(module, "GRACE", 60.0)  # of a busy machine
+    pool.close()
+    assert [worker.ended.status for worker in workers] == [0, 0]
+
+
 def test_a_worker_that_does_not_answer_is_killed(make_job: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GRACE", 0.2)
     with contextlib.closing(Processes(2)) as pool:

@@ -14,7 +14,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, UsageError
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import DelaySchedule, Law, Simulator
-from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STORE
+from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STOP, STORE
 from hogwild.methods import DISCIPLINES
 from tests.kernels.harness import (
     FALLING,
@@ -227,6 +227,14 @@ def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(KeyboardInterrupt):
             next(found)
     assert found.engine.pool.wait(0.0)
+
+
+def test_a_closed_simulator_holds_no_run() -> None:
+    job = job_of("hogwild", 3)[0]
+    pool = play(job, epochs=1)
+    pool.close()
+    assert pool.job is None
+    assert job.control[STOP]
 
 
 # --- options

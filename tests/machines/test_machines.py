@@ -117,6 +117,21 @@ def test_arrays_arrive_whole_and_in_order() -> None:
         np.testing.assert_array_equal(array, expected)
 
 
+def test_a_machine_that_waits_for_a_run_hears_that_it_has_ended() -> None:
+    def work(cluster: Cluster) -> Any:
+        if cluster.leads:
+            cluster.tell({"kind": "end"})
+            return cluster.next_note(1, ("seen",))
+        try:
+            return hogwild.train(toy(100), cluster=cluster, **OPTIONS)
+        finally:
+            cluster.tell({"kind": "seen"}, [0])
+
+    _, error = together(2, work)
+    assert isinstance(error, TrainingError)
+    assert re.fullmatch("machine 0 .*has ended the run", str(error))
+
+
 def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
     def work(cluster: Cluster) -> Any:
         if not cluster.leads:

@@ -2,8 +2,8 @@
 
 It is made from rows alone, and the same rows give the same bytes: the date, the directory it is written to and the
 user's settings do not enter. Files appear complete or not at all. Verdict and tables need nothing else; the files need
-pandas, plotly and itables, which the extra ``report`` brings. The page's tables are plain HTML, which DataTables, from
-itables, makes sortable and searchable.
+pandas, jinja2, plotly and itables, which the extra ``report`` brings. The page's tables are plain HTML, which
+DataTables, from itables, makes sortable and searchable.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain, printable
 
-MOST_ROWS = (
-    250_000  # compressed bytes of the rows in the page, which has 6 MB with plotly's 4.8 and the 0.7 of DataTables
-)
+#: Compressed bytes of the rows in the page, which has 6 MB with plotly's 4.8 and the 0.7 of DataTables.
+MOST_ROWS = 250_000
 SORTABLE = {
     "paging": False,
     "info": False,
@@ -37,7 +36,7 @@ SORTABLE = {
     "language": {"search": "", "searchPlaceholder": "filter"},
     "layout": {"topStart": None, "topEnd": "search"},
 }
-NEEDS = "the page and the figures need pandas, plotly and itables: pip install 'hogwild[report]'"
+NEEDS = "the page and the figures need pandas, jinja2, plotly and itables: pip install 'hogwild[report]'"
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
     report = Report(sentences, tables(sources), [])
     try:
         import itables  # noqa: F401  (of the extra)
+        import jinja2  # noqa: F401
         import pandas
         import plotly  # noqa: F401
     except ImportError:

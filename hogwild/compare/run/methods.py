@@ -167,9 +167,8 @@ def find(name: str) -> Method:
     scheme, parameters, _ = name.partition(":")
     if not parameters or METHODS.get(scheme) is None or METHODS[scheme].exchange != scheme:
         raise UsageError(f"method {name!r}: expected some of {', '.join(METHODS)}{nearest(scheme, METHODS)}")
-    _, numbers = parse_exchange(name)
-    discipline = "serial" if numbers.get("group", 1) == 1 else "auto"
-    return dataclasses.replace(METHODS[scheme], name=name, exchange=name, discipline=discipline)
+    parse_exchange(name)
+    return dataclasses.replace(METHODS[scheme], name=name, exchange=name)
 
 
 def listed(text: str) -> list[str]:

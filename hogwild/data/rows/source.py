@@ -1,8 +1,8 @@
 """From a name to rows: one function opens whatever a user may call data.
 
 Everything readable takes one of three ways. A store is mapped where it is; text and synthetic sets are made into a
-store in the cache and mapped from there; the rest (scipy's .npz, standard input, or anything without a cache) is held
-in memory. Training, prediction and statistics see ``Rows`` and do not need to know which.
+store in the cache and mapped from there; the rest (standard input, or anything without a cache) is held in memory.
+Training, prediction and statistics see ``Rows`` and do not need to know which.
 
 The cost is that the first opening of a text file writes its content once more to disk (see ``cache.py``).
 """

@@ -13,7 +13,7 @@ from numba import njit
 from hogwild.data.text.hashing_kernel import bucket
 from hogwild.kernels.options import JIT, called
 
-BASIS, PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+PRIME = np.uint64(0x100000001B3)
 SPACE = np.uint64(32)
 WORDS = -2
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LARGEST = 2**64 - 1  # index, as the text writes it
 CROWDED = 0.5  # share of features with company from which it is worth a warning
-ROOMY = 0.2  # ... and what the bits it suggests would bring it down to
+ROOMY = 0.2  # the share that is left with the bits that the warning suggests
 
 
 def hash_indices(indices: Any, bits: int) -> np.ndarray:

@@ -245,8 +245,8 @@ class Evaluator:
 
     def facts(self, coef: Any, parts: list[list[Sums]]) -> dict[str, float | None]:
         """The result of a call, from what :meth:`sums` returns here and elsewhere."""
-        found = self.train.facts(coef, in_all([part[0] for part in parts]))
-        named = {name if name == "objective" else f"train_{name}": value for name, value in found.items()}
+        train = self.train.facts(coef, in_all([part[0] for part in parts]))
+        named = {name if name == "objective" else f"train_{name}": value for name, value in train.items()}
         for k, (kind, other) in enumerate(self.others.items(), 1):
             sums = [part[k] for part in parts if len(part) > k]
             facts = other.facts(coef, in_all(sums)) if sums else {}

@@ -4,8 +4,8 @@
 by document frequency f and cut into tiers, in each of which f falls by half; a tier is merged every ``m / f`` rows. A
 feature in fewer than ``RARE`` rows waits for the end of the epoch. m is chosen so that merges cost ``BUDGET`` of the
 time of the rows between, at prices that were measured once (a timing in each run differed by less than it disturbed:
-results then depended on how busy the machine was). Of a wide model, numbered
-by popularity, features in fewer rows are shared in place instead (``private_features``).
+results then depended on how busy the machine was). Where a wide model is numbered by popularity, features in fewer than
+``RARE`` rows are shared in place instead (``private_features``).
 
 **Why this is not enough: the cap.** Let a worker do rows i = 1..C between two merges of tier t. To first order its
 private weights of the tier move by ``-S H e``, where e is their error, ``S = sum_i step * c_i`` with c_i the loss's
@@ -58,8 +58,9 @@ from hogwild.kernels.tiers import FLOATS, QUANTUM, Tiers, as_tiers
 if TYPE_CHECKING:
     from hogwild.problems.linear.problem import LinearProblem
 
-PATIENCE, EAGER = (0.05, 0.5), 0.03  # least and most (with many rows twice that); times the root of a merge's price ...
-FEW_ROWS = 4096  # ... in rows, for a worker that has so many of them
+PATIENCE = (0.05, 0.5)  # least and most; with many rows the most is up to twice that
+EAGER = 0.03  # patience of a worker of FEW_ROWS rows, over the root of a merge's price in rows
+FEW_ROWS = 4096  # rows of a worker
 GROWTH = 2.0  # of the interval from tier to tier
 SPAN = 3  # neighbouring tiers whose features are taken to move together
 RARE = 16  # rows that hold a feature, below which it is merged at the end of an epoch only, or not copied at all
@@ -79,8 +80,8 @@ TRANSFER_SECONDS = 4e-8  # what a weight on a line that another core has written
 COPY_SECONDS = 2e-9  # what one weight costs when all are fetched or merged
 FEW = 1.0  # weights of a row on such lines, below which replicas do not pay
 
-TIER_SECONDS = 2.7e-7  # of a merge, for each tier
-FEATURE_SECONDS = 1.3e-9  # and for each feature
+TIER_SECONDS = 2.7e-7  # price of a merge, for each tier
+FEATURE_SECONDS = 1.3e-9  # price of a merge, for each feature
 
 
 def plan_tiers(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], workers: int) -> Tiers:

@@ -24,12 +24,12 @@ from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax
 from hogwild.problems.linear.rows import lengths_of
 
 WORK = 1 << 30  # entries that the steps of a run may visit on few rows
-FIT_WORK = 1 << 28  # and those of an estimator's fit, or of a run on more rows,
-AFTER = 3.0  # or times the entries that its epochs have visited, if that is more
-ENOUGH = 3e-5  # share of the objective that the last step gains at most,
-ENOUGH_SPARSE = 1e-6  # with an l1 penalty, so that its zeros are those of the optimum,
-ENOUGH_KINKED = 5e-3  # and that a solution of a loss with kinks is above its bound at most,
-ENOUGH_KINKED_SPARSE = 1e-4  # or with an l1 penalty besides
+FIT_WORK = 1 << 28  # entries that the steps of an estimator's fit, or of a run on more rows, may visit
+AFTER = 3.0  # the same in multiples of the entries that its epochs have visited, if that is more
+ENOUGH = 3e-5  # share of the objective that the last step gains at most
+ENOUGH_SPARSE = 1e-6  # the same with an l1 penalty, so that its zeros are those of the optimum
+ENOUGH_KINKED = 5e-3  # share of the objective that a solution of a loss with kinks is above its bound at most
+ENOUGH_KINKED_SPARSE = 1e-4  # the same with an l1 penalty
 AGAIN = 2.0  # times as much the first step must promise
 FLOOR = 2e-6  # share of the start's objective, times classes: steps take shares of a smaller objective of that
 NEGLIGIBLE = 1e-4  # share of the start's objective that nobody misses

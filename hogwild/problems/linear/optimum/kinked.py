@@ -32,15 +32,15 @@ from hogwild.problems.linear.rows import lengths_of
 
 UNIT, NARROWER = 4.0, 0.5  # width of the first parabolas, over that of the loss, and the factor on it after a bend
 USUAL = 1.0  # width after some bends: where parabolas are as wide, multipliers do the rest
-FALLEN = 0.25  # share of the gap before: after a bend that leaves more the next is solved to a tighter tolerance,
-TIGHTEST = 1e-10  # or has narrower parabolas if the last step gained less than this share of the objective
+FALLEN = 0.25  # share of the gap that a bend may leave; after one that leaves more the tolerance is tightened
+TIGHTEST = 1e-10  # tolerance, as a share of the objective, at which parabolas are made narrower instead
 BENDS = 60
 SLIGHT = 1e-4  # share of the objective up to which a penalty is too weak for a bound by dual variables
 LOOSE, CLOSE = 3e-3, 0.05  # shares of the objective, and of the gap, that the last step on a bent loss gains at most
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
 REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
-TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back,
-TIGHTER = 0.1  # and the factor on it then, as on what ends the steps on a bent loss
+TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back
+TIGHTER = 0.1  # factor by which that difference, and the tolerance of a bend, are tightened
 LATE = 100.0  # passes after which rows left out come back at each look, since violations may fall slowly
 LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose rows still fall short of their kinks
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far

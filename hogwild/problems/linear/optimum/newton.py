@@ -20,14 +20,14 @@ from hogwild.kernels.losses import POISSON
 from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.sums import LossSums, Softmax
 
-COLUMNS = 400  # up to which the whole Hessian is held,
-PAIRS = 1 << 27  # if the rows have at most so many pairs of entries
-FEW_ENTRIES = 1 << 23  # and so many entries
+COLUMNS = 400  # most columns of which the whole Hessian is held
+PAIRS = 1 << 27  # most pairs of entries in a row, summed over the rows, with a whole Hessian
+FEW_ENTRIES = 1 << 23  # most entries with a whole Hessian
 CALL = 1 << 12  # entries that could be visited in the time that a pass takes besides
 FLAT = 1e-10  # curvature along a direction, over that of its coordinates, below which there is no minimum there
-MOST_CONJUGATE = 200  # most conjugate gradients of a step,
-LITTLE = 0.01  # and the share of the step's gain below which the last
-WAIT = 4  # together bring no more
+MOST_CONJUGATE = 200  # most conjugate gradients of a step
+WAIT = 4  # conjugate gradients that are judged together
+LITTLE = 0.01  # share of the step's gain that these must add, or the step ends
 SPARSE_SWEEPS = 10  # most passes of coordinate descent in a step with an l1 penalty
 FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 TINY = 1e-300
