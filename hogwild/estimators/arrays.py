@@ -64,13 +64,15 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
     return _rows(X.indptr, X.indices, X.data, targets, X.shape[1], weights)
 
 
-def is_far(array: np.ndarray) -> bool:
-    """Whether float64 values, or a column of them, lie so far from zero that float32 loses their spread."""
-    if array.dtype != np.float64:
-        return False
+def centred(array: np.ndarray) -> tuple[np.ndarray, Any]:
+    """A float64 array less the means of its columns that lie ``FAR`` from zero, and these means; 0 without any."""
     some = array[:: max(len(array) // 64, 1)]
     spread = np.ptp(some, axis=0)
-    return bool(((np.abs(some).min(axis=0) > FAR * spread) & (spread > 0)).any())
+    far = (np.abs(some).min(axis=0) > FAR * spread) & (spread > 0)
+    if array.dtype != np.float64 or not far.any():
+        return array, 0.0
+    means = np.where(far, array.mean(axis=0), 0.0)
+    return array - means, means
 
 
 def _entries(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -75,7 +75,7 @@ class FMEstimator(BaseEstimator):
             except TrainingError:  # on a few rows the step that is best for an epoch can be too large for more
                 if self.step is not None or attempt == RESTARTS:
                     raise
-                config = dataclasses.replace(config, step=run.config.step / 4)
+                config = dataclasses.replace(config, step=(run.config.step or 1.0) / 4)
         self.n_iter_ = int(run.history[-1]["epoch"])
 
     def _margins(self, X: Any) -> np.ndarray:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from hogwild import machine
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.estimators.arrays import Start, flat_of, is_far, rows_of, start_of
+from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of
 from hogwild.estimators.choosing import choose_alpha
 from hogwild.estimators.fit import descend
 from hogwild.estimators.options import (
@@ -176,12 +176,7 @@ class LinearEstimator(Fitted):
     # ---- fitting
 
     def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> tuple[Any, Any]:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", reset=reset, **how)
-        for name, array in (("X", X), ("y", y)):
-            if not scipy.sparse.issparse(array) and is_far(array):
-                text = f"{name} lies so far from zero that float32 loses its spread: subtract the mean of its columns"
-                warnings.warn(text, HogwildWarning, stacklevel=3)  # the line that calls fit
-        return X, y
+        return validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", reset=reset, **how)
 
     def _weights(
         self, sample_weight: Any, X: Any, class_weights: np.ndarray | None, batch: bool = False
@@ -235,8 +230,12 @@ class LinearEstimator(Fitted):
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
         coef_init: Any,
         intercept_init: Any,
+        level: float = 0.0,
     ) -> None:
-        """Train on rows with kernel targets and set the attributes; ``labels`` are the classes."""
+        """Train on rows with kernel targets and set the attributes.
+
+        ``labels`` are the classes, and ``level`` is what targets are less than the user's.
+        """
         classes, score = len(labels), None
         if config.loss == "softmax" and classes == 2:
             config = config.settled(loss="log")
@@ -245,6 +244,14 @@ class LinearEstimator(Fitted):
             coef_init = self.coef_ if coef_init is None else coef_init
             intercept_init = self.intercept_ if intercept_init is None else intercept_init
         start = start_of(coef_init, intercept_init, classes, X.shape[1])
+        shift: Any = 0.0  # what columns of X are less than the user's
+        if config.intercept and not scipy.sparse.issparse(X):
+            X, shift = centred(X)
+        elif not scipy.sparse.issparse(X) and np.any(centred(X)[1]):
+            text = "columns of X lie so far from zero that float32 loses their spread: centre them"
+            warnings.warn(text, HogwildWarning, stacklevel=3)  # the line that calls fit
+        if start is not None:
+            start = start[0], start[1] - level + (start[0] * shift).sum(axis=1)
         if self.early_stopping:
             rest, held = self._split(targets, weights)
             score = self._scorer(X[held], targets[held], None if weights is None else weights[held], judge)
@@ -265,6 +272,8 @@ class LinearEstimator(Fitted):
         coef = fit.coef if self._kind == "regressor" else np.atleast_2d(fit.coef)
         self.coef_ = coef.astype(X.dtype, copy=False)
         self.intercept_ = fit.intercept.astype(X.dtype, copy=False)
+        if level or np.any(shift):
+            self.intercept_ = self.intercept_ + level - (np.atleast_2d(fit.coef) * shift).sum(axis=1)
         self.n_iter_ = fit.epochs
         self.t_ = 1.0 + fit.epochs * len(rows)
         self.loss_curve_ = fit.curve

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from hogwild.estimators.arrays import Start, real_targets, rows_of, start_of
+from hogwild.estimators.arrays import Start, centred, real_targets, rows_of, start_of
 from hogwild.estimators.linear import NO_LABELS, LinearEstimator
 from hogwild.estimators.options import FitConfig, config_of, documented, loss_of
 from hogwild.problems.linear.model import LinearModel
@@ -46,9 +46,12 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         """Fit; parameters and errors are those of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
         config = config_of(self)
         X, y = self._validated(X, y, reset=True, y_numeric=True)
+        level = 0.0
+        if config.intercept and config.loss != "poisson":
+            y, level = centred(np.asarray(y, np.float64))
         targets = real_targets(y, config.loss)
         weights = self._weights(sample_weight, X, None)
-        self._fit(config, X, targets, weights, NO_LABELS, self._r2, coef_init, intercept_init)
+        self._fit(config, X, targets, weights, NO_LABELS, self._r2, coef_init, intercept_init, float(level))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -148,14 +148,33 @@ def test_values_beyond_float32_are_refused() -> None:
         HogwildClassifier().fit(np.array([[1e300], [1.0]]), [0, 1])
 
 
-def test_columns_and_targets_far_from_zero_are_warned_of() -> None:
-    """Float32 holds seven digits."""
+@pytest.mark.parametrize("offset", [1e6, 1e9, 1e12])
+def test_an_offset_does_not_hide_the_spread(offset: float) -> None:
+    """Float32 holds seven digits: far columns and targets are centred before they are rounded."""
     random = np.random.default_rng(0)
     X = random.normal(size=(400, 4))
-    for far, y in ((X + 1e6 * np.array([1, 0, -1, 1]), X[:, 0]), (X, X[:, 0] + 1e9)):
-        with pytest.warns(HogwildWarning, match=r"^[Xy] lies so far from zero that float32 loses its spread") as caught:
-            HogwildRegressor(random_state=0).fit(far, y)
-        assert caught[0].filename == __file__
+    w = random.normal(size=4)
+    far = X + offset * np.array([1, 0, -1, 1])
+    y = X @ w + 0.1 * random.normal(size=400)
+    for rate, more in ("auto", {}), ("constant", {"eta0": 0.05, "early_stopping": True}):
+        options = {"random_state": 0, "learning_rate": rate} | more
+        assert HogwildClassifier("log_loss", **options).fit(far, y > 0).score(far, y > 0) > 0.93
+        assert HogwildRegressor(**options).fit(far, y).score(far, y) > 0.95
+        model = HogwildRegressor(warm_start=True, **options).fit(X, y + offset)
+        for _ in range(2):
+            assert model.score(X, y + offset) > 0.95
+            model.fit(X, y + offset)
+    with pytest.warns(HogwildWarning, match="so far from zero that float32 loses their spread"):
+        HogwildRegressor(fit_intercept=False).fit(far, y)
+
+
+def test_a_fit_of_far_columns_begins_where_it_is_told() -> None:
+    w = np.array([1.0, 2.0, 3.0])
+    X = np.random.default_rng(0).normal([1e6, 0, -1e6], size=(200, 3))
+    still = HogwildRegressor(learning_rate="constant", eta0=1e-12, max_iter=1, tol=None)
+    for targets in (X @ w, X @ w + 2e6):  # near zero of their own, and far
+        model = still.fit(X, targets, coef_init=w, intercept_init=3 + (targets - X @ w).mean())
+        np.testing.assert_allclose(model.predict(X), targets + 3, atol=0.5)
 
 
 def test_more_columns_than_the_memory_holds_are_one_line() -> None:

@@ -119,7 +119,9 @@ def test_a_machine_that_is_left_alone_trains_serially_to_the_bit(exchange: str) 
 
 def test_without_machine_0_the_run_is_over() -> None:
     def work(cluster: Cluster) -> Any:
-        run = hogwild.train(toy(), cluster=cluster, exchange="server:push=50", **OPTIONS | {"epochs": 10**6, "patience": 0})
+        run = hogwild.train(
+            toy(), cluster=cluster, exchange="server:push=50", **OPTIONS | {"epochs": 10**6, "patience": 0}
+        )
         if cluster.leads:
             next(run), next(run)
             cluster.leave("its power has failed")
