@@ -56,6 +56,8 @@ class Results:
         """Raise an error for what cannot be written."""
         if self.resume and self.checkpoint is None:
             raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
+        if self.out == "-":
+            raise UsageError("--out -: a model goes to a file: name it; --json - prints the measurements")
         check_outputs({"--out": self.out, "--json": self.json}, sources.inputs, pipes=("--json",))
         if self.checkpoint is not None:
             check_writable("--checkpoint", self.checkpoint, directory=True)

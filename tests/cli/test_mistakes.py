@@ -92,6 +92,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --problem ffm": (2, "--problem ffm needs DATA: a table, or libffm's text"),
     "report": (2, "Missing argument"),
     # options that do not go together
+    "train d.svm --out -": (2, "--out -: a model goes to a file: name it"),
     "train d.svm --resume": (2, "--resume goes on from a checkpoint: name its directory with --checkpoint DIR"),
     "train d.svm --features 9 --hash-bits 12": (2, "width=9: hash_bits=12 makes it 4096: give one of them"),
     "train d.svm --holdout 1.5": (2, "--holdout 1.5: expected a fraction between 0 and 1"),
