@@ -109,15 +109,17 @@ def merge_tier(tiers, replica, private, t, strength, workers, l1):
 def merge_lines(stride, tiers, replica, private, t, strength, workers, l1):
     """Do ``merge_tier`` for several classes."""
     mine, shared, base = private.coef, replica.coef, replica.base_coef
+    width = np.uint64(stride)
     for r in range(tiers.bounds[t], tiers.bounds[t + 1]):
         scale = share(strength * tiers.rates[r], workers)
-        for k in range(stride):
-            p = np.uint64(r) * np.uint64(stride) + np.uint64(k)
-            q = np.uint64(feature_of(tiers, r)) * np.uint64(stride) + np.uint64(k)
+        p, q = np.uint64(r) * width, np.uint64(feature_of(tiers, r)) * width  # once: a store might change it
+        for _ in range(stride):
             new = merged(shared[p], base[p], mine[q], scale, l1)
             shared[p] = new
             base[p] = new
             mine[q] = new
+            p += np.uint64(1)
+            q += np.uint64(1)
 
 
 @inlined
