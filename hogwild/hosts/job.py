@@ -209,9 +209,7 @@ class Job:
     def finished(self) -> bool:
         """Whether the whole epoch was handed out, or the workers were asked to stop."""
         control = self.control
-        if (
-            self.problem.discipline == "round-robin" and control[LAST]
-        ):  # each worker's last turn only applies pending updates
+        if control[LAST]:  # turns are those of rows, and each worker's last turn only applies pending updates
             return bool(control[TURN] >= control[LAST] + self.workers)
         return bool(control[NEXT] >= (control[END] or self.order.n_chunks) or control[STOP])
 

@@ -18,7 +18,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import readonly
-from hogwild.kernels.control import LAST, LINE, NEXT, NO_LIMIT, ROWS, TURN, WORKERS, cells
+from hogwild.kernels.control import LINE, NEXT, NO_LIMIT, ROWS, WORKERS, cells
 from hogwild.kernels.order import shuffle_blocks
 from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import PROBLEMS, located
@@ -189,13 +189,9 @@ class InChunks:
         """Set the shared cells for workers that start an epoch at chunk ``start``."""
         control[:] = 0
         control[NEXT] = start
-        control[TURN] = start * order.chunk
-        control[LAST] = order.n_rows
 
     def position(self, control: np.ndarray, order: Order) -> int:
         """Number of chunks done, while the workers stand still."""
-        if self.discipline == "round-robin" and control[LAST] == order.n_rows:
-            return order.n_chunks
         return int(min(control[NEXT], order.n_chunks))
 
 

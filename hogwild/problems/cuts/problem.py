@@ -24,7 +24,6 @@ import numpy as np
 from hogwild.data.graphs.container import Graph
 from hogwild.data.order import Order
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import LAST, TURN
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.tiers import FLOATS
 from hogwild.problems.cuts import kernel as cuts
@@ -181,11 +180,6 @@ class CutsProblem(InChunks):
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**arrays)
-
-    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
-        """Set the shared cells; turns are those of workers, not of edges."""
-        super().begin_epoch(control, order, start)
-        control[TURN] = control[LAST] = 0
 
     def scratch(self, order: Order, *_: Any) -> Scratch:
         return Scratch(

@@ -25,7 +25,7 @@ from hogwild.data.rows.degrees import frequencies
 from hogwild.data.rows.margins import row_scales
 from hogwild.errors import InputError
 from hogwild.hosts.memory import overlaid
-from hogwild.kernels.control import FIRST
+from hogwild.kernels.control import FIRST, LAST, TURN
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
@@ -251,6 +251,19 @@ class LinearProblem(InChunks):
             return np.append(spread[:popular_rates], spread[popular_rates::PACK]).astype(np.float32)
         spread = spread * (inverse if self.l1 > 0 else np.square(inverse))
         return np.concatenate([spread, inverse] if self.apart else [spread]).astype(np.float32)
+
+    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
+        """Set the shared cells; with round robin, also the first row's turn and the end of the epoch."""
+        super().begin_epoch(control, order, start)
+        if self.discipline == "round-robin":
+            control[TURN] = start * order.chunk
+            control[LAST] = order.n_rows
+
+    def position(self, control: np.ndarray, order: Order) -> int:
+        """Number of chunks done; who stops a round robin early sets the next one."""
+        if self.discipline == "round-robin" and control[LAST] == order.n_rows:
+            return order.n_chunks
+        return super().position(control, order)
 
     def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
         """A worker's own memory; ``tiers`` in place need the ``flat`` array that the workers share."""
