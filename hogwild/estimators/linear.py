@@ -244,10 +244,11 @@ class LinearEstimator(Fitted):
             coef_init = self.coef_ if coef_init is None else coef_init
             intercept_init = self.intercept_ if intercept_init is None else intercept_init
         start = start_of(coef_init, intercept_init, classes, X.shape[1])
-        shift: Any = 0.0  # what columns of X are less than the user's
-        if config.intercept and not scipy.sparse.issparse(X):
-            X, shift = centred(X)
-        elif not scipy.sparse.issparse(X) and np.any(centred(X)[1]):
+        inner, shift = (X, 0.0) if scipy.sparse.issparse(X) else centred(X)  # columns less ``shift``
+        if config.intercept:
+            X = inner
+        elif np.any(shift):
+            shift = 0.0
             text = "columns of X lie so far from zero that float32 loses their spread: centre them"
             warnings.warn(text, HogwildWarning, stacklevel=3)  # the line that calls fit
         if start is not None:

@@ -475,16 +475,15 @@ class _Lanes:
         arrays = problem.row_arrays(rows, config.class_weight)
         weights = arrays["weights"] if arrays["weights"].size else None
 
-        lengths = lengths_of(rows.select(rows.spread(SCALED_ENTRIES))) if config.normalize == "none" else np.ones(1)
-        usual = np.median(lengths[lengths > 0.0]) if lengths.any() and not config.adagrad else 0.0
-        most = STEEPEST / float(usual) if usual > 0.0 else math.inf
+        steps: Sequence[float | None] = [config.step] * len(strengths)
+        if config.schedule != "optimal" and config.step is None:
+            most = _steepest(config, rows)
 
-        def probe(strength: float) -> float:
-            l1, l2 = penalties(strength)
-            return min(Probe(config.settled(l1=l1, l2=l2), rows, weights, 1 / PROBED).search(), most)
+            def probe(strength: float) -> float:
+                l1, l2 = penalties(strength)
+                return min(Probe(config.settled(l1=l1, l2=l2), rows, weights, 1 / PROBED).search(), most)
 
-        searches = config.schedule != "optimal" and config.step is None
-        steps = steps_between(probe, strengths) if searches else [config.step] * len(strengths)
+            steps = steps_between(probe, strengths)
         self.path = [_Tried(l2, step) for l2, step in zip(strengths, steps)]
         self.going = self.path
         labels = range(problem.classes) if problem.classes > 1 else [NONE]
@@ -533,6 +532,16 @@ class _Lanes:
         lanes = self._classes * len(self._judge.parts)
         self._candidates.keep([place * lanes + lane for place in places for lane in range(lanes)])
         self.going = [self.going[place] for place in places]
+
+
+def _steepest(config: TrainConfig, rows: Rows) -> float:
+    """The largest step that a typical row stands."""
+    if config.adagrad:
+        return math.inf
+    if config.normalize != "none":
+        return STEEPEST
+    lengths = lengths_of(rows.select(rows.spread(SCALED_ENTRIES)))
+    return STEEPEST / float(np.median(lengths[lengths > 0.0])) if lengths.any() else math.inf
 
 
 def _alone(config: TrainConfig, n: int) -> TrainConfig:
