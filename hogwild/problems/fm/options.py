@@ -132,46 +132,9 @@ class FMConfig(TrainConfig):
 
 @dataclass(frozen=True)
 class FFMConfig(FMConfig):
-    """Options of field-aware factorization machines: those of :class:`FMConfig`.
-
-    Attributes
-    ----------
-    loss : str, default log
-        Loss of an example: log, hinge, squared-hinge, modified-huber, perceptron, squared-error, huber,
-        epsilon-insensitive, squared-epsilon-insensitive, poisson.
-    schedule : str, default root
-        How the step falls: root, constant, epoch, round, inverse, adaptive. ``root`` divides the step by the root of
-        the epoch's number.
-    patience : int or None, default 3
-        Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never. Linear
-        models and completion are long from 1e9 entries in all epochs. A run that has ended so goes on if it is
-        resumed with more ``epochs``.
-    tol : float, default 0.0
-        Relative fall that is progress.
-    loss_param : float or None, default the loss's own
-        Huber's threshold or the half-width of an insensitive tube.
-    rank : int, default 4
-        Numbers in a factor.
-    l2 : float or None, default 0.1 of that of the factors
-        L2 penalty of the weights.
-    l2_factors : float or None, default the best on rows held out
-        L2 penalty of the factors. The objective is ``mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2``. If it is not
-        given, 0.3, 1, 3, 10 over the number of training rows are tried on rows held out.
-    normalize : str, default l2
-        Scale each row: auto, none, l2. The scale is kept in the model and applied by predict. ``auto`` is ``none``,
-        but where ``l2`` is 'auto' too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower
-        then.
-    intercept : bool, default True
-        Fit an unpenalised intercept.
-    adagrad : bool, default False
-        A step of its own for each feature (AdaGrad). It is divided by the root of the coordinate's sum of squared
-        gradients, without locks.
-    renumber : str, default auto
-        Number the features by popularity while workers train: auto, always, never. Popular weights then share cache
-        lines: a model that outgrows the cache trains up to twice as fast, to the same bits with one worker. It takes
-        4 bytes more for each nonzero. ``auto`` does so where the weights outgrow the cache and the passes over the
-        data are worth it.
-    """
+    __doc__ = (
+        (FMConfig.__doc__ or "").replace("Options of f", "Options of field-aware f").replace("default 8", "default 4")
+    )
 
     field_aware: ClassVar[bool] = True
 
