@@ -26,15 +26,18 @@ CARD = 80  # columns of a line about a public data set
 KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": None}
 
 
-@takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND)
+@takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND | {"help": "linear for rows of features, completion for ratings."})
 def convert(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Rows, a table or ratings.", show_default=False)],
     destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
-    """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
+    """Turn rows or ratings into a store: a directory of plain arrays that opens at once and may exceed memory.
+
+    Graphs are not kept in stores.
+    """
     from hogwild.data.ratings.source import convert_ratings
     from hogwild.data.rows.source import convert as convert_rows
     from hogwild.data.rows.store import open_store

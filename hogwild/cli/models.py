@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from hogwild.cli.options import CACHE, DELIMITED, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_outputs, check_readable, naming
 from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError, UsageError
+from hogwild.methods import EXPORTS
 from hogwild.model_file import load_model, replacing
 from hogwild.rows_file import printable
 
@@ -294,7 +295,8 @@ def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
     try:
         return np.array(names, dtype=np.int64)
     except (ValueError, OverflowError):
-        raise UsageError(f"{', '.join(map(shown_word, names))}: the model's names are whole numbers") from None
+        shown = ", ".join(map(shown_word, names))
+        raise InputError(f"names need to be whole numbers, as in the ratings trained on; got {shown}") from None
 
 
 def write_scores(out: str, names: np.ndarray, function: Callable[[np.ndarray], Any]) -> None:
@@ -445,7 +447,10 @@ def model_lines(facts: dict[str, Any]) -> Iterator[str]:
 
 def export(
     model: Model,
-    to: Annotated[Literal["npz", "onnx"], typer.Option(help="What to write.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help=f"One of {', '.join(EXPORTS)}.", autocompletion=lambda: EXPORTS),
+    ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Write it here.", show_default=False)],
     bare: Annotated[
         bool, typer.Option("--bare", help="Leave out the hashing and scaling of rows: you do it before.")
