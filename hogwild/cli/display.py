@@ -194,15 +194,15 @@ def show(facts: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]],
         typer.echo(printable(line))
 
 
-def fact_lines(facts: dict[str, Any], name_width: int = NAME, width: int = LINE) -> Iterator[str]:
+def fact_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield each fact, wrapped beside its name; titles with blanks may hold a user's names, and stay as they are."""
     for name, value in facts.items():
         title = name if " " in name else name.replace("_", " ")
         yield from textwrap.wrap(
             fact_text(value),
-            width,
-            initial_indent=f"{title:<{name_width - 1}} ",
-            subsequent_indent=" " * name_width,
+            LINE,
+            initial_indent=f"{title:<{NAME - 1}} ",
+            subsequent_indent=" " * NAME,
             break_long_words=False,
             break_on_hyphens=False,
         )

@@ -68,7 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MISTAKES: dict[str, tuple[int, str]] = {
     # the words themselves
     "trian": (2, "train"),
-    "cache lst": (2, "list"),
+    "cache cleer": (2, "clear"),
     "train --los log": (2, "--loss"),
     "train --epochs many": (2, "--epochs"),
     "train --loss hing": (2, "expected one of log, hinge"),
