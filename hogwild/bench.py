@@ -129,10 +129,10 @@ def measure(
         with ExitStack() as stack:
             sides = {}
             for name, way in group.items():
-                note(f"starting {name}")
                 count = 1 if name == "serial" else workers
+                note(f"starting {name} on {count}")
                 sides[name] = stack.enter_context(closing(Training.of(data, **options, **way, workers=count)))
-            times = interleaved(sides, repeats, lambda text, workers=workers: note(f"{workers} worker(s), {text}"))
+            times = interleaved(sides, repeats, note)
             for name, timing in times.items():
                 if name == "serial" and workers != counts[0]:
                     continue
