@@ -413,13 +413,13 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any],
     if inside:
         rows = rows.select(np.tile(np.arange(len(rows)), 200))  # an epoch of some tens of milliseconds
     adaptive = options.get("schedule") == "adaptive"
-    total = 8 if adaptive else 4
+    total, some = (14, 7) if adaptive else (4, 2)  # before and after the second time that the step is divided
     whole = hogwild.train(rows, epochs=total, **options)
     whole.finish()
     if inside:
         part = stopped_inside(lambda: hogwild.train(rows, epochs=3, checkpoint=tmp_path, **options), 1, 5000)
     else:
-        part = hogwild.train(rows, epochs=2, checkpoint=tmp_path, **options)
+        part = hogwild.train(rows, epochs=some, checkpoint=tmp_path, **options)
         part.finish()
     again = hogwild.train(rows, epochs=total, checkpoint=tmp_path, resume=True, **options)
     assert again.config.step == whole.config.step
