@@ -145,7 +145,7 @@ def test_numbas_threads(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, valu
 
 def test_a_limit_of_memory_is_named(svm: Path) -> None:
     """A library that does not fit in it is not "missing"."""
-    script = f"ulimit -v 300000; exec {sys.executable} -m hogwild train {svm} --no-cache --host threads"
+    script = f"ulimit -v 250000; exec {sys.executable} -m hogwild train {svm} --no-cache --host threads"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert result.returncode == 1
     assert re.fullmatch(r"hogwild: error: out of memory[^\n]*\n", result.stderr)
