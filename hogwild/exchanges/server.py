@@ -196,11 +196,10 @@ class Server(Exchange):
         pushes, pulls = since[SINCE_PUSH] >= self.push, since[SINCE_PULL] >= self._fetch
         if pushes and left_out(w, arrays, link.replica):  # it goes on from what it knows of the server
             w[:] = arrays["base"][link.replica, : len(w)]
-        if pushes or pulls:
-            self._ask(BOTH if pushes and pulls else PUSH if pushes else PULL, w, arrays, link)
         if pulls:
             since[SINCE_PULL] = 0
-        yield from self._settle(w, arrays, link)
+        if pushes or pulls:
+            yield from self._ask(BOTH if pushes and pulls else PUSH if pushes else PULL, w, arrays, link)
 
     def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         arrays["since"][link.replica] += rows
@@ -209,8 +208,7 @@ class Server(Exchange):
         if left_out(w, arrays, link.replica):
             w[:] = base
         for _ in range(ROUNDS):
-            self._ask(BYE, w, arrays, link)
-            yield from self._settle(w, arrays, link)
+            yield from self._ask(BYE, w, arrays, link)
             if not np.any(w != base):
                 break
 
@@ -222,8 +220,8 @@ class Server(Exchange):
             arrays["known"][me, shard] = -1
             arrays["taking"][me, shard] = 0
 
-    def _ask(self, kind: int, w: np.ndarray, arrays: Arrays, link: Link) -> None:
-        """Send a request to each shard, with what the replica owes unless it is a ``PULL``."""
+    def _ask(self, kind: int, w: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
+        """Send a request to each shard, with what the replica owes unless it is a ``PULL``; take in the answers."""
         me = link.replica
         clocks, since = arrays["known"][me], arrays["since"][me]
         for shard, cut in enumerate(cuts_of(len(w), self.shards)):
@@ -238,11 +236,8 @@ class Server(Exchange):
             link.ask(shard, request)
         if kind != PULL:
             since[SINCE_PUSH] = 0
-
-    def _settle(self, w: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
-        """Wait for answers and take them in."""
-        for ticket, shard in [*link.requests.items()]:
-            while (reply := link.answer(ticket)) is None:
+        for shard in range(self.shards):
+            while (reply := link.answer(shard)) is None:
                 yield
             if reply is not NOTHING:
                 self._take(w, arrays, link.replica, shard, reply)

@@ -26,7 +26,6 @@ from hogwild.data.rows.degrees import Totals
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.deltas_kernel import bring_together
-from hogwild.exchanges.link import serving
 from hogwild.exchanges.trade import ALL, Counts, Exchange, begin
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
@@ -294,8 +293,7 @@ class Replicas(Machines):
         room = exchange.room(len(flat), 2)
         if self._in_rounds or exchange.shards:
             room = max(room, ROOM)
-        serve = serving(exchange, self._arrays)
-        self.link = MachineLink(self.cluster, self.members, self.task, room, serve)
+        self.link = MachineLink(self.cluster, self.members, self.task, room, exchange, self._arrays)
         begin(exchange, flat, self._arrays)
         if "base" in self._arrays:
             self._arrays["base"][self.link.replica, : len(flat)] = flat

@@ -55,7 +55,7 @@ class Ring(Machines):
 
     def course(self, job: Job, task: Task) -> Iterator[None]:
         self.in_step = False  # each machine has its own part of the array
-        self.link = link = MachineLink(self.cluster, self.members, self.task, 0)
+        self.link = link = MachineLink(self.cluster, self.members, self.task, 0, None, {})
         me, last = link.replica, link.replicas - 1
         chunks = job.order.n_chunks // self._problem.parts
         for turn in range(link.replicas):

@@ -139,7 +139,7 @@ def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
             return cluster.next_note(0, ("seen",))
         pool = object.__new__(Replicas)
         pool.cluster, pool.members, pool.task, pool._clocks = cluster, [0, 1], 1, {}
-        pool.link = MachineLink(cluster, [0, 1], 1, 0)
+        pool.link = MachineLink(cluster, [0, 1], 1, 0, None, {})
         assert until(pool._all_ended)
         cluster.tell({"kind": "seen"})
         return [pool._all_ended(clock) for clock in (2, 3, 4)]
