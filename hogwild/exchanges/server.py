@@ -63,6 +63,7 @@ from hogwild.kernels.control import NO_LIMIT
 
 ROUNDS = 8  # pushes at the end of a task; two are enough for numbers that are finite
 SINCE_PUSH, SINCE_PULL = range(2)
+TAKING = -1  # in an answer, which may be there in part if the worker dies
 STALEST = 1023  # the last cell of the histogram of staleness holds all from here
 TINY = np.float32(1e-10)  # below AdaGrad's root, as in the kernels
 RATE = np.float32(0.3)  # of rules adagrad and revision, times the step: the best of those measured
@@ -169,10 +170,9 @@ class Server(Exchange):
             "centre": ((size,), np.float32),  # the server's parameters
             "version": ((size,), np.int32),  # clock of the last change
             "clock": ((self.shards,), np.int64),  # pushes to the shard
-            "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of
+            "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of, or TAKING
             "pushes": ((count, self.shards), np.int64),  # of each replica
             "resting": ((count,), np.int64),  # nobody waits for those that have ended or died
-            "taking": ((count, self.shards), np.int64),  # whether a replica is taking in an answer
             "since": ((count, 2), np.int64),  # rows since the last push and the last pull
             "warmed": ((self.shards,), np.int64),  # rows of replica 0
             "staleness": ((STALEST + 1,), np.int64),  # pushes by their staleness
@@ -214,11 +214,10 @@ class Server(Exchange):
 
     def _mend(self, w: np.ndarray, arrays: Arrays, me: int) -> None:
         """Let a replica whose worker died while it took in an answer forget what it owes of the shard, and read all."""
-        for shard in np.flatnonzero(arrays["taking"][me]):
+        for shard in np.flatnonzero(arrays["known"][me] == TAKING):
             cut = cuts_of(len(w), self.shards)[shard]
             w[cut] = arrays["base"][me, cut]
-            arrays["known"][me, shard] = -1
-            arrays["taking"][me, shard] = 0
+            arrays["known"][me, shard] = 0
 
     def _ask(self, kind: int, w: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
         """Send a request to each shard, with what the replica owes unless it is a ``PULL``; take in the answers."""
@@ -246,7 +245,7 @@ class Server(Exchange):
         """Take in what the server holds."""
         cut = cuts_of(len(w), self.shards)[shard]
         base, weights = arrays["base"][me, cut], w[cut]
-        arrays["taking"][me, shard] = 1
+        arrays["known"][me, shard] = TAKING
         if len(reply.values):
             where = reply.indices if len(reply.indices) else slice(None)
             with np.errstate(all="ignore"):
@@ -265,7 +264,6 @@ class Server(Exchange):
                     passed = np.flatnonzero((moved == 0) & (now != 0))
                     weights[passed if isinstance(where, slice) else where[passed]] = 0
         arrays["known"][me, shard] = reply.clock
-        arrays["taking"][me, shard] = 0
 
     # ---- a server's side
 

@@ -17,6 +17,7 @@ from hogwild.data.rows.container import readonly
 from hogwild.data.rows.degrees import unranked
 from hogwild.exchanges.link import Trader
 from hogwild.exchanges.trade import Counts, Exchange, take
+from hogwild.hosts.fork_server import describe
 from hogwild.hosts.memory import Block
 from hogwild.kernels.control import END, LAST, LINE, NEXT, NO_LIMIT, NONZEROS, ROWS, SKIP, STOP, TURN, WORKERS, cells
 from hogwild.kernels.tiers import Tiers, no_tiers
@@ -237,22 +238,28 @@ class Task:
     step: tuple[float, float, float]
 
 
-class WorkerState:
-    """State of one worker; thread and process workers pass every message to it."""
+def work_for(worker: int, receive: Callable[[], Any], answer: Callable[[tuple[int, str | None]], object]) -> None:
+    """Be a worker, thread or process: lay out each job that arrives and run its tasks; None frees a job's memory.
 
-    def __init__(self, worker: int) -> None:
-        self.worker = worker
-        self._job: Job | None = None
-        self._parts: Any = None
-
-    def take(self, message: Job | Task | None) -> None:
-        """Lay out a job, run a task of it, or (None) drop it and free its memory."""
-        if isinstance(message, Task):
-            assert self._job is not None
-            shared, scratch, data = self._parts
-            self._job.work(shared, scratch, data, message, self.worker)
-            return
-        self._job = self._parts = None
-        if message is not None:
-            self._parts = message.shared(), message.scratch(), message.data()
-            self._job = message
+    What is received is a message with its number, and at the end None. The answer to each is its number, with an error
+    in one line if there was one.
+    """
+    job: Job | None = None
+    parts: Any = ()
+    while (received := receive()) is not None:
+        number, message = received
+        problem = None
+        try:
+            if isinstance(message, Task):
+                assert job is not None
+                job.work(*parts, message, worker)
+            else:
+                job, parts = message, ()
+                if job is not None:
+                    parts = job.shared(), job.scratch(), job.data()
+                    if not job.local:  # in a process, which has not loaded the machine code yet
+                        job.problem.compile()
+        except BaseException as error:
+            problem = describe(error)
+        received = message = None  # a local reference would keep a dropped job alive
+        answer((number, problem))
