@@ -245,16 +245,17 @@ def work_for(worker: int, receive: Callable[[], Any], answer: Callable[[tuple[in
     in one line if there was one.
     """
     job: Job | None = None
-    parts: Any = ()
+    parts: Any = None
     while (received := receive()) is not None:
         number, message = received
         problem = None
         try:
             if isinstance(message, Task):
                 assert job is not None
-                job.work(*parts, message, worker)
+                shared, scratch, data = parts
+                job.work(shared, scratch, data, message, worker)
             else:
-                job, parts = message, ()
+                job, parts = message, None
                 if job is not None:
                     parts = job.shared(), job.scratch(), job.data()
                     if not job.local:  # in a process, which has not loaded the machine code yet
