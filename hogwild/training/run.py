@@ -26,7 +26,7 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.config import SHORT_RUN, CompletionOptions, CutsOptions, FMOptions, LinearOptions, TrainConfig
-from hogwild.errors import HogwildError, HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.methods import STREAMS, parse_link
 from hogwild.model_file import HISTORY_ROWS, save_checkpoint
@@ -406,9 +406,7 @@ class Member(Run[Any]):
         resolved = resolve(config, len(examples), pool)
         workers = resolved.workers or 1
         with self.stopwatch("waiting"):
-            plan = cluster.next_note(0, ("plan", "end"))
-        if plan["kind"] == "end":
-            raise TrainingError(f"{cluster.name(0)} has ended the run")
+            plan = cluster.next_note(0, ("plan",))
         totals = examples.totals if config.own_rows else None
         case: Any = case_of(config.problem)(
             resolved.settled(discipline=discipline_for(plan, workers)), examples, None if totals is None else test
