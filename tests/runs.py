@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +113,18 @@ def stopped_inside(begin: Callable[[], hogwild.Run], epochs: int, examples: int)
             return run
         run.close()
     raise AssertionError("no epoch was long enough to be stopped")
+
+
+@contextlib.contextmanager
+def limited(name: int, most: int) -> Iterator[None]:
+    """A limit of this process, ``resource.RLIMIT_...``; a file that would grow beyond it is an error and no signal."""
+    limits, before = resource.getrlimit(name), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(name, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(name, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 def living() -> set[threading.Thread]:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.__main__ import main
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
@@ -175,10 +174,3 @@ def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
     assert not living() - before
     with pytest.raises(InputError, match="exchange was 'averaging'"):
         hogwild.train(rows, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
-
-
-def test_command_line(capfd: pytest.CaptureFixture[str]) -> None:
-    data = ["synthetic:rcv1?rows=600&features=500&nnz=10", "--l2", "1e-5", "--epochs", "1", "--workers", "3"]
-    assert main(["simulate", *data, "--exchange", f"{AVERAGING}:period=50", "--link", "latency=1ms"]) == 0
-    said = capfd.readouterr()
-    assert "virtual" in said.out + said.err

@@ -53,17 +53,6 @@ def test_the_mean_is_over_those_that_moved(size: int) -> None:
     np.testing.assert_array_equal(out[alone], parts.T[alone][moved.T[alone]])  # to the bit
 
 
-def test_a_feature_that_one_replica_has_met_goes_its_whole_way() -> None:
-    """Of 16 replicas, ``rows`` takes a rare feature a sixteenth of the way."""
-    rows, size = toy(2048, width=16384, nnz=4), {}
-    for mean in ("moved", "rows"):
-        coef, _ = trained(rows, f"mean={mean}", workers=16, epochs=1, intercept=False)
-        size[mean] = float(np.linalg.norm(coef))
-    serial = hogwild.train(rows, step=0.3, epochs=1, l2=1e-4, workers=1, host="threads", intercept=False).finish()
-    assert size["rows"] < 0.2 * np.linalg.norm(serial.coef_)
-    assert size["moved"] > 0.8 * np.linalg.norm(serial.coef_)
-
-
 # ---- rounds
 
 
