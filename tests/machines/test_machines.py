@@ -18,7 +18,9 @@ import hogwild
 from hogwild.errors import HogwildError, InputError, TrainingError, UsageError
 from hogwild.machines.cluster import Cluster
 from hogwild.machines.meeting import Meeting
-from tests.runs import toy
+from hogwild.machines.pool import Replicas
+from hogwild.machines.trading import MachineLink
+from tests.runs import toy, until
 
 OPTIONS = {"step": 0.5, "workers": 1, "host": "threads", "epochs": 4}
 
@@ -118,6 +120,21 @@ def test_a_machine_that_waits_for_a_run_hears_that_it_has_ended() -> None:
     assert re.fullmatch("machine 0 .*has ended the run", str(error))
 
 
+def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
+    def work(cluster: Cluster) -> Any:
+        if not cluster.leads:
+            cluster.tell({"kind": "ended", "task": 1, "clock": 3}, [0])
+            return cluster.next_note(0, ("seen",))
+        pool = object.__new__(Replicas)
+        pool.cluster, pool.members, pool.task, pool._clocks = cluster, [0, 1], 1, {}
+        pool.link = MachineLink(cluster, [0, 1], 1, 0, None, {})
+        assert until(pool._all_ended)
+        cluster.tell({"kind": "seen"})
+        return [pool._all_ended(clock) for clock in (2, 3, 4)]
+
+    assert together(2, work)[0] == [False, False, True]
+
+
 def test_an_error_is_told_to_the_others() -> None:
     def work(cluster: Cluster) -> Any:
         if not cluster.leads:
@@ -145,9 +162,9 @@ def test_machines_that_want_different_things_do_not_meet() -> None:
 def test_a_machine_that_does_not_come() -> None:
     address = free_address()
     with pytest.raises(InputError, match=r"^machines 1, 2 of 3 did not come to 127.0.0.1:\d+$"):
-        Cluster.of(Meeting(address, 3, 0), {}, seconds=1.5)
+        Cluster.of(Meeting(address, 3, 0), {}, seconds=0.5)
     with pytest.raises(InputError, match=r"^cannot reach machine 0 at 127.0.0.1:\d+: "):
-        Cluster.of(Meeting(address, 3, 1), {}, seconds=1.5)
+        Cluster.of(Meeting(address, 3, 1), {}, seconds=0.5)
 
 
 def test_two_machines_with_one_number() -> None:
