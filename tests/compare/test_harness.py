@@ -126,16 +126,16 @@ def test_what_cannot_be_compared(small: Rows, options: dict, why: str) -> None:
         Comparison(small, None, plan_of(), TrainConfig(**options))
 
 
-def test_cells_share_one_evaluator(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_share_their_objectives(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
     """What judges is made once, of the same data."""
     from hogwild.problems.linear import case as linear
 
     made: list[int] = []
-    usual = linear.Evaluator
+    usual = linear.Objective
     counted = staticmethod(lambda *args, **more: made.append(1) or usual(*args, **more))
-    monkeypatch.setattr(linear.LinearCase, "evaluator", counted)
+    monkeypatch.setattr(linear.LinearCase, "objective", counted)
     task = Runner(*rows.split(0.2), BASE, "rows", 60.0)
     with task:
         for _ in range(2):
             task.run(Cell("reported", "serial", 1, 1.0, 7), 1)
-    assert len(made) == 1
+    assert len(made) == 2  # of the training and of the test rows
