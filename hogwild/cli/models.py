@@ -62,6 +62,9 @@ Names = Annotated[
 ]
 Count = Annotated[int, typer.Option("--count", "-n", min=1, help="How many for each.")]
 Out = Annotated[str, typer.Option("--out", "-o", metavar="OUT", help="Write here ('-': standard output).")]
+Titles = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Add titles of items from this table: an id and a title in each row.")
+]
 
 
 def opened(path: str, *kinds: str, inputs: Iterable[str | None] = (), out: str = "-") -> Any:
@@ -253,21 +256,34 @@ def recommend(
         str | None,
         typer.Option(metavar="DATA", help="Leave out what users rated here, from which new users get factors."),
     ] = None,
+    titles: Titles = None,
     out: Out = "-",
     **options: Any,
 ) -> None:
-    """Recommend items to users, best first: lines of user, item and score."""
-    trained = opened(model, RATINGS, inputs=[seen], out=out)
+    """Recommend items to users, best first: lines of user, item and score, and the item's title."""
+    trained = opened(model, RATINGS, inputs=[seen, titles], out=out)
+    titled = titles_of(trained, titles)
     rated = None if seen is None else Sources(options, seen, "completion").open(values="optional")
     users = named(names, trained.user_ids, trained.shape[0])
-    write_scores(out, users, lambda part: trained.recommend(part, count, rated))
+    write_scores(out, users, lambda part: trained.recommend(part, count, rated), titled)
 
 
-def similar(model: Model, names: Names = None, count: Count = 10, out: Out = "-") -> None:
-    """Find items like given ones, nearest first: lines of item, other item and cosine."""
-    trained = opened(model, RATINGS, out=out)
+def similar(model: Model, names: Names = None, count: Count = 10, titles: Titles = None, out: Out = "-") -> None:
+    """Find items like given ones, nearest first: lines of item, other item and cosine, and the other's title."""
+    trained = opened(model, RATINGS, inputs=[titles], out=out)
+    titled = titles_of(trained, titles)
     items = named(names, trained.item_ids, trained.shape[1])
-    write_scores(out, items, lambda part: trained.similar_items(part, count))
+    write_scores(out, items, lambda part: trained.similar_items(part, count), titled)
+
+
+def titles_of(model: Any, table: str | None) -> Callable[[Any], str]:
+    """Return what follows an item's score in its line: nothing, or its title in a table."""
+    if table is None:
+        return lambda item: ""
+    from hogwild.data.ratings.features import read_titles
+
+    titles = read_titles(table, model.item_ids, model.shape[1])
+    return lambda item: f"\t{printable(titles[item])}"
 
 
 def labels(model: Model, out: Out = "-") -> None:
@@ -297,7 +313,9 @@ def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
         raise UsageError(f"{', '.join(map(shown_word, names))}: the model's names are whole numbers") from None
 
 
-def write_scores(out: str, names: np.ndarray, function: Callable[[np.ndarray], Any]) -> None:
+def write_scores(
+    out: str, names: np.ndarray, function: Callable[[np.ndarray], Any], title: Callable[[Any], str]
+) -> None:
     """Write a line for each result of ``function`` for the names; a missing one has a score of -inf."""
     with output(out) as stream:
         for first in range(0, len(names), PIECE):
@@ -305,7 +323,7 @@ def write_scores(out: str, names: np.ndarray, function: Callable[[np.ndarray], A
             for name, others, scores in zip(part, *function(part)):
                 for other, score in zip(others, scores):
                     if score > -float("inf"):
-                        stream.write(f"{name}\t{other}\t{score:.6g}\n".encode())
+                        stream.write(f"{name}\t{other}\t{score:.6g}{title(other)}\n".encode())
 
 
 # ---- inspect

@@ -419,8 +419,9 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     -------
     dict
         ``ratings``, ``unknown`` (pairs with a user or item the model does not know) and, for squared-error, ``rmse``
-        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_10`` and ``ndcg_at_10``, for known ones, and
-        with ``seen`` also ``popular_ndcg_at_10``: the same if everybody gets the items most often chosen there.
+        and ``mae``, unknown pairs included; else, for known ones, ``auc``, ``precision_at_10``, ``recall_at_10``,
+        ``ndcg_at_10``, ``coverage_at_10`` (the share of all items that somebody of the ratings gets) and with ``seen``
+        ``popular_ndcg_at_10``: the same if everybody gets the items most often chosen there.
 
     Raises
     ------
@@ -439,7 +440,10 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     tested, lists = placed.user_lists(), None
     if seen is not None:
         lists = (seen := model.place(seen)).user_lists()
-    result |= ranking_metrics(model.user_factors, model.item_factors, model.item_bias, tested, lists, AT)
+    factors = model.user_factors, model.item_factors, model.item_bias
+    result |= ranking_metrics(*factors, tested, lists, AT)
+    best, _ = best_of_users(np.unique(placed.users[placed.users >= 0]), *factors, lists, AT)
+    result[f"coverage_at_{AT}"] = len(np.unique(best[best >= 0])) / model.shape[1]
     if seen is not None:
         users, items = (np.zeros((size, 0), np.float32) for size in model.shape)
         popular = ranking_metrics(users, items, seen.degrees()[1], tested, lists, AT)
