@@ -17,7 +17,7 @@ import pytest
 import hogwild
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
-from hogwild.problems.linear.objective import Evaluator
+from hogwild.problems.linear.objective import Objective
 
 QUIET = {"step": 0.5, "host": "threads", "workers": 1}  # no probing, no torch
 
@@ -45,7 +45,7 @@ def start(rows: Rows, **options: Any) -> hogwild.Run:
     """A run that judges itself by the first thousand rows only, for sets with long epochs."""
     run = hogwild.train(rows, **({"step": 1e-3, "l2": 0.0} | options))
     p = run.problem
-    run._case._evaluator = Evaluator({"train": rows.block(0, 1000)}, p.loss, p.loss_param, labels=p.labels)
+    run._case._objectives = {"train": Objective(rows.block(0, 1000), p.loss, p.loss_param, labels=p.labels)}
     return run
 
 
