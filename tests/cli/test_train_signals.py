@@ -8,13 +8,9 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from hogwild.cli.display import Display
-from hogwild.cli.session import Interrupts
 from hogwild.model_file import load_checkpoint, load_model
 from tests.cli.conftest import rows_of
 
@@ -78,13 +74,3 @@ def test_a_signal_while_reading(spawn: Callable, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert err.strip() == ""
     assert not (tmp_path / "model").exists()
-
-
-def test_a_signal_whose_exception_got_lost_stops_the_run() -> None:
-    interrupts, stopped = Interrupts(Display(quiet=True)), []
-    run: Any = SimpleNamespace(stop=lambda: stopped.append(True))
-    with pytest.raises(SystemExit):  # inside a weak reference's callback nobody sees it
-        interrupts._handle(signal.SIGINT, None)
-    interrupts.follow(run)
-    assert stopped == [True]
-    assert interrupts.status == 130

@@ -240,7 +240,10 @@ def test_a_model_file_predicts_the_same(cancer: Any, tmp_path: Any) -> None:
     target = X[:, 0].astype(np.float64)
     real = HogwildRegressor(random_state=0).fit(X, target)
     assert np.allclose(real.to_model().predict(X), real.predict(X), atol=1e-4)
-    for labels, said in (np.where(y, "b", "m"), "numbers only"), (2**60 + y, "some of them are one"):
+    for labels, said in (
+        (np.where(y, "b", "m"), "needs classes that are numbers; got"),
+        (2**60 + y, "some of them are one"),
+    ):
         with pytest.raises(ValueError, match=said):
             HogwildClassifier(random_state=0).fit(X, labels).to_model()
 
