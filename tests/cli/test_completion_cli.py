@@ -65,12 +65,7 @@ def test_predictions_of_pairs(hogwild: Callable, stars: tuple[Path, Ratings], mo
     assert facts["rmse"] == pytest.approx(float(np.sqrt(np.mean((found - data.values[held]) ** 2))), rel=1e-4)
 
 
-def test_pairs_that_the_model_does_not_know(hogwild: Callable, model: Path, tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("u1\tnew\nnew\ti1\nnew\tnew\nu1\ti1\n")
-    result = hogwild(f"predict {model} {tmp_path / 'pairs.tsv'} --out {tmp_path / 'scores'}")
-    assert result.status == 0
-    assert len((tmp_path / "scores").read_text().split()) == 4
-    assert "3 of 4 pairs" in result.err
+def test_users_that_the_model_does_not_know(hogwild: Callable, model: Path, tmp_path: Path) -> None:
     (tmp_path / "seen.tsv").write_text("".join(f"new\ti{i}\t{i % 5}\n" for i in range(9)))
     result = hogwild(f"recommend {model} new other -n 3 --seen {tmp_path / 'seen.tsv'}")
     assert "1 of 2 users are not known" in result.err

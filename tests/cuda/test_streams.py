@@ -76,7 +76,7 @@ class Device(StandIn):
 
 
 def job_of(n, workers, discipline="hogwild", shuffled=True, in_flight=8, chunk=None, **options):
-    problem = OnDevice(Counts(n, discipline), None if options.get("granule") else in_flight, 3 * n, options)
+    problem = OnDevice(Counts(n, discipline), discipline, None if options.get("granule") else in_flight, 3 * n, options)
     return Job.of(problem, DeviceOrder(n, chunk or n, shuffled), 7, workers, {}, shared=False)
 
 

@@ -30,12 +30,12 @@ BOTH = some_features(SHAPE[0]), some_features(SHAPE[1], 3)
 COMBINATIONS = {
     "falling": (FALLING, {"rank": 32}),
     "smoothed": (CONSTANT, {"penalty": "smoothed"}),
-    "smoothed, no biases": (FALLING, {"penalty": "smoothed", "biases": False, "rank": 33}),
+    "smoothed, no biases": (FALLING, {"penalty": "smoothed", "biases": False, "rank": 80}),  # more vectors than sums
     "file": (CONSTANT, {"order": "file"}),
     "blocks": (FALLING, {"order": "blocks"}),
     "log": (FALLING, {"loss": "log", "negatives": 2}),
     "log, no biases": (CONSTANT, {"loss": "log", "biases": False}),
-    "bpr": (FALLING, {"loss": "bpr", "negatives": 2}),
+    "bpr": (FALLING, {"loss": "bpr", "negatives": 2, "rank": 33}),
     "features": (CONSTANT, {"features": BOTH, "penalty": "smoothed"}),
     "features, log": (FALLING, {"features": BOTH, "loss": "log", "negatives": 2}),
     "features, bpr": (FALLING, {"features": (None, BOTH[1]), "loss": "bpr", "negatives": 2}),
