@@ -210,12 +210,6 @@ def test_densify_undoes_sparsify(cancer: Any) -> None:
         assert np.array_equal(model.densify().coef_, before)
 
 
-def test_what_diverges_with_a_step_of_the_users_says_so() -> None:
-    X, y = make_regression(200, 5, random_state=0)
-    with pytest.raises(TrainingError, match="diverged in epoch .*eta0 below 1000"):
-        HogwildRegressor(learning_rate="constant", eta0=1000.0).fit(X, y)
-
-
 def test_who_is_warned_of_too_few_epochs(cancer: Any) -> None:
     X, y = cancer
     with pytest.warns(ConvergenceWarning, match="Maximum number of iteration reached") as caught:
@@ -407,7 +401,7 @@ def test_a_fit_that_fails_leaves_the_model_of_the_last_one(cancer: Any) -> None:
     model = HogwildClassifier(random_state=0).fit(X, y)
     expected = model.predict(X)
     model.set_params(learning_rate="constant", eta0=1e30)
-    with pytest.raises(TrainingError):
+    with pytest.raises(TrainingError, match=r"diverged in epoch .*eta0 below 1e\+30"):
         model.fit(X, y)
     assert np.array_equal(model.predict(X), expected)
     with pytest.raises(InputError, match="coef to start from is not finite"):
