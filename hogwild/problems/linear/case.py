@@ -220,9 +220,9 @@ class LinearCase:
 
     def sums(self, solution: tuple[np.ndarray, ...], every: int = 1) -> list[Sums]:
         """Sums of the training rows, or of a chunk in ``every``; then of rows held out and test rows, if any."""
-        inner = solution if self.numbering is None else self.numbering.inward(*solution)
-        own = {"train": every}
-        return [objective.sums(*inner, own.get(name, 1)) for name, objective in self._objectives.items()]
+        coef, intercept = solution if self.numbering is None else self.numbering.inward(*solution)
+        shares = {"train": every}
+        return [one.sums(coef, intercept, shares.get(name, 1)) for name, one in self._objectives.items()]
 
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         named: dict[str, float | None] = {}
