@@ -34,6 +34,17 @@ def toy(n: int = 2000, width: int = 304, nnz: int = 8, seed: int = 0, classes: i
     return Rows(np.arange(n + 1) * nnz, indices.ravel(), values.ravel(), targets, width)
 
 
+def popular(n: int = 3000, width: int = 240, seed: int = 0, weighted: bool = False, **options: Any) -> Rows:
+    """``toy`` rows of features that differ in popularity, whose ranks are not their numbers, and five that none has."""
+    X, y = toy(n, width, 8, seed, **options).to_scipy()
+    rng = np.random.default_rng(seed)
+    X = X.copy()
+    X.data[rng.random(X.nnz) > rng.random(width)[X.indices]] = 0
+    X.eliminate_zeros()
+    weights = np.where(rng.random(n) < 0.2, 0.0, rng.random(n)) if weighted else None
+    return Rows.from_scipy(X, y, weights, width + 5)
+
+
 def long_epochs(folder: Path, repeats: int = 1000) -> Rows:
     """A thousand rows of 500 nonzeros in a store, each taken ``repeats`` times: half a billion nonzeros in 2 MB."""
     path = folder / "long.store"
