@@ -41,20 +41,6 @@ def test_a_seed_gives_the_same_bits(model: Any, ratings: Any) -> None:
     assert np.array_equal(sent.transform(ratings[0]), model.transform(ratings[0]))
 
 
-def test_transform_minimises_what_was_trained(model: Any, ratings: Any) -> None:
-    """Of one user, half the squared errors and alpha/2 times (deviation |p|^2 + b^2) for each rating, and 100 more."""
-    X = ratings[0][:1]
-    items, rated, deviation = model.model_.item_factors.astype(float), X.indices, float(np.std(ratings[0].data))
-
-    def cost(theta: np.ndarray) -> float:
-        p, b = theta[:-1], theta[-1]
-        error = model.model_.mean + b + model.model_.item_bias[rated] + items[rated] @ p - X.data
-        return float(error @ error / 2 + (len(rated) + 100) * 0.03 / 2 * (deviation * p @ p + b * b))
-
-    exact = scipy.optimize.minimize(cost, np.zeros(items.shape[1] + 1), tol=1e-12).x
-    assert np.allclose(model.transform(X)[0], exact[:-1], atol=1e-3)
-
-
 def test_transform_keeps_what_fit_promised(ratings: Any) -> None:
     X = ratings[0][:20]
     free = HogwildFactorizer(3, alpha=0, biases=False, max_iter=3, random_state=0).fit(X)
@@ -64,13 +50,6 @@ def test_transform_keeps_what_fit_promised(ratings: Any) -> None:
     twice = scipy.sparse.coo_array(([4.0, 4.0], ([0, 0], [7, 7])), shape=(1, 80))  # two ratings, and not one of 8
     once = scipy.sparse.coo_array(([4.0], ([0], [7])), shape=(1, 80))
     assert np.allclose(free.transform(twice), free.transform(once))
-
-
-def test_recommend_leaves_out_what_was_seen(model: Any, ratings: Any) -> None:
-    items, scores = model.recommend([3, 4], n=5, seen=ratings[0])
-    assert items.shape == scores.shape == (2, 5)
-    assert not set(items[0]) & set(ratings[0][[3]].indices)
-    assert np.allclose(model.predict([[3, items[0, 0]]]), scores[0, 0], atol=1e-4)
 
 
 def test_choices_are_ranked(ratings: Any) -> None:
@@ -93,6 +72,37 @@ def test_early_stopping_chooses_alpha_and_the_passes(ratings: Any) -> None:
     assert np.array_equal(given.user_factors_, stopped.user_factors_)
     plain = HogwildFactorizer(alpha=chosen, **options | {"max_iter": stopped.n_iter_}).fit(ratings[0])
     assert np.array_equal(plain.user_factors_, stopped.user_factors_)  # trained on all ratings
+
+
+def test_new_ratings_are_passed_over(ratings: Any) -> None:
+    train, test = ratings
+    early = HogwildFactorizer(4, random_state=0, n_jobs=1).fit(train[:, :])
+    before, users = early.score(test), early.user_factors_.copy()
+    new = scipy.sparse.vstack([test, train[[0]]])  # row 300 is a new user
+    early.partial_fit(new).partial_fit(new)
+    assert early.score(test) > before
+    assert early.model_.shape == (301, 80)
+    assert early.n_iter_ == 22
+    untouched = np.flatnonzero(np.diff(test.indptr) == 0)
+    assert np.allclose(early.user_factors_[untouched], users[untouched], rtol=1e-5)
+    few = HogwildFactorizer(4, random_state=0, n_jobs=1).partial_fit(train)
+    once = HogwildFactorizer(4, random_state=0, n_jobs=1, max_iter=1).fit(train)
+    assert np.array_equal(few.user_factors_, once.user_factors_)
+    unknown = hogwild.Ratings([0], [-1], [1.0], (300, 80))
+    with pytest.raises(ValueError, match="unknown item"):
+        few.partial_fit(unknown)
+
+
+def test_features_rank_items_without_ratings(ratings: Any) -> None:
+    train = ratings[0].tolil()
+    train[:, 40:] = 0  # half of the items become new
+    train = scipy.sparse.csr_array(train)
+    genres = scipy.sparse.csr_array(np.arange(80)[:, None] % 4 == np.arange(4)).astype(float)
+    model = HogwildFactorizer(4, loss="log", random_state=0, max_iter=3).fit(train, item_features=genres)
+    factors = model.components_.T
+    assert np.allclose(factors[40:], np.tile(factors[40:44], (10, 1)))  # nothing but their features
+    with pytest.raises(ValueError, match="item features: 2 rows for 80 items"):
+        model.fit(train, item_features=np.eye(2))
 
 
 def test_errors_are_one_line(model: Any) -> None:

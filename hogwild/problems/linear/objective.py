@@ -13,19 +13,21 @@ losses; ``softmax`` is the cross-entropy of all classes together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
+from hogwild.data.parallel import map_cuts
+from hogwild.data.rows.container import CHUNK_NONZEROS, EMPTY, Rows, chunks, readonly
 from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import COUNTS, LOSSES
-from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
 from hogwild.problems.linear.rows import class_numbers
-from hogwild.problems.protocol import Sums, in_all
+from hogwild.problems.protocol import Sums
+
+SMALLER = 8  # chunks of a sample are so much smaller, since rows may lie in order
 
 
 def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
@@ -130,8 +132,8 @@ class Objective:
         """
         return self.facts(coef, self.sums(coef, intercept))
 
-    def sums(self, coef: Any, intercept: Any) -> Sums:
-        """What :meth:`facts` needs of these rows."""
+    def sums(self, coef: Any, intercept: Any, every: int = 1) -> Sums:
+        """What :meth:`facts` needs of these rows, or of one of ``every`` so many chunks of them."""
         margins = self.margins(coef, intercept, self.normalize)
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
@@ -157,9 +159,12 @@ class Objective:
             lost = weights * loss_values(self.loss, p, y, self.loss_param)
             return np.array([weights.sum(dtype=np.float64), lost.sum(), *metrics])
 
+        size = CHUNK_NONZEROS if every == 1 else CHUNK_NONZEROS // SMALLER
+        cuts = list(chunks(self.rows, size, columns=margins.columns))[::every]
         with np.errstate(all="ignore"):
-            sums = sum(map_chunks(self.rows, part, self.threads, margins.columns), np.zeros(4))
-        return Sums(sums, len(self.rows), scores, None if scores is None else self.targets > 0)
+            sums = sum(map_cuts(cuts, part, self.threads), np.zeros(4))
+        count = sum(last - first for first, last in cuts)
+        return Sums(sums, count, scores, None if scores is None else self.targets > 0)
 
     def facts(self, coef: Any, found: Sums) -> dict[str, float | None]:
         """Result of :meth:`evaluate`, from sums over these rows or more."""
@@ -189,69 +194,6 @@ class Objective:
             squares = float(np.einsum("i,i->", w, w, dtype=np.float64)) if self.l2 else 0.0
             sizes = float(np.abs(w).sum(dtype=np.float64)) if self.l1 else 0.0
             return self.l2 / 2 * squares + self.l1 * sizes
-
-
-class Evaluator:
-    """The objective on the training rows and the metrics on other rows, if any, with the names in rows of a run.
-
-    Solutions are the user's; where training numbers features by popularity, so do the rows that are read here, which
-    takes half the time.
-
-    Parameters
-    ----------
-    sets : dict of Rows
-        "train", and maybe "held_out" and "test"; each may be None.
-    loss, loss_param : str, float
-    l1, l2, weights
-        Parameters of the objective on the training rows, as in :class:`Objective`.
-    numbering : Numbering, optional
-        That of training.
-    **same
-        Other keywords of :class:`Objective`, for all rows.
-    """
-
-    objective: type[Objective] = Objective
-
-    def __init__(
-        self,
-        sets: Mapping[str, Rows | None],
-        loss: str,
-        loss_param: float | None,
-        *,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        weights: np.ndarray | None = None,
-        numbering: Numbering | None = None,
-        **same: Any,
-    ) -> None:
-        self._numbering = numbering
-        read = {
-            name: rows if numbering is None else numbering.rows(rows) for name, rows in sets.items() if rows is not None
-        }
-        train = read.pop("train")
-        same["width"] = train.width
-        self.train = self.objective(train, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
-        self.others = {name: self.objective(rows, loss, loss_param, auc=True, **same) for name, rows in read.items()}
-
-    def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
-        """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""
-        return self.facts(coef, [self.sums(coef, intercept)])
-
-    def sums(self, coef: Any, intercept: Any) -> list[Sums]:
-        """Sums over the training rows and, if there are any, the held-out and the test rows."""
-        if self._numbering is not None:
-            coef, intercept = self._numbering.inward(coef, intercept)
-        return [each.sums(coef, intercept) for each in (self.train, *self.others.values())]
-
-    def facts(self, coef: Any, parts: list[list[Sums]]) -> dict[str, float | None]:
-        """The result of a call, from what :meth:`sums` returns here and elsewhere."""
-        train = self.train.facts(coef, in_all([part[0] for part in parts]))
-        named = {name if name == "objective" else f"train_{name}": value for name, value in train.items()}
-        for k, (kind, other) in enumerate(self.others.items(), 1):
-            sums = [part[k] for part in parts if len(part) > k]
-            facts = other.facts(coef, in_all(sums)) if sums else {}
-            named |= {f"{kind}_{name}": value for name, value in facts.items() if name != "objective"}
-        return named
 
 
 def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:
