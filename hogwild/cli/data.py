@@ -15,7 +15,7 @@ from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, LAYOUT, Json, Quiet, takes
 from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_size, described
 from hogwild.errors import UsageError
-from hogwild.rows_file import Screen, printable
+from hogwild.rows_file import Screen
 
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
@@ -37,8 +37,6 @@ def convert(
     """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
     from hogwild.data.ratings.source import convert_ratings
     from hogwild.data.rows.source import convert as convert_rows
-    from hogwild.data.rows.store import open_store
-    from hogwild.data.text.hashing import collision_line, occupancy
 
     sources, display, reading = Sources(options, source), Display(quiet=quiet), Reading(source)
     if sources.problem == "cuts":
@@ -50,8 +48,6 @@ def convert(
         display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
         return
     display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
-    if meta.get("hash_bits") is not None:
-        display.say(collision_line(occupancy(open_store(destination))))
 
 
 @takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)
@@ -101,15 +97,13 @@ def machine_facts() -> dict[str, Any]:
 
 def data_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the facts of data, each with its meaning."""
-    from hogwild.data.text.hashing import collision_line
-
-    n = max(facts["rows"], 1)
+    n, bits = max(facts["rows"], 1), facts["hash_bits"]
+    hashed = "" if bits is None else f" = 2^{bits} buckets"
     shown = {
         "data": facts["data"],
         "rows": f"{facts['rows']:,} ({facts['empty_rows']:,} empty)",
-        "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
+        "features": f"{facts['width']:,}{hashed} ({facts['used_features']:,} of them occur)",
         "nonzeros": f"{facts['nnz']:,} ({facts['nnz'] / n:.1f} a row, density {facts['density']:.3g})",
-        "hashing": collision_line(facts["hashing"]) if "hashing" in facts else "none",
         "targets": facts["targets"],
     }
     if "labels" in facts["targets"]:
@@ -145,10 +139,9 @@ def list_cache(**options: Any) -> None:
 
     store = Cache(options["cache"])
     entries = store.entries()
-    for entry in entries:
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
-        typer.echo(f"{size(entry.bytes):>10}  {made}  {printable(entry.source)}")
-    total = sum(entry.bytes for entry in entries)
+    for path, count, made in entries:
+        typer.echo(f"{size(count):>10}  {time.strftime('%Y-%m-%d %H:%M', time.localtime(made))}  {path.name}")
+    total = sum(count for _, count, _ in entries)
     typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
 
 

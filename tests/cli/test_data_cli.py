@@ -73,7 +73,7 @@ def test_cache(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     hogwild(f"info {svm} --cache {cache}")
     hogwild(f"info {svm} --cache {cache} --zero-based")
     listed = hogwild(f"cache list --cache {cache}").out
-    assert listed.count(str(svm)) == 2
+    assert listed.count(svm.name) == 2
     assert "\n2 entries, " in listed
     hogwild(f"info {svm} --no-cache")
     assert hogwild(f"cache clear --cache {cache}").out == "removed 2 entries\n"

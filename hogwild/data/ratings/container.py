@@ -321,4 +321,4 @@ _ARRAYS: dict[str, tuple[str, str | None]] = {
 _NAMES: dict[str, tuple[str, str | None]] = {"numbers": ("<i8", None), "text": ("|u1", None), "ends": ("<i8", None)}
 _ARRAYS |= {f"{side}_{name}": of for side in ("user", "item") for name, of in _NAMES.items()}
 #: ``indices.npy`` holds the item of each rating; names are numbers, or text with the end of each.
-RATINGS = Kind("ratings", _ARRAYS, tuple(_ARRAYS)[3:], ratings_of, put_ratings)
+RATINGS = Kind("ratings", _ARRAYS, ratings_of, put_ratings)

@@ -21,7 +21,7 @@ from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located, suggestion
 from hogwild.data.rows.container import Rows, chunks, fit_width
-from hogwild.data.rows.store import ROWS, Kind, Sink, StoreWriter, is_store, open_store, read_meta
+from hogwild.data.rows.store import ROWS, Kind, StoreWriter, is_store, open_store, read_meta
 from hogwild.data.rows.synthetic import row_recipe
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
@@ -312,13 +312,13 @@ def recipe_of(
         return recipe if hash_bits is None else hashed_recipe(recipe, hash_bits)
     kept: dict[str, Any] = {"zero_based": zero_based, "width": width, "labels": labels, "hash_bits": hash_bits}
 
-    def parse(sink: Sink) -> dict[str, Any]:
+    def parse(writer: Any) -> dict[str, Any]:
         from hogwild.data.text.svmlight import Svmlight
 
         text = Svmlight(**kept, **running)
         try:
             for block in text.read(source):
-                sink.append(*block)
+                writer.append(*block)
         except InputError as error:
             raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
         facts = {} if hash_bits is None else {"hash_bits": hash_bits}

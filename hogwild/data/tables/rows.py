@@ -35,7 +35,7 @@ from hogwild.data.tables.arrays import (
 from hogwild.data.tables.column import BEYOND, NUMBERS, TableColumn, bucket_of
 from hogwild.data.tables.files import Place, TableSource
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
-from hogwild.data.text.hashing import collisions, enough_bits, mark_buckets, sort_rows
+from hogwild.data.text.hashing import enough_bits, features_in, mark_buckets, sort_rows
 from hogwild.errors import HogwildWarning, InputError
 
 COUNTED_BITS = 24  # buckets used to count features: 2 MiB of marks
@@ -50,7 +50,6 @@ SEEN_AGAIN = 1.1  # rows per value from which values repeat
 FEWEST_IDS = 32  # values from which their spread tells
 GAP = 100  # whole numbers for each value in its range
 UNEVEN = 0.1  # most distance from an even spread, as Kolmogorov measures it
-NO_FIELD = np.iinfo(np.int16).max
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 BOOLEANS = ("false", "true")
 
@@ -64,8 +63,8 @@ class Reader:
     def __init__(self, plan: TablePlan) -> None:
         self.plan = plan
         self.features = plan.features()
-        #: The first column of each bucket's, (2^bits,) int16, or NO_FIELD, as far as blocks are taken; empty: unused.
-        self.fields = np.empty(0, np.int16)
+        #: The first column of each bucket's, (2^bits,) uint16, as far as blocks are taken, or 65,535; empty: unused.
+        self.fields = np.empty(0, np.uint16)
 
     def each(self, source: TableSource, make: Callable[[Any], Result], workers: int | None) -> Iterator[Result]:
         """Yield ``make(batch)`` of the table's batches in order, made on several threads."""
@@ -88,7 +87,7 @@ class Reader:
         return in_order(source.batches(numbers), work, workers)
 
     def block(self, batch: Any) -> tuple[Block, np.ndarray]:
-        """Return the rows of a batch, and what :meth:`take` takes, which is valid until the next call of it."""
+        """Return the rows of a batch, and the buckets and columns (fresh, 2) that are to be noted in ``fields``."""
         n = batch.num_rows
         targets = self.targets(batch) if self.plan.label else np.zeros(n, np.float32)
         lengths, indices, values, fresh = self.entries(self.arrays(batch), n)
@@ -100,10 +99,6 @@ class Reader:
             weights = self._amounts(batch, name, "weight")
             refuse(weights < 0, f"column {name}: the weight is negative")
         return (lengths, indices, values, targets, weights), fresh
-
-    def take(self, fresh: np.ndarray) -> None:
-        """Take the columns of a block's buckets."""
-        np.minimum.at(self.fields, fresh[:, 0], fresh[:, 1].astype(np.int16))
 
     def arrays(self, batch: Any) -> dict[str, Any]:
         """Return the columns of features of a batch by name, as pyarrow arrays."""
@@ -159,16 +154,14 @@ class Reader:
             return self._amounts(batch, plan.label, "label")
         texts, names = self.label_texts(batch), plan.label_names
         if plan.label_kind == "boolean":
-            texts, names = pc.utf8_lower(texts), BOOLEANS
-            for digit, name in zip("01", BOOLEANS):
-                texts = pc.if_else(pc.equal(texts, digit), name, texts)
+            texts, names = pc.utf8_lower(texts), (*BOOLEANS, "0", "1")
         refuse(np.asarray(pc.equal(texts, "")), f"column {plan.label}: the label is missing")
         places = pc.index_in(texts, pa.array(names, texts.type))
         if places.null_count:
             unknown = np.asarray(places.is_null())
             label = texts[int(np.argmax(unknown))].as_py()
             refuse(unknown, f"column {plan.label}: label {label!r} is none of the known: {shown(plan.label_names)}")
-        return np.asarray(places).astype(np.float32)
+        return (np.asarray(places) % len(plan.label_names)).astype(np.float32)
 
     def label_texts(self, batch: Any) -> Any:
         """Return labels as large strings, empty where they are missing."""
@@ -308,7 +301,7 @@ def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int], wor
     spelling = {name.lower(): name for name in sorted(names)}  # of booleans, as the table writes them
     ordered = {"number": (), "text": sorted(names), "boolean": [spelling.get(name, name) for name in BOOLEANS]}
     label_names = tuple(ordered[plan.label_kind])
-    bits = plan.hash_bits or enough_bits(collisions(COUNTED_BITS, used)["features"], *USUAL_BITS)
+    bits = plan.hash_bits or enough_bits(features_in(used, COUNTED_BITS), *USUAL_BITS)
     return dataclasses.replace(plan, columns=columns, label_names=label_names, hash_bits=bits)
 
 

@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
+from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.store import Sink
 from hogwild.data.tables.arrays import buckets_of, texts_of, words_in, words_of
 from hogwild.data.tables.column import bucket_of
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import KINDS, TAKEN, AskedColumns, TablePlan, has, shown
-from hogwild.data.tables.rows import NO_FIELD, Reader, plan_table
+from hogwild.data.tables.rows import Reader, plan_table
 from hogwild.data.text.hashing import warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -142,12 +141,9 @@ def table_recipe(
     progress: BytesRead | None = None,
 ) -> Recipe:
     """Return the recipe for a table's store, by ``plan`` or by a plan made from the table and ``asked``."""
-    name, before = "the table", None
-    if isinstance(table, str | os.PathLike):
-        name = os.fspath(table)
-        before = identity(name)
+    name = os.fspath(table) if isinstance(table, str | os.PathLike) else "the table"
 
-    def fill(sink: Sink) -> dict[str, Any]:
+    def parse(writer: Any) -> dict[str, Any]:
         made = None if plan is None else TablePlan.from_json(plan)
         usual = None if made is None else made.separator
         with closing(open_source(table, format, progress, separator, usual)) as source:
@@ -158,20 +154,16 @@ def table_recipe(
             bits = made.hash_bits
             weight = made.weight if made.weight in source.names else None
             reader = Reader(dataclasses.replace(made, weight=weight) if labels else made.unlabelled())
-            reader.fields = np.full(2**bits, NO_FIELD, np.int16)
+            fields = np.full(2**bits, -1, np.int16)
+            reader.fields = fields.view(np.uint16)
             for block, fresh in reader.each(source, reader.block, workers):
-                sink.append(*block)
-                reader.take(fresh)
-        if before is not None:
-            check_unchanged(name, before)
-        fields = np.where(reader.fields == NO_FIELD, np.int16(-1), reader.fields)
+                writer.append(*block)
+                np.minimum.at(reader.fields, fresh[:, 0], fresh[:, 1].astype(np.uint16))
         return {"hash_bits": bits, "width": 2**bits, "table": made.to_json(), "fields": fields}
 
     asked = dataclasses.asdict(options)
-    key = {"format": f"table {format}", "file": before, "asked": asked, "bits": hash_bits, "plan": plan}
-    key |= {"labels": labels, "tables": VERSION} | ({} if separator is None else {"separator": separator})
-    meta = {"source": os.path.abspath(name) if before else name, "parser": f"tables {VERSION}"}
-    return Recipe(os.path.basename(name), key, meta, fill)
+    key = {"format": f"table {format}", "asked": asked, "bits": hash_bits, "plan": plan, "labels": labels}
+    return text_recipe(name, parse, key | {"separator": separator}, f"tables {VERSION}")
 
 
 def stream_table(
