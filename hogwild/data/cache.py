@@ -36,7 +36,7 @@ from hogwild.data.rows.store import (
     open_store,
     read_meta,
 )
-from hogwild.errors import HogwildWarning, InputError, OutputError
+from hogwild.errors import HogwildWarning, InputError
 
 LIMIT = 20 << 30  # bytes
 ENTRY = re.compile(r".*-[0-9a-f]{24}")
@@ -114,11 +114,12 @@ class Cache:
         for _ in range(3):  # again if another process was faster, or removed it at that moment
             if (opened := self.lookup(recipe.name, recipe.kind)) is not None:
                 return opened
-            self.trim()
             try:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self.trim()
                 with suppress(StoreExists), StoreWriter(path, recipe.meta, kind=recipe.kind) as writer:
                     writer.close(**recipe.fill(writer))
-            except OutputError as error:
+            except OSError as error:  # as an OutputError is
                 reason = str(error)
                 break
         warnings.warn(f"no cache ({reason}): the data are kept in memory", HogwildWarning, stacklevel=3)

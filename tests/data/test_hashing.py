@@ -109,7 +109,7 @@ def test_sums_of_collisions():
     assert sum(value for _, value in entries(rows)[2]) == 30
     summary = Svmlight(zero_based=True, hash_bits=BITS)
     list(summary.read(io.BytesIO(b"1 0:1 0:2\n1 1:1")))
-    assert (summary.duplicate_rows, summary.nnz, summary.width) == (0, 2, 2**BITS)
+    assert (summary.repairs["duplicate_rows"], summary.nnz, summary.width) == (0, 2, 2**BITS)
 
 
 def test_rows_in_memory(text, monkeypatch):

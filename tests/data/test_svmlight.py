@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.rows.container import Rows
 from hogwild.data.text import lines as text_module
 from hogwild.data.text.svmlight import Svmlight
 from hogwild.errors import InputError
@@ -105,7 +104,7 @@ def test_largest_index() -> None:
 def test_unsorted_and_repeated() -> None:
     rows, summary = parse(b"1 1:1 2:2\n2 3:1 1:2\n3 1:1 1:2\n4 5:1 2:1 5:0.5 2:-1\n5\n")
     assert rows[1:4] == [(2.0, [(0, 2.0), (2, 1.0)]), (3.0, [(0, 3.0)]), (4.0, [(1, 0.0), (4, 1.5)])]
-    assert (summary.duplicate_rows, summary.nnz, summary.rows) == (2, 7, 5)
+    assert (summary.repairs["duplicate_rows"], summary.nnz, summary.rows) == (2, 7, 5)
 
 
 def test_width() -> None:
@@ -334,14 +333,8 @@ def test_interrupts_leave_no_thread() -> None:
     assert not parse_threads()
 
 
-def test_iterator() -> None:
-    summary = Svmlight(chunk_bytes=64)
-    blocks = list(summary.blocks(io.BytesIO(TEXT * 3)))
-    assert sum(len(rows) for rows in blocks) == summary.rows == 12
-    assert blocks[-1].width == summary.width == 4
-    for rows in blocks:
-        Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width)  # checks
-    iterator = Svmlight(chunk_bytes=64).blocks(io.BytesIO(TEXT * 100))
+def test_whoever_stops_asking_leaves_no_thread() -> None:
+    iterator = Svmlight(chunk_bytes=64).read(io.BytesIO(TEXT * 100))
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]
     assert not parse_threads()

@@ -251,7 +251,7 @@ class StoreWriter(MemoryWriter):
 
     def __enter__(self) -> StoreWriter:
         with self._writing():
-            self._folder.mkdir(parents=True)
+            self._folder.mkdir()
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -101,7 +101,7 @@ class RowGenerator:
 
     def draw(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Lengths (m,), indices and values of rows ``first <= i < last``, and their margins (m, topics)."""
-        from hogwild.data.rows.generate_kernel import draw_rows
+        from hogwild.data.generate_kernel import draw_rows
 
         lengths = self.lengths(first, last)
         begin, longest = np.append(0, np.cumsum(lengths)), int(lengths.max())

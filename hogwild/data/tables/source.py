@@ -47,7 +47,6 @@ def open_table(
     format: str | None = None,
     separator: str | None = None,
     cache: Cache | None = None,
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> Rows:
     """Open a table as rows; each column becomes features by its type or by the options given.
@@ -76,7 +75,7 @@ def open_table(
         By default inferred from the name.
     separator : str, optional
         Of the columns of text: one character; by default a comma, or a tab for "tsv".
-    cache, workers, progress
+    cache, progress
         As for :func:`hogwild.open_data`.
 
     Returns
@@ -119,8 +118,7 @@ def open_table(
         plan = like.table
         if plan is None:
             raise UsageError(f"like={like!r}: it was not made from a table")
-    reading: dict[str, Any] = {"format": format, "separator": separator, "workers": workers, "progress": progress}
-    recipe = table_recipe(table, asked, hash_bits, plan, **reading)
+    recipe = table_recipe(table, asked, hash_bits, plan, format=format, separator=separator, progress=progress)
     rows: Rows = build(None if is_frame(table) else cache, recipe)[0]
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
@@ -137,7 +135,6 @@ def table_recipe(
     format: str | None = None,
     separator: str | None = None,
     labels: bool = True,
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> Recipe:
     """Return the recipe for a table's store, by ``plan`` or by a plan made from the table and ``asked``."""
@@ -148,7 +145,7 @@ def table_recipe(
         usual = None if made is None else made.separator
         with closing(open_source(table, format, progress, separator, usual)) as source:
             if made is None:
-                made = dataclasses.replace(plan_table(source, options, hash_bits, workers, labels), separator=separator)
+                made = dataclasses.replace(plan_table(source, options, hash_bits, labels), separator=separator)
             else:
                 check_columns(source, made, labels)
             bits = made.hash_bits
@@ -156,7 +153,7 @@ def table_recipe(
             reader = Reader(dataclasses.replace(made, weight=weight) if labels else made.unlabelled())
             fields = np.full(2**bits, -1, np.int16)
             reader.fields = fields.view(np.uint16)
-            for block, fresh in reader.each(source, reader.block, workers):
+            for block, fresh in reader.each(source, reader.block):
                 writer.append(*block)
                 np.minimum.at(reader.fields, fresh[:, 0], fresh[:, 1].astype(np.uint16))
         return {"hash_bits": bits, "width": 2**bits, "table": made.to_json(), "fields": fields}
@@ -177,10 +174,10 @@ def stream_table(
     with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
         reader = Reader(dataclasses.replace(plan, weight=None) if labels else plan.unlabelled())
-        for (lengths, indices, values, targets, _), _ in reader.each(source, reader.block, None):
-            indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-            flat, bits = (indices, values, targets), plan.hash_bits
-            yield Rows(indptr, *flat, 2**bits, check=False, hash_bits=bits, table=facts)
+        for (lengths, indices, values, targets, _), _ in reader.each(source, reader.block):
+            end, bits = np.cumsum(lengths), plan.hash_bits
+            offsets = end - lengths, end
+            yield Rows(offsets, indices, values, targets, 2**bits, check=False, hash_bits=bits, table=facts)
 
 
 def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -> dict[int, list[str]]:
@@ -222,7 +219,7 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
                             texts.append(f"{column.name}={words_in(values[row].as_py())[at - begins[row]]}")
             return texts
 
-        for texts in reader.each(source, look, None):
+        for texts in reader.each(source, look):
             for text in texts:
                 bucket = bucket_of(text, bits)
                 known = names.setdefault(bucket, []) if wanted[bucket] else []

@@ -118,8 +118,8 @@ def hashed_copy(rows: Rows, bits: int) -> Rows:
     if rows.hash_bits is not None:
         raise InputError(f"the features are {_said(rows.hash_bits)} already: hash the data they were made from")
     bits = check_bits(bits)
-    indptr, *entries = rows.flat()
-    lengths, indices, values = hash_entries(np.diff(indptr), *entries, bits)
+    indptr, indices, values = rows.flat()
+    lengths, indices, values = hash_entries(np.diff(indptr), indices, values, bits)
     end = np.cumsum(lengths)
     arrays = {"begin": end - lengths, "end": end, "indices": indices, "values": values}
     facts = {"width": 2**bits, "hash_bits": bits, "store": None, "fields": None}
@@ -199,10 +199,3 @@ def check_same(found: int | None, expected: int | None, name: str, what: str = "
 
 def _said(bits: int | None) -> str:
     return "not hashed" if bits is None else f"hashed to 2^{bits}"
-
-
-def mark_buckets(seen: np.ndarray, indices: Any) -> int:
-    """Set the bits of the buckets ``indices`` in ``seen``, (2^bits / 8,) uint8; return how many were not set before."""
-    from hogwild.data.text import hashing_kernel as hashing
-
-    return int(hashing.mark(seen, readonly(np.ascontiguousarray(indices, np.int32))))

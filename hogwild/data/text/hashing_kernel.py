@@ -37,17 +37,6 @@ def hash_indices(
         buckets[i] = bucket(np.uint64(indices[i]), bits)
 
 
-@njit(**JIT)
-def mark(seen, indices):
-    """Set the bits of ``indices`` in ``seen`` (2^bits / 8,) uint8; return how many were not set before."""
-    fresh = 0
-    for i in range(len(indices)):
-        at, bit = indices[i] >> 3, 1 << (indices[i] & 7)
-        fresh += (seen[at] & bit) == 0
-        seen[at] |= bit
-    return fresh
-
-
 @called
 def _deal(indices, values, start, n, to_indices, to_values, to, shift, bins, counts):
     """Stable counting sort of ``n`` entries by ``(index >> shift) % bins``, from ``start`` to ``to``."""
