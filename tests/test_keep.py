@@ -95,8 +95,9 @@ def test_a_resumed_run_keeps_the_same_bits(tmp_path: Path, held: bool, l1: float
     whole = trained(rows, test, **options)
     trained(rows, test, checkpoint=tmp_path, **options | {"epochs": 3})
     resumed = trained(rows, test, checkpoint=tmp_path, resume=True, **options)
-    again = trained(rows, test, checkpoint=tmp_path, resume=True, **options)  # there is nothing left to do
-    for run in (resumed, again):
+    resume = {"checkpoint": tmp_path, "resume": True}
+    again, fewer = (trained(rows, test, **options | resume | more) for more in ({}, {"epochs": 2}))  # nothing is left
+    for run in (resumed, again, fewer):
         np.testing.assert_array_equal(run.model.coef_, whole.model.coef_)
         np.testing.assert_array_equal(run.model.intercept_, whole.model.intercept_)
         for mine, theirs in zip(run.history, whole.history, strict=True):

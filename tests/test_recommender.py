@@ -282,11 +282,15 @@ def test_choices_are_ranked_as_in_training():
         "precision_at_10",
         "recall_at_10",
         "ndcg_at_10",
+        "coverage_at_10",
         "popular_ndcg_at_10",
     ]
     assert all(found[name] == expected[f"test_{name}"] for name in list(found)[2:6])
     counts = np.bincount(train.items, minlength=25)
     popular = dataclasses.replace(model, user_factors=0 * model.user_factors, item_bias=counts)
+    tested = [user for user in range(30) if user in test.users]
+    best, scores = model.recommend(tested, 10, train)
+    assert found["coverage_at_10"] == len({*best[scores > -np.inf].tolist()}) / 25
     assert found["popular_ndcg_at_10"] == evaluate_completion(popular, test, train)["ndcg_at_10"]
     assert "popular_ndcg_at_10" not in evaluate_completion(model, test)
 

@@ -93,9 +93,11 @@ def test_penalties_are_those_of_the_users_columns(l1: float, l2: float, adagrad:
 def test_the_objective_in_the_rows_is_that_of_the_model_in_the_users_columns() -> None:
     x, y = made()
     rows = rows_of((x + SHIFTS) * FACTORS, y)
-    run = fit(rows, epochs=2, l1=1e-4)
+    run = hogwild.train(rows, epochs=2, l1=1e-4, workers=1, host="threads")
     judge = Objective(rows, "log", l1=1e-4, l2=run.config.l2, labels=(0.0, 1.0))
-    assert run.history[-1]["objective"] == judge.evaluate(run.model.coef_[0], run.model.intercept_)["objective"]
+    for row in run:
+        assert row["objective"] == judge.evaluate(run.model.coef_[0], run.model.intercept_)["objective"]
+        assert run.model.history[-1] == row
 
 
 def test_a_run_resumes_to_the_same_bits(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -104,23 +103,6 @@ def test_adaptive_divides_after_patience(objectives, expected):
     for _ in range(99):
         schedule.observe(1e3)
     assert 1e-7 < schedule.plan(0)[0] <= 1e-6
-
-
-@pytest.mark.parametrize("name", ["constant", "adaptive"])
-def test_state_goes_through_json(name):
-    def fresh():
-        return make_schedule(name, 0.5, l2=1e-3)
-
-    objectives = [3.0, math.nan, 3.0, 3.0, 3.0, 3.0, 2.0, 2.0]
-    whole, first, second = fresh(), fresh(), fresh()
-    second.restore(json.loads(json.dumps(first.state())))  # before anything was observed
-    for epoch, objective in enumerate(objectives):
-        if epoch == 3:
-            second.restore(json.loads(json.dumps(first.state())))
-        for schedule in (whole, first if epoch < 3 else second):
-            schedule.observe(objective)
-    assert [second.plan(e) for e in range(8, 12)] == [whole.plan(e) for e in range(8, 12)]
-    assert second.state() == whole.state()
 
 
 @pytest.mark.parametrize("step", [(0.5, 1.0, 0.0), (2.0, 1.0, 0.75), (3.0, 25_000.0, 0.5)])

@@ -73,19 +73,6 @@ def test_l1_leaves_zeros(pools: Callable) -> None:
 # ---- what is kept is in the user's numbering
 
 
-def test_export_and_restore(pools: Callable) -> None:
-    rows = popular(classes=3)
-    run = hogwild.train(rows, pool=pools("threads", 2), **TIERED)
-    job, flat = run._job, np.zeros(run.problem.size, np.float32)
-    assert not np.array_equal(job.tiers.features, np.arange(rows.width))  # or nothing is tested
-    (lines,) = run.problem.per_feature(flat)
-    lines[:] = np.random.default_rng(0).normal(size=lines.shape)
-    job.restore(flat)
-    np.testing.assert_array_equal(job.export(), flat)
-    np.testing.assert_array_equal(run.problem.per_feature(job.flat)[0], lines[job.tiers.features])
-    run.close()
-
-
 def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Callable) -> None:
     rows, options = popular(), TIERED
     first = hogwild.train(rows, pool=pools("processes", 2), checkpoint=tmp_path, **options | {"epochs": 2})

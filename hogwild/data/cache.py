@@ -125,22 +125,22 @@ class Cache:
         warnings.warn(f"no cache ({reason}): the data are kept in memory", HogwildWarning, stacklevel=3)
         return None
 
-    def entries(self) -> list[tuple[Path, int, float]]:
-        """Return the path, the bytes and the time (seconds since 1970) of each entry, the newest first."""
-        entries = []
+    def entries(self) -> list[Path]:
+        """Return the entries, the newest first."""
+        made: dict[Path, float] = {}
         with suppress(OSError):
             for path in self.directory.iterdir():
                 with suppress(OSError):  # removed by another process in the meantime
                     if ENTRY.fullmatch(path.name) and is_store(path):
-                        size = sum(file.stat().st_size for file in path.iterdir())
-                        entries.append((path, size, (path / "meta.json").stat().st_mtime))
-        return sorted(entries, key=lambda entry: -entry[2])
+                        made[path] = -(path / "meta.json").stat().st_mtime
+        return sorted(made, key=made.__getitem__)
 
     def trim(self) -> None:
         """Remove the oldest entries beyond the limit."""
         total = 0
-        for path, size, _ in self.entries():
-            total += size
+        for path in self.entries():
+            with suppress(OSError):
+                total += sum(file.stat().st_size for file in path.iterdir())
             if total > self.limit_bytes:
                 _remove(path)
 
@@ -148,7 +148,7 @@ class Cache:
         """Remove every entry; return how many there were."""
         entries = self.entries()
         for entry in entries:
-            _remove(entry[0])
+            _remove(entry)
         return len(entries)
 
 

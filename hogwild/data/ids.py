@@ -78,7 +78,7 @@ class Ids:
         ordered, order = self._table
         known: Any = True
         if wanted.dtype == object:
-            numbers = [_whole(name) for name in wanted.ravel().tolist()]
+            numbers = [whole_number(name) for name in wanted.ravel().tolist()]
             known = np.array([number is not None for number in numbers], bool).reshape(wanted.shape)
             wanted = np.array([number or 0 for number in numbers], np.int64).reshape(wanted.shape)
         at = np.searchsorted(ordered[:-1], wanted)
@@ -135,7 +135,7 @@ def _named(names: Any) -> np.ndarray:
     return np.asarray(np.frompyfunc(str, 1, 1)(names), object)
 
 
-def _whole(name: str) -> int | None:
+def whole_number(name: str) -> int | None:
     """Return the whole number of 64 bits that a name is, as Python writes it: ``07`` is none."""
     try:
         number = int(name)

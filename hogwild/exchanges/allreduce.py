@@ -22,7 +22,7 @@ from collections.abc import Generator, Iterator
 
 import numpy as np
 
-from hogwild.exchanges.trade import ALL, Link, Message, cuts_of, send
+from hogwild.exchanges.trade import ALL, Link, Message, collect, cuts_of, send
 
 GIVEN_UP = 1 << 30  # kind of a message, after all others of a round
 SCHEDULES = ("tree", "butterfly", "ring")
@@ -69,17 +69,12 @@ class _Round:
 
     def receive(self, sender: int, kind: int) -> Generator[None, None, np.ndarray]:
         """Wait for a message; what is returned instead of a lost one does not matter."""
-        wanted, queue = (self.clock, kind), self.link.inbox[sender]
-        while not self.lost:
-            here = self.link.here()[sender]  # before receiving: all its messages have arrived if it has ended
-            self.link.receive()
-            while queue and (queue[0].clock, queue[0].kind) < wanted:
-                queue.popleft()
-            if queue and (queue[0].clock, queue[0].kind) == wanted:
+        if not self.lost:
+            yield from collect(self.link, kind, self.clock, [sender])
+            queue = self.link.inbox[sender]
+            if queue and (queue[0].clock, queue[0].kind) == (self.clock, kind):
                 return queue.popleft().values
-            self.lost = bool(queue) or not here
-            if not self.lost:
-                yield
+            self.lost = True
         return np.zeros(1, np.float32)
 
 

@@ -39,7 +39,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -70,6 +69,7 @@ from hogwild.kernels.control import NO_LIMIT
 
 SHARE, MEAN = range(2)  # kinds of messages of a direct round, in their order
 Means = list[tuple[slice, np.ndarray]]  # slices of the model, and how each is to change
+Change = Callable[[np.ndarray, slice], np.ndarray]  # of a slice of the model, given the replicas' mean change
 PIECE = 1 << 15  # weights averaged at a time, to stay in the cache
 
 
@@ -182,11 +182,10 @@ class Averaging(Exchange):
         def step(mean: np.ndarray, cut: slice) -> np.ndarray:
             return self._stepped(mean, arrays["velocity"][me, cut] if self.momentum else None)
 
-        part = Part(link, this, self.mean, owed, rows, drawn, step)
         if self.by == "direct":
-            means, training = (yield from direct(part)), 1.0
+            means, training = (yield from direct(link, this, self.mean, owed, rows, drawn, step)), 1.0
         else:
-            means, training = yield from summed(part, self.by, ended)
+            means, training = yield from summed(link, this, self.by, self.mean, owed, rows, step, ended)
         with np.errstate(all="ignore"):
             for cut, values in means:
                 old = base[cut].copy() if self.shrinks else None
@@ -254,18 +253,6 @@ def _newest(arrays: Arrays) -> int:
 # ---- rounds
 
 
-class Part(NamedTuple):
-    """What a replica brings into a round."""
-
-    link: Link
-    clock: int  # of the round
-    mean: str  # rows, moved
-    owed: np.ndarray  # (n,) float32: its change
-    rows: int  # that made it; 0: it has no part in the mean
-    drawn: list[int]  # replicas that have a part in the mean
-    step: Callable[[np.ndarray, slice], np.ndarray]  # a slice's change of the model, given its mean change
-
-
 def next_round(arrays: Arrays, link: Link) -> tuple[int, bool]:
     """The clock of a replica's next round, and whether others have begun it.
 
@@ -277,55 +264,66 @@ def next_round(arrays: Arrays, link: Link) -> tuple[int, bool]:
     return max(clock + 1, latest), latest > clock
 
 
-def direct(part: Part) -> Generator[None, None, Means]:
+def direct(
+    link: Link,
+    clock: int,  # of the round
+    mean: str,  # rows, moved
+    owed: np.ndarray,  # (n,) float32: the replica's change
+    rows: int,  # that made it; 0: it has no part in the mean
+    drawn: Sequence[int],  # replicas that have a part in the mean
+    step: Change,
+) -> Generator[None, None, Means]:
     """Take part in a round of two steps."""
-    link = part.link
-    me = part.link.replica
-    rows = part.rows
-    cuts = cuts_of(len(part.owed), link.replicas)
-    for other in np.flatnonzero(link.here()) if me in part.drawn else ():
+    me = link.replica
+    cuts = cuts_of(len(owed), link.replicas)
+    for other in np.flatnonzero(link.here()).tolist() if me in drawn else ():
         if other != me:
-            values = part.owed[cuts[other]] if rows else EMPTY  # if none, nobody waits
-            yield from send(link, int(other), Message(SHARE, part.clock, rows, values))
-    yield from collect(link, SHARE, part.clock, part.drawn)
-    messages = [message for _, message in collected(link, SHARE, part.clock) if message.rows]
+            yield from send(link, other, Message(SHARE, clock, rows, owed[cuts[other]] if rows else EMPTY))
+    yield from collect(link, SHARE, clock, drawn)
+    shares = [(message.values, message.rows) for _, message in collected(link, SHARE, clock) if message.rows]
     if rows:
-        messages.insert(0, Message(SHARE, part.clock, rows, part.owed[cuts[me]]))
-    mean = np.zeros(cuts[me].stop - cuts[me].start, np.float32)
-    mean_of(part.mean, mean, [message.values for message in messages], [message.rows for message in messages])
-    if messages:
-        mean = part.step(mean, cuts[me])
+        shares.insert(0, (owed[cuts[me]], rows))
+    change = np.zeros(cuts[me].stop - cuts[me].start, np.float32)
+    if shares:
+        mean_of(mean, change, *zip(*shares))
+        change = step(change, cuts[me])
     if link.replicas > 1:
-        yield from send(link, ALL, Message(MEAN, part.clock, rows, mean))
-    yield from collect(link, MEAN, part.clock)
-    return [
-        (cuts[me], mean),
-        *((cuts[sender], message.values) for sender, message in collected(link, MEAN, part.clock)),
-    ]
+        yield from send(link, ALL, Message(MEAN, clock, rows, change))
+    yield from collect(link, MEAN, clock)
+    others = [(cuts[sender], message.values) for sender, message in collected(link, MEAN, clock)]
+    return [(cuts[me], change), *others]
 
 
-def summed(part: Part, by: str, ended: bool) -> Generator[None, None, tuple[Means, float]]:
-    """Take part in a round by an all-reduce; ``ended``: without training on.
+def summed(
+    link: Link,
+    clock: int,
+    by: str,
+    mean: str,
+    owed: np.ndarray,
+    rows: int,
+    step: Change,
+    ended: bool,  # without training on
+) -> Generator[None, None, tuple[Means, float]]:
+    """Take part in a round by an all-reduce.
 
     Returns the change of the model, if the round could be completed, and how many replicas train on.
     """
-    link, owed = part.link, part.owed
     if link.replaced:  # others may have sent its predecessor what they will not send again
         link.replaced = False
-        yield from give_up(link, part.clock)
+        yield from give_up(link, clock)
         return [], 1.0
-    weight = part.rows * (owed != 0) if part.mean == "moved" else part.rows
+    weight = rows * (owed != 0) if mean == "moved" else rows
     with np.errstate(all="ignore"):
         differing = [] if isinstance(weight, int) else [weight]
-        sent = np.concatenate([owed * weight, *differing, [part.rows, not ended]], dtype=np.float32)
-        total = yield from all_reduce(by, sent, link, part.clock)
+        sent = np.concatenate([owed * weight, *differing, [rows, not ended]], dtype=np.float32)
+        total = yield from all_reduce(by, sent, link, clock)
         if total is None:
             return [], 1.0
         if total[-2] == 0:  # nobody has trained
             return [], float(total[-1])
-        mean, weights = total[: len(owed)], total[len(owed) : -2] if differing else total[-2]
-        np.divide(mean, weights, out=mean, where=weights != 0)
-    return [(slice(None), part.step(mean, slice(None)))], float(total[-1])
+        change, weights = total[: len(owed)], total[len(owed) : -2] if differing else total[-2]
+        np.divide(change, weights, out=change, where=weights != 0)
+    return [(slice(None), step(change, slice(None)))], float(total[-1])
 
 
 def mean_of(kind: str, out: np.ndarray, parts: list[np.ndarray], weights: Sequence[int]) -> None:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hogwild.exchanges.averaging import Part, direct, mean_of, next_round
+from hogwild.exchanges.averaging import direct, mean_of, next_round
 from hogwild.exchanges.trade import (
     Arrays,
     Exchange,
@@ -71,8 +71,8 @@ class Consensus(Exchange):
         with np.errstate(all="ignore"):
             w += np.float32(self.pull) * (base - price - w)
             wish = w + price
-        part = Part(link, this, "rows", wish, int(not lost), [*range(link.replicas)], lambda mean, cut: mean)
-        means = yield from direct(part)
+        everybody = range(link.replicas)
+        means = yield from direct(link, this, "rows", wish, int(not lost), everybody, lambda mean, cut: mean)
         with np.errstate(all="ignore"):
             for cut, values in means:
                 base[cut] = values

@@ -63,6 +63,7 @@ from hogwild.kernels.control import NO_LIMIT
 
 ROUNDS = 8  # pushes at the end of a task; two are enough for numbers that are finite
 SINCE_PUSH, SINCE_PULL = range(2)
+TAKING = -1  # in an answer, which may be there in part if the worker dies
 STALEST = 1023  # the last cell of the histogram of staleness holds all from here
 TINY = np.float32(1e-10)  # below AdaGrad's root, as in the kernels
 RATE = np.float32(0.3)  # of rules adagrad and revision, times the step: the best of those measured
@@ -169,10 +170,9 @@ class Server(Exchange):
             "centre": ((size,), np.float32),  # the server's parameters
             "version": ((size,), np.int32),  # clock of the last change
             "clock": ((self.shards,), np.int64),  # pushes to the shard
-            "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of
+            "known": ((count, self.shards), np.int64),  # the clock that a replica's base is of, or TAKING
             "pushes": ((count, self.shards), np.int64),  # of each replica
             "resting": ((count,), np.int64),  # nobody waits for those that have ended or died
-            "taking": ((count, self.shards), np.int64),  # whether a replica is taking in an answer
             "since": ((count, 2), np.int64),  # rows since the last push and the last pull
             "warmed": ((self.shards,), np.int64),  # rows of replica 0
             "staleness": ((STALEST + 1,), np.int64),  # pushes by their staleness
@@ -196,11 +196,10 @@ class Server(Exchange):
         pushes, pulls = since[SINCE_PUSH] >= self.push, since[SINCE_PULL] >= self._fetch
         if pushes and left_out(w, arrays, link.replica):  # it goes on from what it knows of the server
             w[:] = arrays["base"][link.replica, : len(w)]
-        if pushes or pulls:
-            self._ask(BOTH if pushes and pulls else PUSH if pushes else PULL, w, arrays, link)
         if pulls:
             since[SINCE_PULL] = 0
-        yield from self._settle(w, arrays, link)
+        if pushes or pulls:
+            yield from self._ask(BOTH if pushes and pulls else PUSH if pushes else PULL, w, arrays, link)
 
     def end(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         arrays["since"][link.replica] += rows
@@ -209,21 +208,19 @@ class Server(Exchange):
         if left_out(w, arrays, link.replica):
             w[:] = base
         for _ in range(ROUNDS):
-            self._ask(BYE, w, arrays, link)
-            yield from self._settle(w, arrays, link)
+            yield from self._ask(BYE, w, arrays, link)
             if not np.any(w != base):
                 break
 
     def _mend(self, w: np.ndarray, arrays: Arrays, me: int) -> None:
         """Let a replica whose worker died while it took in an answer forget what it owes of the shard, and read all."""
-        for shard in np.flatnonzero(arrays["taking"][me]):
+        for shard in np.flatnonzero(arrays["known"][me] == TAKING):
             cut = cuts_of(len(w), self.shards)[shard]
             w[cut] = arrays["base"][me, cut]
-            arrays["known"][me, shard] = -1
-            arrays["taking"][me, shard] = 0
+            arrays["known"][me, shard] = 0
 
-    def _ask(self, kind: int, w: np.ndarray, arrays: Arrays, link: Link) -> None:
-        """Send a request to each shard, with what the replica owes unless it is a ``PULL``."""
+    def _ask(self, kind: int, w: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
+        """Send a request to each shard, with what the replica owes unless it is a ``PULL``; take in the answers."""
         me = link.replica
         clocks, since = arrays["known"][me], arrays["since"][me]
         for shard, cut in enumerate(cuts_of(len(w), self.shards)):
@@ -238,11 +235,8 @@ class Server(Exchange):
             link.ask(shard, request)
         if kind != PULL:
             since[SINCE_PUSH] = 0
-
-    def _settle(self, w: np.ndarray, arrays: Arrays, link: Link) -> Iterator[None]:
-        """Wait for answers and take them in."""
-        for ticket, shard in [*link.requests.items()]:
-            while (reply := link.answer(ticket)) is None:
+        for shard in range(self.shards):
+            while (reply := link.answer(shard)) is None:
                 yield
             if reply is not NOTHING:
                 self._take(w, arrays, link.replica, shard, reply)
@@ -251,7 +245,7 @@ class Server(Exchange):
         """Take in what the server holds."""
         cut = cuts_of(len(w), self.shards)[shard]
         base, weights = arrays["base"][me, cut], w[cut]
-        arrays["taking"][me, shard] = 1
+        arrays["known"][me, shard] = TAKING
         if len(reply.values):
             where = reply.indices if len(reply.indices) else slice(None)
             with np.errstate(all="ignore"):
@@ -270,7 +264,6 @@ class Server(Exchange):
                     passed = np.flatnonzero((moved == 0) & (now != 0))
                     weights[passed if isinstance(where, slice) else where[passed]] = 0
         arrays["known"][me, shard] = reply.clock
-        arrays["taking"][me, shard] = 0
 
     # ---- a server's side
 

@@ -86,8 +86,6 @@ class Link:
     ----------
     inbox : list of deque
         By sender: messages that have arrived and are not used yet.
-    requests : dict
-        Requests to servers that are not finished: tickets to shards.
     replaced : bool
         Whether an earlier worker of the replica has died in this task.
     """
@@ -98,30 +96,20 @@ class Link:
         self.replica = replica
         self.replicas = replicas
         self.inbox: list[deque[Message]] = [deque() for _ in range(replicas)]
-        self.requests: dict[int, int] = {}
-        self._tickets = 0
-        self._answers: dict[int, Message] = {}  # by ticket
+        self._answers: dict[int, Message] = {}  # by shard
 
     def post(self, to: int, message: Message) -> bool:
         """Send to a replica, or to ``ALL``; return False if there is no room: receive what has arrived, and retry."""
         raise NotImplementedError
 
-    def ask(self, shard: int, request: Message) -> int:
-        """Send a request to the server of a shard; return a ticket for :meth:`answer`."""
-        self._tickets += 1
-        self.requests[self._tickets] = shard
-        self._request(self._tickets, shard, request)
-        return self._tickets
-
-    def _request(self, ticket: int, shard: int, request: Message) -> None:
+    def ask(self, shard: int, request: Message) -> None:
+        """Send a request to the server of a shard, once :meth:`answer` has returned the answer to the last one."""
         raise NotImplementedError
 
-    def answer(self, ticket: int) -> Message | None:
-        """Return the answer, or an empty message for a request that has none, or None if it is not there yet."""
+    def answer(self, shard: int) -> Message | None:
+        """Return the answer of a shard, ``NOTHING`` to a request that has none, or None if it is not there yet."""
         self.receive()
-        if ticket in self._answers:
-            del self.requests[ticket]
-        return self._answers.pop(ticket, None)
+        return self._answers.pop(shard, None)
 
     def receive(self) -> None:
         """Put messages that have arrived into the inbox."""
@@ -267,7 +255,7 @@ def begin(exchange: Exchange, flat: np.ndarray, arrays: Arrays) -> None:
     """Start a task, while the workers stand still: what is counted of one, and not kept, is zero."""
     exchange.begin(flat, arrays)
     for name in arrays.keys() - exchange.kept():
-        if arrays[name].dtype != np.float32:
+        if arrays[name].dtype not in (np.float32, np.uint8):
             arrays[name][:] = 0
 
 

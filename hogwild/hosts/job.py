@@ -15,8 +15,9 @@ import numpy as np
 from hogwild.data.mapped import Mapped
 from hogwild.data.rows.container import readonly
 from hogwild.data.rows.degrees import unranked
+from hogwild.exchanges.link import Trader
 from hogwild.exchanges.trade import Counts, Exchange, take
-from hogwild.exchanges.trader import Trader
+from hogwild.hosts.fork_server import describe
 from hogwild.hosts.memory import Block
 from hogwild.kernels.control import END, LAST, LINE, NEXT, NO_LIMIT, NONZEROS, ROWS, SKIP, STOP, TURN, WORKERS, cells
 from hogwild.kernels.tiers import Tiers, no_tiers
@@ -34,12 +35,11 @@ class Job:
     workers: int
     parameters: Block  # "flat": the one float32 array of all parameters, in a block of its own
     state: Block  # control cells, locks, and blocks of the order
-    trades: tuple[Block, Block] | None  # the exchange's arrays and those of its links
+    trader: Trader | None  # how the workers' replicas trade, if they have any
     ranking: Block  # the arrays of ``Tiers``
     copied: Block  # data that processes cannot reach otherwise
     mapped: dict[str, Mapped]  # data that processes map from files
     local: dict[str, np.ndarray]  # data used in place by threads; never sent
-    exchange: Exchange | None
     wire: Wire = field(default_factory=Wire)  # between virtual replicas
     pull: Callable[[], None] | None = None  # copies the parameters back from where workers keep them
 
@@ -78,10 +78,6 @@ class Job:
             "locks": ((problem.locks,), np.int32),
             "blocks": ((order.n_blocks,), np.int32),
         }
-        trades = None
-        if exchange is not None:
-            arrays, links = Trader.specs(exchange, problem.size, workers)
-            trades = Block(arrays, shared), Block(links, shared)
         job = cls(
             problem,
             order,
@@ -89,12 +85,11 @@ class Job:
             workers,
             Block({"flat": ((problem.size,), np.float32)}, shared, tiers.in_place),
             Block(state, shared),
-            trades,
+            None if exchange is None else Trader(exchange, problem.size, workers, shared),
             Block.copy(tiers._asdict(), shared),
             Block.copy({name: array for name, array in data.items() if shared and name not in mapped}, shared),
             mapped,
             {} if shared else {name: readonly(array) for name, array in data.items()},
-            exchange,
         )
         flat = job.export() if job.numbering.size else job.flat
         problem.start(flat, seed)
@@ -113,14 +108,6 @@ class Job:
     @property
     def control(self) -> np.ndarray:
         return self.state["control"]
-
-    @property
-    def trader(self) -> Trader | None:
-        """How the workers' replicas trade, if they have any."""
-        if self.exchange is None or self.trades is None:
-            return None
-        arrays, links = self.trades
-        return Trader(self.exchange, arrays.arrays, links.arrays, self.control)
 
     @property
     def tiers(self) -> Tiers:
@@ -170,7 +157,7 @@ class Job:
 
     def part(self, task: Task, worker: int, limit: int = NO_LIMIT) -> OrderSlice:
         """A worker's share of a task, in calls of at most ``limit`` examples."""
-        racing = self.workers if self.exchange is None else 1
+        racing = self.workers if self.trader is None else 1
         blocks = self.state["blocks"]
         return OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, racing, limit)
 
@@ -183,7 +170,7 @@ class Job:
         replica = take(self.flat, trader.arrays, worker, task.step[0])
         shared = shared._replace(parameters=self.problem.parameters(replica))
         part = self.part(task, worker, trader.exchange.period)
-        trader.train(worker, replica, self.problem.prepare(shared, scratch, data, part, task.step))
+        trader.train(worker, replica, self.problem.prepare(shared, scratch, data, part, task.step), self.control)
 
     # ---- what the parent does, while the workers stand still
 
@@ -198,13 +185,13 @@ class Job:
         part, parts = share
         self.control[NEXT] = start + (part - start) % parts
         self.control[SKIP] = parts - 1
-        if (trader := self.trader) is not None:
-            trader.begin(self.flat)
+        if self.trader is not None:
+            self.trader.begin(self.flat)
 
     def meet(self) -> None:
         """Complete the epoch: with an exchange, set the parameters."""
-        if (trader := self.trader) is not None:
-            trader.meet(self.flat, self._progress()[:, ROWS])
+        if self.trader is not None:
+            self.trader.meet(self.flat, self._progress()[:, ROWS])
 
     def finished(self) -> bool:
         """Whether the whole epoch was handed out, or the workers were asked to stop."""
@@ -251,22 +238,29 @@ class Task:
     step: tuple[float, float, float]
 
 
-class WorkerState:
-    """State of one worker; thread and process workers pass every message to it."""
+def work_for(worker: int, receive: Callable[[], Any], answer: Callable[[tuple[int, str | None]], object]) -> None:
+    """Be a worker, thread or process: lay out each job that arrives and run its tasks; None frees a job's memory.
 
-    def __init__(self, worker: int) -> None:
-        self.worker = worker
-        self._job: Job | None = None
-        self._parts: Any = None
-
-    def take(self, message: Job | Task | None) -> None:
-        """Lay out a job, run a task of it, or (None) drop it and free its memory."""
-        if isinstance(message, Task):
-            assert self._job is not None
-            shared, scratch, data = self._parts
-            self._job.work(shared, scratch, data, message, self.worker)
-            return
-        self._job = self._parts = None
-        if message is not None:
-            self._parts = message.shared(), message.scratch(), message.data()
-            self._job = message
+    What is received is a message with its number, and at the end None. The answer to each is its number, with an error
+    in one line if there was one.
+    """
+    job: Job | None = None
+    parts: Any = None
+    while (received := receive()) is not None:
+        number, message = received
+        problem = None
+        try:
+            if isinstance(message, Task):
+                assert job is not None
+                shared, scratch, data = parts
+                job.work(shared, scratch, data, message, worker)
+            else:
+                job, parts = message, None
+                if job is not None:
+                    parts = job.shared(), job.scratch(), job.data()
+                    if not job.local:  # in a process, which has not loaded the machine code yet
+                        job.problem.compile()
+        except BaseException as error:
+            problem = describe(error)
+        received = message = None  # a local reference would keep a dropped job alive
+        answer((number, problem))

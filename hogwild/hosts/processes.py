@@ -22,8 +22,8 @@ from typing import Any
 
 from hogwild.errors import TrainingError
 from hogwild.hosts import fork_server
-from hogwild.hosts.fork_server import Began, Ended, cannot_start, describe
-from hogwild.hosts.job import Job, Task, WorkerState
+from hogwild.hosts.fork_server import Began, Ended, cannot_start
+from hogwild.hosts.job import Job, Task, work_for
 from hogwild.hosts.memory import Block
 from hogwild.hosts.pool import Crew
 from hogwild.kernels.cache import leave_warnings
@@ -123,25 +123,10 @@ def serve(end: socket.socket) -> None:
     try:
         worker, cpu, sys.path[:] = channel.receive()
         pin(cpu)
-        _serve(channel, worker)
+        work_for(worker, channel.receive, channel.send)
     except (EOFError, BrokenPipeError):
         pass  # the parent closed its end, or died
     os._exit(0)  # nothing needs cleaning up, and the teardown of torch and numba takes a tenth of a second
-
-
-def _serve(channel: Channel, worker: int) -> None:
-    desk = WorkerState(worker)
-    while (received := channel.receive()) is not None:
-        number, message = received
-        problem = None
-        try:
-            desk.take(message)
-            if isinstance(message, Job):
-                message.problem.compile()
-        except Exception as error:
-            problem = describe(error)
-        received = message = None  # a local reference would keep a dropped job alive
-        channel.send((number, problem))
 
 
 def _end_with_parent(end: socket.socket) -> None:

@@ -14,7 +14,7 @@ What counts as one indivisible event depends on where a discipline lets other wo
 * ``round-robin``: the same with one row at a time: the turns are fixed, and with them the staleness, W - 1.
 
 With an exchange the events are those of trades, and of ``quantum`` rows of a worker under any discipline
-(:class:`Replicated`, :class:`Network`).
+(:class:`Replicas`, :class:`Network`).
 
 A worker of ``tiered`` has private copies, so memory grows with the number of workers.
 
@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -61,6 +62,7 @@ from hogwild.kernels.control import (
 from hogwild.methods import Wire, parse_delay
 
 DRAWN = 4096  # random numbers drawn at a time
+NO_SHARD = SERVERS = -1  # of a message between replicas; and the last place after those of the replicas
 LOADS, STORES, READS = range(3)  # the order of events at the same tick
 
 PHASED = ("hogwild", "atomic", "aig")  # disciplines that let others in within a row
@@ -97,7 +99,7 @@ class Simulator(Pool):
         problem: Any = job.problem
         self.job = job
         # Whether others may come in within a row
-        self._phased = job.exchange is None and problem.discipline in PHASED
+        self._phased = job.trader is None and problem.discipline in PHASED
         self._window = self._law.window if problem.discipline == "hogwild" else 0.0
         self._shared, self._data = job.shared(), job.data()
         self._scratches = problem.scratches(1 if self._phased else job.workers, job.order, job.tiers, job.flat)
@@ -110,7 +112,7 @@ class Simulator(Pool):
         job = self.job
         assert job is not None
         self._stale, self._overwritten, self._counts = Counter(), 0, Counts()
-        kind = self._replicas if job.exchange is not None else self._events if self._phased else self._quanta
+        kind = self._replicas if job.trader is not None else self._events if self._phased else self._quanta
         self._steps = kind(job, task)
 
     def wait(self, timeout: float) -> bool:
@@ -156,10 +158,10 @@ class Simulator(Pool):
 
     # ---- a task, step by step
 
-    def _turn(self, job: Job, task: Task, worker: int, limit: int = NO_LIMIT, **more: Any) -> Callable[[], int]:
-        """Return a function that does a share of a worker's task, or of all workers', at each call."""
-        part = job.part(task, worker, limit)._replace(**more)
-        return job.problem.prepare(self._shared, self._scratches[worker], self._data, part, task.step)
+    def _turn(self, job: Job, task: Task, worker: int, limit: int, shared: Any = None, crew: Any = None) -> Any:
+        """Return a function that does a share of a worker's task, or of all of its ``crew``, at each call."""
+        part = job.part(task, worker, limit)._replace(crew=crew)
+        return job.problem.prepare(shared or self._shared, self._scratches[worker], self._data, part, task.step)
 
     def _seconds(self, job: Job, ticks: float) -> Counts:
         return Counts(virtual_seconds=ticks / job.workers * job.wire.row)
@@ -168,7 +170,7 @@ class Simulator(Pool):
         """The memory of workers that let others in within a row, and what has the kernel do some events of a chunk."""
         problem: Any = job.problem
         crew = problem.crew(job.workers, job.order, loads=self._window > 0)
-        call, cells = self._turn(job, task, 0, crew=crew), crew.events
+        call, cells = self._turn(job, task, 0, NO_LIMIT, crew=crew), crew.events
 
         def play(chunk: int, events: list[int]) -> None:
             cells[CHUNK], cells[COUNT] = chunk, len(events)
@@ -213,24 +215,23 @@ class Simulator(Pool):
         trader = job.trader
         assert trader is not None
         arrays, period = trader.arrays, trader.exchange.period
-        replicas = [take(job.flat, arrays, replica, task.step[0]) for replica in range(job.workers)]
         quantum = min(self._law.quantum, period)
-        rest = 0 if period == NO_LIMIT else period % quantum
-        turns: list[dict[int, Callable[[], int]]] = []
-        shared = self._shared
-        for worker, w in enumerate(replicas):
-            self._shared = shared._replace(parameters=job.problem.parameters(w))
-            turns.append({rows: self._turn(job, task, worker, rows) for rows in {quantum, rest} - {0}})
-        self._shared = shared
+        lengths = {quantum} | ({period % quantum} - {0} if period < NO_LIMIT else set())  # rows of one event
+        weights = [take(job.flat, arrays, replica, task.step[0]) for replica in range(job.workers)]
+        turns = []
+        for worker, w in enumerate(weights):
+            shared = self._shared._replace(parameters=job.problem.parameters(w))
+            turns.append({rows: self._turn(job, task, worker, rows, shared) for rows in lengths})
         times = self._law.times((job.seed, task.epoch, task.start))
-        replicated = Replicated(job, self._law, times, quantum, replicas, turns)
-        network = replicated.network
-        while replicated.events:
-            replicated.advance()
-            if not replicated.events:
-                assert not replicated.waiting, "replicas wait for messages that nobody sends"
+        replicas = Replicas(job, self._law, times, quantum, weights, turns)
+        network = replicas.network
+        going = True
+        while going:
+            going = replicas.advance()
+            if not going:
                 network.meet(trader.exchange.meeting(job.problem.size, arrays))
-            self._counts = network.counts.plus(Counts(virtual_seconds=max(network.now)), trader.left_out())
+            left_out = int(arrays["left_out"].sum())
+            self._counts = network.counts.plus(Counts(virtual_seconds=max(network.now), deltas_left_out=left_out))
             yield
         stale = enumerate(arrays.get("staleness", ()))  # of pushes, if there are servers
         self._stale = +Counter({k: int(pushes) for k, pushes in stale})
@@ -316,7 +317,7 @@ class DelaySchedule:
 # ---- replicas that trade, and the network between them
 
 
-class Replicated:
+class Replicas:
     """Replicas in the course of a task.
 
     Events happen one at a time in the order of virtual time: a worker trains some rows, or begins a trade, or continues
@@ -330,102 +331,77 @@ class Replicated:
         law: Law,
         times: Iterator[float],  # of rows
         quantum: int,
-        replicas: list[np.ndarray],
+        weights: list[np.ndarray],  # of each replica
         turns: list[dict[int, Callable[[], int]]],  # of each: what trains so many rows of it
     ) -> None:
         trader, count = job.trader, job.workers
         assert trader is not None
-        self._law, self._times, self._quantum = law, times, quantum
-        self._replicas, self._turns = replicas, turns
         self._exchange, self._arrays = trader.exchange, trader.arrays
+        self._law, self._times, self._quantum = law, times, quantum
         self.network = Network(count, job.wire)
-        self._links = [TimedLink(self.network, replica) for replica in range(count)]
-        self._since = [0] * count  # rows of each since its last trade
-        self._trades: list[Iterator[None] | None] = [None] * count
-        self.waiting: dict[int, float] = {}  # replicas that wait, and since when
-        self._trained: set[int] = set()  # replicas that have done all their rows
-        self.events: list[tuple[float, int]] = []  # a heap; the servers come after the last replica
-        self._due: list[float | None] = [None] * (count + 1)  # the time of each one's event; any other is out of date
-        for replica in range(count):
-            self._push(replica, replica / count * job.wire.row)
+        self._waiting: dict[int, float] = {}  # replicas that wait, and since when
+        self._due = [replica / count * job.wire.row for replica in range(count)]  # the time of each one's next event
+        self._due.append(math.inf)  # and of the servers'
+        self._lives = [self._life(replica, w, turn) for replica, (w, turn) in enumerate(zip(weights, turns))]
 
-    def advance(self) -> None:
-        """Do the next event."""
-        network = self.network
-        now, replica = heapq.heappop(self.events)
-        if now != self._due[replica]:
-            return
-        self._due[replica] = None
-        if replica == self._law.workers:
+    def advance(self) -> bool:
+        """Do the next event; return False if there is none."""
+        network, due = self.network, self._due
+        now = min(due)
+        if now == math.inf:
+            assert not self._waiting, "replicas wait for messages that nobody sends"
+            return False
+        replica = due.index(now)
+        due[replica] = math.inf
+        if replica == len(self._lives):
             network.serve(self._exchange, self._arrays)
-            self._wake()
-            return
-        network.now[replica] = max(now, network.now[replica])
-        if self._trades[replica] is not None:
-            self._go_on(replica)
-        elif replica in self._trained:
-            network.here[replica] = False
-            for waiting in self.waiting:  # they notice
-                self._push(waiting, max(network.now[replica], network.now[waiting]))
         else:
-            self._train(replica)
+            network.now[replica] = max(now, network.now[replica])
+            if (since := self._waiting.pop(replica, None)) is not None:
+                network.counts = network.counts.plus(Counts(waited_seconds=network.now[replica] - since))
+            waits = next(self._lives[replica], None)
+            if waits:
+                self._waiting[replica] = network.now[replica]
+            elif waits is not None:
+                due[replica] = network.now[replica]
+            else:  # it has ended, and who waits notices
+                for waiting in self._waiting:
+                    self._retry(waiting, network.now[replica])
+        due[-1] = min(due[-1], network.next_arrival(SERVERS))
+        for waiting in self._waiting:
+            self._retry(waiting, network.next_arrival(waiting))
+        return True
 
-    def _push(self, replica: int, when: float) -> None:
-        """Schedule a replica's event at ``when``, unless it has an earlier one."""
-        due = self._due[replica]
-        if due is None or when < due:
-            self._due[replica] = when
-            heapq.heappush(self.events, (when, replica))
+    def _retry(self, replica: int, when: float) -> None:
+        self._due[replica] = min(self._due[replica], max(when, self.network.now[replica]))
 
-    def _train(self, replica: int) -> None:
-        """Train a quantum of rows, or those until the next trade, and begin the trade if it is due."""
+    def _life(self, replica: int, w: np.ndarray, turns: dict[int, Callable[[], int]]) -> Iterator[bool]:
+        """Train a replica to the end of the task, and trade it; yield after each event whether it has to wait."""
         network, exchange, law = self.network, self._exchange, self._law
-        limit = min(self._quantum, exchange.period - self._since[replica])
-        rows = self._turns[replica][limit]()
-        self._since[replica] += rows
-        ticks = sum(itertools.islice(self._times, rows)) * law.ticks + rows * law.wait
-        network.now[replica] += ticks / law.workers * network.wire.row
-        side = None
-        if rows < limit:
-            self._trained.add(replica)
-            side = exchange.end
-        elif self._since[replica] == exchange.period:
-            side = exchange.trade
-        if side is not None:
-            since, self._since[replica] = self._since[replica], 0
-            self._trades[replica] = side(self._replicas[replica], self._arrays, self._links[replica], since)
-        self._push(replica, network.now[replica])
-
-    def _go_on(self, replica: int) -> None:
-        """Continue a trade."""
-        network, trade = self.network, self._trades[replica]
-        assert trade is not None
-        if (since := self.waiting.pop(replica, None)) is not None:
-            network.counts = network.counts.plus(Counts(waited_seconds=network.now[replica] - since))
-        if next(trade, trade) is trade:
-            self._trades[replica] = None
-            self._push(replica, network.now[replica])
-        else:
-            self.waiting[replica] = network.now[replica]
-        self._wake()
-
-    def _wake(self) -> None:
-        """Schedule events of servers and of waiting replicas, which may have been sent something."""
-        network = self.network
-        if (when := network.next_request()) is not None:
-            self._push(self._law.workers, when)
-        for waiting in self.waiting:
-            if (when := network.next_arrival(waiting)) is not None:
-                self._push(waiting, max(when, network.now[waiting]))
+        link = TimedLink(network, replica)
+        since, rows, limit = 0, 0, 0  # rows since the last trade, and those of an event
+        while rows == limit:
+            limit = min(self._quantum, exchange.period - since)
+            rows = turns[limit]()
+            since += rows
+            ticks = sum(itertools.islice(self._times, rows)) * law.ticks + rows * law.wait
+            network.now[replica] += ticks / law.workers * network.wire.row
+            yield False
+            if rows < limit or since == exchange.period:
+                side = exchange.end if rows < limit else exchange.trade
+                for _ in side(w, self._arrays, link, since):
+                    yield True
+                since = 0
+                yield False
+        network.here[replica] = False
 
 
-class Request(NamedTuple):
-    """A request to the server of a shard."""
+class Arrival(NamedTuple):
+    """A message to a replica, or to the server of a shard."""
 
-    shard: int
     sender: int
-    ticket: int
     message: Message
+    shard: int  # whose request or answer it is
 
 
 class Network:
@@ -442,67 +418,50 @@ class Network:
         self.now = [0.0] * replicas  # time of each replica
         self.counts = Counts()
         self._out, self._in = [0.0] * replicas, [0.0] * replicas  # when the lines are free
-        # Heaps of (time, number, sender, message, ticket), and of (time, number, request)
-        self._arriving: list[list[tuple[float, int, int, Message, int]]] = [[] for _ in range(replicas)]
-        self._requests: list[tuple[float, int, Request]] = []
-        self._kept: list[Request] = []  # their answers have to wait
+        # For each replica, and for the servers: a heap of (time, number, arrival)
+        self._arriving: list[list[tuple[float, int, Arrival]]] = [[] for _ in range(replicas + 1)]
+        self._kept: list[Arrival] = []  # requests whose answers have to wait
         self._sent, self._latest = 0, 0.0
 
-    def send(self, sender: int, to: int, message: Message) -> None:
-        """Schedule the arrival of a message."""
-        when = self._carry(sender, to, message, self.now[sender])
-        heapq.heappush(self._arriving[to], (when, self._sent, sender, message, 0))
-
-    def ask(self, request: Request) -> None:
-        """Schedule the arrival of a request."""
-        owner = request.shard % len(self.now)
-        when = self._carry(request.sender, owner, request.message, self.now[request.sender])
-        heapq.heappush(self._requests, (when, self._sent, request))
-
-    def next_request(self) -> float | None:
-        """Time at which the next request arrives at its server."""
-        return self._requests[0][0] if self._requests else None
+    def send(self, sender: int, to: int, message: Message, shard: int = NO_SHARD, asks: bool = False) -> None:
+        """Schedule the arrival of a message, which may be one that ``asks`` the server of a shard there."""
+        self._carry(sender, to, message, self.now[sender], SERVERS if asks else to, shard)
 
     def serve(self, served: Exchange, arrays: Arrays) -> None:
         """Handle the next request, and those that had to wait until something changed."""
-        now, _, request = heapq.heappop(self._requests)
+        now, _, request = heapq.heappop(self._arriving[SERVERS])
         self._latest = now
         waiting, self._kept = [request, *self._kept], []
-        for shard, sender, ticket, message in waiting:
+        for sender, message, shard in waiting:
             reply = served.serve(shard, arrays, sender, message)
             if reply is None:
-                self._kept.append(Request(shard, sender, ticket, message._replace(kind=PULL)))
+                self._kept.append(Arrival(sender, message._replace(kind=PULL), shard))
             elif message.kind not in (PUSH, BYE):
-                owner = shard % len(self.now)
-                when = self._carry(owner, sender, reply, now)
-                heapq.heappush(self._arriving[sender], (when, self._sent, owner, reply, ticket))
+                self._carry(shard % len(self.now), sender, reply, now, sender, shard)
 
-    def _carry(self, sender: int, to: int, message: Message, now: float) -> float:
-        """Occupy the lines with a message that is sent now; return when it arrives."""
+    def _carry(self, sender: int, to: int, message: Message, now: float, queue: int, shard: int) -> None:
+        """Occupy the lines with a message that is sent now, and queue it for the time when it arrives."""
+        when = now
         self._sent += 1
-        if sender == to:
-            return now
-        start = max(now, self._out[sender], self._in[to] - self.wire.latency)
-        busy = message.size / self.wire.bandwidth
-        self._out[sender] = start + busy
-        self._in[to] = start + busy + self.wire.latency
-        self.counts = self.counts.plus(Counts(1, message.size))
-        return self._in[to]
+        if sender != to:
+            start = max(now, self._out[sender], self._in[to] - self.wire.latency)
+            busy = message.size / self.wire.bandwidth
+            self._out[sender] = start + busy
+            self._in[to] = when = start + busy + self.wire.latency
+            self.counts = self.counts.plus(Counts(1, message.size))
+        heapq.heappush(self._arriving[queue], (when, self._sent, Arrival(sender, message, shard)))
 
-    def next_arrival(self, to: int) -> float | None:
-        """Time at which a replica's next message arrives."""
-        return self._arriving[to][0][0] if self._arriving[to] else None
+    def next_arrival(self, to: int) -> float:
+        """Time at which the next message for a replica or the servers arrives."""
+        return self._arriving[to][0][0] if self._arriving[to] else math.inf
 
-    def arrived(self, to: int) -> tuple[int, Message, int] | None:
-        """Return sender, message and ticket (0: none) of the next message that has arrived by the replica's time."""
-        heap = self._arriving[to]
-        if not heap or heap[0][0] > self.now[to]:
-            return None
-        return heapq.heappop(heap)[2:]
+    def arrived(self, to: int) -> Arrival | None:
+        """Return the next message that has arrived by the replica's time."""
+        return None if self.next_arrival(to) > self.now[to] else heapq.heappop(self._arriving[to])[2]
 
     def senders(self, to: int) -> list[int]:
         """Replicas whose messages to a replica have not been received."""
-        return [sender for _, _, sender, _, ticket in self._arriving[to] if not ticket]
+        return [arrival.sender for _, _, arrival in self._arriving[to] if arrival.shard == NO_SHARD]
 
     def meet(self, steps: list[Step]) -> None:
         """Let replicas send at once, in steps, and wait for each other."""
@@ -522,27 +481,25 @@ class TimedLink(Link):
         self._network = network
 
     def post(self, to: int, message: Message) -> bool:
-        network = self._network
-        receivers = np.flatnonzero(network.here) if to == ALL else [to]
         # A message in transit must not change.
         message = message._replace(values=message.values.copy(), indices=message.indices.copy())
-        for receiver in receivers:
+        for receiver in np.flatnonzero(self._network.here).tolist() if to == ALL else [to]:
             if receiver != self.replica:
-                network.send(self.replica, int(receiver), message)
+                self._network.send(self.replica, receiver, message)
         return True
 
-    def _request(self, ticket: int, shard: int, request: Message) -> None:
-        self._network.ask(Request(shard, self.replica, ticket, request))
+    def ask(self, shard: int, request: Message) -> None:
+        self._network.send(self.replica, shard % self.replicas, request, shard, asks=True)
         if request.kind in (PUSH, BYE):
-            self._answers[ticket] = NOTHING
+            self._answers[shard] = NOTHING
 
     def receive(self) -> None:
         while (arrival := self._network.arrived(self.replica)) is not None:
-            sender, message, ticket = arrival
-            if ticket:
-                self._answers[ticket] = message
-            else:
+            sender, message, shard = arrival
+            if shard == NO_SHARD:
                 self.inbox[sender].append(message)
+            else:
+                self._answers[shard] = message
 
     def here(self) -> np.ndarray:
         here = self._network.here.copy()

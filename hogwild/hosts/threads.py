@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from hogwild.errors import TrainingError
-from hogwild.hosts.job import Job, Task, WorkerState
+from hogwild.hosts.job import Job, Task, work_for
 from hogwild.hosts.pool import Crew
 from hogwild.kernels.control import ABORT
 from hogwild.machine import cpus_of, pin
@@ -29,7 +29,7 @@ class Threads(Crew):
         super().__init__(workers)
         self._number = self._awaited = 0  # the latest message, and how many have not answered it
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(workers)]
-        self._outbox: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._end = weakref.finalize(self, _end, self._threads, self._inboxes, self._held)
         try:
@@ -57,14 +57,14 @@ class Threads(Crew):
     def wait(self, timeout: float) -> bool:
         while self._awaited:
             try:
-                number, error = self._outbox.get(timeout=timeout)
+                number, problem = self._outbox.get(timeout=timeout)
             except queue.Empty:
                 return self.closed
             if number != self._number:
                 continue
             self._awaited -= 1
-            if error is not None:
-                raise TrainingError(f"a worker thread failed: {type(error).__name__}: {error}") from error
+            if problem is not None:
+                raise TrainingError(f"a worker thread failed: {problem}")
         return True
 
     def release(self, job: Job) -> None:
@@ -99,13 +99,4 @@ def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]],
 
 def _serve(worker: int, cpu: int | None, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
     pin(cpu)
-    desk = WorkerState(worker)
-    while (received := inbox.get()) is not None:
-        number, message = received
-        problem = None
-        try:
-            desk.take(message)
-        except BaseException as error:
-            problem = error.with_traceback(None)  # its frames would keep the arrays alive
-        received = message = None  # a local reference would keep a dropped job alive
-        outbox.put((number, problem))
+    work_for(worker, inbox.get, outbox.put)

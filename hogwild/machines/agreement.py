@@ -7,12 +7,12 @@ from typing import Any
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.degrees import Totals
-from hogwild.errors import InputError, TrainingError
+from hogwild.errors import InputError
 from hogwild.exchanges import make_exchange
 from hogwild.exchanges.averaging import Averaging
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import NO_LIMIT
-from hogwild.machines.cluster import Cluster, readmit
+from hogwild.machines.cluster import Cluster, readmit, why_not
 from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
 from hogwild.machines.pool import Machines, Replicas
@@ -68,14 +68,8 @@ class Leader:
         """
         cluster, facts = self.cluster, facts_of(case, config)
         plan = {"kind": "plan", "discipline": case.problem.discipline, "cut": case.cut(), "facts": facts}
-        cluster.tell(plan)
-        for other in range(1, cluster.machines):
-            answer = cluster.next_note(other, ("agreed",))
-            if answer["unlike"]:
-                reason = f"{cluster.name(other)} differs from {cluster.name(0)}: {answer['unlike']}"
-                cluster.tell({"kind": "refused", "why": reason})
-                raise InputError(reason)
-        cluster.tell({"kind": "go"})
+        if why := why_not(cluster, [*range(1, cluster.machines)], plan):
+            raise InputError(why)
         cluster.beside(lambda: readmit(cluster, plan))
 
     def around(self, case: Case, pool: Pool) -> Pool:
@@ -106,11 +100,5 @@ def confirm(cluster: Cluster, case: Case, config: TrainConfig, plan: dict[str, A
     InputError
         If any machine differs.
     """
-    unlike = difference(plan["facts"], facts_of(case, config))
-    cluster.tell({"kind": "agreed", "unlike": unlike}, [0])
-    try:
-        note = cluster.next_note(0, ("go", "refused", "end"))
-    except TrainingError as error:
-        raise InputError(str(error)) from None
-    if note["kind"] != "go":
-        raise InputError(note.get("why") or f"{cluster.name(0)} has ended the run")
+    cluster.tell({"kind": "agreed", "unlike": difference(plan["facts"], facts_of(case, config))}, [0])
+    cluster.next_note(0, ("go",))

@@ -41,7 +41,7 @@ import numpy as np
 import torch
 from torch.distributed import PrefixStore, ProcessGroupGloo
 
-from hogwild.errors import HogwildError, TrainingError, reason_of
+from hogwild.errors import HogwildError, InputError, TrainingError, reason_of
 from hogwild.machines.meeting import DEADLINE, Meeting, Met, meet, unlike
 
 PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
@@ -227,14 +227,21 @@ class Cluster:
 
         Raises
         ------
+        InputError
+            If it refuses to train with the others.
         TrainingError
-            If the machine is gone.
+            If it is gone, or has ended the run.
         """
         with self.changed:
             while True:
                 for k, note in enumerate(self._heard):
-                    if note["sender"] == sender and note.get("kind") in kinds:
-                        return self._heard.pop(k)
+                    if note["sender"] == sender and note["kind"] in (*kinds, "refused", "end"):
+                        del self._heard[k]
+                        if note["kind"] in kinds:
+                            return note
+                        if note["kind"] == "refused":
+                            raise InputError(note["why"])
+                        raise TrainingError(f"{self.name(sender)} has ended the run")
                 self.require(sender)
                 if stopped():
                     return {"kind": "stopped"}
@@ -362,18 +369,21 @@ def _let_in(cluster: Cluster, request: int, machine: int, hello: dict[str, Any],
 
 
 def _agree(cluster: Cluster, machine: int, plan: Note) -> None:
-    """Have a machine confirm that it trains the same, and let it take part."""
-    cluster.tell(plan, [machine])
-    try:
-        answer = cluster.next_note(machine, ("agreed",), lambda: cluster.closed(0.0))
-    except TrainingError:
-        return
-    if why := answer.get("unlike"):
-        why = f"{cluster.name(machine)} differs from {cluster.name(0)}: {why}"
-        cluster.tell({"kind": "refused", "why": why}, [machine])
-    elif answer["kind"] == "agreed":
-        cluster.tell({"kind": "go"}, [machine])
-        cluster.ready(machine)
+    with contextlib.suppress(TrainingError):  # it has gone again
+        if not why_not(cluster, [machine], plan):
+            cluster.ready(machine)
+
+
+def why_not(cluster: Cluster, machines: list[int], plan: Note) -> str:
+    """Have machines confirm that they train the same as machine 0, and let them go on.
+
+    If one does not, all of them are refused; the line that says why names both sides.
+    """
+    cluster.tell(plan, machines)
+    unlike = {machine: cluster.next_note(machine, ("agreed",))["unlike"] for machine in machines}
+    why = [f"{cluster.name(k)} differs from {cluster.name(0)}: {what}" for k, what in unlike.items() if what]
+    cluster.tell({"kind": "refused", "why": why[0]} if why else {"kind": "go"}, machines)
+    return why[0] if why else ""
 
 
 def packed(note: Note, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

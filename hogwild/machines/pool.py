@@ -26,7 +26,6 @@ from hogwild.data.rows.degrees import Totals
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.deltas_kernel import bring_together
-from hogwild.exchanges.link import serving
 from hogwild.exchanges.trade import ALL, Counts, Exchange, begin
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
@@ -60,9 +59,6 @@ class Machines(Pool):
         self._note: Note = {}  # machine 0's about the task
         self._gone = cluster.losses
         self._ended = False
-        self._course: Iterator[None] = iter(())
-        self._done = self._working = self._told = False
-        self._error: BaseException | None = None
 
     # ---- what the engine asks
 
@@ -89,10 +85,12 @@ class Machines(Pool):
 
     def elsewhere(self) -> tuple[int, int]:
         """Rows and nonzeros that the other machines have done of the task, as far as this one has heard."""
-        done = [(note["rows"], note["nonzeros"]) for note in self.reports.values()]
-        rest = {*np.flatnonzero(self.cluster.alive)} & {*self.members} - {self.cluster.number, *self.reports}
-        done += self.cluster.progress[[*rest]].tolist()
-        return sum(rows for rows, _ in done), sum(nonzeros for _, nonzeros in done)
+        cluster, reports = self.cluster, self.reports
+        heard = {machine: cluster.progress[machine] for machine in self.members if cluster.alive[machine]}
+        heard |= {machine: note["done"] for machine, note in reports.items()}
+        heard[cluster.number] = 0, 0
+        rows, nonzeros = np.sum([*heard.values()], axis=0).tolist()
+        return rows, nonzeros
 
     def share(self, task: Task) -> tuple[int, int]:
         """Tell the others what is next, who takes part, and the model if it may differ from theirs (on machine 0);
@@ -102,7 +100,7 @@ class Machines(Pool):
         if cluster.leads and self.job is not None:
             self._settle(cluster.members())
             self.task += 1
-            note = {"kind": "task", "task": self.task, "epoch": task.epoch, "step": [*task.step]}
+            note = {"kind": "task", "task": self.task, "epoch": task.epoch, "step": task.step}
             note |= {"members": self.members, "in_step": self.in_step}
             for member in self.members[1:]:
                 cluster.tell(note | {"start": self._start_of(member, task)}, [member], *self._model())
@@ -169,7 +167,7 @@ class Machines(Pool):
         self.in_step = True
         self.reports = {}
         self._done = self._working = self._told = False
-        self._error = None
+        self._error: BaseException | None = None
         self._course = self.course(self._job(), task)
         next(self._course)
 
@@ -294,8 +292,7 @@ class Replicas(Machines):
         room = exchange.room(len(flat), 2)
         if self._in_rounds or exchange.shards:
             room = max(room, ROOM)
-        serve = serving(exchange, self._arrays)
-        self.link = MachineLink(self.cluster, self.members, self.task, room, serve)
+        self.link = MachineLink(self.cluster, self.members, self.task, room, exchange, self._arrays)
         begin(exchange, flat, self._arrays)
         if "base" in self._arrays:
             self._arrays["base"][self.link.replica, : len(flat)] = flat
@@ -371,18 +368,17 @@ class Replicas(Machines):
     def _report(self, job: Job) -> Iterator[None]:
         """Tell machine 0 what was done; there, wait for what the others say."""
         cluster, link = self.cluster, self.link
-        rows, nonzeros = job.done()
         if not cluster.leads:
             missing = [member for member, here in zip(self.members, link.here()) if not here]
-            note = {"kind": "done", "task": self.task, "rows": rows, "nonzeros": nonzeros, "missing": missing}
-            cluster.tell(note | {"sent": [*self.own_counts()], "chunk": job.position()}, [0])
+            note = {"kind": "done", "task": self.task, "done": job.done(), "missing": missing}
+            cluster.tell(note | {"sent": self.own_counts(), "chunk": job.position()}, [0])
             return
         yield from _until(self._all_reported)
         for member, report in self.reports.items():
             for machine in report["missing"]:  # all must see the same
                 cluster.give_up(machine, f"it and {cluster.name(member)} no longer reach each other")
-        parts = [(rows, self.own_counts()), *((note["rows"], Counts(*note["sent"])) for note in self.reports.values())]
-        left_out = [counts.deltas_left_out > 0 for done, counts in parts if done]
+        parts = [(job.done(), self.own_counts()), *((note["done"], note["sent"]) for note in self.reports.values())]
+        left_out = [Counts(*sent).deltas_left_out > 0 for (rows, _), sent in parts if rows]
         if left_out and all(left_out):  # as on one machine: the run has diverged
             self._flat[:] = np.nan
 

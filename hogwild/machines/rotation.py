@@ -55,7 +55,7 @@ class Ring(Machines):
 
     def course(self, job: Job, task: Task) -> Iterator[None]:
         self.in_step = False  # each machine has its own part of the array
-        self.link = link = MachineLink(self.cluster, self.members, self.task, 0)
+        self.link = link = MachineLink(self.cluster, self.members, self.task, 0, None, {})
         me, last = link.replica, link.replicas - 1
         chunks = job.order.n_chunks // self._problem.parts
         for turn in range(link.replicas):
@@ -78,9 +78,8 @@ class Ring(Machines):
                 link.send(Message(0, turn, 0, items), (me - 1) % link.replicas)
         if not self.cluster.leads:
             both = np.concatenate([self._problem.copy_out(job.flat, *side) for side in self._held(me, last, task)])
-            rows, nonzeros = job.done()
             sent = link.counts.plus(Counts(1, NOTHING.size + both.nbytes))  # with this note
-            link.tell({"kind": "done", "rows": rows, "nonzeros": nonzeros, "sent": [*sent]}, 0, both)
+            link.tell({"kind": "done", "done": job.done(), "sent": sent}, 0, both)
             return
         while len(self.reports) < last:  # put together what all machines have
             yield

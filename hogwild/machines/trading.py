@@ -8,12 +8,9 @@ slow.
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 
-from hogwild.exchanges.link import Serve
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Counts, Link, Message
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exchange, Link, Message
 from hogwild.hosts.job import Job
 from hogwild.machines.cluster import Cluster, Note
 from hogwild.problems.protocol import trained
@@ -41,19 +38,26 @@ class MachineLink(Link):
         Its number.
     room : int
         Bytes that may be queued for a machine; more can be posted when it has taken some.
-    serve : callable, optional
-        What the server does with a request, for a scheme that has one; machine 0 calls it.
+    exchange, arrays : Exchange, mapping
+        The scheme and its arrays, if it may have servers.
     """
 
-    def __init__(self, cluster: Cluster, members: list[int], task: int, room: int, serve: Serve | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        members: list[int],
+        task: int,
+        room: int,
+        exchange: Exchange | None,
+        arrays: Arrays,
+    ) -> None:
         super().__init__(members.index(cluster.number), len(members))
         self._cluster = cluster
         self._members = members
         self._task = task
         self._room = room
-        self._serve = serve
+        self._exchange, self._arrays = exchange, arrays
         self._arrivals = cluster.arrivals[members]  # a copy
-        self._unanswered = deque[int]()  # tickets
         self.counts = Counts()  # of what this machine has sent, and how long it has waited
 
     def here(self) -> np.ndarray:
@@ -67,8 +71,8 @@ class MachineLink(Link):
         self.send(message, to)
         return True
 
-    def send(self, message: Message, to: int = ALL, shard: int = 0) -> None:
-        """Send a message, whether or not there is room."""
+    def send(self, message: Message, to: int, shard: int | None = None) -> None:
+        """Send a message, whether or not there is room, or a request to the server of a shard, or its answer."""
         numbers = [message.kind, message.clock, message.rows, message.values.nbytes]
         coded = message.values.dtype == np.uint8
         note = {"kind": "trade", "message": [*map(int, numbers)], "coded": coded, "shard": shard}
@@ -90,34 +94,33 @@ class MachineLink(Link):
             if note["sender"] not in self._members:
                 continue
             sender, message = self._members.index(note["sender"]), message_of(note)
-            if self._serve is None:
+            shard = note["shard"]
+            if shard is None:
                 self.inbox[sender].append(message)
-            elif self._cluster.leads:
-                reply = self._serve(note["shard"], sender, message)
-                if message.kind not in (PUSH, BYE):
-                    assert reply is not None  # rules that have answers wait are refused between machines
-                    self.send(reply, sender)
-            elif self._unanswered:
-                self._answers[self._unanswered.popleft()] = message
+            elif not self._cluster.leads:
+                self._answers[shard] = message
+            elif (reply := self._serve(shard, sender, message)) is not NOTHING:
+                self.send(reply, sender, shard)
 
-    def _request(self, ticket: int, shard: int, request: Message) -> None:
-        assert self._serve is not None
+    def _serve(self, shard: int, sender: int, request: Message) -> Message:
+        assert self._exchange is not None
+        reply = self._exchange.serve(shard, self._arrays, sender, request)
+        assert reply is not None  # rules that have answers wait are refused between machines
+        return reply
+
+    def ask(self, shard: int, request: Message) -> None:
         if self._cluster.leads:
-            reply = self._serve(shard, self.replica, request)
-            assert reply is not None
-            self._answers[ticket] = reply
+            self._answers[shard] = self._serve(shard, self.replica, request)
             return
         self.send(request, 0, shard)
         if request.kind in (PUSH, BYE):
-            self._answers[ticket] = NOTHING
-        else:
-            self._unanswered.append(ticket)
+            self._answers[shard] = NOTHING
 
-    def answer(self, ticket: int) -> Message | None:
+    def answer(self, shard: int) -> Message | None:
         if not self._cluster.leads and self._cluster.waiting(self._members[0]) > self._room:
             self.receive()
             return None
-        return super().answer(ticket)
+        return super().answer(shard)
 
 
 def message_of(note: Note) -> Message:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +10,8 @@ import pytest
 
 from hogwild.cli.compare import make_plan
 from hogwild.cli.modules import members_of
+from hogwild.compare.run.plan import Cell
+from hogwild.compare.run.runner import Runner
 from hogwild.errors import InputError
 from hogwild.machine import physical_cores
 from tests.compare.rows import rows_in
@@ -20,10 +19,6 @@ from tests.cuda.standin import StandIn
 
 SMALL = "synthetic:rcv1?rows=1500&features=300&nnz=10"
 QUICK = "--methods hogwild,locked --epochs 5 --seeds 3 --steps 1,2 --host threads"
-
-
-def cells(path: Path) -> list[str]:
-    return list(dict.fromkeys(row["cell"] for row in rows_in(path)))
 
 
 def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
@@ -41,52 +36,24 @@ def test_a_comparison_and_everything_it_writes(hogwild: Callable, tmp_path: Path
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def until_there_are(count: int, rows: Path, process: subprocess.Popen[str]) -> None:
-    began = time.monotonic()
-    while not rows.exists() or rows.read_text().count("\n") < count:
-        assert process.poll() is None
-        assert time.monotonic() - began < 300
-        time.sleep(0.05)
+def test_the_same_command_goes_on(hogwild: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After Ctrl-C; what is kept is the ledger's affair."""
+    command = f"compare {SMALL} --methods hogwild --epochs 2 --seeds 3 --steps 1 --host threads --out {tmp_path}"
+    run = Runner.run
 
+    def interrupted(self: Runner, cell: Cell, epochs: int) -> list[dict]:
+        if cell.seed:
+            raise KeyboardInterrupt
+        return run(self, cell, epochs)
 
-def test_the_same_command_goes_on(spawn: Callable, tmp_path: Path) -> None:
-    """After Ctrl-C, and after a kill within a write."""
-    command = f"compare {SMALL} --methods hogwild --epochs 15 --seeds 6 --steps 1 --host threads --out out"
-    process = spawn(command)
-    rows = tmp_path / "out" / "rows.jsonl"
-    until_there_are(50, rows, process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 130
-    assert "the same command goes on" in out
-    assert "Traceback" not in err
-    done = cells(tmp_path / "out")
-    first = rows.read_bytes()
-    process = spawn(command)
-    until_there_are(first.count(b"\n") + 25, rows, process)
-    process.kill()
-    process.wait()
-    rows.write_bytes(rows.read_bytes()[:-7])  # as if the kill had come within a write
-    process = spawn(command)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert rows.read_bytes().startswith(first)  # finished cells were kept, not run again
-    found = cells(tmp_path / "out")
-    assert len(found) == len(set(found)) > len(done)
-    assert found[: len(done)] == done
-    counts = {name.split("/")[2] for name in found[1:] if "hogwild" in name}
-    assert len(found) == 1 + 6 * (1 + len(counts))
-
-
-def test_simulated_workers_are_compared_by_epochs(hogwild: Callable, tmp_path: Path) -> None:
-    options = "--host simulator --delay random --workers 64 --methods hogwild,averaging --epochs 3 --seeds 3 --steps 1"
-    shown = hogwild(f"compare {SMALL} {options} --out {tmp_path / 'out'}").shown()
-    rows = rows_in(tmp_path / "out")
-    assert max(row["staleness_max"] or 0 for row in rows if row["method"] == "hogwild") >= 64
-    assert {row["status"] for row in rows if row["method"] == "averaging"} == {"ok"}
-    last = [row for row in rows if row["method"] == "hogwild" and row["epoch"] == 3]
-    assert all(sum(row["staleness"].values()) == row["updates"] for row in last)
-    assert "epochs" in shown
+    monkeypatch.setattr(Runner, "run", interrupted)
+    result = hogwild(command)
+    assert (result.status, result.err) == (130, "")
+    assert f"runs are in {tmp_path}; the same command goes on" in result.out
+    monkeypatch.undo()
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    hogwild(command).shown()
+    assert (tmp_path / "rows.jsonl").read_bytes().startswith(before)
 
 
 OTHERS = {

@@ -65,12 +65,7 @@ def test_predictions_of_pairs(hogwild: Callable, stars: tuple[Path, Ratings], mo
     assert facts["rmse"] == pytest.approx(float(np.sqrt(np.mean((found - data.values[held]) ** 2))), rel=1e-4)
 
 
-def test_pairs_that_the_model_does_not_know(hogwild: Callable, model: Path, tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("u1\tnew\nnew\ti1\nnew\tnew\nu1\ti1\n")
-    result = hogwild(f"predict {model} {tmp_path / 'pairs.tsv'} --out {tmp_path / 'scores'}")
-    assert result.status == 0
-    assert len((tmp_path / "scores").read_text().split()) == 4
-    assert "3 of 4 pairs" in result.err
+def test_users_that_the_model_does_not_know(hogwild: Callable, model: Path, tmp_path: Path) -> None:
     (tmp_path / "seen.tsv").write_text("".join(f"new\ti{i}\t{i % 5}\n" for i in range(9)))
     result = hogwild(f"recommend {model} new other -n 3 --seen {tmp_path / 'seen.tsv'}")
     assert "1 of 2 users are not known" in result.err
@@ -87,6 +82,10 @@ def test_recommendations_leave_out_what_was_seen(
     assert [line[0] for line in lines] == ["u1"] * 5 + ["u2"] * 5
     assert not {tuple(line[:2]) for line in lines} & seen
     assert [float(line[2]) for line in lines[:5]] == sorted((float(line[2]) for line in lines[:5]), reverse=True)
+    titles = stars[0].with_name("titles.csv")
+    titles.write_text("item,title\n" + "".join(f"i{i},Film {i}\n" for i in range(200)))
+    titled = hogwild(f"recommend {model} u1 u2 -n 5 --seen {stars[0]} --titles {titles}").out
+    assert titled == "".join(f"{line}\tFilm {line.split()[1][1:]}\n" for line in result.out.splitlines())
     hogwild(f"recommend {model} -n 1 --out {tmp_path / 'all'}").shown()
     everyone = (tmp_path / "all").read_text().splitlines()
     assert len({line.split("\t")[0] for line in everyone}) == len(everyone) == 300
@@ -96,6 +95,10 @@ def test_similar_items(hogwild: Callable, model: Path) -> None:
     lines = [line.split("\t") for line in hogwild(f"similar {model} i7 -n 3").out.splitlines()]
     assert len(lines) == 3
     assert {line[0] for line in lines} == {"i7"}
+    titles = model.with_name("title.tsv")
+    titles.write_text(f"{lines[0][1]}\tThe\x1b film\n")
+    titled = [line.split("\t") for line in hogwild(f"similar {model} i7 -n 3 --titles {titles}").out.splitlines()]
+    assert titled == [[*lines[0], r"The\x1b film"], *([*line, line[1]] for line in lines[1:])]
     assert "i7" not in {line[1] for line in lines}
     result = hogwild(f"similar {model} nothing")
     assert (result.status, result.err.count("\n")) == (1, 1)

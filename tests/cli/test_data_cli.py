@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.cli.data import size
 from hogwild.data.rows.source import open_data
 
 
@@ -32,14 +31,6 @@ def test_convert(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     assert open_data(tmp_path / "zero").width == 21
 
 
-@pytest.mark.parametrize("text", ["1 x\n", "", "1 30:1\n", "\x00\x01"])
-def test_convert_leaves_nothing_after_an_error(refused: Callable, tmp_path: Path, text: str) -> None:
-    source = tmp_path / "source"
-    source.write_text(text)
-    assert str(source) in refused(f"convert {source} {tmp_path / 'store'} --features 20")
-    assert list(tmp_path.iterdir()) == [source]
-
-
 def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     hogwild(f"convert {svm} {tmp_path / 'store'} -q")
     for path in (svm, tmp_path / "store"):
@@ -49,7 +40,7 @@ def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
         shown = hogwild(f"info {path}").out
         for text in ("1: 100 (50.0%), 2: 100 (50.0%)", "Omega", "Delta", "rho"):
             assert text in shown
-    assert "targets       min" in hogwild("info 'synthetic:rcv1?rows=200&features=200&nnz=5&task=regress'").out
+    assert "targets              min" in hogwild("info 'synthetic:rcv1?rows=200&features=200&nnz=5&task=regress'").out
 
 
 def test_info_on_a_damaged_store(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
@@ -69,34 +60,11 @@ def test_info_on_the_machine(hogwild: Callable) -> None:
 
 def test_cache(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    assert hogwild(f"cache list --cache {cache}").out.startswith("0 entries, 0 bytes")
     hogwild(f"info {svm} --cache {cache}")
     hogwild(f"info {svm} --cache {cache} --zero-based")
-    listed = hogwild(f"cache list --cache {cache}").out
-    assert listed.count(svm.name) == 2
-    assert "\n2 entries, " in listed
     hogwild(f"info {svm} --no-cache")
-    assert hogwild(f"cache clear --cache {cache}").out == "removed 2 entries\n"
-    assert hogwild(f"cache list --cache {cache}").out.startswith("0 entries")
-
-
-def test_unwritable_cache_is_a_warning(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    result = hogwild(f"info {svm} --cache {tmp_path / 'file' / 'below'}")
-    assert result.status == 0
-    assert "rows          200" in result.out
-    assert result.err.startswith("hogwild: warning: no cache (")
-    assert result.err.count("\n") == 1
-
-
-def test_sizes() -> None:
-    assert [size(n) for n in (0, 999, 1000, 5 << 20, 3 << 40)] == [
-        "0 bytes",
-        "999 bytes",
-        "1.0 KiB",
-        "5.0 MiB",
-        "3.0 TiB",
-    ]
+    assert hogwild(f"cache clear --cache {cache}").out == f"removed 2 entries from {cache}\n"
+    assert hogwild(f"cache clear --cache {cache}").out.startswith("removed 0 entries")
 
 
 def test_info_on_a_pipe_takes_nothing_from_it(svm: Path) -> None:

@@ -120,14 +120,6 @@ def test_evaluate_as_the_library_does(hogwild: Callable, svm: Path, model: tuple
     assert "confusion" in shown
 
 
-def test_evaluate_regression(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
-    LinearModel(np.zeros(20), [1.5], "squared-error").save(tmp_path / "model")
-    facts = hogwild(f"evaluate {tmp_path / 'model'} {svm} --json").facts()
-    assert facts["rmse"] == pytest.approx(0.5)
-    assert facts["mae"] == pytest.approx(0.5)
-    assert "rmse" in hogwild(f"evaluate {tmp_path / 'model'} {svm}").out
-
-
 MEMORY = """
 import sys, threading, time
 from hogwild.__main__ import main
@@ -154,16 +146,6 @@ def test_memory_is_bounded(svm: Path, model: tuple[Path, LinearModel], tmp_path:
     command = [sys.executable, "-c", MEMORY, model[0], svm, large]
     used = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ}).stdout
     assert int(used) < 256  # MiB
-
-
-def test_inputs_are_not_overwritten(hogwild: Callable, svm: Path, model: tuple[Path, LinearModel]) -> None:
-    before = svm.read_bytes(), model[0].read_bytes()
-    link = svm.with_name("link")
-    link.symlink_to(svm)
-    for words in (f"predict {model[0]} {svm} -o {link}", f"train synthetic:rcv1?rows=9 --test {link} -o {svm}"):
-        assert "would overwrite" in hogwild(words).err
-    assert before == (svm.read_bytes(), model[0].read_bytes())
-    hogwild(f"predict {model[0]} {svm} -o /dev/null").shown()
 
 
 def test_numbers_read_back_as_float32():

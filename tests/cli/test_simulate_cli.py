@@ -46,14 +46,6 @@ def test_train_plays_round_robin_too(hogwild: Callable) -> None:
     assert (row["staleness_max"], row["lost_updates"]) == (8, 0)
 
 
-def test_two_runs_are_one(hogwild: Callable) -> None:
-    def objectives(seed: int) -> list[float]:
-        out = hogwild(f"simulate {SMALL} --epochs 2 --delay random --json - --seed {seed}").out
-        return [row["objective"] for row in rows_of(out)]
-
-    assert objectives(0) == objectives(0) != objectives(1)
-
-
 def test_default_data(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     import hogwild.cli.train as command
 

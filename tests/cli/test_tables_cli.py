@@ -38,21 +38,6 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 TRAIN = "--label click --ignore id,time --epochs 2 -w 1"
 
 
-def test_a_class_without_weight_is_named(tmp_path: Path, hogwild: Any) -> None:
-    path = tmp_path / "t.csv"
-    rows = [f"{k % 7},{('no', 'yes', 'maybe')[k % 3]},{int(k % 3 != 1)}" for k in range(60)]
-    options = "--label y --weight w --epochs 1 -w 1"
-    path.write_text("\n".join(["a,y,w", *rows]))
-    done = hogwild(f"train {path} {options}")
-    assert (done.status, done.err.count("weight zero")) == (0, 1)
-    assert "all rows of a class have weight zero, so nothing is learned of it: yes\n" in done.err
-    path.write_text("\n".join(["a,y,w", *(row for row in rows if "no" not in row)]))
-    done = hogwild(f"train {path} {options}")
-    assert done.status == 1
-    assert done.err.count("\n") == 1
-    assert "t.csv: weights: all rows but those of class maybe have weight zero: expected two or more" in done.err
-
-
 def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any) -> None:
     model, text, packed = tmp_path / "m", clicks / "clicks.csv", clicks / "clicks.parquet"
     done = hogwild(f"train {text} {TRAIN} --test {packed} --out {model}")
@@ -153,14 +138,13 @@ def test_what_does_not_go_together_is_one_line(
 def test_ctrl_c_while_a_table_is_read_leaves_nothing(tmp_path: Path, spawn: Any) -> None:
     path = tmp_path / "clicks.csv"
     path.write_text("click,site,price\n" + "yes,a,1\nno,b,2\n" * 3_000_000)  # seconds of reading
-    for command, *more in (("train", "--out", "here/m", "--cache", "here"), ("convert", "here/store")):
-        here = tmp_path / command / "here"
-        here.mkdir(parents=True)
-        process = spawn(command, path, *more, "--label", "click", cwd=here.parent)
-        while not any(here.iterdir()) and process.poll() is None:  # until it writes what it reads
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=300)
-        assert process.returncode == 130, err
-        assert "Traceback" not in err
-        assert list(here.iterdir()) == []
+    here = tmp_path / "here"
+    here.mkdir()
+    process = spawn("train", path, "--out", here / "m", "--cache", here, "--label", "click")
+    while not any(here.iterdir()) and process.poll() is None:  # until it writes what it reads
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert list(here.iterdir()) == []

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import torch
 from hogwild.data.rows.source import open_data
 from hogwild.kernels.cache import directory
 from hogwild.model_file import load_model
-from tests.cli.conftest import rows_of
+from tests.cli.conftest import Result, rows_of
 
 SMALL = "synthetic:rcv1?rows=600&features=500&nnz=10"
 QUICK = "--host threads --workers 1"
@@ -41,7 +40,7 @@ def test_one_worker_works_in_the_program_itself(hogwild: Callable, tmp_path: Pat
 
 
 def test_what_a_person_waits_for_is_said(hogwild: Callable, spawn: Callable, tmp_path: Path) -> None:
-    """That kernels are compiled, in a pipe too and once; and "in all" is the whole life of the process."""
+    """That kernels are compiled, in a pipe too and once."""
     command = f"train {SMALL} --workers 1 --epochs 1 --step 0.1"
     hogwild(command)
     kept = directory()  # all but one small kernel, for a test should not wait for all of them
@@ -50,16 +49,8 @@ def test_what_a_person_waits_for_is_said(hogwild: Callable, spawn: Callable, tmp
         kept, tmp_path / "kernels" / kept.name, ignore=shutil.ignore_patterns("kernel.shrink_table*", "*.nbc.*")
     )
     environ = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
-    said = []
-    for _ in range(2):
-        began = time.monotonic()
-        process = spawn(command, env=environ)
-        text, took = process.communicate(timeout=240)[0], time.monotonic() - began
-        assert process.returncode == 0
-        said.append(text.count("compiling, once on this machine"))
-        in_all = float(re.search(r"([\d.]+) s in all", text)[1])
-        assert 0.6 * took - 0.1 < in_all < took + 0.1
-    assert said == [1, 0]
+    shown = [spawn(command, env=environ).communicate(timeout=240)[0] for _ in range(2)]
+    assert [text.count("compiling, once on this machine") for text in shown] == [1, 0]
 
 
 def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
@@ -68,29 +59,22 @@ def test_a_run_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
         f"train {SMALL} --holdout 0.25 --epochs 3 --workers 2 --discipline tiered --out '{model}' --json {rows}",
     ).shown()
     found = rows_of(rows)
-    assert [row["epoch"] for row in found] == [0, 1, 2, 3]
-    first, last = found[0], found[-1]
-    assert last["objective"] < first["objective"]
-    assert {"cpu", "cores", "load", "version_numba", "command"} <= set(first)
+    last = found[-1]
+    assert {"cpu", "cores", "load", "version_numba", "command"} <= set(found[0])
     assert (last["host"], last["workers"], last["discipline"], last["data"]) == ("threads", 2, "tiered", SMALL)
-    assert last["status"] == "ok"
 
     lines = shown.splitlines()
-    assert lines[0].endswith("600 rows x 500 features, " + lines[0].split(", ")[-1])
+    assert lines[0].startswith(f"{SMALL}: 600 rows x 500 features, ")
     assert lines[1] == "held out 150 rows to test on, training on 450"
     assert "tiered on 2 workers (threads: a short run)" in shown
     header = next(k for k, line in enumerate(lines) if line.startswith(" epoch"))
     table = [line.split() for line in lines[header + 1 : header + 5]]
-    assert [int(line[0]) for line in table] == [0, 1, 2, 3]
+    assert [int(line[0]) for line in table] == [row["epoch"] for row in found] == [0, 1, 2, 3]
     assert float(table[-1][1]) == pytest.approx(last["objective"], rel=1e-5)
     assert lines[-1] == f"model saved to {model}"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a model", "rows"]
-
-    loaded = load_model(model)
-    assert loaded.loss == "log"
-    assert loaded.width == 500
     predicted = hogwild(f"predict '{model}' {SMALL}").out.split()
-    np.testing.assert_array_equal(np.array(predicted, dtype=float), loaded.predict(open_data(SMALL)))
+    np.testing.assert_array_equal(np.array(predicted, dtype=float), load_model(model).predict(open_data(SMALL)))
 
 
 def test_default_data_are_named_and_tested_on(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,12 +113,6 @@ def test_l2_is_chosen_by_rows_held_out_and_judged_by_others(hogwild: Callable, t
     assert rows_of(tmp_path / "rows")[-1]["l2"] == 1e-5
 
 
-def test_quiet(hogwild: Callable, tmp_path: Path) -> None:
-    result = hogwild(f"train {SMALL} --epochs 1 {QUICK} --quiet --out {tmp_path / 'm'}")
-    assert (result.status, result.out, result.err) == (0, "", "")
-    assert load_model(tmp_path / "m").width == 500
-
-
 def test_every_option_reaches_the_config(hogwild: Callable, tmp_path: Path) -> None:
     command = (
         f"train {SMALL}&task=regress --loss huber --loss-param 0.5 --l1 0.001 --l2 0.01 --step 0.125 --schedule round "
@@ -149,32 +127,20 @@ def test_every_option_reaches_the_config(hogwild: Callable, tmp_path: Path) -> N
     assert (config["adagrad"], config["intercept"]) == (True, False)
 
 
-def test_test_file_of_another_width(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
-    wide, narrow = tmp_path / "wide", tmp_path / "narrow"
+def test_features_of_test_rows_that_training_lacks_are_a_warning(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
+    wide = tmp_path / "wide"
     wide.write_text("1 1:1 99:1\n2 11:1 20:0.5\n")
-    narrow.write_text("1 1:1\n2 11:1\n")
     result = hogwild(f"train {svm} --test {wide} --epochs 1 {QUICK}")
-    assert result.status == 0
-    assert result.err.startswith("hogwild: warning: 1 ")
-    assert hogwild(f"train {svm} --test {narrow} --epochs 1 {QUICK}").err == ""
-    assert hogwild(f"train {svm} --features 99 --test {wide} --epochs 1 {QUICK}").err == ""
-    assert str(svm) in hogwild(f"train {svm} --features 15 --epochs 1 {QUICK}").err
+    assert (result.status, result.err.startswith("hogwild: warning: 1 ")) == (0, True)
+    assert hogwild(f"train {svm} --features 99 --test {wide} --epochs 1 {QUICK} --quiet") == Result(0, "", "")
 
 
-def test_resume_is_bitwise_and_rows_go_on(hogwild: Callable, tmp_path: Path) -> None:
-    common = f"train {SMALL} {QUICK} --step 1 --quiet"
-    parts = f"{common} --checkpoint {tmp_path / 'state'} --json {tmp_path / 'rows'} --out {tmp_path / 'parts'} --resume"
-    for command in (f"{common} --epochs 4 --out {tmp_path / 'whole'}", f"{parts} --epochs 2", f"{parts} --epochs 4"):
-        result = hogwild(command)  # of which the second has nothing to resume yet
-        assert (result.status, result.err) == (0, "")
+def test_a_run_is_resumed_and_its_rows_go_on(hogwild: Callable, tmp_path: Path) -> None:
+    command = f"train {SMALL} {QUICK} --step 1 -q --checkpoint {tmp_path / 'state'} --json {tmp_path / 'rows'} --resume"
+    for epochs in (2, 4, 4):  # of which the first has nothing to resume yet, and for the last nothing is left to do
+        hogwild(f"{command} --epochs {epochs}").shown()
     assert [row["epoch"] for row in rows_of(tmp_path / "rows")] == [0, 1, 2, 3, 4]
-    whole = load_model(tmp_path / "whole")
-    for _ in range(2):
-        resumed = load_model(tmp_path / "parts")
-        np.testing.assert_array_equal(whole.coef_, resumed.coef_)
-        np.testing.assert_array_equal(whole.intercept_, resumed.intercept_)
-        assert hogwild(f"{parts} --epochs 4").status == 0  # nothing is left to do
-    changed = hogwild(f"{parts} --epochs 5 --l2 0.5")
+    changed = hogwild(f"{command} --epochs 5 --l2 0.5")
     assert changed.status == 1
     assert re.fullmatch(r"hogwild: error: .*l2 .*\n", changed.err)
 

@@ -96,20 +96,6 @@ def test_the_peak_of_memory_is_that_of_the_cell(small: Rows, sleepy: type[Sleepy
     assert "peak_memory_mb" in evaluations(small, SERIAL, 1)[-1]
 
 
-def test_our_own_clock_stands_still_while_evaluating(small: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hogwild.problems.linear.case import LinearCase
-
-    evaluate = LinearCase.evaluate
-
-    def slow(self: LinearCase, *about: Any) -> dict:
-        time.sleep(0.2)
-        return evaluate(self, *about)
-
-    monkeypatch.setattr(LinearCase, "evaluate", slow)
-    rows = evaluations(small, SERIAL, 4)
-    assert 0 < rows[-1]["train_seconds"] <= rows[-1]["wall_seconds"] - 4 * 0.2
-
-
 def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: type[Sleepy]) -> None:
     rows = evaluations(small, SLEEPY, 50, 0.1)
     assert rows[-1]["status"] == "timed out after 0.1 s"

@@ -82,8 +82,6 @@ def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tm
         assert {row["device"] for row in rows} == {METHODS[name].device}
         assert rows[0].get("gpu") == (None if METHODS[name].device == "cpu" else "stand-in")
         assert rows[0]["batch"] == 16 * (count if name == "cuda-synchronous" else 1)
-        assert rows[-1]["objective"] < rows[0]["objective"]
-    assert found["cuda-hogwild", 3][-1]["in_flight"] == 48
     [source] = load([tmp_path])
     assert (source.head["gpu"], source.head["device"], source.crowd) == ("stand-in", "cuda", "")
     assert "On 3 replicas (stand-in) " in " ".join(verdict(source))

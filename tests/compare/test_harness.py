@@ -124,18 +124,3 @@ def test_too_many_workers_are_shouted_about_and_locks_refused(small: Rows, tmp_p
 def test_what_cannot_be_compared(small: Rows, options: dict, why: str) -> None:
     with pytest.raises(UsageError, match=f"{why}.*choose another"):
         Comparison(small, None, plan_of(), TrainConfig(**options))
-
-
-def test_cells_share_one_evaluator(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What judges is made once, of the same data."""
-    from hogwild.problems.linear import case as linear
-
-    made: list[int] = []
-    usual = linear.Evaluator
-    counted = staticmethod(lambda *args, **more: made.append(1) or usual(*args, **more))
-    monkeypatch.setattr(linear.LinearCase, "evaluator", counted)
-    task = Runner(*rows.split(0.2), BASE, "rows", 60.0)
-    with task:
-        for _ in range(2):
-            task.run(Cell("reported", "serial", 1, 1.0, 7), 1)
-    assert len(made) == 1

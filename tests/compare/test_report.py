@@ -145,6 +145,7 @@ def test_names_are_text(tmp_path: Path) -> None:
     text = (tmp_path / "out" / "report.html").read_text()
     assert "b" not in Page(text).tags
     assert "<script>alert" not in text
+    assert "\x1b" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert any("$x_1$" in cell for table in report.tables for row in table.rows for cell in row)
 

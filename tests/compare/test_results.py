@@ -61,17 +61,14 @@ def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
     assert len(read_rows(lines(tmp_path / "b", ABOUT, "\n", ROW.strip()))) == 2  # whole, but for the line's end
     with pytest.raises(InputError, match="cannot read the rows of a comparison: No such file"):
         read_rows(tmp_path / "none")
+    with pytest.raises(InputError, match=r"no rows\.jsonl in it"):
+        load([tmp_path])
 
 
 def test_rows_of_an_experiment_that_is_gone_are_passed_over(tmp_path: Path) -> None:
     old = {"phase": "delay", "method": "serial", "gradient_delay": 1e-3, "objective": -5.0, "status": "ok"}
     source = loaded(tmp_path, run("serial", [1.0, 0.5]), old)
     assert (len(source.runs), source.optimum) == (1, 0.0)
-
-
-def test_missing_directories(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"no rows\.jsonl in it"):
-        load([tmp_path])
 
 
 def test_time_to_target(tmp_path: Path) -> None:

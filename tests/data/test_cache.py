@@ -118,16 +118,17 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path, monkeypatch,
 
 
 def test_the_oldest_goes(cache):
-    cache.limit_bytes = 3 * (build(cache, recipe("a"))[0] and cache.entries()[0][1])
+    sizes = [file.stat().st_size for file in build(cache, recipe("a"))[0].store.iterdir()]
+    cache.limit_bytes = 3 * sum(sizes)
     for time, name in enumerate("abc"):
         path = build(cache, recipe(name))[0].store
         os.utime(path / "meta.json", (time, time))
     rows, _ = build(cache, recipe("d"))  # three fit
     cache.trim()
-    assert [path.name[0] for path, *_ in cache.entries()] == ["d", "c", "b"]
+    assert [path.name[0] for path in cache.entries()] == ["d", "c", "b"]
     cache.limit_bytes = 0
     build(cache, recipe("f"))
-    assert [path.name[0] for path, *_ in cache.entries()] == ["f"]
+    assert [path.name[0] for path in cache.entries()] == ["f"]
     assert rows.indices.tolist() == list(range(10))  # what is mapped stays
     assert cache.clear() == 1
     assert os.listdir(cache.directory) == []
@@ -135,7 +136,7 @@ def test_the_oldest_goes(cache):
 
 def test_other_files_in_the_directory_are_left_alone(cache):
     build(cache, recipe())
-    mine = save_store(open_store(cache.entries()[0][0]), cache.directory / "mine")
+    mine = save_store(open_store(cache.entries()[0]), cache.directory / "mine")
     (cache.directory / "notes.txt").write_text("")
     (cache.directory / ("x-" + "0" * 24)).mkdir()
     cache.limit_bytes = 0

@@ -112,12 +112,8 @@ def test_workers_share_a_large_batch(text: Any, monkeypatch: pytest.MonkeyPatch)
     assert np.median([model.score(X, y) for model in models]) > 0.9
 
 
-def test_errors_are_one_line(text: Any) -> None:
+def test_other_classes_than_before_are_refused(text: Any) -> None:
     X, y = text
-    with pytest.raises(ValueError, match="classes must be passed on the first call to partial_fit"):
-        HogwildClassifier().partial_fit(X, y)
-    with pytest.raises(ValueError, match="class_weight 'balanced' is not supported for partial_fit"):
-        HogwildClassifier(class_weight="balanced").partial_fit(X, y, classes=[-1, 1])
     model = HogwildClassifier(random_state=0).partial_fit(X[:300], y[:300], classes=[-1, 1])
     with pytest.raises(ValueError, match="differ from those before"):
         model.partial_fit(X[:2], y[:2], classes=[1, 2])
@@ -144,19 +140,16 @@ def rows_in_turn(n: int = 1500) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("n", [30, 1500])
-@pytest.mark.parametrize("tiny", [1e-2, 1e-4, 1e-20])
-def test_a_short_row_does_not_undo_what_was_learnt(n: int, tiny: float) -> None:
+def test_a_short_row_does_not_undo_what_was_learnt(n: int) -> None:
     """Its margin is the intercept's, and a step that suits its length would move that far beyond all others."""
     X, y = rows_in_turn(n)
     model = learn(HogwildRegressor(random_state=0), X, y, 1)
-    before = model.score(X, y)
-    assert before > 0.5
-    model.partial_fit(X[:1] * tiny, [1.0])
-    assert model.score(X, y) > before - 0.2
     label = learn(HogwildClassifier(random_state=0), X, y > 0, 1, classes=[False, True])
-    before = label.score(X, y > 0)
-    label.partial_fit(X[:1] * tiny, [not y[0] > 0])
-    assert label.score(X, y > 0) > before - 0.1
+    before, right = model.score(X, y), label.score(X, y > 0)
+    assert before > 0.5
+    for tiny in (1e-2, 1e-4, 1e-20):
+        assert copy.deepcopy(model).partial_fit(X[:1] * tiny, [1.0]).score(X, y) > before - 0.2
+        assert copy.deepcopy(label).partial_fit(X[:1] * tiny, [not y[0] > 0]).score(X, y > 0) > right - 0.1
 
 
 @pytest.mark.parametrize("good", [0, 1, 2])

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from hogwild.exchanges import make_exchange
-from hogwild.exchanges.link import DirectLink, serving
-from hogwild.exchanges.trade import Exchange, begin, take
-from hogwild.hosts.memory import Block
+from hogwild.exchanges.link import DirectLink, Trader
+from hogwild.exchanges.trade import Exchange, take
 
 
 class Room:
@@ -23,20 +22,19 @@ class Room:
         assert made is not None
         self.exchange: Any = made
         self.count = count
-        self.arrays = Block(made.spec(size, count), shared=False).arrays
-        self.links = Block(DirectLink.spec(count, made.room(size, count), made.shards), shared=False).arrays
+        self.trader = Trader(made, size, count, shared=False)
+        self.arrays = self.trader.arrays
         self.flat = np.full(size, start, np.float32)
         self.begin(step)
 
     def begin(self, step: float = 1.0) -> None:
         """Begin a task."""
-        DirectLink.reset(self.links)
-        begin(self.exchange, self.flat, self.arrays)
+        self.trader.begin(self.flat)
         self.w = [take(self.flat, self.arrays, replica, step) for replica in range(self.count)]
         self.link = [self.connect(replica) for replica in range(self.count)]
 
     def connect(self, replica: int) -> DirectLink:
-        return DirectLink(self.links, replica, serving(self.exchange, self.arrays))
+        return DirectLink(self.exchange, self.arrays, replica)
 
     def trading(self, replica: int, rows: int = 1) -> Iterator[None]:
         """A trade, to go on with by hand."""

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from hogwild.exchanges.allreduce import GIVEN_UP, SCHEDULES, all_reduce
+from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.link import START, DirectLink
 from hogwild.exchanges.trade import Message
 from hogwild.hosts.memory import Block
@@ -91,8 +92,8 @@ def test_the_sum_in_as_many_steps_and_bytes_as_the_schedule_has(by: str, count: 
 def test_through_logs_that_hold_one_message(by: str) -> None:
     arrays = np.random.default_rng(0).standard_normal((5, 100)).astype(np.float32)
     shared = Block(DirectLink.spec(5, START + 4 * 100), shared=False).arrays
-    DirectLink.reset(shared)
-    found = reduced(by, arrays, [DirectLink(shared, replica) for replica in range(5)])
+    shared["here"][:] = 1
+    found = reduced(by, arrays, [DirectLink(Averaging(), shared, replica) for replica in range(5)])
     for each in found:
         np.testing.assert_allclose(each, arrays.sum(axis=0), rtol=1e-5, atol=1e-6)
 

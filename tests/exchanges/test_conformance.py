@@ -222,7 +222,7 @@ def test_a_killed_worker_is_missed_by_nobody(exchange: str, tmp_path: Path) -> N
     row = next(run)
     thread.join()
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, len(killed))
-    assert not run.engine.job.trader.links["locks"].any()
+    assert not run.engine.job.trader.arrays["locks"].any()
     assert len(rows) - 2 * run.engine.job.order.chunk <= row["updates"] <= len(rows)
     row = next(run)
     assert (row["status"], row["updates"], row["workers_lost"]) == ("ok", len(rows), 2)

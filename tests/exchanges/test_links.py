@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.link import START, DirectLink
 from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, collected
 from hogwild.hosts.memory import Block
@@ -16,8 +17,8 @@ from hogwild.methods import Wire, parse_link
 
 def direct(replicas: int, room: int) -> tuple[list[DirectLink], dict[str, np.ndarray]]:
     arrays = Block(DirectLink.spec(replicas, room), shared=False).arrays
-    DirectLink.reset(arrays)
-    return [DirectLink(arrays, replica) for replica in range(replicas)], arrays
+    arrays["here"][:] = 1
+    return [DirectLink(Averaging(), arrays, replica) for replica in range(replicas)], arrays
 
 
 def values(*numbers: float) -> np.ndarray:
@@ -40,7 +41,7 @@ def test_to_one_and_to_all() -> None:
     assert heard(links[1]) == [(0, 1, [1, 2, 3]), (0, 2, [4])]
     assert heard(links[2]) == [(0, 2, [4])]
     assert [heard(link) for link in links] == [[], [], []]
-    assert DirectLink.counted(arrays) == Counts(3, 3 * START + 4 * (3 + 2), 0.0)
+    assert arrays["counts"].sum(axis=0).tolist() == [3, 3 * START + 4 * (3 + 2), 0]
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(0, 100))
@@ -79,7 +80,7 @@ def test_who_trains_no_more_holds_up_nobody() -> None:
     assert heard(links[1]) == [(0, 1, [1])]
     assert links[0].post(1, Message(0, 2, 0, values(2)))
     assert links[0].here().tolist() == [True, True, False]
-    DirectLink(arrays, 2)  # a replacement, which must not read what is overwritten
+    DirectLink(Averaging(), arrays, 2)  # a replacement, which must not read what is overwritten
     assert links[0].here().tolist() == [True, True, True]
     assert heard(links[1]) == [(0, 2, [2])]
 
@@ -90,7 +91,7 @@ def test_a_replacement_goes_on_reading_where_the_dead_one_stopped() -> None:
         links[0].post(1, Message(0, k, 0, values(k)))
     links[1].receive()
     links[0].post(1, Message(0, 3, 0, values(3)))
-    assert heard(DirectLink(arrays, 1)) == [(0, 3, [3])]
+    assert heard(DirectLink(Averaging(), arrays, 1)) == [(0, 3, [3])]
 
 
 def test_waiting_ends_by_a_message_a_later_one_or_the_senders_end() -> None:
@@ -113,7 +114,7 @@ def test_a_line_is_busy_while_a_message_travels() -> None:
     links = [TimedLink(network, replica) for replica in range(3)]
     links[0].post(ALL, Message(0, 1, 0, values(1)))
     links[1].post(2, Message(0, 2, 0, values(2)))
-    assert [network.next_arrival(replica) for replica in range(3)] == [None, 2.0, 3.0]
+    assert [network.next_arrival(replica) for replica in range(3)] == [np.inf, 2.0, 3.0]
     network.now[2] = 3.0
     assert heard(links[2]) == [(0, 1, [1])]
     assert network.next_arrival(2) == 4.0  # the line in was busy

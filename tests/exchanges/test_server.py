@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.exchanges.link import START, DirectLink
-from hogwild.exchanges.server import RATE, Server
+from hogwild.exchanges.link import START
+from hogwild.exchanges.server import RATE, TAKING, Server
 from hogwild.exchanges.trade import BOTH, PULL, PUSH, Counts, Message
 from tests.exchanges.room import Room
 from tests.runs import toy
@@ -50,7 +49,7 @@ def test_the_server_has_one_replica_to_the_bit(push: int, fetch: int, shards: in
         assert r.w[0].tobytes() == alone.tobytes()
     r.end(0)
     assert r.meet().tobytes() == alone.tobytes()
-    assert DirectLink.counted(r.links) == Counts()  # the server is on its own machine
+    assert r.trader.sent() == Counts()  # the server is on its own machine
 
 
 def test_sums_lose_nothing_even_if_a_replica_is_replaced() -> None:
@@ -89,9 +88,9 @@ def test_a_replica_whose_worker_died_taking_in_an_answer_reads_all() -> None:
     r.w[1] += 1
     r.trade(1)
     r.w[0] += 5
-    r.arrays["taking"][0, 1] = 1
+    r.arrays["known"][0, 1] = TAKING
     r.trade(0)
-    assert not r.arrays["taking"].any()
+    assert r.arrays["known"].min() >= 0
     np.testing.assert_array_equal(r.w[0], r.arrays["centre"])
     assert r.w[0][0] == -1 + 1 + 5
     assert r.w[0][-1] == 1 + 1  # what it owed of this shard is lost
@@ -100,7 +99,7 @@ def test_a_replica_whose_worker_died_taking_in_an_answer_reads_all() -> None:
 def test_messages_and_bytes() -> None:
     """The shorter of all values and of some with their indices; what is on a replica's own machine is not sent."""
     r = Room("server:push=1,rule=sum", 2, start=RAMP)
-    counted: Callable[[], Counts] = lambda: DirectLink.counted(r.links)  # noqa: E731
+    counted = r.trader.sent
     r.w[1][:3] += 1
     r.trade(1)
     assert counted() == Counts(2, 2 * START + 3 * 8)
@@ -119,20 +118,20 @@ def test_messages_and_bytes() -> None:
 
 def test_a_lock_is_waited_for_and_that_of_the_dead_is_freed() -> None:
     r = Room("server:push=1,shards=2,rule=sum", 3)
-    r.links["locks"][1] = 2 + 1  # replica 2 holds it
+    r.arrays["locks"][1] = 2 + 1  # replica 2 holds it
     r.w[0] += 1
     trade = r.trading(0)
     assert next(trade, "over") is None
     assert r.arrays["clock"].tolist() == [1, 0]
-    DirectLink.free(r.links, 1)
+    r.trader.bury(1)
     assert next(trade, "over") is None
     r.w[0][[3, 60]] += 10  # what is trained while it waits stays
-    DirectLink.free(r.links, 2)
-    assert r.links["torn"].tolist() == [0, 1]
-    assert DirectLink.counted(r.links).shards_torn == 1
+    r.trader.bury(2)
+    assert r.arrays["torn"].tolist() == [0, 1]
+    assert r.trader.sent().shards_torn == 1
     assert next(trade, "over") == "over"
     assert r.arrays["clock"].tolist() == [1, 1]
-    assert not r.links["locks"].any()
+    assert not r.arrays["locks"].any()
     r.w[0][[3, 60]] -= 10
     np.testing.assert_array_equal(r.arrays["centre"], r.w[0])
 

@@ -12,7 +12,6 @@ import pytest
 import hogwild
 from hogwild.errors import TrainingError, UsageError
 from hogwild.exchanges import make_exchange
-from hogwild.exchanges.link import serving
 from hogwild.exchanges.trade import take
 from hogwild.hosts.memory import Block
 from hogwild.machines.cluster import Cluster
@@ -47,7 +46,7 @@ def test_a_server_has_all_that_the_dead_have_pushed() -> None:
         assert exchange is not None
         arrays = Block(exchange.spec(200, 3), shared=False).arrays
         exchange.begin(start := np.zeros(200, np.float32), arrays)
-        link = MachineLink(cluster, [0, 1, 2], 1, ROOM, serving(exchange, arrays))
+        link = MachineLink(cluster, [0, 1, 2], 1, ROOM, exchange, arrays)
         if cluster.leads:
             assert until(lambda: link.receive() or not cluster.alive[1:].any())
             link.receive()

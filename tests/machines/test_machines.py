@@ -139,7 +139,7 @@ def test_a_round_is_the_last_if_all_had_ended_before_it() -> None:
             return cluster.next_note(0, ("seen",))
         pool = object.__new__(Replicas)
         pool.cluster, pool.members, pool.task, pool._clocks = cluster, [0, 1], 1, {}
-        pool.link = MachineLink(cluster, [0, 1], 1, 0)
+        pool.link = MachineLink(cluster, [0, 1], 1, 0, None, {})
         assert until(pool._all_ended)
         cluster.tell({"kind": "seen"})
         return [pool._all_ended(clock) for clock in (2, 3, 4)]
@@ -167,7 +167,7 @@ def test_rows_done_elsewhere() -> None:
     progress = np.array([[90, 900], [5, 50], [7, 70], [3, 30]])
     cluster: Any = SimpleNamespace(number=0, losses=0, alive=np.array([True, True, False, True]), progress=progress)
     pool = Machines(SimpleNamespace(host="threads", shared=False, workers=1), cluster)  # type: ignore[arg-type]
-    pool.members, pool.reports = [0, 1, 2, 3], {3: {"rows": 4, "nonzeros": 40}}
+    pool.members, pool.reports = [0, 1, 2, 3], {3: {"done": (4, 40)}}
     assert pool.elsewhere() == (5 + 4, 50 + 40)
 
 

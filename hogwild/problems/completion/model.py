@@ -419,14 +419,19 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     -------
     dict
         ``ratings``, ``unknown`` (pairs with a user or item the model does not know) and, for squared-error, ``rmse``
-        and ``mae``, unknown pairs included; else ``auc``, ``precision_at_10`` and ``ndcg_at_10``, for known ones, and
-        with ``seen`` also ``popular_ndcg_at_10``: the same if everybody gets the items most often chosen there.
+        and ``mae``, unknown pairs included; else, for known ones, ``auc``, ``precision_at_10``, ``recall_at_10``,
+        ``ndcg_at_10``, ``coverage_at_10`` (the share of all items that somebody of the ratings gets) and with ``seen``
+        ``popular_ndcg_at_10``: the same if everybody gets the items most often chosen there.
 
     Raises
     ------
     InputError
-        If there are no ratings.
+        If there are no ratings, or all of them are ``seen``.
+    UsageError
+        For ``seen`` ratings of a model that ranks nothing.
     """
+    if seen is not None and model.loss == "squared-error":
+        raise UsageError(f"seen needs a model that ranks, of loss log or bpr; got {model.loss}: leave it out")
     if len(ratings) == 0:
         raise InputError("no ratings to evaluate the model on")
     placed = model.place(ratings)
@@ -439,8 +444,13 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     tested, lists = placed.user_lists(), None
     if seen is not None:
         lists = (seen := model.place(seen)).user_lists()
-    result |= ranking_metrics(model.user_factors, model.item_factors, model.item_bias, tested, lists, AT)
+    factors = model.user_factors, model.item_factors, model.item_bias
+    result |= ranking_metrics(*factors, tested, lists, AT)
+    best, _ = best_of_users(np.unique(placed.users[placed.users >= 0]), *factors, lists, AT)
+    result[f"coverage_at_{AT}"] = len(np.unique(best[best >= 0])) / model.shape[1]
     if seen is not None:
+        if result["auc"] is None:
+            raise InputError("nothing is left to rank: seen holds all of these ratings; give it those trained on")
         users, items = (np.zeros((size, 0), np.float32) for size in model.shape)
         popular = ranking_metrics(users, items, seen.degrees()[1], tested, lists, AT)
         result[f"popular_ndcg_at_{AT}"] = popular[f"ndcg_at_{AT}"]
