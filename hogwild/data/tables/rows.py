@@ -264,6 +264,8 @@ def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int]) -> 
     if plan.hash_bits:  # features need not be counted
         few = tuple(column for column in plan.columns if column.role in SURVEYED)
         looked = dataclasses.replace(looked, columns=few, crosses=())
+    from hogwild.data.text.hashing_kernel import mark
+
     reader = Reader(looked)
     surveyed = [column for column in plan.columns if column.role in SURVEYED]
     seen = np.zeros(2**COUNTED_BITS, bool)  # buckets that occur
@@ -273,7 +275,7 @@ def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int]) -> 
         if plan.label_kind != "number":
             names = {*reader.label_texts(batch).unique().to_pylist()} - {""}
         if not plan.hash_bits:
-            seen[reader.entries(arrays, batch.num_rows)[1]] = True
+            mark(seen, reader.entries(arrays, batch.num_rows)[1])
         for k, column in enumerate(surveyed):
             date = column.role == "date"
             numbers[k] = finite(arrays[f"{column.name}.age"] if date else plain(batch.column(column.name)), column.name)

@@ -37,6 +37,13 @@ def hash_indices(
         buckets[i] = bucket(np.uint64(indices[i]), bits)
 
 
+@njit(**JIT)
+def mark(seen, indices):
+    """Set ``seen`` (2^bits,) bool of every index."""
+    for i in range(len(indices)):
+        seen[indices[i]] = True
+
+
 @called
 def _deal(indices, values, start, n, to_indices, to_values, to, shift, bins, counts):
     """Stable counting sort of ``n`` entries by ``(index >> shift) % bins``, from ``start`` to ``to``."""
