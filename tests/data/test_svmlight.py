@@ -305,8 +305,8 @@ def test_progress(tmp_path: Path) -> None:
 def test_blocks_are_given_one_by_one_and_not_kept() -> None:
     text = io.BytesIO(TEXT * 100_000)
     tracemalloc.start()
-    for block in Svmlight(chunk_bytes=1 << 16, workers=2).blocks(text):
-        Rows((block.begin, block.end), block.indices, block.values, block.targets, block.width)  # checks
+    for lengths, indices, values, _ in Svmlight(chunk_bytes=1 << 16, workers=2).read(text):
+        assert len(indices) == len(values) == lengths.sum()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 << 20  # of 7 MB of text and arrays of 9
