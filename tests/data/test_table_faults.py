@@ -28,6 +28,7 @@ TEXTS = {
     LONG + "1,abc\n": ":600002: bad a 'abc': expected a number",
     LONG + "x,3\n": ":600002: bad y 'x': expected a number",
     'y,a\n0,"abc\n1,b\n': ":2: a quote in this row is never closed",
+    'y,a,b\n0,5",x\n1,3\n': ":3: 2 fields in '1,3', expected y,a,b separated by commas",
     "y,a\n": ": no rows in it",
     "": ": no rows in it",
     "y,a\n0,1\n,2\n": ":3: column y: the label is missing",
@@ -60,12 +61,12 @@ def test_text(text: str, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "{table}: cross site*y: column y is the label, the weight or left out": {"cross": "site*y"},
-    "{table}: no column divice (--cross divice*site): did you mean device?": {"cross": "divice*site"},
-    "{table}: cross site*price: column price is not categorical: --bucket price:20 makes it so": {
-        "cross": "site*price"
+    "{table}: cross site*y: y is no categorical column: the categories are site, device, t.hour, t.weekday, t.month": {
+        "cross": "site*y"
     },
-    "{table}: cross site*t: column t is not categorical: cross t.hour or t.weekday": {"cross": "site*t"},
+    "{table}: cross divice*site: divice is no categorical column: did you mean device?": {"cross": "divice*site"},
+    "{table}: cross site*price: price is no categorical column: --bucket price:20 makes it so": {"cross": "site*price"},
+    "{table}: cross site*t: t is no categorical column: cross t.hour or t.weekday": {"cross": "site*t"},
     "cross site: expected columns joined by *, such as device*country": {"cross": "site"},
     "bucket price: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": "price"},
     "bucket price:1: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": ["price:1"]},
