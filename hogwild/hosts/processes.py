@@ -27,7 +27,7 @@ from hogwild.hosts.job import Job, Task, work_for
 from hogwild.hosts.memory import Block
 from hogwild.hosts.pool import Crew
 from hogwild.kernels.cache import leave_warnings
-from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
+from hogwild.kernels.control import ABORT, LINE, ROWS, WORKERS
 from hogwild.machine import cpus_of, pin
 from hogwild.problems.protocol import HOLDS
 
@@ -279,7 +279,7 @@ class Processes(Crew):
 
     def release(self, job: Job) -> None:
         if self.job is job:
-            job.control[STOP] = job.control[ABORT] = 1
+            job.abort()
             self._held.clear()
             self._task = None
             self._task_number = -1
@@ -366,7 +366,7 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
         held.clear()
         return
     for job in held:
-        job.control[STOP] = job.control[ABORT] = 1
+        job.abort()
     for worker in workers:
         with contextlib.suppress(TrainingError):
             worker.send(None)
@@ -382,10 +382,7 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
 def _wait_for_end(workers: list[_Worker]) -> list[_Worker]:
     """Return the workers that have not ended after ``GRACE``."""
     deadline = time.monotonic() + GRACE
-    living = [worker for worker in workers if worker.ended is None]
-    while living and (ready := wait([w.channel.fileno() for w in living], max(deadline - time.monotonic(), 0.0))):
-        for worker in living:
-            if worker.channel.fileno() in ready:
-                worker.receive()
-        living = [worker for worker in living if worker.ended is None]
-    return living
+    for worker in workers:
+        while worker.ended is None and wait([worker.channel.fileno()], max(deadline - time.monotonic(), 0.0)):
+            worker.receive()
+    return [worker for worker in workers if worker.ended is None]

@@ -16,7 +16,6 @@ from typing import Any
 from hogwild.errors import TrainingError
 from hogwild.hosts.job import Job, Task, work_for
 from hogwild.hosts.pool import Crew
-from hogwild.kernels.control import ABORT
 from hogwild.machine import cpus_of, pin
 
 
@@ -69,7 +68,7 @@ class Threads(Crew):
 
     def release(self, job: Job) -> None:
         if self.job is job:
-            _halt(self._held)
+            job.abort()
             self._held.clear()
             self._send(None)
             self._awaited = 0
@@ -80,15 +79,10 @@ class Threads(Crew):
             inbox.put((self._number, message))
 
 
-def _halt(held: list[Job]) -> None:
-    for job in held:
-        job.stop()
-        job.control[ABORT] = 1
-
-
 def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]], held: list[Job]) -> None:
     """Close the pool, at the latest before the interpreter frees the arrays under the kernels."""
-    _halt(held)
+    for job in held:
+        job.abort()
     for inbox in inboxes:
         inbox.put(None)
     for thread in threads:
