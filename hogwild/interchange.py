@@ -25,12 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.errors import InputError, UsageError, expected_one_of
-from hogwild.methods import SGD_LOSSES
+from hogwild.errors import HogwildError, InputError, UsageError, expected_one_of
+from hogwild.methods import COUNT_LOSSES, EXPORTS, SGD_LOSSES
 from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain
 
-WRITTEN = ("npz", "onnx")
 SCHEMA = 1  # version of the header of an npz
 OPSET = {"": 17, "ai.onnx.ml": 3}  # supported by runtimes from 2022 on
 LOGISTIC = ("Neg", "Softplus", "Neg", "Softmax")  # from margins to probabilities, which sum to one
@@ -53,17 +52,19 @@ def export_model(model: Any, path: str | Path, to: str, *, bare: bool = False) -
     Raises
     ------
     UsageError
-        For an unknown format, or one whose package is not installed.
+        For an unknown format.
     InputError
         If the format cannot hold the model.
+    HogwildError
+        If its package is not installed.
     OutputError
         If the file cannot be written; no partial file is left.
     """
-    if to not in WRITTEN:
-        raise UsageError(f"--to {to}: {expected_one_of(WRITTEN, to)}")
+    if to not in EXPORTS:
+        raise UsageError(f"--to {to}: {expected_one_of(EXPORTS, to)}")
     model = model.to_model() if hasattr(model, "to_model") else model
     if to == "onnx" and type(model).__name__ != "LinearModel":
-        raise UsageError(f"--to onnx holds a linear model; got a {type(model).__name__}: take npz")
+        raise UsageError(f"--to onnx needs a linear model; got {type(model).__name__}: take npz")
     write_atomically(Path(path), _npz(model) if to == "npz" else _onnx(model, bare))
 
 
@@ -121,14 +122,19 @@ def _classifier(model: Any) -> Any:
 
 
 def _regressor(model: Any) -> Any:
-    from sklearn.linear_model import PoissonRegressor, SGDRegressor
+    from sklearn import linear_model
 
-    if model.loss == "poisson":
-        estimator = _fitted(PoissonRegressor(), np.ones(2), model.coef_[0], model.intercept_)
+    if model.loss in COUNT_LOSSES:
+        kind = {"poisson": "PoissonRegressor", "gamma": "GammaRegressor", "tweedie": "TweedieRegressor"}[model.loss]
+        power = {"power": model.loss_param, "link": "log"} if model.loss == "tweedie" else {}
+        estimator = _fitted(getattr(linear_model, kind)(**power), np.ones(2), model.coef_[0], model.intercept_)
         estimator.intercept_ = float(estimator.intercept_[0])
         return estimator
+    if model.loss == "quantile":
+        estimator = linear_model.QuantileRegressor(quantile=model.loss_param)
+        return _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
     param = {"epsilon": model.loss_param} if model.loss_param else {}
-    estimator = SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
+    estimator = linear_model.SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
     return _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
 
 
@@ -152,7 +158,8 @@ def _onnx(model: Any, bare: bool) -> bytes:
         import onnx
         import skl2onnx
     except ImportError as error:
-        raise UsageError(f"{error}: pip install 'hogwild[export]', or take npz, which needs nothing") from None
+        needed = f"onnx needs the package {error.name or error}"
+        raise HogwildError(f"{needed}: pip install 'hogwild[export]', or take npz, which needs nothing") from None
     last = estimator.steps[-1][1] if hasattr(estimator, "steps") else estimator
     graph = skl2onnx.to_onnx(
         estimator,

@@ -20,26 +20,25 @@ from hogwild.rows_file import to_json
 
 def measured(data: Any, counts: tuple[int, ...], repeats: int, **options: Any) -> list[dict[str, Any]]:
     """The rows of a benchmark, checked for what every row promises."""
-    rows = list(measure(*data.split(0.1), counts, repeats, host="threads", **options))
+    rows = list(measure(data, counts, repeats, host="threads", **options))
     for row in rows:
         assert json.loads(to_json(row)).keys() == row.keys()
         assert not any(isinstance(value, dict | list | tuple) for value in row.values())
         if row["status"] == "ok":
             rate = row.get("nonzeros_per_second") or row["ratings_per_second"]
             assert all(math.isfinite(value) and value > 0 for value in (row["seconds"], row["speedup"], rate))
-            assert row["seconds_q25"] <= row["seconds"] <= row["seconds_q75"]
             assert (row["epochs"], row["rounds"]) == (repeats + 1, repeats)
             assert row["objective_ratio"] == pytest.approx(1, abs=0.5)
-            assert row["held_out"] > 0
     return rows
 
 
 def test_every_discipline() -> None:
     rows = measured(open_data("synthetic:rcv1?rows=600&features=300&nnz=8"), (1, 3), 2, problem="linear")
-    waits = [name for name in ("aig", "locked", "round-robin") if physical_cores() < 3]
-    cells = [*((name, 1) for name in DISCIPLINES), *((name, 3) for name in DISCIPLINES[1:])]
+    waits = ("aig", "locked", "round-robin") if physical_cores() < 3 else ()
+    several = [name for name in DISCIPLINES[1:] if name not in waits]
+    cells = [*((name, 1) for name in DISCIPLINES), *((name, 3) for name in several)]
     assert [(row["method"], row["workers"]) for row in rows] == cells
-    assert [row["method"] for row in rows if row["status"] != "ok"] == waits
+    assert {row["status"] for row in rows} == {"ok"}
     assert rows[0]["speedup"] == 1
 
 
@@ -58,7 +57,8 @@ def test_rounds_take_turns_and_the_first_is_not_counted() -> None:
 
     found = interleaved({"a": side("a", iter([9.0, 1.0, 3.0, 2.0])), "b": side("b", iter([9.0, 4.0, 4.0, 4.0]))}, 3)
     assert turns == ["a", "b"] * 4
-    assert found["a"] == Timing(2.0, 1.5, 2.5, 3)
+    assert found["a"] == Timing((1.0, 3.0, 2.0))
+    assert (found["a"].seconds, found["a"].spread) == (2.0, 0.5)
     assert found["b"].per_second(8) == 2.0
 
 
@@ -67,5 +67,6 @@ def test_a_side_that_fails_keeps_its_place() -> None:
         raise TrainingError("diverged")
 
     found = interleaved({"bad": fails, "good": lambda: 1.0}, 2)
-    assert found["bad"] == Timing(None, status="failed: diverged")
-    assert found["good"].rounds == 2
+    assert found["bad"] == Timing(status="failed: diverged")
+    assert (found["bad"].seconds, found["bad"].spread) == (None, None)
+    assert found["good"].times == (1.0, 1.0)

@@ -43,6 +43,8 @@ def test_labels_and_values(labels):
         found.labels[0] = 1
     with pytest.raises(ValueError, match="read-only"):
         found.x[0] = 1
+    with pytest.raises(UsageError, match="predict_one needs a model of rows or ratings; got Segmentation"):
+        found.predict_one({})
 
 
 @pytest.mark.parametrize(("labels", "names"), [(2, False), (3, True)])

@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -294,64 +293,17 @@ def test_a_stop_while_evaluating_shows_in_the_last_row(
     assert np.array_equal(run.model.coef_, whole.coef_)
 
 
-def test_ctrl_c_in_a_notebook(tmp_path: Path) -> None:
-    """The row of the epoch so far comes out and is saved, then KeyboardInterrupt; the model is there."""
-    rows = long_epochs(tmp_path)
-    run = start(rows, workers=2, epochs=5, checkpoint=tmp_path / "state")
+def test_ctrl_c_raises_at_once_and_leaves_the_model_of_the_last_row(tmp_path: Path) -> None:
+    before = living()
+    run = start(long_epochs(tmp_path), workers=2, epochs=5)
+    next(run)
     when(lambda: run.progress().rows_done > 5000, _thread.interrupt_main)
     with pytest.raises(KeyboardInterrupt):
         run.finish()
-    assert [row["status"] for row in run.history] == ["ok", "interrupted"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert run.model.coef_.any()
+    assert [row["epoch"] for row in run.history] == [0]
+    assert not run.model.coef_.any()
     assert list(run) == []
-    again = start(rows, workers=2, epochs=1, checkpoint=tmp_path / "state", resume=True)
-    assert [row["epoch"] for row in again] == [1]
-
-
-def test_ctrl_c_while_evaluating(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = hogwild.train(rows, epochs=5, **QUIET)
-    next(run), next(run)
-    asked: list[None] = []
-    before_evaluations(monkeypatch, lambda: asked.append(signal.raise_signal(signal.SIGINT)))
-    row = next(run)
-    assert (row["epoch"], row["status"], len(asked)) == (2, "interrupted", 1)
-    with pytest.raises(KeyboardInterrupt):
-        next(run)
-    assert list(run) == []
-
-
-def test_the_second_ctrl_c_raises_at_once(rows: Rows, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = living()
-    run = hogwild.train(rows, epochs=5, **QUIET)
-    next(run)
-    coef = run.model.coef_
-    before_evaluations(monkeypatch, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
-    with pytest.raises(KeyboardInterrupt):
-        next(run)
     assert not living() - before
-    assert run.history[-1]["epoch"] == 0
-    assert np.array_equal(run.model.coef_, coef)
-
-
-def test_a_program_with_its_own_handler_keeps_it(tmp_path: Path) -> None:
-    class Mine(KeyboardInterrupt):
-        pass
-
-    def handle(*_: Any) -> None:
-        raise Mine
-
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        run = start(long_epochs(tmp_path), workers=2, epochs=5)
-        next(run)
-        when(lambda: run.progress().rows_done > 5000, _thread.interrupt_main)
-        with pytest.raises(Mine):
-            next(run)
-        assert [row["epoch"] for row in run.history] == [0]
-        assert signal.getsignal(signal.SIGINT) is handle
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_close_from_another_thread(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """``hogwild bench``: how fast this machine trains on given data, and whether another worker pays.
 
-Rows go to ``--json`` as they are measured and a table is printed even if it is interrupted, so nothing that took
-minutes is lost.
+Rows are printed, and go to ``--json``, as they are measured, so nothing that took minutes is lost.
 """
 
 from __future__ import annotations
@@ -26,23 +25,20 @@ from hogwild.rows_file import RowsFile, Screen
 
 MEASURED = ("linear", "completion")  # problems
 GENERATED = "synthetic:rcv1?rows=200000"  # more than a core's own cache holds: fitting data answer another question
-HELD_OUT = 0.1
 MOST_WORKERS = 1024
 HIGH_LOAD = 0.5  # other runnable processes from which figures are doubtful
-WIDE = 0.25  # relative spread (interquartile range over the median) from which a figure is doubtful
 SAME = 1.01  # ratio of objectives below which two runs have learned as much
-#: (header, field, format) of the table; a column is shown if a row has its field.
+#: Columns of the table, as in ``hogwild.cli.display``. A spread above a quarter says that the machine was not quiet.
 COLUMNS = (
-    ("method", "method", ""),
-    ("workers", "workers", ",d"),
-    ("seconds", "seconds", ".4g"),
-    ("spread", "spread", ".1%"),
-    ("millions/s", "millions", ",.1f"),
-    ("speed-up", "speedup", ".2f"),
-    ("objective", "objective", ".5f"),
-    ("/ serial", "objective_ratio", ".4f"),
-    ("held out", "held_out", ".5f"),
-    ("status", "status", ""),
+    ("method", "method", 11, "", 1),
+    ("workers", "workers", 7, "d", 1),
+    ("seconds", "seconds", 9, ".4g", 1),
+    ("spread", "spread", 7, ".1%", 1),
+    ("Mnnz/s", "nonzeros_per_second", 8, ".1f", 1e6),
+    ("Mratings/s", "ratings_per_second", 10, ".2f", 1e6),
+    ("speed-up", "speedup", 8, ".2f", 1),
+    ("objective", "objective", 9, ".5f", 1),
+    ("/ serial", "objective_ratio", 8, ".4f", 1),
 )
 
 
@@ -76,31 +72,33 @@ def bench(
     for each in sets:
         if each.problem not in MEASURED:
             raise UsageError(f"--problem {each.problem}: bench measures {' and '.join(MEASURED)}")
-    display = Display(sys.stderr if json == "-" else Screen(sys.stdout) if json else sys.stdout, quiet)
+    stream = sys.stderr if json == "-" else Screen(sys.stdout) if json else sys.stdout
     first = machine.machine_fields() | {"command": shlex.join(["hogwild", *sys.argv[1:]])}
-    display.say(f"{first['cpu']}, {first['cores']} cores, load {first['load']}")
+    Display(stream, quiet).say(f"{first['cpu']}, {first['cores']} cores, load {first['load']}")
     warn(counts[-1])
     from hogwild.bench import measure
 
-    label = ["opening"]
+    doing = [""]
     with closing(RowsFile(json)) as rows_file:
         for sources in sets:
-            name, kind = sources.name, sources.problem
-            train, test = sources.open(display=display).split(HELD_OUT)
-            given = config_options(options | {"problem": kind, "host": host})
-            done: list[dict[str, Any]] = []
-            try:
-                with display.live(lambda name=name: f"{name}: {label[0]}"):  # type: ignore[misc]
-                    for row in measure(train, test, counts, repeats, lambda text: label.__setitem__(0, text), **given):
-                        row |= {"data": name, KINDS[kind].noun: len(train), "nonzeros": train.nnz} | first
-                        rows_file.write(row)
-                        done.append(row)
-                        first = {}
-            finally:
-                if done:
-                    show(display, f"{name}: an epoch of every discipline", done)
-            for count in counts[1:]:
-                say_best(display, count, done)
+            display = Display(stream, quiet, COLUMNS)
+            examples = sources.open(display=display)
+            display.say(f"{sources.name}: an epoch of every discipline")
+            given = config_options(options | {"problem": sources.problem, "host": host})
+            same: dict[int, dict[str, Any]] = {}  # by the number of workers, the fastest that has learned as much
+            with display.live(lambda: doing[0]):
+                for row in measure(examples, counts, repeats, lambda text: doing.__setitem__(0, text), **given):
+                    size = {KINDS[sources.problem].noun: len(examples), "nonzeros": examples.nnz}
+                    rows_file.write(row | {"data": sources.name} | size | first)
+                    display.row(row)
+                    first = {}
+                    fastest = same.get(row["workers"], {}).get("speedup", 0.0)
+                    if (row["objective_ratio"] or math.inf) < SAME and (row["speedup"] or 0.0) > fastest:
+                        same[row["workers"]] = row
+            for count, row in same.items():
+                if count > 1:
+                    pays = f"{row['method']} is {row['speedup']:.2f} times as fast as one serial worker"
+                    display.say(f"{count} workers: {pays}")
     display.finish()
 
 
@@ -120,27 +118,3 @@ def warn(workers: int) -> None:
     ):
         if doubtful:
             warnings.warn(doubt, HogwildWarning, stacklevel=2)
-
-
-def show(display: Display, title: str, rows: list[dict[str, Any]]) -> None:
-    """Print the table of the rows, with the spread of each, which tells how reliable it is."""
-    for row in rows:
-        if row["seconds"]:
-            row["spread"] = (row["seconds_q75"] - row["seconds_q25"]) / row["seconds"]
-            row["millions"] = (row.get("nonzeros_per_second") or row["ratings_per_second"]) / 1e6
-    columns = [column for column in COLUMNS if any(row.get(column[1]) not in (None, "ok") for row in rows)]
-    cells = [
-        ["-" if (value := row.get(field)) is None else format(value, form) for _, field, form in columns]
-        for row in rows
-    ]
-    display.table(title, [(header, not form) for header, _, form in columns], cells)
-    if doubtful := sum(row.get("spread", 0.0) > WIDE for row in rows):
-        display.say(f"warning: {doubtful} of these rows have a spread above {WIDE:.0%}: the machine was not quiet")
-
-
-def say_best(display: Display, workers: int, rows: list[dict[str, Any]]) -> None:
-    """Say whether so many workers pay: the fastest of them that has learned as much as one serial worker."""
-    same = [row for row in rows if row["workers"] == workers and (row.get("objective_ratio") or math.inf) < SAME]
-    if same:
-        best = max(same, key=lambda row: row["speedup"] or 0.0)
-        display.say(f"{workers} workers: {best['method']} is {best['speedup']:.2f} times as fast as one serial worker")

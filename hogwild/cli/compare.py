@@ -219,7 +219,6 @@ def report(
             "--out", "-o", metavar="DIR", show_default="DIR, if only one is given", help="Directory of the report."
         ),
     ] = None,
-    browse: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Make the report of one or more comparisons from their rows: verdict, tables, figures, a page."""
@@ -228,10 +227,6 @@ def report(
             raise UsageError(f"a report of {len(directories)} directories needs a place of its own: give --out DIR")
         out = directories[0]
     show_report(directories, out, Display(sys.stdout, quiet))
-    if browse:
-        import webbrowser
-
-        webbrowser.open((Path(out) / "report.html").resolve().as_uri())
 
 
 def progress_line(progress: ComparisonProgress) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,21 +19,21 @@ from hogwild.rows_file import Screen, printable
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
 
-NAMES = 14  # columns of the names of facts about data
-LINE = 118  # columns of a line of them
-CARD = 80  # columns of a line about a public data set
 KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": None}
 
 
-@takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND)
+@takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND | {"help": "linear for rows of features, completion for ratings."})
 def convert(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Data of any kind.", show_default=False)],
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Rows, a table or ratings.", show_default=False)],
     destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
-    """Turn data into a store: a directory of plain arrays that opens at once and may be larger than memory."""
+    """Turn rows or ratings into a store: a directory of plain arrays that opens at once and may exceed memory.
+
+    Graphs are not kept in stores.
+    """
     from hogwild.data.ratings.source import convert_ratings
     from hogwild.data.rows.source import convert as convert_rows
     from hogwild.data.rows.store import open_store
@@ -57,7 +56,6 @@ def convert(
 @takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)
 def info(
     path: Annotated[str | None, typer.Argument(metavar="PATH", help="Data.", show_default="this machine")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sample that statistics are estimated on.")] = 0,
     json: Json = False,
     **options: Any,
 ) -> None:
@@ -77,7 +75,7 @@ def info(
     examples = sources.open(display=Display(quiet=json))
     check_size(path, examples, 2)
     if sources.problem in OF_ROWS:
-        show({"data": path, **describe(examples, seed)}, json, data_lines)
+        show({"data": path, **describe(examples)}, json, data_lines)
         return
     statistics = rating_statistics if sources.problem == "completion" else graph_statistics
     show({"data": path, "problem": sources.problem, "what": described(examples), **statistics(examples)}, json)
@@ -122,7 +120,7 @@ def data_lines(facts: dict[str, Any]) -> Iterator[str]:
         "rho": f"{facts['rho']:.4g} ({'exact' if facts['rho_exact'] else 'at least'}; most rows that one row meets)",
         "two rows meet": f"with probability {facts['collision']:.3g}",
     }
-    yield from fact_lines(shown, NAMES, LINE)
+    yield from fact_lines(shown)
 
 
 def size(count: float) -> str:
@@ -137,28 +135,14 @@ def size(count: float) -> str:
 cache = typer.Typer(help="Parsed text and generated data that are kept between runs.")
 
 
-@cache.command("list")
-@takes("cache")
-def list_cache(**options: Any) -> None:
-    """List what the cache holds, the newest first."""
-    from hogwild.data.cache import Cache
-
-    store = Cache(options["cache"])
-    entries = store.entries()
-    for entry in entries:
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.made))
-        typer.echo(f"{size(entry.bytes):>10}  {made}  {printable(entry.source)}")
-    total = sum(entry.bytes for entry in entries)
-    typer.echo(f"{len(entries)} entries, {size(total)} of at most {size(store.limit_bytes)}, in {store.directory}")
-
-
 @cache.command("clear")
 @takes("cache")
 def clear_cache(**options: Any) -> None:
     """Remove everything the cache holds."""
     from hogwild.data.cache import Cache
 
-    typer.echo(f"removed {Cache(options['cache']).clear()} entries")
+    store = Cache(options["cache"])
+    typer.echo(printable(f"removed {store.clear()} entries from {store.directory}"))
 
 
 # ---- public data sets
@@ -210,9 +194,12 @@ def fetched_parts(card: Card) -> dict[str, str]:
 
 
 def card_facts(card: Card) -> dict[str, Any]:
-    """Return a card as JSON types, with the path of each part that has been fetched."""
-    fields = {name: value for name, value in dataclasses.asdict(card).items() if value not in (None, "", ())}
-    return fields | {"problem": card.problem, "fetched": fetched_parts(card)}
+    """Return a card as JSON types, each of its parts under its role, with the paths of what has been fetched."""
+    facts = dataclasses.asdict(card)
+    del facts["layout"]  # of the publisher's text
+    facts |= {part.pop("role"): {name: value for name, value in part.items() if value} for part in facts.pop("parts")}
+    facts |= {"problem": card.problem, "fetched": fetched_parts(card) or f"no: hogwild data fetch {card.name}"}
+    return {name: value for name, value in facts.items() if value}
 
 
 @data.command("info")
@@ -220,24 +207,7 @@ def info_card(name: Name, json: Json = False) -> None:
     """Print all that is known of a data set: files, counts, licence, citation."""
     from hogwild.data.public.catalogue import look_up
 
-    card, _ = look_up(name)
-    show(card_facts(card), json, lambda _: card_lines(card))
-
-
-def card_lines(card: Card) -> Iterator[str]:
-    """Yield all facts of a card, each after its name."""
-    fetched = fetched_parts(card)
-    facts = card_facts(card) | {"files": [part.url for part in card.parts]}
-    for part in card.parts:
-        absent = f"not here (hogwild data fetch {card.title_of(part.role)})"
-        counts = {"rows": part.rows, "nonzeros": part.nonzeros}
-        facts[part.role] = [
-            *(f"{count:,} {noun}" for noun, count in counts.items() if count),
-            f"in {fetched[part.role]}" if part.role in fetched else absent,
-        ]
-    apart = ("parts", "layout", "fetched", "citation")
-    yield from fact_lines({name: value for name, value in facts.items() if name not in apart}, 12, CARD)
-    yield from fact_lines({"citation": card.citation}, 12, CARD)
+    show(card_facts(look_up(name)[0]), json)
 
 
 @data.command("fetch")

@@ -6,7 +6,6 @@ which rich draws a few times a second from ``run.progress()``, needs a terminal.
 
 from __future__ import annotations
 
-import math
 import sys
 import textwrap
 import time
@@ -18,8 +17,9 @@ import typer
 
 from hogwild.rows_file import Screen, printable, to_json
 
-# (header, field, width, format, unit); a column is shown if the first row has its field
-COLUMNS = (
+Column = tuple[str, str, int, str, float]  # header, field, width, format, unit
+#: Columns of a training run; one is shown if the first row has its field.
+COLUMNS: tuple[Column, ...] = (
     ("epoch", "epoch", 6, "g", 1),
     ("objective", "objective", 10, ".6g", 1),
     ("held out", "held_out_loss", 10, ".6g", 1),
@@ -53,12 +53,16 @@ class Display:
     """Prints to ``stream``; draws the live line if that is a terminal; prints nothing at all if ``quiet``.
 
     A command whose results are kept elsewhere passes a :class:`Screen`, and calls :meth:`finish` once they are saved.
+    ``columns`` are those of the rows it prints.
     """
 
-    def __init__(self, stream: TextIO | Screen | None = None, quiet: bool = False) -> None:
+    def __init__(
+        self, stream: TextIO | Screen | None = None, quiet: bool = False, columns: Sequence[Column] = COLUMNS
+    ) -> None:
         self.stream = cast("TextIO", stream or sys.stdout)
         self.quiet = quiet
-        self._columns: list[tuple[str, str, int, str, float]] = []
+        self._columns = columns
+        self._shown: list[Column] = []
         self._live: Any = None
 
     @property
@@ -81,18 +85,18 @@ class Display:
             self.stream.settle()
 
     def row(self, row: dict[str, Any]) -> None:
-        """Print the line of one epoch, and before the first the headers."""
-        if not self._columns:
+        """Print the line of one row, and before the first the headers."""
+        if not self._shown:
             simulated = row.get("host") == "simulator"  # whose own speed is not that of the workers it plays
             shown = {name for name, value in row.items() if value is not None}
             shown = shown - {"train_seconds"} | {*COUNTED} if simulated else shown | {*SPEEDS} & row.keys()
-            self._columns = [column for column in COLUMNS if column[1] in shown]
-            self.say("  ".join(f"{header:>{width}}" for header, _, width, *_ in self._columns))
+            self._shown = [column for column in self._columns if column[1] in shown]
+            self.say("  ".join(f"{header:>{width}}" for header, _, width, *_ in self._shown))
         cells = [
             f"{'-':>{width}}"
-            if (value := row.get(field)) is None or math.isnan(value)
-            else f"{value / unit if unit > 1 else value:{width}{form}}"
-            for _, field, width, form, unit in self._columns
+            if (value := row.get(field)) is None or value != value  # NaN
+            else f"{value / unit if unit > 1 else value:>{width}{form}}"
+            for _, field, width, form, unit in self._shown
         ]
         cells += [row["status"]] * (row.get("status", "ok") != "ok")
         if row.get("workers_lost"):
@@ -190,15 +194,15 @@ def show(facts: dict[str, Any], as_json: bool, lines: Callable[[dict[str, Any]],
         typer.echo(printable(line))
 
 
-def fact_lines(facts: dict[str, Any], name_width: int = NAME, width: int = LINE) -> Iterator[str]:
+def fact_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield each fact, wrapped beside its name; titles with blanks may hold a user's names, and stay as they are."""
     for name, value in facts.items():
         title = name if " " in name else name.replace("_", " ")
         yield from textwrap.wrap(
             fact_text(value),
-            width,
-            initial_indent=f"{title:<{name_width - 1}} ",
-            subsequent_indent=" " * name_width,
+            LINE,
+            initial_indent=f"{title:<{NAME - 1}} ",
+            subsequent_indent=" " * NAME,
             break_long_words=False,
             break_on_hyphens=False,
         )

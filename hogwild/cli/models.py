@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from hogwild.cli.options import CACHE, DELIMITED, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_outputs, check_readable, naming
 from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError, UsageError
+from hogwild.methods import EXPORTS
 from hogwild.model_file import load_model, replacing
 from hogwild.rows_file import printable
 
@@ -310,7 +311,8 @@ def named(names: list[str] | None, ids: Any, size: int) -> np.ndarray:
     try:
         return np.array(names, dtype=np.int64)
     except (ValueError, OverflowError):
-        raise UsageError(f"{', '.join(map(shown_word, names))}: the model's names are whole numbers") from None
+        shown = ", ".join(map(shown_word, names))
+        raise InputError(f"names need to be whole numbers, as in the ratings trained on; got {shown}") from None
 
 
 def write_scores(
@@ -361,60 +363,65 @@ def inspect(
     if kind not in LINEAR and names is not None:
         raise UsageError(f"--names is for linear models, and {model} is none")
     arrays, facts = trained.to_file()
+    table = facts.pop("table", None)
     facts["config"] = {name: value for name, value in facts["config"].items() if value not in OFF}
     if kind in LINEAR:
-        facts |= linear_facts(trained, count, names, facts.pop("table", None))
+        facts |= linear_facts(trained, count, names)
+        facts |= {"columns": {column["name"]: column["role"] for column in table["columns"]}} if table else {}
     elif kind == RATINGS:
-        sides = ("user", trained.user_bias, trained.user_ids), ("item", trained.item_bias, trained.item_ids)
         facts["heaviest"] = [
-            {"label": side} | heaviest(biases, count or COUNT, str if ids is None else ids.names)
-            for side, biases, ids in sides
+            named_group(side, heaviest(biases, count or COUNT), str if ids is None else ids.names)
+            for side, biases, ids in (
+                ("user", trained.user_bias, trained.user_ids),
+                ("item", trained.item_bias, trained.item_ids),
+            )
         ]
     shapes = {name: " x ".join(map(str, array.shape)) for name, array in arrays.items()}
     facts["arrays"] = {name: f"{shape} {arrays[name].dtype}" for name, shape in shapes.items()}
     show({"model": model, **facts}, json, model_lines)
 
 
-def linear_facts(model: Any, count: int | None, names: str | None, table: dict[str, Any] | None) -> dict[str, Any]:
+def linear_facts(model: LinearModel, count: int | None, names: str | None) -> dict[str, Any]:
     """Return the labels and the heaviest features of a linear model or a factorization machine."""
     import numpy as np
 
     several = len(model.coef_) > 1
-    groups = [heaviest(weights, count or (FEW if several else COUNT), int) for weights in model.coef_]
-    sides = [side for group in groups for side in group.values()]
+    groups = [heaviest(weights, count or (FEW if several else COUNT)) for weights in model.coef_]
     pairs = model.strongest_pairs(count or COUNT) if hasattr(model, "strongest_pairs") else []
-    shown = {int(at) for side in sides for at, _ in side} | {at for pair in pairs for at in pair[:2]}
-    name_of = namer(model, shown, names)
-    for side in sides:
-        side[:] = [[name_of(int(at)), weight] for at, weight in side]
+    shown = {at for group in groups for side in group.values() for at, _ in side}
+    name_of = namer(model, shown | {at for pair in pairs for at in pair[:2]}, names)
     nonzero = int(np.count_nonzero(model.coef_))
-    facts = {"labels": model.label_texts, "nonzero": nonzero, "density": nonzero / max(model.coef_.size, 1)}
-    if pairs:
-        facts["pairs"] = [[name_of(one), name_of(other), weight] for one, other, weight in pairs]
-    if table is not None:
-        facts["columns"] = {column["name"]: column["role"] for column in table["columns"]}
     labels = model.label_texts if several else [None]
-    return facts | {"heaviest": [{"label": label} | group for label, group in zip(labels, groups)]}
+    return {
+        "labels": model.label_texts,
+        "nonzero": nonzero,
+        "density": nonzero / max(model.coef_.size, 1),
+        "heaviest": [named_group(label, group, name_of) for label, group in zip(labels, groups)],
+        "pairs": [[name_of(one), name_of(other), weight] for one, other, weight in pairs],
+    }
 
 
-def heaviest(
-    weights: np.ndarray,  # (width,) float32
-    count: int,
-    name_of: Callable[[Any], Any],
-) -> dict[str, Any]:
-    """Return names and weights of the ``count`` largest above zero, largest first, and of the smallest below it."""
+def heaviest(weights: np.ndarray, count: int) -> dict[str, list[tuple[int, float]]]:
+    """Return place and weight of the ``count`` largest above zero, largest first, and of the smallest below it."""
     import numpy as np
 
     sides = {}
-    for name, there in {"positive": weights > 0, "negative": weights < 0}.items():
-        at = np.flatnonzero(there)
-        at = at[np.argsort(-np.abs(weights[at]), kind="stable")[:count]]
-        sides[name] = [[str(name_of(each)), float(weights[each])] for each in at]
+    for side, values in {"positive": weights, "negative": -weights}.items():
+        places = np.argsort(-values, kind="stable")[:count].tolist()
+        sides[side] = [(at, float(weights[at])) for at in places if values[at] > 0]
     return sides
 
 
-def namer(model: LinearModel, positions: set[int], file: str | None) -> Callable[[int], str]:
-    """Return a function from a feature's position to its names if there are any, else its number.
+def named_group(
+    label: str | None, sides: dict[str, list[tuple[int, float]]], name_of: Callable[[int], Any]
+) -> dict[str, Any]:
+    """Return the heaviest weights of a label, or of all, with names in place of their places."""
+    named = {side: [[str(name_of(at)), weight] for at, weight in entries] for side, entries in sides.items()}
+    return {"label": label} | named
+
+
+def namer(model: LinearModel, places: set[int], file: str | None) -> Callable[[int], str]:
+    """Return a function from a feature's place to its names if there are any, else its number.
 
     A model of a table has the names of its columns; a file has the others, as a table like the one it was trained on,
     or as text with one name a line.
@@ -425,14 +432,13 @@ def namer(model: LinearModel, positions: set[int], file: str | None) -> Callable
         from hogwild.data.tables.plan import TablePlan
         from hogwild.data.tables.source import feature_names
 
-        names = TablePlan.from_json(model.table).known_names()
-        if file is not None:
-            names = feature_names(located(file), model.table, positions)
+        known = TablePlan.from_json(model.table).known_names
+        names = known() if file is None else feature_names(located(file), model.table, places)
     elif file is not None:
         if model.hash_bits is not None:
             raise UsageError(f"--names {file}: features are hashed, so only the table that was trained on has names")
-        text = Path(file).read_text(encoding="utf-8", errors="surrogateescape")
-        names = {at: [line.strip()] for at, line in enumerate(text.split("\n")) if line.strip()}
+        lines = Path(file).read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        names = {at: [line.strip()] for at, line in enumerate(lines) if line.strip()}
     number = "bucket {}".format if model.hash_bits is not None else lambda at: f"feature {at + 1}"
     return lambda at: " | ".join(names.get(at, [])) or number(at)
 
@@ -463,7 +469,10 @@ def model_lines(facts: dict[str, Any]) -> Iterator[str]:
 
 def export(
     model: Model,
-    to: Annotated[Literal["npz", "onnx"], typer.Option(help="What to write.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help=f"One of {', '.join(EXPORTS)}.", autocompletion=lambda: EXPORTS),
+    ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Write it here.", show_default=False)],
     bare: Annotated[
         bool, typer.Option("--bare", help="Leave out the hashing and scaling of rows: you do it before.")

@@ -1,8 +1,7 @@
-"""One training run of the command line: follow it, show and save the results.
+"""What is around a training run of the command line: where its results go, signals, and what it says about itself.
 
-The order of work makes errors show early: options, then paths, then the data, and only then torch. The first Ctrl-C or
-SIGTERM ends the run in good order (its model is kept, the exit status is 130 or 143), the second at once. A closed
-terminal does not end the run: its results are saved, and the exit status reports the error.
+The first Ctrl-C or SIGTERM ends the run in good order (its model is kept, the exit status is 130 or 143), the second at
+once. A closed terminal does not end the run: its results are saved, and the exit status reports the error.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import shlex
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,17 +24,13 @@ from hogwild.errors import OutputError, TrainingError, UsageError
 from hogwild.hosts import fork_server
 from hogwild.kernels import announce
 from hogwild.methods import parse_exchange
-from hogwild.model_file import has_checkpoint
 from hogwild.rows_file import RowsFile, Screen
-from hogwild.training.stopwatch import Stopwatch, process_start
 
 if TYPE_CHECKING:
     from hogwild.training.run import Run
 
-    #: Reads the data and starts a run, which takes over the stopwatch's seconds; the last: whether to resume.
-    Start = Callable[[Display, Stopwatch, bool], Run]
-
 QUIT_SECONDS = 2  # for the workers to end after a second Ctrl-C
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EXACT = "reproducible to the last bit"
 RACE = "two runs differ"
 SHORT = {"threads": "threads: a short run", "processes": "processes: a long run"}  # why host auto took them
@@ -67,40 +62,58 @@ class Results:
         return Display(sys.stderr if self.json == "-" else Screen(sys.stdout), self.quiet)
 
 
-def carry_out(results: Results, config: TrainConfig, start: Start) -> int:
-    """Start a run, follow it to its end, save what is asked for, and return the exit status.
+@contextlib.contextmanager
+def prepared(config: TrainConfig, display: Display) -> Iterator[None]:
+    """Start the fork server early if workers will be processes for certain.
 
-    ``--verbose`` adds why its discipline was chosen, and where the time went.
+    Within the block it is announced when kernels must be compiled, which takes a noticeable time, on terminals and in
+    pipes alike.
     """
-    watch = Stopwatch("start", process_start())
-    display = results.display()
-    resuming = results.resume and has_checkpoint(results.checkpoint or "")
-    if results.resume and not resuming:
-        display.say(f"no checkpoint in {results.checkpoint} yet: starting from the beginning")
-    if results.out is None and config.host != "simulator":  # whose measurements are the result
-        display.say("no --out: this model will not be kept")
-    with Interrupts(display) as interrupts, prepared(config, display):
-        if config.device == "cuda":
-            from hogwild.cuda.backend import connect
+    if config.host == "processes":
+        fork_server.ensure_running()
+    announce[:] = [lambda: display.say("compiling, once on this machine, which takes some seconds")]
+    try:
+        yield
+    finally:
+        announce.clear()
 
-            connect()  # before data are read, which may take minutes
-        run = start(display, watch, resuming)
-        with run, contextlib.closing(RowsFile(results.json, resuming)) as rows_file:
-            interrupts.follow(run)
-            display.say(*description(run))
-            if results.verbose and run.reason:
-                display.say(f"{run.config.discipline} because {run.reason}")
-            drive(run, display, rows_file, results.out)
-        seconds = run.stopwatch.seconds
-        total = sum(seconds.values())
-        display.say(*summary(run.history[-1], bool(interrupts.status), total, run.config))
-        if results.out is not None:
-            display.say(f"model saved to {results.out}")
-        for part, spent in (*seconds.items(), ("in all", total)) if results.verbose else ():
-            display.say(f"{part:<10} {spent:9.2f} s {spent / total:6.0%}")
-        if not interrupts.status:
-            display.finish()
-        return interrupts.status
+
+@contextlib.contextmanager
+def stoppable(run: Run, display: Display) -> Iterator[list[int]]:
+    """Within this block the first SIGINT, SIGTERM or SIGHUP stops ``run`` in good order, and the second quits at once.
+
+    Yields a list that has the numbers of the signals that have come.
+    """
+    signals: list[int] = []
+
+    def handle(number: int, _: Any) -> None:
+        signals.append(number)
+        if len(signals) == 1:
+            run.stop()
+            tell("" if display.quiet else "\nstopping and saving; once more to quit at once\n")
+            return
+        closing = threading.Thread(target=run.close, daemon=True)
+        closing.start()
+        closing.join(QUIT_SECONDS)
+        if display.is_live:
+            tell("\x1b[?25h", display.stream.fileno())  # rich had hidden the cursor
+        os._exit(128 + signals[0])
+
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        ignored = {number for number in SIGNALS if signal.getsignal(number) is signal.SIG_IGN}  # as under nohup
+        before = {number: signal.signal(number, handle) for number in SIGNALS if number not in ignored}
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def tell(text: str, descriptor: int = 2) -> None:
+    """Write from inside a signal handler, where ``print`` is not safe, to a terminal that may be closed."""
+    with contextlib.suppress(OSError):
+        os.write(descriptor, text.encode())
 
 
 def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> None:
@@ -123,80 +136,6 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> N
             raise type(failure)(f"{failure}; model saved to {out}") from failure
     if failure is not None:
         raise failure
-
-
-@contextlib.contextmanager
-def prepared(config: TrainConfig, display: Display) -> Iterator[None]:
-    """Start the fork server early if workers will be processes for certain.
-
-    Within the block it is announced when kernels must be compiled, which takes a noticeable time, on terminals and in
-    pipes alike.
-    """
-    if config.host == "processes":
-        fork_server.ensure_running()
-    announce[:] = [lambda: display.say("compiling, once on this machine, which takes some seconds")]
-    try:
-        yield
-    finally:
-        announce.clear()
-
-
-class Interrupts:
-    """Turns the first SIGINT, SIGTERM or SIGHUP into ``run.stop()``, and the second into an immediate exit."""
-
-    def __init__(self, display: Display) -> None:
-        self.display = display
-        self.run: Run | None = None
-        self.number: int | None = None
-        self._previous: dict[int, Any] = {}
-
-    @property
-    def status(self) -> int:
-        return 0 if self.number is None else 128 + self.number
-
-    def follow(self, run: Run) -> None:
-        """Let signals stop ``run`` from now on; if an earlier one's exception was lost (in a callback), stop it now."""
-        self.run = run
-        if self.number is not None:
-            run.stop()
-
-    def __enter__(self) -> Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                if signal.getsignal(number) is not signal.SIG_IGN:  # ignored under nohup, or in a background job
-                    self._previous[number] = signal.signal(number, self._handle)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, _: Any) -> None:
-        if self.number is not None:
-            self._quit()
-        self.number = number
-        if self.run is None:  # there is nothing to keep yet
-            if number == signal.SIGINT:
-                tell("")  # the terminal shows ^C
-            raise SystemExit(128 + number)  # KeyboardInterrupt might end Python by the signal
-        self.run.stop()
-        if not self.display.quiet:
-            tell("\nstopping and saving; once more to quit at once")
-
-    def _quit(self) -> None:
-        if self.run is not None:
-            closing = threading.Thread(target=self.run.close, daemon=True)
-            closing.start()
-            closing.join(QUIT_SECONDS)
-        if self.display.is_live:
-            tell("\x1b[?25h", self.display.stream.fileno(), "")  # rich had hidden the cursor
-        os._exit(self.status)
-
-
-def tell(text: str, descriptor: int = 2, end: str = "\n") -> None:
-    """Write from inside a signal handler, where ``print`` is not safe, to a terminal that may be closed."""
-    with contextlib.suppress(OSError):
-        os.write(descriptor, (text + end).encode())
 
 
 # ---- what a run says about itself: before it starts, and when it has ended

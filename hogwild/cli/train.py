@@ -8,13 +8,14 @@ penalty on any machine.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from hogwild.cli.display import Display, training_line
+from hogwild.cli.display import Display
 from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import (
     CACHE,
@@ -26,18 +27,20 @@ from hogwild.cli.options import (
     config_options,
     takes,
 )
-from hogwild.cli.session import Interrupts, Results, carry_out, prepared
+from hogwild.cli.session import Results, description, drive, prepared, stoppable, summary
 from hogwild.cli.sources import COLUMNS, KINDS, Sources, check_size, naming
 from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice, UsageError
 from hogwild.methods import LABEL_LOSSES
+from hogwild.model_file import has_checkpoint
 from hogwild.problems.linear.options import LinearConfig
+from hogwild.rows_file import RowsFile
+from hogwild.training.stopwatch import Stopwatch, process_start
 
 if TYPE_CHECKING:
     from hogwild.machines.cluster import Cluster
     from hogwild.training.l2_choice import L2Choice
     from hogwild.training.run import Run
-    from hogwild.training.stopwatch import Stopwatch
 
 NUMBERS = {"linear": 3, "cuts": 1}  # numbers of 16 bytes for each feature, or label of a vertex; else rank and one
 SIMULATED_DATA = "synthetic:rcv1?rows=10000"
@@ -126,7 +129,7 @@ def simulate(
 
 
 def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
-    """Run a command with its options by name, and return the exit status."""
+    """Run a command with its options by name, and return the exit status: options and paths are checked here."""
     meeting = meeting_of(options)
     by_default = options["l2"] is None and meeting is None and options["host"] != "simulator"
     sources = Sources(options, data, default=default)
@@ -142,68 +145,108 @@ def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
         raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
     if sources.holdout and sources.test and config.problem == "completion":
         raise UsageError("--test and --holdout both name the rows to test on: give one of them")
+    display = results.display()
     if meeting is None:
-        return lead_or_train(results, sources, config, choosing)
+        return carry_out(results, display, sources, config, choosing)
     from hogwild.cli.machines import gathered
 
-    with gathered(meeting, config, results.display().say) as (cluster, config):
-        if cluster.leads:
-            return lead_or_train(results, sources, config, None, cluster)
-        return take_part(results, sources, config, cluster)
+    with gathered(meeting, config, display.say) as (cluster, config):
+        return carry_out(results, display, sources, config, None, cluster)
 
 
-def lead_or_train(
+def carry_out(
     results: Results,
+    display: Display,
     sources: Sources,
     config: TrainConfig,
     choosing: TrainConfig | None,
     cluster: Cluster | None = None,
 ) -> int:
-    """Train on this machine, or lead the others of a cluster, and return the exit status.
+    """Read the data, train, show the run and save what is asked for; return the exit status.
 
-    ``choosing``: nobody gave a penalty, so one is chosen where that takes seconds.
+    ``choosing``: nobody gave a penalty, so one is chosen where that takes seconds. Of a ``cluster`` machine 0 has the
+    results; the others do their part of the run.
     """
+    watch = Stopwatch("start", process_start())
+    follows = cluster is not None and not cluster.leads
+    resuming = results.resume and has_checkpoint(results.checkpoint or "")
+    if results.resume and not resuming and not follows:
+        display.say(f"no checkpoint in {results.checkpoint} yet: starting from the beginning")
+    if results.out is None and config.host != "simulator" and not follows:  # whose measurements are the result
+        display.say("no --out: this model will not be kept")
+    if cluster is not None:
+        cluster.say = display.say
+    with prepared(config, display):
+        if config.device == "cuda":
+            from hogwild.cuda.backend import connect
 
-    def start(display: Display, watch: Stopwatch, resuming: bool) -> Run:
-        if cluster is not None:
-            cluster.say = display.say
+            connect()  # before data are read, which may take minutes
         with watch("reading"):
             rows, test, held = read(sources, config, display)
         from hogwild.training.run import train
 
-        options: dict[str, Any] = {"checkpoint": results.checkpoint, "resume": resuming, "cluster": cluster}
-        before = watch.seconds
+        before, doing = watch.seconds, [""]
 
-        def begin(config: TrainConfig) -> Run:
-            doing = ["choosing l2" if config.l2_path else "starting workers and compiling"]
+        def report(text: str) -> None:
+            doing[0] = f"choosing l2: {text}"
 
-            def report(text: str) -> None:
-                doing[0] = f"choosing l2: {text}"
-
-            options["report"] = report if display.is_live else None
+        def start(config: TrainConfig) -> Run:
+            doing[0] = "choosing l2" if config.l2_path else "starting workers and compiling"
             with display.live(lambda: doing[0]):
-                return train(rows, test, config=config, data=sources.name, holdout=held, **options)
+                return train(
+                    rows,
+                    test,
+                    config=config,
+                    checkpoint=results.checkpoint,
+                    resume=resuming,
+                    data=sources.name,
+                    cluster=cluster,
+                    holdout=held,
+                    report=report if display.is_live else None,
+                )
 
         with naming(sources.name, results.checkpoint):
             try:
                 if choosing is not None and (reason := why_fixed(config, rows, held, resuming)):
                     raise NoChoice(reason)
-                run = begin(choosing or config)
+                run = start(choosing or config)
             except NoChoice as error:
                 if choosing is None:
                     raise
                 display.say(f"l2 {config.l2:g}, not chosen by held-out rows: {error}")
-                run = begin(config)
+                run = start(config)
         run.stopwatch.add(before)
-        if run.chosen is not None:
-            display.say(*lines_of_choice(run.chosen, choosing is None))
-            if run.config.epochs != config.epochs:
-                display.say(f"epochs {run.config.epochs}, chosen with it, of at most {config.epochs}")
-        if config.own_rows:
-            display.say(f"all {config.machines} machines: {run.progress().rows_total:,} rows to train on")
-        return run
+        rows_file = RowsFile(None if follows else results.json, resuming)
+        with run, contextlib.closing(rows_file), stoppable(run, display) as signals:
+            if cluster is not None and follows:
+                drive(run, display, rows_file, None)
+                display.say(f"machine {cluster.number}: done; the results are machine 0's")
+            else:
+                if run.chosen is not None:
+                    display.say(*lines_of_choice(run.chosen, choosing is None))
+                if run.config.epochs != config.epochs:
+                    display.say(f"epochs {run.config.epochs}, chosen with it, of at most {config.epochs}")
+                show(run, display, rows_file, results, signals)
+        return 128 + signals[0] if signals else 0
 
-    return carry_out(results, config, start)
+
+def show(run: Run, display: Display, rows_file: RowsFile, results: Results, signals: list[int]) -> None:
+    """Follow a run and say what it does; ``--verbose`` adds why its discipline was chosen, and where the time went."""
+    if run.config.own_rows:
+        display.say(f"all {run.config.machines} machines: {run.progress().rows_total:,} rows to train on")
+    display.say(*description(run))
+    if results.verbose and run.reason:
+        display.say(f"{run.config.discipline} because {run.reason}")
+    drive(run, display, rows_file, results.out)
+    seconds = run.stopwatch.seconds
+    total = sum(seconds.values())
+    display.say(*summary(run.history[-1], bool(signals), total, run.config))
+    if results.out is not None:
+        display.say(f"model saved to {results.out}")
+    for part, spent in (*seconds.items(), ("in all", total)) if results.verbose else ():
+        display.say(f"{part:<10} {spent:9.2f} s {spent / total:6.0%}")
+    if not signals:
+        display.finish()
 
 
 def read(sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:
@@ -219,24 +262,6 @@ def read(sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, 
         display.say(collision_line(occupancy(rows)))
     check_size(sources.name, rows, NUMBERS.get(config.problem) or config.rank + 1)
     return rows, test, held
-
-
-def take_part(results: Results, sources: Sources, config: TrainConfig, cluster: Cluster) -> int:
-    """Do this machine's part of a run that machine 0 leads, and return the exit status."""
-    from hogwild.training.run import train
-
-    display = results.display()
-    with Interrupts(display) as interrupts, prepared(config, display):
-        rows, test, held = read(sources, config, display)
-        with display.live(lambda: "starting workers and compiling"), naming(sources.name):
-            run = train(rows, test, config=config, cluster=cluster, data=sources.name, holdout=held)
-        with run:
-            interrupts.follow(run)
-            with display.live(lambda: training_line(run.progress(), config.epochs, KINDS[config.problem].noun)):
-                for _ in run:
-                    pass
-        display.say(f"machine {cluster.number}: done; the results are machine 0's")
-    return interrupts.status
 
 
 # ---- the penalty that is chosen

@@ -196,7 +196,8 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             If the classes are not numbers, or are too large for float64.
         """
         if self.classes_.dtype.kind not in "biuf":
-            raise InputError(f"classes {self.classes_[:3].tolist()}: a model file holds numbers only")
+            needs = f"a model file needs classes that are numbers; got {self.classes_[:1].tolist()}"
+            raise InputError(f"{needs}: fit on codes of them (LabelEncoder), or pickle the estimator")
         if len(set(self.classes_.astype(np.float64).tolist())) < len(self.classes_):
             raise InputError(f"classes {self.classes_[:3].tolist()}: in a model file's float64 some of them are one")
         return self._model([float(label) for label in self.classes_])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hogwild.errors import UsageError
 from hogwild.model_file import package_version, save_model
 
 
@@ -33,6 +34,10 @@ class TrainedModel:
     def save(self, path: str | Path) -> None:
         """Write a model file (:func:`hogwild.model_file.save_model`)."""
         save_model(self, path)
+
+    def predict_one(self, row: Any) -> Any:
+        """Answer for one row; models that have no rows to predict refuse."""
+        raise UsageError(f"predict_one needs a model of rows or ratings; got {type(self).__name__}: it predicts no row")
 
     def origin(self) -> dict[str, Any]:
         """These facts, as the header of a model file has them."""

@@ -4,9 +4,8 @@
 run can be stopped at any chunk and resumed there: with one worker the result is bit for bit that of a run that was
 never stopped. A run that is dropped ends its workers.
 
-Ctrl-C does not raise in the middle of an epoch. While the caller waits for the next row, the first one asks the workers
-to end at the next chunk, the row is finished and saved, and ``KeyboardInterrupt`` follows it; only the second raises at
-once. This applies only where Ctrl-C has Python's own handler, so a program with a handler of its own keeps it.
+Ctrl-C raises at once, as it does everywhere in Python; the model is then that of the last row. A program that wants the
+epoch so far has its handler call :meth:`Run.stop`, as the command line does.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import signal
-import threading
 import time
 import uuid
 import warnings
@@ -60,28 +57,6 @@ UNMEASURED = dict.fromkeys(("staleness_mean", "staleness_max", "lost_updates", "
 TRADED = ("messages", "bytes_sent", "waited_seconds", "shards_torn", "deltas_left_out")
 
 
-@contextlib.contextmanager
-def held_back(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """Within this block the first Ctrl-C calls ``stop`` and does not raise; yields a list that is empty until then."""
-    signals: list[int] = []
-
-    def handle(number: int, frame: Any) -> None:
-        if signals:
-            signal.default_int_handler(number, frame)
-        signals.append(number)
-        stop()
-
-    main = threading.current_thread() is threading.main_thread()
-    usual = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if usual:
-        signal.signal(signal.SIGINT, handle)
-    try:
-        yield signals
-    finally:
-        if usual:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 class Run(Generic[M]):
     """A training run: an iterator over rows of measurements that holds the model. Made by :func:`hogwild.train`.
 
@@ -114,7 +89,7 @@ class Run(Generic[M]):
     """
 
     _done = False
-    _ending: BaseException | None = None  # raised after the last row
+    _ending: HogwildError | None = None  # raised after the last row
     _setup: float | None = None  # seconds before the first update
 
     def __init__(
@@ -183,23 +158,18 @@ class Run(Generic[M]):
         return self
 
     def __next__(self) -> dict[str, Any]:
-        row = None
-        if self._ending is None:
-            with held_back(self.stop) as interrupts:
-                try:
-                    row = self._next_row()
-                except BaseException:
-                    self.close()
-                    raise
-                if interrupts:
-                    self._ending = KeyboardInterrupt()  # also if the run has just diverged: the row says so
-                    if row is not None and not self._done and row["status"] == "ok":  # it came while the row was saved
-                        row["status"] = "interrupted"
-        if row is None or self._done or self._ending is not None:
+        ending, self._ending = self._ending, None
+        if ending is not None:
+            raise ending
+        try:
+            row = self._next_row()
+        except BaseException:
+            self.close()
+            raise
+        if row is None or self._done:
             self.close()
         if row is None:
-            ending, self._ending = self._ending, None
-            raise ending or StopIteration
+            raise StopIteration
         return row
 
     def __repr__(self) -> str:
@@ -240,7 +210,9 @@ class Run(Generic[M]):
         return self.model
 
     def stop(self) -> None:
-        """Ask the run to end at the next chunk; its last row has the status "interrupted". Safe in a signal handler."""
+        """Ask the run to end at the next chunk; its last row has the status "interrupted". Safe in a signal handler:
+        ``signal.signal(signal.SIGINT, lambda *_: run.stop())``.
+        """
         self.engine.stop()
 
     def progress(self) -> EpochProgress:
@@ -361,15 +333,14 @@ class Run(Generic[M]):
             row.update(status="diverged", kept_epoch=keeper.kept)
             return
         keeper.take(history, solution)
-        if engine.chunk == 0 and engine.epoch > past[-1]["epoch"]:
+        complete = engine.chunk == 0 and engine.epoch > past[-1]["epoch"]
+        if complete:
             before = max((each["epoch"] for each in past if is_whole(each)), default=0)
             self._schedule.observe(row["objective"], engine.epoch - before)
             engine.go_to(engine.epoch)
-        else:
-            row["status"] = "interrupted"
         ended = engine.epoch >= self.config.epochs or keeper.enough(history)
         self._done = stopping or ended
-        if stopping and not ended:  # even if an epoch is complete: others were left out
+        if not complete or (stopping and not ended):  # also after a whole epoch, if others were left out
             row["status"] = "interrupted"
         before_finish = dict(row)
         if self._done:

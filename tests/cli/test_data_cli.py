@@ -40,7 +40,7 @@ def test_info_on_data(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
         shown = hogwild(f"info {path}").out
         for text in ("1: 100 (50.0%), 2: 100 (50.0%)", "Omega", "Delta", "rho"):
             assert text in shown
-    assert "targets       min" in hogwild("info 'synthetic:rcv1?rows=200&features=200&nnz=5&task=regress'").out
+    assert "targets              min" in hogwild("info 'synthetic:rcv1?rows=200&features=200&nnz=5&task=regress'").out
 
 
 def test_info_on_a_damaged_store(hogwild: Callable, refused: Callable, svm: Path, tmp_path: Path) -> None:
@@ -60,15 +60,11 @@ def test_info_on_the_machine(hogwild: Callable) -> None:
 
 def test_cache(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    assert hogwild(f"cache list --cache {cache}").out.startswith("0 entries, 0 bytes")
     hogwild(f"info {svm} --cache {cache}")
     hogwild(f"info {svm} --cache {cache} --zero-based")
-    listed = hogwild(f"cache list --cache {cache}").out
-    assert listed.count(str(svm)) == 2
-    assert "\n2 entries, " in listed
     hogwild(f"info {svm} --no-cache")
-    assert hogwild(f"cache clear --cache {cache}").out == "removed 2 entries\n"
-    assert hogwild(f"cache list --cache {cache}").out.startswith("0 entries")
+    assert hogwild(f"cache clear --cache {cache}").out == f"removed 2 entries from {cache}\n"
+    assert hogwild(f"cache clear --cache {cache}").out.startswith("removed 0 entries")
 
 
 def test_info_on_a_pipe_takes_nothing_from_it(svm: Path) -> None:

@@ -127,7 +127,7 @@ def test_commands_import_little_and_mistakes_show_early(tmp_path: Path) -> None:
     ("command", "status", "text"),
     [
         ("predict missing - <&- >&-", 1, "hogwild: error: missing: No such file or directory\n"),
-        ("cache list --cache . <&- >&- 2>&-", 0, ""),
+        ("cache clear --cache none <&- >&- 2>&-", 0, ""),
     ],
 )
 def test_closed_standard_streams(command: str, status: int, text: str) -> None:
@@ -138,14 +138,14 @@ def test_closed_standard_streams(command: str, status: int, text: str) -> None:
 @pytest.mark.parametrize("value", ["0", "xyz", "-1"])
 def test_numbas_threads(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("NUMBA_NUM_THREADS", value)
-    result = hogwild("cache list")
+    result = hogwild("cache clear")
     assert result.status == 2
     assert result.err.startswith(f"hogwild: error: NUMBA_NUM_THREADS={value}: expected a number of threads from 1")
 
 
 def test_a_limit_of_memory_is_named(svm: Path) -> None:
     """A library that does not fit in it is not "missing"."""
-    script = f"ulimit -v 300000; exec {sys.executable} -m hogwild train {svm} --no-cache --host threads"
+    script = f"ulimit -v 250000; exec {sys.executable} -m hogwild train {svm} --no-cache --host threads"
     result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
     assert result.returncode == 1
     assert re.fullmatch(r"hogwild: error: out of memory[^\n]*\n", result.stderr)

@@ -170,7 +170,7 @@ def test_no_control_character_reaches_the_screen(
         f"info '{name}'",
         f"train labels.svm {train}",
         f"train ratings.txt --problem completion {train}",
-        "cache list",
+        f"cache clear --cache '{name}x'",
         f"data info '{name}'",
         f"predict '{name}' labels.svm",
     ):

@@ -53,10 +53,3 @@ def test_several_directories(hogwild: Callable, comparison: Path, tmp_path: Path
     result = hogwild(f"report {comparison} {comparison} --out {tmp_path / 'joint'} --quiet")
     assert (result.status, result.out, result.err) == (0, "", "")
     assert (tmp_path / "joint" / "report.html").is_file()
-
-
-def test_show_the_page(hogwild: Callable, comparison: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    hogwild(f"report {comparison} -q --open").shown()
-    assert opened == [(comparison / "report.html").as_uri()]

@@ -74,7 +74,8 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
     table.names = ["line", "from", "to", "capacity"]
     try:
         if len(flow.ends) < 2 or flow.sizes is None:
-            raise InputError(f"{name}:{table.first}: expected n VERTEX s and n VERTEX t before it")
+            needed = "p max VERTICES ARCS, n VERTEX s and n VERTEX t"
+            raise InputError(f"{name}:{table.first}: a flow problem needs lines {needed} before its arcs")
         vertices, count = flow.sizes
         vertex = Numbers(1, vertices + 1, f"expected a vertex from 1 to {vertices}", "int64")
         rows, arcs = table.columns({"line": kinds, "from": vertex, "to": vertex, "capacity": WEIGHT})
@@ -139,7 +140,8 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
 def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> tuple[np.ndarray, np.ndarray, Ids]:
     """Return the numbers of the terminals and of their labels, and the names of the labels."""
     if not os.path.exists(name):
-        raise InputError(f"{name}: no such file; {edges} is a list of edges and needs lines VERTEX LABEL there")
+        hint = "name it by terminals (--terminals FILE)"
+        raise InputError(f"{name}: no such file; {edges} needs lines VERTEX LABEL there: {hint}")
     table, words, names = Delimited(name, separator), IdCollector(), IdCollector()
     try:
         table.lay_out(TextLayout(), TERMINALS, 2)

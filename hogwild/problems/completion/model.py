@@ -426,8 +426,12 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     Raises
     ------
     InputError
-        If there are no ratings.
+        If there are no ratings, or all of them are ``seen``.
+    UsageError
+        For ``seen`` ratings of a model that ranks nothing.
     """
+    if seen is not None and model.loss == "squared-error":
+        raise UsageError(f"seen needs a model that ranks, of loss log or bpr; got {model.loss}: leave it out")
     if len(ratings) == 0:
         raise InputError("no ratings to evaluate the model on")
     placed = model.place(ratings)
@@ -445,6 +449,8 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     best, _ = best_of_users(np.unique(placed.users[placed.users >= 0]), *factors, lists, AT)
     result[f"coverage_at_{AT}"] = len(np.unique(best[best >= 0])) / model.shape[1]
     if seen is not None:
+        if result["auc"] is None:
+            raise InputError("nothing is left to rank: seen holds all of these ratings; give it those trained on")
         users, items = (np.zeros((size, 0), np.float32) for size in model.shape)
         popular = ranking_metrics(users, items, seen.degrees()[1], tested, lists, AT)
         result[f"popular_ndcg_at_{AT}"] = popular[f"ndcg_at_{AT}"]
