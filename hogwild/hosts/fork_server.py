@@ -193,8 +193,8 @@ def serve(end: int, modules: list[str]) -> None:
                     _say(one, Ended(None, problem))
                 else:
                     parent.close()
-                    for number, (_, other) in workers.items():
-                        os.close(number)
+                    for watched, (_, other) in workers.items():
+                        os.close(watched)
                         other.close()
                     _work(one)
 
