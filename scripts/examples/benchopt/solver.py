@@ -6,8 +6,8 @@
     benchopt run benchmark_logreg_l2 -s hogwild -s sklearn -d simulated
 
 Its objective is ``sum log(1 + exp(-y x.w)) + lmbd/2 ||w||^2``, without an intercept; ours is the mean, so l2 is lmbd
-over the number of rows. A point of the curve is a whole run of so many epochs, with the search for its step, and from twenty
-epochs on with the exact steps that finish a run by default.
+over the number of rows. A point of the curve is a whole run of so many epochs, with the search for its step, and from
+twenty epochs on with the exact steps that finish a run by default.
 """
 
 from __future__ import annotations
