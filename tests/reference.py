@@ -227,12 +227,3 @@ def tier_rates(X, weights, groups):
 def bucket(index, bits):
     """Feature hash of one zero-based index in Python's whole numbers: splitmix64's first output, its top bits."""
     return splitmix((index + _GOLDEN) & _MASK) >> (64 - bits)
-
-
-def hashed_row(pairs, bits):
-    """Entries (zero-based index, value) of a row as sorted (bucket, float32 of the sum in float64)."""
-    sums = {}
-    for index, value in pairs:
-        at = bucket(index, bits)
-        sums[at] = sums.get(at, 0.0) + float(np.float32(value))
-    return [(at, float(np.float32(total))) for at, total in sorted(sums.items())]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 import hogwild
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
-from hogwild.problems.linear.objective import Evaluator
+from hogwild.problems.linear.objective import Objective
 
 QUIET = {"step": 0.5, "host": "threads", "workers": 1}  # no probing, no torch
 
@@ -31,6 +34,17 @@ def toy(n: int = 2000, width: int = 304, nnz: int = 8, seed: int = 0, classes: i
     return Rows(np.arange(n + 1) * nnz, indices.ravel(), values.ravel(), targets, width)
 
 
+def popular(n: int = 3000, width: int = 240, seed: int = 0, weighted: bool = False, **options: Any) -> Rows:
+    """``toy`` rows of features that differ in popularity, whose ranks are not their numbers, and five that none has."""
+    X, y = toy(n, width, 8, seed, **options).to_scipy()
+    rng = np.random.default_rng(seed)
+    X = X.copy()
+    X.data[rng.random(X.nnz) > rng.random(width)[X.indices]] = 0
+    X.eliminate_zeros()
+    weights = np.where(rng.random(n) < 0.2, 0.0, rng.random(n)) if weighted else None
+    return Rows.from_scipy(X, y, weights, width + 5)
+
+
 def long_epochs(folder: Path, repeats: int = 1000) -> Rows:
     """A thousand rows of 500 nonzeros in a store, each taken ``repeats`` times: half a billion nonzeros in 2 MB."""
     path = folder / "long.store"
@@ -42,7 +56,7 @@ def start(rows: Rows, **options: Any) -> hogwild.Run:
     """A run that judges itself by the first thousand rows only, for sets with long epochs."""
     run = hogwild.train(rows, **({"step": 1e-3, "l2": 0.0} | options))
     p = run.problem
-    run._case._evaluator = Evaluator({"train": rows.block(0, 1000)}, p.loss, p.loss_param, labels=p.labels)
+    run._case._objectives = {"train": Objective(rows.block(0, 1000), p.loss, p.loss_param, labels=p.labels)}
     return run
 
 
@@ -110,6 +124,18 @@ def stopped_inside(begin: Callable[[], hogwild.Run], epochs: int, examples: int)
             return run
         run.close()
     raise AssertionError("no epoch was long enough to be stopped")
+
+
+@contextlib.contextmanager
+def limited(name: int, most: int) -> Iterator[None]:
+    """A limit of this process, ``resource.RLIMIT_...``; a file that would grow beyond it is an error and no signal."""
+    limits, before = resource.getrlimit(name), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(name, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(name, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 def living() -> set[threading.Thread]:

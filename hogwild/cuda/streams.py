@@ -34,6 +34,7 @@ from hogwild.errors import HogwildError, InputError, TrainingError
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
+from hogwild.problems.protocol import Problem
 
 CHUNKS = 256  # of an epoch: where a run can be stopped and resumed
 FEWEST = 1024  # examples in one, unless the run has fewer
@@ -177,22 +178,17 @@ class DeviceOrder:
 
 
 @dataclass(frozen=True)
-class OnDevice:
-    """A problem in a job on a device, which needs a few methods of ``problems/protocol.Problem`` only.
+class OnDevice(Problem):
+    """A problem in a job on a device, of which only a few methods are asked.
 
     Its job holds the parameters, which are copied back on request, and the counts; there are no locks, blocks or tiers.
     """
 
     problem: Any
+    discipline: str
     in_flight: int | None  # examples in flight; None: as many as the step allows
     nonzeros: int = 0  # of all examples, for the measurements
     options: Mapping[str, Any] = field(default_factory=dict)  # further options for the launcher
-
-    locks = 1
-
-    @property
-    def discipline(self) -> str:
-        return str(self.problem.discipline)
 
     @property
     def size(self) -> int:
@@ -204,14 +200,6 @@ class OnDevice:
     def shuffle(self, blocks: np.ndarray, order: DeviceOrder, seed: int, epoch: int) -> None:
         """Do nothing: the device shuffles."""
 
-    def begin_epoch(self, control: np.ndarray, order: DeviceOrder, start: int) -> None:
-        control[:] = 0
-        control[NEXT] = start
-
-    def position(self, control: np.ndarray, order: DeviceOrder) -> int:
-        """Number of chunks done."""
-        return int(control[NEXT])
-
 
 def lay_out(
     config: TrainConfig, problem: Any, n_rows: int, arrays: dict[str, np.ndarray], nonzeros: int = 0, **options: Any
@@ -221,7 +209,7 @@ def lay_out(
     ``arrays`` are those of all examples, as the launcher takes them, as are the ``options``; ``batch``: the examples of
     a minibatch, if the problem has them.
     """
-    on_device: Any = OnDevice(problem, config.in_flight, nonzeros, options)
+    on_device = OnDevice(problem, problem.discipline, config.in_flight, nonzeros, options)  # type: ignore[abstract]
     chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
     if "batch" in options:  # a segment, or one minibatch if replicas take turns at each
         chunk = options["batch"] * (1 if problem.discipline == "locked" else MINIBATCHES)

@@ -102,7 +102,7 @@ class Simulator(Pool):
         self._phased = job.trader is None and problem.discipline in PHASED
         self._window = self._law.window if problem.discipline == "hogwild" else 0.0
         self._shared, self._data = job.shared(), job.data()
-        self._scratches = problem.scratches(1 if self._phased else job.workers, job.order, job.tiers, job.flat)
+        self._scratches = [job.scratch() for _ in range(1 if self._phased else job.workers)]
         if self._phased:
             self._crew_of(job, Task(0, 0, (0.0, 1.0, float(problem.falling))))[1](-1, [])
         else:

@@ -32,7 +32,8 @@ import llvmlite
 import llvmlite.binding
 import numba
 from numba.core import config
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache, _CacheLocator
+from numba.core.caching import FunctionCache, NullCache
+from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import _nrt_python
@@ -99,77 +100,31 @@ def _digest(flags: str) -> str:
     return digest.hexdigest()[:16]
 
 
-class _Locator(_CacheLocator):
-    """Tells numba where the kernels lie."""
-
-    def __init__(self, path: Path, py_func: Any, py_file: str) -> None:
-        self._path = path
-        self._line = py_func.__code__.co_firstlineno
-        self._py_file = py_file
-
-    def get_cache_path(self) -> str:
-        return str(self._path)
-
-    def get_source_stamp(self) -> str:
-        return ""  # the directory's name already identifies the source
-
-    def get_disambiguator(self) -> str:
-        return str(self._line)
-
-    @classmethod
-    def from_function(cls, py_func: Any, py_file: str) -> _Locator | None:
-        path = directory()
-        return None if path is None else cls(path, py_func, py_file)
-
-
-class _Impl(CompileResultCacheImpl):
-    _locator_classes = (_Locator,)
-
-
-class _Files:
-    """The compiled forms of one function, one file each; a file is either complete or absent."""
-
-    def __init__(self, path: str, name: str) -> None:
-        self._path, self._name = path, name
-
-    def _file(self, key: Any) -> tuple[str, str]:
-        """Path of a form's file, and the text whose hash is its name."""
-        text = repr(key)
-        return os.path.join(self._path, f"{self._name}.{hashlib.sha256(text.encode()).hexdigest()[:16]}.nbc"), text
-
-    def load(self, key: Any) -> Any:
-        path, text = self._file(key)
-        with open(path, "rb") as file:
-            saved, data = pickle.load(file)
-        return data if saved == text else None
-
-    def save(self, key: Any, data: Any) -> None:
-        path, text = self._file(key)
-        temporary = f"{path}.{os.getpid()}"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(dumps((text, data)))
-            os.replace(temporary, path)
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-
-
 class KernelCache(FunctionCache):
-    """The compiled forms of one function on disk, as far as they can be stored."""
+    """The compiled forms of one function on disk, as far as they can be stored, one file each.
 
-    _impl_class = _Impl
+    A file is either complete or absent. Of numba's cache only the key of a form is used.
+    """
 
-    def __init__(self, py_func: Any) -> None:
-        super().__init__(py_func)
-        self._cache_file = _Files(self.cache_path, self._impl.filename_base)
+    def __init__(self, py_func: Any, path: Path) -> None:
+        self._py_func = py_func
+        self._cache_path = str(path)
+
+    def _file(self, sig: Any, codegen: Any) -> tuple[Path, str]:
+        """Path of a form's file, and the text whose hash is in its name."""
+        code = self._py_func.__code__
+        text = repr(self._index_key(sig, codegen))
+        form = hashlib.sha256(text.encode()).hexdigest()[:16]
+        name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.{form}.nbc"
+        return Path(self._cache_path, name), text
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled form, or None if there is none that can be read."""
-        try:
-            overload = self._load_overload(sig, target_context)
-        except Exception:  # pickle may raise nearly any exception on a truncated file
-            overload = None
+        overload = None
+        with contextlib.suppress(Exception):  # pickle may raise nearly any exception on a truncated file
+            path, text = self._file(sig, target_context.codegen())
+            saved, data = pickle.loads(path.read_bytes())
+            overload = CompileResult._rebuild(target_context, *data) if saved == text else None
         while overload is None and announce:
             announce.pop()()
         return overload
@@ -180,12 +135,17 @@ class KernelCache(FunctionCache):
         It is not stored if a file was edited meanwhile: this module may have been imported after the edit, and the
         directory is that of the files before it.
         """
-        if Path(self.cache_path).name != f"kernels-{_digest(_flags())}":
+        path, text = self._file(sig, data.codegen)
+        if path.parent.name != f"kernels-{_digest(_flags())}":
             return
+        temporary = path.with_suffix(f".{os.getpid()}")
         try:
-            super().save_overload(sig, data)
+            temporary.write_bytes(dumps((text, data._reduce())))
+            temporary.replace(path)
         except OSError as error:
-            warn_once(f"{self.cache_path}: {error.strerror or error}")
+            warn_once(f"{path.parent}: {error.strerror or error}")
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def warn_once(reason: str) -> None:
@@ -200,11 +160,10 @@ def warn_once(reason: str) -> None:
 def _enable_caching(self: Any) -> None:
     if not self.py_func.__module__.startswith(NAMES):
         return _numbas(self)
-    try:
-        self._cache = KernelCache(self.py_func)
-    except RuntimeError:  # no directory can be written
+    path = directory()
+    if path is None:
         warn_once("no directory that only this user can write to")
-        self._cache = NullCache()
+    self._cache = NullCache() if path is None else KernelCache(self.py_func, path)
 
 
 def _compile(self: Any, sig: Any) -> Any:

@@ -17,7 +17,7 @@ from hogwild.machines.meeting import difference
 from hogwild.machines.own_rows import Evaluation
 from hogwild.machines.pool import Machines, Replicas
 from hogwild.machines.rotation import Ring
-from hogwild.problems.protocol import Case, trained
+from hogwild.problems.protocol import Case
 
 BY_RANK = "tiered"  # the discipline whose array is ordered by popularity
 
@@ -26,7 +26,7 @@ def facts_of(case: Case, config: TrainConfig) -> dict[str, Any]:
     """Return what all machines must agree on, as JSON: options, data, and the layout of the parameters."""
     return config.common() | {
         "examples": case.n,
-        "parameters": trained(case.problem),
+        "parameters": case.problem.trained,
         "data": case.fingerprint,
         "array": "by popularity" if case.problem.discipline == BY_RANK else "as numbered",
     }

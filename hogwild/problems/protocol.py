@@ -16,7 +16,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.order import Order
 from hogwild.data.rows.container import readonly
 from hogwild.kernels.control import LINE, NEXT, NO_LIMIT, ROWS, WORKERS, cells
 from hogwild.kernels.order import shuffle_blocks
@@ -72,37 +71,44 @@ class OrderSlice(NamedTuple):
 
 
 class Problem(Protocol):
-    """The interface that hosts ask of a problem; ``linear/problem.py`` is an example.
+    """The interface that hosts ask of a problem, and of which all are made; ``linear/problem.py`` is an example.
 
-    The simulator asks for more (``hosts/simulator.py``), as does the rotation of items between machines
-    (``machines/rotation.py``). A problem whose array also holds what each worker keeps says how many numbers are
-    ``trained``.
+    What has a default here is that of problems whose examples are cut by ``data/order.Order``, whose kernels claim its
+    chunks. The simulator asks for more (``hosts/simulator.py``), as does the rotation of items between machines
+    (``machines/rotation.py``).
     """
 
-    @property
-    def discipline(self) -> str:
-        """How an update reaches a shared coordinate."""
+    discipline: str  # how an update reaches a shared coordinate
 
     @property
     def size(self) -> int:
         """Length of the flat float32 parameter array."""
 
     @property
+    def trained(self) -> int:
+        """How many numbers of the array, the first ones, are parameters; what follows a worker keeps."""
+        return self.size
+
+    @property
     def locks(self) -> int:
         """Number of locks that workers take, at least 1."""
+        return 1
 
     @property
     def holds(self) -> bool:
         """Whether a worker that dies may hold what others wait for."""
+        return self.discipline in HOLDS
 
     def parameters(self, flat: np.ndarray) -> Any:
         """Named views of the flat array."""
 
     def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
         """The parts of the flat array that tiers keep by rank, as views with a row for each feature."""
+        return []
 
     def start(self, flat: np.ndarray, seed: int) -> None:
-        """Write the parameters that training starts from into an array of zeros."""
+        """Write the parameters that training starts from into an array of zeros; by default these."""
+        return None
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """The kernel's read-only inputs, made of arrays by name."""
@@ -112,12 +118,16 @@ class Problem(Protocol):
 
     def shuffle(self, blocks: np.ndarray, order: Any, seed: int, epoch: int) -> None:
         """Fill ``blocks`` with an epoch's sequence."""
+        shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), seed, epoch)
 
     def begin_epoch(self, control: np.ndarray, order: Any, start: int) -> None:
         """Set the shared cells for workers that start an epoch at chunk ``start``."""
+        control[:] = 0
+        control[NEXT] = start
 
     def position(self, control: np.ndarray, order: Any) -> int:
         """Number of chunks done, while the workers stand still."""
+        return int(min(control[NEXT], order.n_chunks))
 
     def prepare(self, shared: Shared, scratch: Any, data: Any, part: OrderSlice, step: Step) -> Callable[[], int]:
         """Return a function that does at most ``part.limit`` examples (modules: whole minibatches up to there), counts
@@ -135,11 +145,6 @@ def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:
     them, and an epoch begins with that with which the last one has ended.
     """
     return (users + turn - epoch) % parts
-
-
-def trained(problem: Problem) -> int:
-    """Return how many numbers of a problem's array, the first ones, are parameters; what follows a worker keeps."""
-    return int(getattr(problem, "trained", problem.size))
 
 
 def rehearse(
@@ -169,30 +174,6 @@ def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Call
         return int(control[cell]) - before
 
     return turn
-
-
-class InChunks:
-    """Shared methods of problems whose examples are cut by ``data/order.Order``; their kernels claim its chunks."""
-
-    discipline: str
-
-    @property
-    def holds(self) -> bool:
-        """Whether a worker that dies may hold what others wait for."""
-        return self.discipline in HOLDS
-
-    def shuffle(self, blocks: np.ndarray, order: Order, seed: int, epoch: int) -> None:
-        """Fill ``blocks`` with an epoch's sequence of blocks."""
-        shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), seed, epoch)
-
-    def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
-        """Set the shared cells for workers that start an epoch at chunk ``start``."""
-        control[:] = 0
-        control[NEXT] = start
-
-    def position(self, control: np.ndarray, order: Order) -> int:
-        """Number of chunks done, while the workers stand still."""
-        return int(min(control[NEXT], order.n_chunks))
 
 
 # ---- the parent's side

@@ -14,10 +14,10 @@ from hogwild.errors import TrainingError
 ASKED = """
 import os, sys
 from hogwild.__main__ import main
-from hogwild.kernels.cache import _Files
+from hogwild.kernels.cache import KernelCache
 
-asked, name = set(), _Files._file
-_Files._file = lambda self, key: (asked.add(os.path.basename(name(self, key)[0])), name(self, key))[1]
+asked, name = set(), KernelCache._file
+KernelCache._file = lambda self, *key: (asked.add(os.path.basename(name(self, *key)[0])), name(self, *key))[1]
 assert not any([main([*words.split(), "--no-cache", "--quiet"]) for words in sys.argv[1:]])
 print(*asked, file=sys.stderr)
 """

@@ -76,7 +76,7 @@ class Device(StandIn):
 
 
 def job_of(n, workers, discipline="hogwild", shuffled=True, in_flight=8, chunk=None, **options):
-    problem = OnDevice(Counts(n, discipline), None if options.get("granule") else in_flight, 3 * n, options)
+    problem = OnDevice(Counts(n, discipline), discipline, None if options.get("granule") else in_flight, 3 * n, options)
     return Job.of(problem, DeviceOrder(n, chunk or n, shuffled), 7, workers, {}, shared=False)
 
 
@@ -247,13 +247,6 @@ def test_one_job_after_another():
     pool.release(job)  # at work
     assert pool.job is None
     assert pool.wait(0.0)
-
-
-def test_restored_parameters_are_those_of_the_device():
-    pool, job, _ = opened(50, 1)
-    job.restore(np.full(50, 5, np.float32))
-    do(pool, job, Task(0, 0, STEP))
-    assert (job.export() == 6).all()
 
 
 # --- graphs

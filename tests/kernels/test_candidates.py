@@ -15,7 +15,14 @@ from hogwild.training.schedule import make_schedule
 from tests import reference
 from tests.kernels.harness import awkward_rows, make_job, run_epoch
 
+# Lanes tabulate no l2 factors
+pytestmark = pytest.mark.usefixtures("untabulated")
 LANES = [Candidate(make_schedule("epoch", 0.4 / (k + 1)), 0.0, 0.1**k) for k in range(5)]
+
+
+@pytest.fixture
+def untabulated(monkeypatch):
+    monkeypatch.setattr("hogwild.problems.linear.problem.TABLE_WIDTH", 0)
 
 
 def candidates(rows, lanes, order=None, fold_of=None, seed=3, **options):

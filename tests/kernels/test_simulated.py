@@ -36,7 +36,7 @@ def test_a_debt_to_the_intercept_is_paid_at_the_end():
     play(job, [(READ, 0), (STORE, 0), (READ, 1), (READ, 0), (STORE, 0)], crew)
     intercept = job.problem.parameters(job.flat).intercept
     assert intercept[0] == 0
-    gradients = crew.vectors[:, 0, 0]
+    gradients = crew.memory[:, 0]
     assert gradients[1] == -100  # worker 1 knows nothing of worker 0's debt
     assert gradients[0] == pytest.approx(-100 + share * 100)
     play(job, [(PAY, 0)], crew, chunk=-1)

@@ -11,10 +11,9 @@ import scipy.optimize
 import scipy.sparse
 
 import hogwild
-from hogwild.kernels.losses import LOSSES
 from hogwild.methods import DEFAULT_PARAM, LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.optimum import kernel, kinked, newton
+from hogwild.problems.linear.optimum import kinked, newton
 from hogwild.problems.linear.optimum.finder import FitProblem, Solution
 from tests import reference
 
@@ -198,34 +197,6 @@ def test_softmax_reaches_the_optimum_of_scipy(l1: float) -> None:
     assert found.gap <= 1e-3 * best
 
 
-@pytest.mark.parametrize("loss", KINKED)
-def test_slopes_and_curvatures_of_bent_losses_are_differences_of_values(loss: str) -> None:
-    p, y, h, code = np.linspace(-4.0, 4.0, 81) + 0.013, np.resize((1.3, -0.7), 81), 1e-6, LOSSES[loss].code
-
-    def look(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        values, slopes, bends = np.empty((3, 81))
-        for i in range(81):
-            one = slice(i, i + 1)
-            ends = np.empty(1), slopes[one], bends[one]
-            values[i] = kernel.derive(at[one], at[one], 0.0, y[one], np.ones(1), kernel.BENT + code, 0.4, *ends)[0]
-        return values, slopes, bends
-
-    (low, slope_low, _), (_, slopes, bends), (high, slope_high, _) = look(p - h), look(p), look(p + h)
-    np.testing.assert_allclose(slopes, (high - low) / (2 * h), atol=1e-5)
-    np.testing.assert_allclose(bends, (slope_high - slope_low) / (2 * h), atol=1e-5)
-
-
-def test_a_whole_newton_step_is_that_of_numpy() -> None:
-    random = np.random.default_rng(3)
-    X, y = random.normal(size=(50, 4)) * (random.random((50, 4)) < 0.7), np.sign(random.normal(size=50))
-    weights = random.random(50)
-    A, D = np.column_stack((X.astype(np.float32), np.ones(50))), 0.1 * np.diag(np.arange(5) < 4)
-    g, H = A.T @ (weights / 50 * -y / 2), (A * (weights / 200)[:, None]).T @ A + D
-    found = from_zero(posed({"X": X, "y": y, "weights": weights}, "log", l2=0.1), skip=1e9)
-    assert found.steps == 0
-    assert found.gap == pytest.approx(g @ np.linalg.solve(H, g) / 2, rel=1e-6)
-
-
 def test_more_work_is_never_worse_and_none_leaves_the_start() -> None:
     about = drawn("log", width=400, n=100)
     problem = posed(about, "log", l2=1e-4)
@@ -257,15 +228,6 @@ def test_the_slope_is_the_length_of_the_shortest_subgradient(loss: str, l1: floa
     g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
     found = posed(about, loss, l1, 0.1).slope(about["w"][0], about["b"])
     np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
-
-
-@pytest.mark.parametrize("loss", ["squared-hinge", "hinge"])
-def test_weights_of_any_mean(loss: str) -> None:
-    about = drawn(loss)
-    found = [
-        from_zero(posed(about | {"weights": k * about["weights"]}, loss, l2=1e-3 * k), enough=1e-5) for k in (1.0, 1e4)
-    ]
-    assert found[1].value == pytest.approx(1e4 * found[0].value, rel=1e-4)
 
 
 def test_sums_in_parts_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,21 +264,6 @@ def test_counts_whose_objective_is_negative_are_finished_too() -> None:
     assert ends[1] < ends[0] < 0.0
     assert run.history[-1]["exact_seconds"] > 0.0
     assert last.history[-1]["verdict"] != run.history[-1]["verdict"] == "settled"
-
-
-@pytest.mark.parametrize("l1", [1e-2, 2e-3])
-def test_zeros_of_an_l1_penalty_are_those_of_the_optimum(l1: float) -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    random = np.random.default_rng(0)
-    X = random.normal(size=(300, 40))
-    y = np.where(X @ (random.normal(size=40) * (random.random(40) < 0.3)) + random.logistic(size=300) > 0, 1.0, -1.0)
-    theirs = LogisticRegression(l1_ratio=1, solver="saga", C=1 / (300 * l1), max_iter=3000, tol=1e-8).fit(X, y)
-    run = hogwild.train((X, y), l1=l1, l2=0.0, workers=1, epochs=10)
-    model = run.finish()
-    np.testing.assert_array_equal(model.coef_ == 0, theirs.coef_ == 0)
-    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-3)
-    assert 0 < np.count_nonzero(model.coef_ == 0) < 40
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,14 @@ import numpy as np
 
 from hogwild.data.ratings.container import count, lists_of
 from hogwild.errors import InputError, UsageError
-from hogwild.kernels.control import END, NEXT
+from hogwild.kernels.control import END
 from hogwild.kernels.vectors import LANE
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion.kernel import LOSSES, STATE, Data, Parameters, Plan
 from hogwild.problems.completion.options import SMOOTHING
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES
-from hogwild.problems.protocol import HOLDS, OrderSlice, Shared, counted, part_of, rehearse
+from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, part_of, rehearse
 from hogwild.training.schedule import Step
 
 FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
@@ -51,7 +51,7 @@ SMALL, SPREAD = 0.01, 0.1
 
 
 @dataclass(frozen=True)
-class CompletionProblem:
+class CompletionProblem(Problem):
     """Everything a worker must know besides the arrays; made by :meth:`of`. See ``work.Problem`` for the methods."""
 
     users: int
@@ -115,7 +115,7 @@ class CompletionProblem:
 
     @property
     def holds(self) -> bool:
-        return self.discipline in HOLDS or self.order == "blocks"
+        return super().holds or self.order == "blocks"
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -133,10 +133,6 @@ class CompletionProblem:
         return Parameters(
             flat[:p], flat[p : p + q], flat[p + q : p + q + self.users], flat[p + q + b_u :][: self.items]
         )
-
-    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        """An empty list: nothing is kept by rank."""
-        return []
 
     def factors(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Factors of users and of items, (users, rank) and (items, rank), in the problem's units, as views."""
@@ -252,14 +248,6 @@ class CompletionProblem:
         values = values.reshape(len(rows), self.numbers)
         self.factors(flat)[side][rows] = values[:, :-1]
         self.parameters(flat)[2 + side][rows] = values[:, -1]
-
-    def begin_epoch(self, control: np.ndarray, order: Tiles, start: int) -> None:
-        """Set the shared cells for workers that start an epoch at tile ``start``."""
-        control[:] = 0
-        control[NEXT] = start
-
-    def position(self, control: np.ndarray, order: Tiles) -> int:
-        return int(min(control[NEXT], order.n_chunks))
 
     def prepare(
         self, shared: Shared, scratch: np.ndarray, data: Data, part: OrderSlice, step: Step

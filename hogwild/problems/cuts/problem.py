@@ -29,7 +29,7 @@ from hogwild.kernels.tiers import FLOATS
 from hogwild.problems.cuts import kernel as cuts
 from hogwild.problems.cuts.kernel import Data, Parameters, Plan
 from hogwild.problems.linear import kernel as linear
-from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted, rehearse
+from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, rehearse
 from hogwild.training.schedule import Step
 
 SMALLEST, LARGEST = 1e-30, 1e36  # degree below which a rate exceeds float32; weight above which more has no effect
@@ -44,7 +44,7 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CutsProblem(InChunks):
+class CutsProblem(Problem):
     """Everything a worker must know besides the arrays; made by :meth:`of`. See ``work.Problem`` for the methods."""
 
     discipline: str
@@ -110,10 +110,6 @@ class CutsProblem(InChunks):
 
     def parameters(self, flat: np.ndarray) -> Parameters:
         return Parameters(flat[: self.n_vertices * self.stride])
-
-    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        """An empty list: tiers keep no parts by rank."""
-        return []
 
     def start(self, flat: np.ndarray, seed: int) -> None:
         """Set every vertex to the middle of the simplex, and the terminals to their corners."""

@@ -14,7 +14,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
-from hogwild.problems.fm.objective import FMEvaluator
+from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
 from hogwild.problems.fm.training import Trials, judges_of, occurring, settle
 from hogwild.problems.linear.case import LinearCase
@@ -35,7 +35,7 @@ class FMCase(LinearCase):
         train = without_gaps(config, train)
         super().__init__(with_discipline(config), train, test, held)
         fields = known_fields(self._rows) if self.problem.fields else None
-        self.evaluator = partial(FMEvaluator, l2_factors=config.l2_factors, fields=fields, rank=self.problem.rank)
+        self.objective = partial(FMObjective, l2_factors=config.l2_factors, fields=fields, rank=self.problem.rank)
         if train.held_out is not None:
             note = f"{len(train.held_out):,} rows held out choose the epoch (--keep last: none)"
             self.note = f"{note}; {self.note}" if self.note else note

@@ -44,18 +44,17 @@ from hogwild.problems.linear.kernel import (
     LENGTH,
     LOCKED,
     MARGIN,
-    NO_PENALTY,
     SERIAL,
     VISITED,
     claim,
     lock_row,
     owe,
-    parts,
     prefetch_weights,
     refresh,
     row_factor,
     settle,
     unlock_row,
+    workspace,
 )
 
 HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
@@ -121,8 +120,9 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
         popular = np.uint32(plan.own_rates)
         remaining = plan.limit
         step = ZERO
-        g, bias, owed, gained, squares, _ = parts(vectors.own(MARGIN), 1)
-        owed[0], gained[0] = ZERO, ZERO
+        work = workspace(vectors.own(MARGIN), 1)
+        g = work.slopes
+        work.owed[0], work.gained[0] = ZERO, ZERO
         while remaining > 0:
             if state[DONE] == state[LENGTH] and not claim(state, control, plan, rows):
                 break
@@ -136,18 +136,18 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i)
                 if far:
-                    prefetch_weights(far, NO_PENALTY, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
+                    prefetch_weights(0, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                     return
                 if i == first or discipline == LOCKED:
-                    refresh(bias, squares, parameters, adagrad)
+                    refresh(work, parameters, adagrad)
                 if block:
                     margin = margin_of_pairs(narrow, block, plan.classes, coef, data, stride, begin, end, factor)
                 else:
                     margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer)
-                margin = margin + (bias[0] - owed[0])
+                margin = margin + (work.bias[0] - work.owed[0])
                 g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
                 if g[0] != ZERO or shrinks:
                     if discipline == AIG and not lock_row(locks, data, begin, end, control):
@@ -162,9 +162,9 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
                     unpaid += 1
-                    owe(adagrad, g, part * step, owed, gained, squares)
+                    owe(adagrad, work, part * step)
                     if unpaid >= plan.flush or i == last - 1:
-                        settle(alone, adagrad, parameters, bias, owed, gained, squares)
+                        settle(alone, adagrad, parameters, work)
                         unpaid = 0
                 if discipline == LOCKED:
                     release(locks, 0)

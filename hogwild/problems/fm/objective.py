@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.margins import Margins
-from hogwild.problems.linear.objective import Evaluator, Objective
+from hogwild.problems.linear.objective import Objective
 
 
 class FactorMargins(Margins):
@@ -57,9 +57,3 @@ class FMObjective(Objective):
         with np.errstate(all="ignore"):  # parameters of a run that has diverged
             squares = [float(np.einsum("ij,ij->", part, part, dtype=np.float64)) for part in (coef[:1], coef[1:])]
         return self.l2 / 2 * squares[0] + self.l2_factors / 2 * squares[1]
-
-
-class FMEvaluator(Evaluator):
-    """See :class:`hogwild.problems.linear.objective.Evaluator`."""
-
-    objective = FMObjective

@@ -151,7 +151,7 @@ class FMProblem(LinearProblem):
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             scratch.state[:] = 0
             memory = scratch.rows, scratch.buffer, scratch.state
-            plan = self._plan(part, step)._replace(classes=self.weight_at)  # this kernel has one margin
+            plan = self.plan(part, step)._replace(classes=self.weight_at)  # this kernel has one margin
             return partial(kernel, shared.parameters, data, shared.control, shared.locks, plan, *memory)
 
         return call

@@ -80,7 +80,7 @@ ZERO, ONE = np.float32(0), np.float32(1)
 LENGTH, DONE, VISITED, BEGUN, SEEN = range(5)
 STATE = 5
 HANDED, TAKEN, ROW, SOME = range(4)  # of round robin: the current chunk plus one, turns, the last row, does it move any
-VECTORS = 6  # of ``stride`` elements in a worker's buffer
+VECTORS = 6  # of a workspace
 MARGIN = (0,) * VECTORS  # their length with one margin
 
 
@@ -104,6 +104,17 @@ class Data(NamedTuple):
     weights: np.ndarray  # (n,) float32, with mean one
     scales: np.ndarray  # (n,) float32: factor on each row
     rates: np.ndarray  # (width,) float32: N / d_u, or see PENALTIES and PACKED
+
+
+class Workspace(NamedTuple):
+    """A worker's own vectors, (stride,) float32 each."""
+
+    slopes: np.ndarray  # before, margins
+    bias: np.ndarray  # the intercept as last read
+    owed: np.ndarray  # what the shared intercept is still to be moved by
+    gained: np.ndarray  # AdaGrad: what its sums of squares are still to grow by
+    squares: np.ndarray  # AdaGrad: those sums as last read
+    bent: np.ndarray  # curvatures of rows since the last merge
 
 
 class Plan(NamedTuple):
@@ -245,25 +256,34 @@ def write_row(
     l2,
     unit,
     popular,
+    folded=0,
 ):
     """Update the weights of a row's features, whose gradient is ``g[k] * factor * values``.
 
     ``several`` is None with one margin, and ``atomic`` unless updates are: numba then leaves out what does not fit.
+    Candidates side by side, of one margin each, have a vector of steps and penalties, and ``folded`` one of each rate.
     """
-    back = -ONE if adagrad else -step
     for k in range(0, stride, len(lanes)):
         slope = vectors.load(lanes, g, k)
         for j in range(begin, end):
             i = np.uint64(j)
             u = np.uint32(data.indices[i])
             first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
-            rate = data.rates[place_of_rate(u, popular)] if visits(penalty) else ZERO
-            pull = l2 * (data.rates[np.uint64(u) + np.uint64(len(data.rates) // 2)] if penalty == APART else ONE)
             x = ONE if unit else data.values[i]
+            rate, pull = vectors.filled(lanes, ZERO), l2
+            if visits(penalty) and folded:
+                rate = vectors.load(lanes, data.rates, first)
+            elif visits(penalty):
+                rate = vectors.filled(lanes, data.rates[place_of_rate(u, popular)])
+            if penalty == APART:
+                other = np.uint64(len(data.rates) - len(parameters.coef) // stride) + np.uint64(u)
+                pull = vectors.times(data.rates[other], l2)
             if several is None:
-                a, b = vectors.times(back, vectors.times(factor, slope)), vectors.filled(lanes, x)
+                a = vectors.times(factor, slope)
+                a = vectors.times(-ONE, a if adagrad else vectors.times(step, a))
+                b = vectors.filled(lanes, x)
             else:
-                a, b = vectors.filled(lanes, back * (factor * x)), slope
+                a, b = vectors.filled(lanes, (-ONE if adagrad else -step) * (factor * x)), slope
             if atomic is None:
                 write(lanes, penalty, adagrad, parameters, first, a, b, step, rate, l1, pull)
             else:
@@ -271,11 +291,10 @@ def write_row(
 
 
 @inlined
-def prefetch_weights(far, penalty, adagrad, parameters, data, stride, row):
-    """Prefetch the weights of a row and what goes with them; sums of squares only where rates need no prefetch."""
+def prefetch_weights(rated, adagrad, parameters, data, stride, row):
+    """Prefetch the weights of a row and, if ``rated``, their rates; else, with AdaGrad, their sums of squares."""
     for j in range(data.begin[row], data.end[row]):
         u = np.uint32(data.indices[np.uint64(j)])
-        rated = visits(penalty) and far != PACKED and stride == 1
         if rated:
             prefetch(data.rates, u)
         for k in range(0, stride, 16):
@@ -360,49 +379,56 @@ def unlock_row(locks, data, begin, end):
 
 
 @inlined
-def parts(buffer, stride):
-    """The vectors of a worker: slopes (before, margins), bias, owed, gained, squares and curvatures."""
-    return (
-        buffer[:stride],
-        buffer[stride : 2 * stride],
-        buffer[2 * stride : 3 * stride],
-        buffer[3 * stride : 4 * stride],
-        buffer[4 * stride : 5 * stride],
-        buffer[5 * stride : 6 * stride],
+def workspace(memory, stride):
+    """The first ``VECTORS`` vectors of a worker's memory."""
+    return Workspace(
+        memory[:stride],
+        memory[stride : 2 * stride],
+        memory[2 * stride : 3 * stride],
+        memory[3 * stride : 4 * stride],
+        memory[4 * stride : 5 * stride],
+        memory[5 * stride : 6 * stride],
     )
 
 
 @inlined
-def refresh(bias, squares, parameters, adagrad):
+def refresh(work, parameters, adagrad):
     """Read the shared intercept (and its sums of squares)."""
-    for k in range(len(bias)):
-        bias[k] = load(parameters.intercept, k)
+    for k in range(len(work.bias)):
+        work.bias[k] = load(parameters.intercept, k)
         if adagrad:
-            squares[k] = load(parameters.intercept_squares, k)
+            work.squares[k] = load(parameters.intercept_squares, k)
 
 
 @inlined
-def settle(alone, adagrad, parameters, bias, owed, gained, squares):
+def settle(alone, adagrad, parameters, work):
     """Add what is owed to the shared intercept, atomically unless the worker is alone with it."""
-    for k in range(len(bias)):
+    for k in range(len(work.bias)):
         if alone:
-            bias[k] = bias[k] - owed[k]
-            parameters.intercept[k] = bias[k]
+            work.bias[k] -= work.owed[k]
+            parameters.intercept[k] = work.bias[k]
         else:
-            bias[k] = fetch_add(parameters.intercept, k, -owed[k]) - owed[k]
+            work.bias[k] = fetch_add(parameters.intercept, k, -work.owed[k]) - work.owed[k]
         if adagrad:
-            squares[k] = fetch_add(parameters.intercept_squares, k, gained[k]) + gained[k]
-        owed[k], gained[k] = ZERO, ZERO
+            work.squares[k] = fetch_add(parameters.intercept_squares, k, work.gained[k]) + work.gained[k]
+        work.owed[k], work.gained[k] = ZERO, ZERO
 
 
 @inlined
-def owe(adagrad, g, step, owed, gained, squares):
+def owe(adagrad, work, step):
     """Add a row's update of the intercept to what is owed; AdaGrad's step is its own by all squares so far."""
-    for k in range(len(g)):
-        square = g[k] * g[k]
-        reach = own_step(step, squares[k] + gained[k] + square) if adagrad else step
-        owed[k] += reach * g[k]
-        gained[k] += square
+    for k in range(len(work.slopes)):
+        square = work.slopes[k] * work.slopes[k]
+        reach = own_step(step, work.squares[k] + work.gained[k] + square) if adagrad else step
+        work.owed[k] += reach * work.slopes[k]
+        work.gained[k] += square
+
+
+@inlined
+def take_chunk(plan, rows, chunk):
+    """Write the row numbers of a chunk; return how many there are, and how many the run has visited before them."""
+    length = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+    return length, plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
 
 
 @called
@@ -413,9 +439,8 @@ def claim(state, control, plan, rows):
     chunk = fetch_add(control, NEXT, 1 + load(control, SKIP))
     if chunk >= plan.n_chunks:
         return False
-    state[LENGTH] = chunk_rows(rows, plan.blocks, chunk, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+    state[LENGTH], state[VISITED] = take_chunk(plan, rows, chunk)
     state[DONE] = 0
-    state[VISITED] = plan.epoch * plan.n_rows + chunk * plan.block * BLOCKS_PER_CHUNK
     return True
 
 
@@ -475,10 +500,11 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
         due = 0
         ripe = 0.0
         popular = np.uint32(plan.own_rates if far == PACKED else 0)
-        memory = buffer if size else vectors.own(MARGIN)
-        g, bias, owed, gained, squares, bent = parts(memory, stride)
+        rated = visits(penalty) and far != PACKED and not size
+        work = workspace(buffer if size else vectors.own(MARGIN), stride)
+        g, bent = work.slopes, work.bent
         for k in range(stride):
-            owed[k], gained[k], bent[k] = ZERO, ZERO, ZERO
+            work.owed[k], work.gained[k], bent[k] = ZERO, ZERO, ZERO
         if tiered:
             done, grown = come_in(tiers, replica, parameters, plan, state)
         while remaining > 0:
@@ -497,7 +523,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i, unit)
                 if far:
-                    prefetch_weights(far, penalty, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
+                    prefetch_weights(rated, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
                     if penalty == L2_SCALED:
@@ -506,10 +532,10 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                     return
                 if i == first or discipline == LOCKED or (tiered and merged):
-                    refresh(bias, squares, parameters, adagrad)
+                    refresh(work, parameters, adagrad)
                     merged = False
                 length = squared_length(data.values, begin, end, factor) if passive else 0.0
-                take_margins(lanes, g, bias, owed, parameters.coef, data, stride, row, factor * scale, unit)
+                take_margins(lanes, work, parameters.coef, data, stride, row, factor * scale, unit)
                 some, most = slopes(
                     loss, several, g, bent, target, weight, classes, param, passive, step, length, part, tiered
                 )
@@ -543,9 +569,9 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                         unlock_row(locks, data, begin, end)
                 if part != ZERO:
                     unpaid += 1
-                    owe(adagrad, g, part * step, owed, gained, squares)
+                    owe(adagrad, work, part * step)
                     if unpaid >= plan.flush or i == last - 1:
-                        settle(alone, adagrad, parameters, bias, owed, gained, squares)
+                        settle(alone, adagrad, parameters, work)
                         unpaid = 0
                 if discipline == LOCKED:
                     release(locks, 0)
@@ -570,11 +596,12 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
 
 
 @inlined
-def take_margins(lanes, g, bias, owed, coef, data, stride, row, factor, unit=0):
-    """Set ``g`` (stride,) to a row's margins, ``factor * w . x + bias - owed``."""
+def take_margins(lanes, work, coef, data, stride, row, factor, unit=0):
+    """Set the slopes to a row's margins, ``factor * w . x + bias - owed``."""
+    g = work.slopes
     dots(lanes, g, coef, data, stride, data.begin[row], data.end[row], unit)
     for k in range(len(g)):
-        g[k] = fma(factor, g[k], bias[k] - owed[k])
+        g[k] = fma(factor, g[k], work.bias[k] - work.owed[k])
 
 
 @inlined
@@ -605,12 +632,12 @@ def turns(loss, penalty, adagrad, size=0):
     lanes = LANES[size or 1]
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, rows, buffer, state):
+    def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
         part = np.float32(plan.intercept)
         stride = plan.stride if size else 1
         chunk_size = plan.block * BLOCKS_PER_CHUNK
-        g, bias, owed, gained, squares, _ = parts(buffer, stride)
-        owed[:], gained[:] = ZERO, ZERO
+        work = workspace(buffer, stride)
+        work.owed[:], work.gained[:] = ZERO, ZERO
         in_hand = state[HANDED] - 1
         remaining = plan.limit
         row = state[ROW]
@@ -620,7 +647,7 @@ def turns(loss, penalty, adagrad, size=0):
         while remaining > 0:
             if position < plan.n_rows and position // chunk_size != in_hand:
                 in_hand = position // chunk_size
-                chunk_rows(rows, plan.blocks, in_hand, plan.n_rows, plan.block, plan.shuffled, plan.seed, plan.epoch)
+                take_chunk(plan, rows, in_hand)
             if not wait_for(control, TURN, position, control, ABORT):
                 return
             if position % chunk_size == 0 and load(control, STOP) != 0 and position < load(control, LAST):
@@ -628,21 +655,20 @@ def turns(loss, penalty, adagrad, size=0):
                 store(control, NEXT, position // chunk_size)
             pending = state[TAKEN] > 0
             if pending and (some or penalty != NO_PENALTY):
-                write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, g, step)
+                write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, work.slopes, step)
             if pending and part != ZERO:
-                refresh(bias, squares, parameters, adagrad)
-                owe(adagrad, g, part * step, owed, gained, squares)
-                settle(1, adagrad, parameters, bias, owed, gained, squares)
+                refresh(work, parameters, adagrad)
+                owe(adagrad, work, part * step)
+                settle(1, adagrad, parameters, work)
             if position >= load(control, LAST):
                 store(control, TURN, position + 1)
                 return
             row = rows[position % chunk_size]
-            refresh(bias, squares, parameters, adagrad)
-            scale = row_factor(data.scales, row)
-            take_margins(lanes, g, bias, owed, parameters.coef, data, stride, row, scale)
+            refresh(work, parameters, adagrad)
+            take_margins(lanes, work, parameters.coef, data, stride, row, row_factor(data.scales, row))
             store(control, TURN, position + 1)
             step = step_of_turn(plan, position, chunk_size)
-            some = take_slopes(loss, several, g, data, plan, row)
+            some = take_slopes(loss, several, work.slopes, data, plan, row)
             count(control, plan.worker, 1, data.end[row] - data.begin[row])
             position += plan.workers
             state[TAKEN] += 1

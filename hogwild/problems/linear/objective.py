@@ -13,7 +13,7 @@ losses; ``softmax`` is the cross-entropy of all classes together.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,9 @@ from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
 from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import COUNTS, LOSSES
-from hogwild.problems.linear.coordinates import Numbering
 from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
 from hogwild.problems.linear.rows import class_numbers
-from hogwild.problems.protocol import Sums, in_all
+from hogwild.problems.protocol import Sums
 
 
 def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
@@ -189,69 +188,6 @@ class Objective:
             squares = float(np.einsum("i,i->", w, w, dtype=np.float64)) if self.l2 else 0.0
             sizes = float(np.abs(w).sum(dtype=np.float64)) if self.l1 else 0.0
             return self.l2 / 2 * squares + self.l1 * sizes
-
-
-class Evaluator:
-    """The objective on the training rows and the metrics on other rows, if any, with the names in rows of a run.
-
-    Solutions are the user's; where training numbers features by popularity, so do the rows that are read here, which
-    takes half the time.
-
-    Parameters
-    ----------
-    sets : dict of Rows
-        "train", and maybe "held_out" and "test"; each may be None.
-    loss, loss_param : str, float
-    l1, l2, weights
-        Parameters of the objective on the training rows, as in :class:`Objective`.
-    numbering : Numbering, optional
-        That of training.
-    **same
-        Other keywords of :class:`Objective`, for all rows.
-    """
-
-    objective: type[Objective] = Objective
-
-    def __init__(
-        self,
-        sets: Mapping[str, Rows | None],
-        loss: str,
-        loss_param: float | None,
-        *,
-        l1: float = 0.0,
-        l2: float = 0.0,
-        weights: np.ndarray | None = None,
-        numbering: Numbering | None = None,
-        **same: Any,
-    ) -> None:
-        self._numbering = numbering
-        read = {
-            name: rows if numbering is None else numbering.rows(rows) for name, rows in sets.items() if rows is not None
-        }
-        train = read.pop("train")
-        same["width"] = train.width
-        self.train = self.objective(train, loss, loss_param, l1=l1, l2=l2, weights=weights, **same)
-        self.others = {name: self.objective(rows, loss, loss_param, auc=True, **same) for name, rows in read.items()}
-
-    def __call__(self, coef: Any, intercept: Any) -> dict[str, float | None]:
-        """Return ``objective``, ``train_loss``, ..., ``test_loss``, ..."""
-        return self.facts(coef, [self.sums(coef, intercept)])
-
-    def sums(self, coef: Any, intercept: Any) -> list[Sums]:
-        """Sums over the training rows and, if there are any, the held-out and the test rows."""
-        if self._numbering is not None:
-            coef, intercept = self._numbering.inward(coef, intercept)
-        return [each.sums(coef, intercept) for each in (self.train, *self.others.values())]
-
-    def facts(self, coef: Any, parts: list[list[Sums]]) -> dict[str, float | None]:
-        """The result of a call, from what :meth:`sums` returns here and elsewhere."""
-        train = self.train.facts(coef, in_all([part[0] for part in parts]))
-        named = {name if name == "objective" else f"train_{name}": value for name, value in train.items()}
-        for k, (kind, other) in enumerate(self.others.items(), 1):
-            sums = [part[k] for part in parts if len(part) > k]
-            facts = other.facts(coef, in_all(sums)) if sums else {}
-            named |= {f"{kind}_{name}": value for name, value in facts.items() if name != "objective"}
-        return named
 
 
 def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:

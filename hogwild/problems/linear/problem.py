@@ -42,7 +42,7 @@ from hogwild.problems.linear.rows import (
     uneven,
 )
 from hogwild.problems.linear.simulated_kernel import Crew
-from hogwild.problems.protocol import InChunks, OrderSlice, Shared, counted, rehearse
+from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, rehearse
 from hogwild.training.schedule import Step
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
@@ -64,7 +64,7 @@ class Scratch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearProblem(InChunks):
+class LinearProblem(Problem):
     """Everything a worker must know besides the arrays; made by :meth:`of`."""
 
     loss: str
@@ -84,7 +84,7 @@ class LinearProblem(InChunks):
     tabulate: bool = True  # whether l2 factors may be tabulated: not if few rows come at a time
     scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
-    apart: bool = False  # the columns are scaled, and their two penalties differ
+    rescaled: bool = False  # the columns are, so that l1 and l2 differ in their rates
     own_rates: int = 0  # see kernel.py, PACKED: first features that have a rate of their own; 0: all have
     page: int = FLOATS  # float32 that each part of the flat array is padded to: a memory page if workers replace some
 
@@ -125,7 +125,6 @@ class LinearProblem(InChunks):
     def of_rows(cls, rows: Rows, cache_bytes: int, *, loss: str, labels: tuple[float, ...], **given: Any) -> Self:
         """The problem with these fields on rows, which say what the other fields are."""
         stride = stride_of(len(labels)) if _vector(loss, len(labels)) else 1
-        given.setdefault("apart", rows.inverse is not None and given["l1"] > 0 and given["l2"] > 0)
         return cls(
             loss=loss,
             labels=labels,
@@ -133,6 +132,7 @@ class LinearProblem(InChunks):
             longest=int((rows.end - rows.begin).max(initial=0)),
             far=4 * rows.width * stride > OUTGROWN * cache_bytes,
             unit=stride == 1 and all_ones(rows.values),
+            rescaled=rows.inverse is not None,
             **given,
         )
 
@@ -250,7 +250,12 @@ class LinearProblem(InChunks):
             popular_rates = self.own_rates or len(spread)
             return np.append(spread[:popular_rates], spread[popular_rates::PACK]).astype(np.float32)
         spread = spread * (inverse if self.l1 > 0 else np.square(inverse))
-        return np.concatenate([spread, inverse] if self.apart else [spread]).astype(np.float32)
+        return np.concatenate([spread, inverse] if self._apart else [spread]).astype(np.float32)
+
+    @property
+    def _apart(self) -> bool:
+        """Whether both penalties have rates of their own."""
+        return self.rescaled and self.l1 > 0 and self.l2 > 0
 
     def begin_epoch(self, control: np.ndarray, order: Order, start: int) -> None:
         """Set the shared cells; with round robin, also the first row's turn and the end of the epoch."""
@@ -285,11 +290,6 @@ class LinearProblem(InChunks):
             replica=replica,
         )
 
-    def scratches(self, workers: int, order: Order, tiers: Tiers, flat: np.ndarray) -> list[Scratch]:
-        """The memory of virtual workers, which share the table of l2 factors."""
-        first = self.scratch(order, tiers, flat)
-        return [first, *(self.scratch(order, tiers, flat)._replace(table=first.table) for _ in range(1, workers))]
-
     def crew(self, workers: int, order: Order, loads: bool) -> Crew:
         """The virtual workers of an epoch by events; ``loads``: they hold what they have loaded for a while."""
         entries = self.longest if loads else 0
@@ -298,16 +298,13 @@ class LinearProblem(InChunks):
             events=counts(FIRST + 3 * (order.chunk + workers)),  # the events of one chunk fit in it
             numbers=counts((workers, 3)),
             steps=floats(workers),
-            vectors=floats((workers, 5, self.stride)),
+            memory=floats((workers, linear.VECTORS * self.stride)),
             loaded=floats((workers, entries * self.stride)),
             loaded_squares=floats((workers, entries * self.stride * self.adagrad)),
             loaded_depths=counts((workers, entries)),
             depths=counts(self.width if loads else 0),
             lost=counts(1),
         )
-
-    def start(self, flat: np.ndarray, seed: int) -> None:
-        """Leave the array at zeros, where training starts."""
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         """The kernel's read-only inputs, made of arrays by name."""
@@ -319,19 +316,19 @@ class LinearProblem(InChunks):
 
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """Return a function that makes kernel calls for any part and step; common arguments are looked up once."""
-        memory: tuple[Any, ...] = (scratch.rows, scratch.buffer, scratch.state)
         parameters: Parameters = shared.parameters
-        if scratch.replica is not None:
-            replica = scratch.replica._replace(coef=parameters.coef, intercept=parameters.intercept)
-            parameters, memory = self.parameters(scratch.private), (*memory, shared.tiers, replica)
-        elif self.discipline != "round-robin":
-            memory = (*memory, None, None)
+        replica = scratch.replica
+        if replica is not None:
+            replica = replica._replace(coef=parameters.coef, intercept=parameters.intercept)
+            parameters = self.parameters(scratch.private)
+        tiers = None if replica is None else shared.tiers
+        memory = scratch.rows, scratch.buffer, scratch.state, tiers, replica
         penalties = [self.penalty(falls) for falls in (False, True)]  # they may be the same
         kernels = [self._kernel(penalty) for penalty in penalties]
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             falls = step[2] != 0.0
-            inputs, plan = data, self._plan(part, step)
+            inputs, plan = data, self.plan(part, step)
             if penalties[falls] == linear.L2_TABLE:
                 inputs = data._replace(rates=readonly(scratch.table))
                 linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
@@ -343,7 +340,8 @@ class LinearProblem(InChunks):
 
         return call
 
-    def _plan(self, part: OrderSlice, step: Step) -> Plan:
+    def plan(self, part: OrderSlice, step: Step) -> Plan:
+        """What the kernels are told of a part of an epoch."""
         order, alone = part.order, self.discipline in ("serial", "locked", "round-robin", "tiered")
         return Plan(
             **part.facts(),
@@ -367,7 +365,7 @@ class LinearProblem(InChunks):
         Nor are they for models as large as the data.
         """
         if self.l1 > 0:
-            return linear.APART if self.apart else linear.ELASTIC
+            return linear.APART if self._apart else linear.ELASTIC
         if not self.l2 > 0:
             return linear.NO_PENALTY
         if self.scaled and not self.adagrad:

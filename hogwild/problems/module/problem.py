@@ -33,7 +33,7 @@ from hogwild.problems.module import kernel as modules
 from hogwild.problems.module.feed import Feed, feed_of
 from hogwild.problems.module.layout import Layout
 from hogwild.problems.module.replica import ModuleReplica
-from hogwild.problems.protocol import InChunks, OrderSlice, Shared
+from hogwild.problems.protocol import OrderSlice, Problem, Shared
 from hogwild.training.schedule import Step
 
 SEEDS = (1 << 63) - 1
@@ -48,7 +48,7 @@ class Minibatches:
     n_rows: int
     batch: int
     shuffled: bool
-    block: int = 1  # rows that stay together, for ``InChunks.shuffle``
+    block: int = 1  # rows that stay together, for ``Problem.shuffle``
 
     @property
     def chunk(self) -> int:
@@ -70,7 +70,7 @@ class Parameters(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ModuleProblem(InChunks):
+class ModuleProblem(Problem):
     """Everything a worker must know besides the arrays. See ``work.Problem`` for the methods."""
 
     discipline: str
@@ -88,20 +88,8 @@ class ModuleProblem(InChunks):
         """Number of parameters; behind them stand the optimiser's state and the buffers."""
         return self.layout.parameters_size
 
-    @property
-    def locks(self) -> int:
-        """One lock, whether or not the discipline takes it."""
-        return 1
-
     def parameters(self, flat: np.ndarray) -> Parameters:
         return Parameters(flat)
-
-    def per_feature(self, flat: np.ndarray) -> list[np.ndarray]:
-        """An empty list: tiers keep no parts by rank."""
-        return []
-
-    def start(self, flat: np.ndarray, seed: int) -> None:
-        """Do nothing: the case copies the module's parameters there."""
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Feed:
         """Function that assembles minibatches."""

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,10 +21,11 @@ from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import LOSSES, PASSIVE
-from hogwild.kernels.order import PADDING, shuffle_blocks
-from hogwild.problems.linear.kernel import Data, Parameters
+from hogwild.kernels.order import PADDING
+from hogwild.problems.linear.kernel import NO_PENALTY, Data, Parameters
 from hogwild.problems.linear.lanes import kernel
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem, aligned
+from hogwild.problems.protocol import OrderSlice
 from hogwild.training.schedule import Schedule
 
 SIZES = (4, 8, 16)  # lanes of a vector
@@ -93,51 +94,114 @@ class Candidates:
         first: float = 0.0,
     ) -> None:
         _check_room(problem, len(lanes), fold_of is not None)
-        self.rows = rows
-        self.order = order
         self.epoch = 0
-        self.seed = seed
-        l1, l2 = max(lane.l1 for lane in lanes), max(lane.l2 for lane in lanes)
-        apart = rows.inverse is not None and l1 > 0 and l2 > 0
-        self.problem = dataclasses.replace(problem, l1=l1, l2=l2, apart=apart, discipline="serial", scaled=False)
-        self.fold_of = None if fold_of is None else readonly(np.ascontiguousarray(fold_of, dtype=np.int32))
+        self.problem = dataclasses.replace(
+            problem,
+            l1=max(lane.l1 for lane in lanes),
+            l2=max(lane.l2 for lane in lanes),
+            discipline="serial",
+            scaled=False,
+            tabulate=False,
+        )
+        self._rows = rows
+        self._order = order
+        self._seed = seed
+        self._fold_of = None if fold_of is None else readonly(np.ascontiguousarray(fold_of, dtype=np.int32))
         given = {name: readonly(arrays[name]) for name in ("targets", "weights", "scales")}
-        self.data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
-        if self.fold_of is None:
-            self.data = self.data._replace(rates=readonly(self.problem.rates(rows)))
-        size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
-        self._groups = [_Group(self, lanes[k : k + size], size) for k in range(0, len(lanes), size)]
+        self._data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
+        self._size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
+        self._groups = self._grouped(lanes)
         for group in self._groups:
             group.parameters.intercept[:] = first
 
     def train(self, epochs: int = 1) -> None:
         """Do some epochs."""
+        todo = range(self.epoch, self.epoch + epochs)
         if len(self._groups) == 1:
-            self._groups[0].train(self, epochs)
+            self._train(self._groups[0], todo)
         else:
-            for _ in in_order(self._groups, lambda group: group.train(self, epochs)):
+            for _ in in_order(self._groups, lambda group: self._train(group, todo)):
                 pass
         self.epoch += epochs
 
     def keep(self, lanes: Sequence[int]) -> None:
         """Go on with these lanes only, in this order."""
-        size, old = self._groups[0].size, self._groups
-        kept = [old[lane // size].lanes[lane % size] for lane in lanes]
-        self._groups = [_Group(self, kept[k : k + size], size) for k in range(0, len(kept), size)]
+        before = self._groups
+        self._groups = self._grouped([before[lane // self._size].lanes[lane % self._size] for lane in lanes])
         for k, lane in enumerate(lanes):
-            for part, before in zip(self._groups[k // size].parameters, old[lane // size].parameters, strict=True):
-                part[k % size :: size] = before[lane % size :: size]
+            for part, old in zip(self._parameters(self._groups, k), self._parameters(before, lane), strict=True):
+                part[:] = old
 
     def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
         """Weights (width,) and intercept (1,) of a lane, as copies."""
-        group = self._groups[lane // self._groups[0].size]
-        coef, intercept = (part[lane % group.size :: group.size].copy() for part in group.parameters[:2])
-        return coef, intercept
+        coef, intercept, *_ = self._parameters(self._groups, lane)
+        return coef.copy(), intercept.copy()
 
     def model(self, lanes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Weights and intercepts of the lanes of one model: (K, width) and (K,) for K classes, (width,) and (1,)."""
         coefs, intercepts = zip(*map(self.solution, lanes), strict=True)
         return (coefs[0] if len(lanes) == 1 else np.stack(coefs)), np.concatenate(intercepts)
+
+    def _grouped(self, lanes: Sequence[Candidate]) -> list[_Group]:
+        size, adagrad = self._size, self.problem.adagrad
+        weights = self.problem.width * size
+        lengths = weights, size, weights * adagrad, size * adagrad
+        parts = [lanes[k : k + size] for k in range(0, len(lanes), size)]
+        return [_Group(part, Parameters(*map(aligned, lengths)), self._rates(part)) for part in parts]
+
+    def _parameters(self, groups: list[_Group], lane: int) -> list[np.ndarray]:
+        """Views of a lane's parameters."""
+        return [part[lane % self._size :: self._size] for part in groups[lane // self._size].parameters]
+
+    def _rates(self, lanes: Sequence[Candidate]) -> np.ndarray:
+        """The rates of the rows, or those of each lane's own rows and then what all have, as the kernel takes them."""
+        p, rows, fold_of = self.problem, self._rows, self._fold_of
+        if fold_of is None or p.penalty(True) == NO_PENALTY:
+            return readonly(p.rates(rows))
+        by_fold = {
+            fold: p.rates(rows.select(np.flatnonzero(fold_of != fold))) for fold in {each.fold for each in lanes}
+        }
+        rates = np.zeros((p.width, self._size), dtype=np.float32)
+        for k, lane in enumerate(lanes):
+            rates[:, k] = by_fold[lane.fold][: p.width]
+        return readonly(np.append(rates, by_fold[lanes[0].fold][p.width :]))
+
+    @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
+    def _train(self, group: _Group, epochs: range) -> None:
+        p, order, lanes, size = self.problem, self._order, group.lanes, self._size
+
+        def vector(values: Sequence[float], dtype: type) -> np.ndarray:
+            return np.pad(np.array(values, dtype), (0, size - len(lanes)))
+
+        of_lanes = kernel.LanePlan(
+            np.zeros((3, size)),
+            vector([lane.l1 for lane in lanes], np.float32),
+            vector([lane.l2 for lane in lanes], np.float32),
+            vector([p.intercept] * len(lanes), np.float32),
+            vector([lane.label for lane in lanes], np.int32),
+            vector([lane.fold for lane in lanes], np.int32),
+            readonly(np.zeros(0, np.int32)) if self._fold_of is None else self._fold_of,
+        )
+        far = 4 * p.width * size > OUTGROWN * machine.l2_bytes()
+        flags = len(p.labels) > 2, self._fold_of is not None
+        loop = kernel.epoch(
+            LOSSES[p.loss].code, p.penalty(True), int(p.adagrad), int(far), size, *map(int, flags), PASSIVE[p.passive]
+        )
+        blocks = np.empty(order.n_blocks, dtype=np.int32)
+        memory = np.empty(order.chunk + PADDING, dtype=np.int64), np.zeros(kernel.VECTORS * size, dtype=np.float32)
+        for epoch in epochs:
+            p.shuffle(blocks, order, self._seed, epoch)
+            of_lanes.steps[:, : len(lanes)] = np.array([lane.schedule.plan(epoch) for lane in lanes]).T
+            plan = p.plan(OrderSlice(order, blocks, self._seed, epoch, 0, 0, 1), (0.0, 1.0, 0.0))
+            loop(group.parameters, self._data._replace(rates=group.rates), plan, of_lanes, *memory)
+
+
+class _Group(NamedTuple):
+    """Lanes that fill one vector."""
+
+    lanes: Sequence[Candidate]
+    parameters: Parameters
+    rates: np.ndarray
 
 
 def _check_room(problem: LinearProblem, lanes: int, folded: bool) -> None:
@@ -147,78 +211,6 @@ def _check_room(problem: LinearProblem, lanes: int, folded: bool) -> None:
             f"{lanes} sets of {problem.width:,} weights side by side take {needed / 2**30:.1f} GiB, over half of the "
             "memory: choose among fewer penalties"
         )
-
-
-class _Group:
-    """Lanes that fill one vector, and their memory."""
-
-    def __init__(self, of: Candidates, lanes: Sequence[Candidate], size: int) -> None:
-        self.lanes = lanes
-        self.size = size
-        self.rates = of.data.rates
-        width, adagrad = of.problem.width, of.problem.adagrad
-        sizes = [width * size, size, *((width * size, size) if adagrad else (0, 0))]
-        self.parameters = Parameters(*(aligned(length) for length in sizes))
-        self.buffer = np.zeros(kernel.VECTORS * size, dtype=np.float32)
-        self.rows = np.empty(of.order.chunk + PADDING, dtype=np.int64)
-        if of.fold_of is not None:
-            self.rates = readonly(self._own_rates(of))
-        self.constants = (
-            self._filled([lane.l1 for lane in lanes], np.float32),
-            self._filled([lane.l2 for lane in lanes], np.float32),
-            self._filled([of.problem.intercept] * len(lanes), np.float32),
-            self._filled([lane.label for lane in lanes], np.int32),
-            self._filled([lane.fold for lane in lanes], np.int32),
-        )
-
-    @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
-    def train(self, of: Candidates, epochs: int) -> None:
-        """Do some epochs."""
-        p = of.problem
-        order = of.order
-        steps = np.zeros((3, self.size))
-        folds = readonly(np.zeros(0, np.int32)) if of.fold_of is None else of.fold_of
-        known = p.adagrad, 4 * p.width * self.size > OUTGROWN * machine.l2_bytes()
-        rest = self.size, int(len(p.labels) > 2), int(of.fold_of is not None), PASSIVE[p.passive]
-        blocks = np.empty(order.n_blocks, dtype=np.int32)
-        for epoch in range(of.epoch, of.epoch + epochs):
-            shuffle_blocks(blocks, order.n_rows, order.block, int(order.shuffled), of.seed, epoch)
-            steps[:, : len(self.lanes)] = np.array([lane.schedule.plan(epoch) for lane in self.lanes]).T
-            loop = kernel.epoch(LOSSES[p.loss].code, p.penalty(bool(steps[2].any())), *map(int, known), *rest)
-            plan = kernel.LanePlan(
-                blocks,
-                order.n_rows,
-                order.block,
-                int(order.shuffled),
-                order.n_chunks,
-                of.seed,
-                epoch,
-                steps,
-                *self.constants,
-                folds,
-                p.loss_param,
-            )
-            loop(self.parameters, of.data._replace(rates=self.rates), plan, self.rows, self.buffer)
-
-    def _filled(self, values: Sequence[float], dtype: Any) -> np.ndarray:
-        numbers = np.zeros(self.size, dtype=dtype)
-        numbers[: len(values)] = values
-        return numbers
-
-    def _own_rates(self, of: Candidates) -> np.ndarray:
-        """Rates of each lane's own rows, (width * size,), and for two penalties on scaled columns (width,) more."""
-        p, fold_of = of.problem, of.fold_of
-        if not (p.l1 > 0 or p.l2 > 0):
-            return EMPTY
-        by_fold = {
-            fold: p.rates(of.rows.select(np.flatnonzero(fold_of != fold)))
-            for fold in {lane.fold for lane in self.lanes}
-        }
-        rates = np.zeros((p.width, self.size), dtype=np.float32)
-        for k, lane in enumerate(self.lanes):
-            rates[:, k] = by_fold[lane.fold][: p.width]
-        more = next(iter(by_fold.values()))[p.width :]
-        return np.concatenate((rates.ravel(), more))
 
 
 def steps_between(search: Callable[[float], float], penalties: Sequence[float]) -> list[float]:
