@@ -52,7 +52,7 @@ class Row(Option):
     default: Any = None
 
 
-BY_TYPE = {"metavar": "COLUMNS", "usual": "sorted by type"}
+BY_TYPE: dict[str, Any] = {"metavar": "COLUMNS", "usual": "sorted by type"}
 #: Options that are no fields of ``TrainConfig``.
 OTHERS: dict[str, Row] = {
     "problem": Row("What is trained", GOAL, choices=tuple(KINDS), usual="what the data's name says, else linear"),
