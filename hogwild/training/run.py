@@ -143,7 +143,6 @@ class Run(Generic[M]):
             if leader is not None:
                 leader.agree(case, config)
             self._job = self.engine.job
-            self.engine.clock.add(choosing)
             self._keeper = Keeper(c, case, test is not None)
             self._schedule = self._settle_step(header)
             if header:
@@ -241,10 +240,9 @@ class Run(Generic[M]):
         if c.schedule != "optimal" and step is None:
             step = header["step"] if header else self.chosen.step if self.chosen else None
             if step is None:
+                search = self._case.search_step()
                 with self.stopwatch("step"):
-                    search = self._case.search_step()
-                    with self.engine.clock:
-                        step, fields = search()
+                    step, fields = search()
                 self._first_fields |= fields
             self.config = c.settled(step=step)
         decay = c.usual_decay if c.decay is None and c.schedule == "epoch" else c.decay
@@ -371,7 +369,7 @@ class Run(Generic[M]):
             "schedule": c.schedule,
             "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
             "phase": "reported",
-            "train_seconds": engine.clock.seconds,
+            "train_seconds": engine.train_seconds,
             "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup,
             **measures,
