@@ -32,7 +32,7 @@ RESULTS = "Results"
 DELIMITED = "columns separator header"
 LAYOUT = f"features zero_based format hash_bits {DELIMITED}"
 CACHE = "cache no_cache"
-SOURCES = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
+SOURCES = f"problem test holdout holdout_by user_features item_features terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = (
     "loss loss_param l1 l2 l2_factors normalize class_weight no_intercept no_scale_columns rank penalty "
     "no_biases negatives"
@@ -64,6 +64,8 @@ OTHERS: dict[str, Row] = {
         usual=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
     ),
     "holdout_by": Row("Ratings are held out by", DATA, choices=HOLDOUTS, usual=HOLDOUTS[0]),
+    "user_features": Row("What users have in common: a table of an id and other columns.", DATA, metavar="FILE"),
+    "item_features": Row("The same of items; those without ratings are ranked by it.", DATA, metavar="FILE"),
     "terminals": Row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
     "features": Row("Number of features.", DATA, kind=int, least=1, usual="as many as the data show"),
     "zero_based": Row("Indices of the text start at 0, not 1.", DATA, kind=bool, rare=True),
