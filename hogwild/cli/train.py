@@ -256,10 +256,6 @@ def read(sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, 
         from hogwild.data.tables.plan import TablePlan
 
         display.say(*TablePlan.from_json(rows.table).lines())
-    if getattr(rows, "hash_bits", None) is not None:
-        from hogwild.data.text.hashing import collision_line, occupancy
-
-        display.say(collision_line(occupancy(rows)))
     check_size(sources.name, rows, NUMBERS.get(config.problem) or config.rank + 1)
     return rows, test, held
 
