@@ -10,7 +10,6 @@ read. The problem's case checks what depends on the data (is it binary? does the
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import sys
@@ -430,9 +429,8 @@ class TrainConfig:
 
     def settled(self, **choices: Any) -> Self:
         """Return the config with what a run has chosen itself, which is not checked again."""
-        config = copy.copy(self)
-        for name, value in choices.items():
-            config._set(name, value)
+        config: Self = object.__new__(type(self))
+        vars(config).update(vars(self) | choices)
         return config
 
     def conflicts(self) -> Iterator[str]:
