@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.errors import HogwildError, InputError, UsageError, expected_one_of
-from hogwild.methods import EXPORTS, SGD_LOSSES
+from hogwild.methods import COUNT_LOSSES, EXPORTS, SGD_LOSSES
 from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain
 
@@ -122,14 +122,19 @@ def _classifier(model: Any) -> Any:
 
 
 def _regressor(model: Any) -> Any:
-    from sklearn.linear_model import PoissonRegressor, SGDRegressor
+    from sklearn import linear_model
 
-    if model.loss == "poisson":
-        estimator = _fitted(PoissonRegressor(), np.ones(2), model.coef_[0], model.intercept_)
+    if model.loss in COUNT_LOSSES:
+        kind = {"poisson": "PoissonRegressor", "gamma": "GammaRegressor", "tweedie": "TweedieRegressor"}[model.loss]
+        power = {"power": model.loss_param, "link": "log"} if model.loss == "tweedie" else {}
+        estimator = _fitted(getattr(linear_model, kind)(**power), np.ones(2), model.coef_[0], model.intercept_)
         estimator.intercept_ = float(estimator.intercept_[0])
         return estimator
+    if model.loss == "quantile":
+        estimator = linear_model.QuantileRegressor(quantile=model.loss_param)
+        return _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
     param = {"epsilon": model.loss_param} if model.loss_param else {}
-    estimator = SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
+    estimator = linear_model.SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
     return _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
 
 

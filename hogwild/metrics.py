@@ -15,9 +15,10 @@ import numpy as np
 
 from hogwild.data.rows.container import Rows, count_unknown, map_chunks
 from hogwild.errors import InputError
+from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.model import PROBABILITIES, LinearModel
 from hogwild.problems.linear.objective import auc, loss_values
-from hogwild.problems.linear.rows import class_numbers
+from hogwild.problems.linear.rows import below_range, class_numbers
 
 BINS = 10  # of probabilities
 EPSILON = float(np.finfo(np.float64).eps)
@@ -43,8 +44,8 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
         ``reliability``, for each tenth of the probabilities that occurs its ``rows``, their mean ``probability`` and
         the ``share`` of the second label (Murphy 1973);
         ``f1_macro`` and ``f1``, by label; ``labels`` and ``confusion``, a list of lists with true labels as rows.
-        Otherwise: ``rmse mae r2`` (None for constant targets) and, for poisson, ``poisson_deviance``, the mean. NaN
-        predictions give NaN.
+        Otherwise: ``rmse mae r2`` (None for constant targets) and, of counts and amounts, the mean deviance, such as
+        ``poisson_deviance``. NaN predictions give NaN.
 
     Raises
     ------
@@ -124,6 +125,19 @@ def _calibration(model: LinearModel, truth: np.ndarray, scores: np.ndarray) -> d
     return {"brier": float(np.square(p - truth).mean()), "reliability": reliability}
 
 
+def _deviance(model: LinearModel, truth: np.ndarray, mean: np.ndarray) -> float:
+    """The mean deviance: twice the loss above that of a prediction which is right."""
+    a, b = 2.0 - model.loss_param, model.loss_param - 1.0
+    ratio = np.log(np.maximum(truth, 1e-30) / mean)
+    if model.loss == "poisson":
+        each = np.where(truth > 0, truth * ratio, 0.0) - truth + mean
+    elif model.loss == "gamma":
+        each = truth / mean - 1.0 - ratio
+    else:
+        each = mean**a / a + truth * mean**-b / b - truth**a / (a * b)
+    return 2.0 * float(each.mean())
+
+
 @np.errstate(all="ignore")
 def _reals_result(model: LinearModel, targets: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     truth = targets.astype(np.float64)
@@ -136,8 +150,8 @@ def _reals_result(model: LinearModel, targets: np.ndarray, predicted: np.ndarray
         "mae": float(np.abs(error).mean()),
         "r2": 1.0 - squared / float(truth.var()) if truth.min() < truth.max() else None,
     }
-    if model.loss == "poisson":
+    if model.loss in COUNT_LOSSES:
         mean = np.maximum(predicted, 1e-200)  # the deviance divides by the prediction
-        counted = np.where(truth > 0, truth * np.log(np.maximum(truth, 1e-30) / mean), 0.0)
-        metrics["poisson_deviance"] = 2.0 * float((counted - truth + mean).mean()) if truth.min() >= 0 else math.nan
+        wrong = below_range(model.loss, truth)
+        metrics[f"{model.loss}_deviance"] = math.nan if wrong else _deviance(model, truth, mean)
     return metrics

@@ -25,7 +25,7 @@ import numpy as np
 import scipy.linalg
 import scipy.optimize
 import scipy.sparse
-from scipy.special import expit
+from scipy.special import expit, xlogy
 
 STORE = Path(__file__).with_name("defaults_optima.json")
 NARROW = 400  # columns up to which L-BFGS is preconditioned by the whole Hessian, else by its diagonal
@@ -62,7 +62,7 @@ def huber(p: np.ndarray, y: np.ndarray, width: float) -> Losses:
 
 def poisson(p: np.ndarray, y: np.ndarray, width: float) -> Losses:
     top = np.exp(np.minimum(p, LARGEST_MARGIN))
-    return top - y * p, top - y, top
+    return top - y * p + xlogy(y, y) - y, top - y, top
 
 
 LOSSES: dict[str, Callable[[np.ndarray, np.ndarray, float], Losses]] = {

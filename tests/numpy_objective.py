@@ -61,7 +61,7 @@ def evaluate(
             right = np.where(y > 0, p > 0, p <= 0) if p.ndim == 1 else _right(p, number)
             metrics = {"accuracy": float(np.mean(right))}
         else:
-            error = (np.exp(p) if loss == "poisson" else p) - y
+            error = (np.exp(p) if loss in ("poisson", "tweedie", "gamma") else p) - y
             metrics = {"rmse": float(np.sqrt(np.mean(error**2))), "mae": float(np.mean(np.abs(error)))}
         weights = rows.weights if weights is None else weights
         w = np.ones(len(rows)) if weights is None else np.asarray(weights, np.float32).astype(np.float64)

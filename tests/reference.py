@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import xlogy
+
+
+def tangent(x):
+    """exp(x), and from x = 60 on its tangent."""
+    return np.exp(np.minimum(x, 60)) * (1 + np.maximum(x - 60, 0))
+
 
 # name: (loss, dloss) of prediction p, target y and parameter c; at a kink, the subgradient the package promises
 TWINS = {
@@ -30,9 +37,20 @@ TWINS = {
         lambda p, y, c: np.maximum(np.abs(p - y) - c, 0) ** 2,
         lambda p, y, c: 2 * np.sign(p - y) * np.maximum(np.abs(p - y) - c, 0),
     ),
-    "poisson": (  # from p = 60 on, the tangent of exp
-        lambda p, y, c: np.exp(np.minimum(p, 60)) * (1 + np.maximum(p - 60, 0)) - y * p,
-        lambda p, y, c: np.exp(np.minimum(p, 60)) - y,
+    "quantile": (
+        lambda p, y, c: np.where(p < y, c * (y - p), (1 - c) * (p - y)),
+        lambda p, y, c: np.where(p < y, -c, (1 - c) * (p > y)) + 0 * p,
+    ),
+    "poisson": (lambda p, y, c: tangent(p) - y * p - y + xlogy(y, y), lambda p, y, c: np.exp(np.minimum(p, 60)) - y),
+    "tweedie": (
+        lambda p, y, c: (
+            (tangent((2 - c) * p) - y ** (2 - c)) / (2 - c) - (y * tangent((1 - c) * p) - y ** (2 - c)) / (1 - c)
+        ),
+        lambda p, y, c: np.exp(np.minimum((2 - c) * p, 60)) - y * np.exp(np.minimum((1 - c) * p, 60)),
+    ),
+    "gamma": (
+        lambda p, y, c: p + y * tangent(-p) - np.where(y > 0, 1 + np.log(y), 0),
+        lambda p, y, c: 1 - y * np.exp(np.minimum(-p, 60)),
     ),
 }
 
@@ -227,12 +245,3 @@ def tier_rates(X, weights, groups):
 def bucket(index, bits):
     """Feature hash of one zero-based index in Python's whole numbers: splitmix64's first output, its top bits."""
     return splitmix((index + _GOLDEN) & _MASK) >> (64 - bits)
-
-
-def hashed_row(pairs, bits):
-    """Entries (zero-based index, value) of a row as sorted (bucket, float32 of the sum in float64)."""
-    sums = {}
-    for index, value in pairs:
-        at = bucket(index, bits)
-        sums[at] = sums.get(at, 0.0) + float(np.float32(value))
-    return [(at, float(np.float32(total))) for at, total in sorted(sums.items())]

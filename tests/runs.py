@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
+import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,17 @@ def toy(n: int = 2000, width: int = 304, nnz: int = 8, seed: int = 0, classes: i
     margins += noise * rng.standard_normal(margins.shape)
     targets = margins[0] if classes == 0 else np.sign(margins[0]) if classes == 2 else margins.argmax(axis=0)
     return Rows(np.arange(n + 1) * nnz, indices.ravel(), values.ravel(), targets, width)
+
+
+def popular(n: int = 3000, width: int = 240, seed: int = 0, weighted: bool = False, **options: Any) -> Rows:
+    """``toy`` rows of features that differ in popularity, whose ranks are not their numbers, and five that none has."""
+    X, y = toy(n, width, 8, seed, **options).to_scipy()
+    rng = np.random.default_rng(seed)
+    X = X.copy()
+    X.data[rng.random(X.nnz) > rng.random(width)[X.indices]] = 0
+    X.eliminate_zeros()
+    weights = np.where(rng.random(n) < 0.2, 0.0, rng.random(n)) if weighted else None
+    return Rows.from_scipy(X, y, weights, width + 5)
 
 
 def long_epochs(folder: Path, repeats: int = 1000) -> Rows:
@@ -110,6 +124,18 @@ def stopped_inside(begin: Callable[[], hogwild.Run], epochs: int, examples: int)
             return run
         run.close()
     raise AssertionError("no epoch was long enough to be stopped")
+
+
+@contextlib.contextmanager
+def limited(name: int, most: int) -> Iterator[None]:
+    """A limit of this process, ``resource.RLIMIT_...``; a file that would grow beyond it is an error and no signal."""
+    limits, before = resource.getrlimit(name), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(name, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(name, limits)
+        signal.signal(signal.SIGXFSZ, before)
 
 
 def living() -> set[threading.Thread]:

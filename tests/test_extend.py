@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "hogwild"
 
 LOSS = {  # half the squared error under another name
     "kernels/losses.py": [
-        ("SOFTMAX = 10 ", "TOY = 11\nSOFTMAX = 10 "),
+        ("SOFTMAX = 10 ", "TOY = 12\nSOFTMAX = 10 "),
         ('    "poisson": Loss(', '    "toy": Loss(TOY, NUMBERS),\n    "poisson": Loss('),
         ("    if code == SQUARED_ERROR:  # (p - y)^2 / 2\n", "    if code in (SQUARED_ERROR, TOY):\n"),
         ("    if code == SQUARED_ERROR:  # p - y\n", "    if code in (SQUARED_ERROR, TOY):\n"),

@@ -11,6 +11,7 @@ import pytest
 import hogwild
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
+from hogwild.problems.linear import case, objective
 from hogwild.training.keep import enough, unsettled, verdict
 from hogwild.training.schedule import move_mean
 
@@ -194,3 +195,24 @@ def test_what_the_curve_says() -> None:
     assert verdict(TrainConfig(epochs=2, target=0.85), falls, 0.5) == "settled"
     nothing = [{"epoch": k, "objective": 1e-20**k} for k in range(3)]  # constant targets, but for rounding
     assert verdict(TrainConfig(epochs=2), nothing, 0.9) == "settled"
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_of_many_rows_a_sample_says_when_to_stop(held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case, "SAMPLE", 100)
+    monkeypatch.setattr(objective, "CHUNK_NONZEROS", 8 * 50)  # ten rows of five
+    rows = one_hot(600)
+    rest, test = rows.split(0.5) if held else (rows, None)
+    every = 3 if held else 6
+    run = trained(rest, test, patience=2, epochs=50)
+    *before, last = run.history
+    assert {row["rows_evaluated"] for row in before} == {len(rest) // every}
+    assert "rows_evaluated" not in last
+    again = trained(rest, test, epochs=last["epoch"])
+    assert all("rows_evaluated" not in row for row in again.history)
+    np.testing.assert_array_equal(run.model.coef_, again.model.coef_)
+    assert last["train_loss"] == again.history[-1]["train_loss"]
+    shown = [each["train_loss"] for each in before[1:]]
+    whole = [each["train_loss"] for each in again.history[1:-1]]
+    np.testing.assert_allclose(shown, whole, rtol=0.2)
+    assert not np.array_equal(shown, whole)

@@ -11,10 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.rows.store import FORMAT, HEADER, VERSION, header, save_store
-from hogwild.model_file import load_model
+from hogwild.data.rows.store import FORMAT, HEADER, VERSION, header
 from tests.conftest import ROOT
-from tests.runs import toy
 
 
 def test_few_descriptors(tmp_path: Path) -> None:
@@ -26,25 +24,6 @@ def test_few_descriptors(tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     said = r"(hogwild: warning: .*\n)*hogwild: error: .*--host threads.*\n"  # a warning of the kernel cache
     assert done.returncode == 0 or re.fullmatch(said, done.stderr), done.stderr
-
-
-# ---- disks
-
-
-def test_a_full_disk_and_the_command(tmp_path: Path) -> None:
-    """The model is kept where it was asked for, though the checkpoint's disk is full."""
-    (state := tmp_path / "state").mkdir()
-    store, model = save_store(toy(width=80_000), tmp_path / "data.store"), tmp_path / "model"
-    mount = 'mount -t tmpfs -o size=1m tmpfs "$0"'
-    if subprocess.run(["unshare", "-m", "sh", "-c", mount, state], capture_output=True).returncode:
-        pytest.skip("may not mount a file system in a namespace of its own")
-    options = "--host threads --workers 1 --l2 1e-5 --step 0.5 --epochs 5 --keep last --quiet".split()
-    train = [sys.executable, "-m", "hogwild", "train", store, "--checkpoint", state, "--out", model, *options]
-    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', state, *train]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode == 1
-    assert re.fullmatch(r"hogwild: error: .*cannot be written: No space left .*; model saved to .*\n", result.stderr)
-    assert load_model(model).history[-1]["epoch"] == 2
 
 
 # ---- memory

@@ -24,17 +24,21 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(container.chunks, "__defaults__", (40,))
 
 
+POWERS = {"poisson": 1.0, "tweedie": 1.5, "gamma": 2.0}
+
+
 def example(loss="log", classes=2, n=120, seed=0):
     rng = np.random.default_rng(seed)
     dense = (rng.normal(size=(n, WIDTH)) * (rng.random((n, WIDTH)) < 0.6)).astype(np.float32)
     labels = [[], [], [5.0, -1.0], [2.0, 0.1, 9.0]][classes]
     rows = 3 if classes == 3 else 1
     coef = rng.normal(size=(rows, WIDTH)).astype(np.float32)
-    model = LinearModel(coef, rng.normal(size=rows).astype(np.float32), loss, labels=labels)
+    param = 1.5 if loss == "tweedie" else 0.0
+    model = LinearModel(coef, rng.normal(size=rows).astype(np.float32), loss, param, labels)
     if classes:
         targets = np.array(labels)[rng.integers(classes, size=n)]
     else:
-        targets = rng.poisson(3, size=n) if loss == "poisson" else rng.normal(size=n) + 100
+        targets = rng.poisson(3, size=n) + (loss == "gamma") if loss in POWERS else rng.normal(size=n) + 100
     return model, Rows.from_scipy(dense, targets)
 
 
@@ -70,7 +74,7 @@ def test_labels(loss, classes):
         assert found["auc"] is None
 
 
-@pytest.mark.parametrize("loss", ["squared-error", "huber", "poisson"])
+@pytest.mark.parametrize("loss", ["squared-error", "huber", *POWERS])
 def test_reals(loss):
     model, rows = example(loss, 0)
     found = evaluate(model, rows)
@@ -78,10 +82,10 @@ def test_reals(loss):
     assert found["rmse"] == pytest.approx(theirs.root_mean_squared_error(truth, predicted), rel=1e-12)
     assert found["mae"] == pytest.approx(theirs.mean_absolute_error(truth, predicted), rel=1e-12)
     assert found["r2"] == pytest.approx(theirs.r2_score(truth, predicted), rel=1e-10)
-    if loss == "poisson":
-        assert found["poisson_deviance"] == pytest.approx(theirs.mean_poisson_deviance(truth, predicted), rel=1e-12)
-    else:
-        assert "poisson_deviance" not in found
+    deviances = {name: value for name, value in found.items() if "deviance" in name}
+    power = POWERS.get(loss, 0.0)
+    deviance = {f"{loss}_deviance": theirs.mean_tweedie_deviance(truth, predicted, power=power)} if power else {}
+    assert deviances == pytest.approx(deviance, rel=1e-10)
 
 
 @pytest.mark.parametrize(("loss", "classes"), [("log", 2), ("softmax", 3), ("huber", 0)])

@@ -112,16 +112,6 @@ def test_ratings_of_nobody_and_of_the_unknown() -> None:
         hogwild.train(graph, graph, **QUIET | VARIANTS["cuts"])
 
 
-@pytest.mark.parametrize("value", [0.0, -1e6, 1e-20])
-def test_ratings_that_are_all_alike(value: float) -> None:
-    """The mean says it all: nothing diverges, nothing is divided by a deviation of zero."""
-    data = ratings(500, 50, 20)
-    data = Ratings(data.users, data.items, np.full(500, value), data.shape)
-    run = hogwild.train(data, **QUIET | VARIANTS["completion"])
-    model = run.finish()
-    assert model.predict(data.users[:9], data.items[:9]) == pytest.approx(np.float32(value), rel=1e-2, abs=0.2)
-
-
 @pytest.mark.parametrize(("level", "spread"), [(1e7, 1.0), (2.0**24, 2.0), (0.0, 1e-30), (0.0, 1e30)])
 def test_ratings_far_from_zero_or_of_odd_sizes(level: float, spread: float) -> None:
     """Values are scaled in float64: what float32 can tell apart is not lost on the way."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.optimize
 
@@ -99,15 +100,6 @@ def test_nothing_is_left_to_recommend():
     assert set(items[1]) <= set("abcdef")
 
 
-def test_a_stranger_gets_what_is_liked():
-    model = make()
-    with pytest.warns(HogwildWarning, match="1 of 2 users are not known to the model"):
-        items, scores = model.recommend(["user 1", "nobody"], 2)
-    best = sorted(range(ITEMS), key=lambda item: (-model.item_bias[item], item))[:2]
-    assert items[1].tolist() == [10 * item for item in best]
-    assert scores[1].tolist() == [score(model, -1, item) for item in best]
-
-
 @pytest.mark.parametrize("n", [3, 50])
 def test_similar_items_beside_cosines(n):
     model = make(named=False, seed=3)
@@ -184,7 +176,9 @@ def test_recommendations_for_strangers_with_a_history():
     assert items[0].tolist() == [10 * item for item in left] + [-1, -1]
     assert scores[0, :4] == pytest.approx(expected[left], abs=1e-5)
     assert items[1].tolist() == [*[i for i in model.recommend("user 3", ITEMS)[0][0] if i != 30], -1]
-    assert items[2].tolist() == items[3].tolist()  # most liked
+    liked = sorted(range(ITEMS), key=lambda item: (-model.item_bias[item], item))
+    assert items[2].tolist() == items[3].tolist() == [10 * item for item in liked]
+    assert scores[3].tolist() == [score(model, -1, item) for item in liked]
     larger = model.with_users(seen)
     assert larger.shape == (USERS + 1, ITEMS)
     assert larger.recommend(["x"], 4, seen)[0][0].tolist() == items[0, :4].tolist()
@@ -359,3 +353,52 @@ def test_what_no_l2_is_chosen_by():
     ):
         with pytest.raises(UsageError, match=message):
             hogwild.TrainConfig(problem="completion", **options)
+
+
+# -- side features ----------------------------------------------------------------------------------------------------
+
+
+def with_genres(loss, users=150, items=80, seed=0):
+    """Choices by genre, or stars, and none of a fifth of the items; genres as a frame; tastes and genres as numbers."""
+    random = np.random.default_rng(seed)
+    genres, tastes = random.integers(0, 4, items), random.integers(0, 4, users)
+    u, i = np.divmod(random.permutation(users * items), items)
+    same = tastes[u] == genres[i]
+    rated = (random.random(len(u)) < (0.2 if loss == "squared-error" else 0.02 + 0.3 * same)) & (i % 5 > 0)
+    frame = pd.DataFrame({"item": [f"i{i}" for i in range(items)], "genre": [f"g{g}" for g in genres]})
+    names = Ids([f"u{u}" for u in range(users)]), Ids([f"i{i}" for i in range(items) if i % 5])
+    place = np.cumsum(np.arange(items) % 5 > 0) - 1
+    shape = users, len(names[1])
+    ratings = Ratings(u[rated], place[i[rated]], 2.0 + 2 * same[rated], shape, None, *names)
+    return ratings, frame, tastes, genres
+
+
+@pytest.mark.parametrize("loss", ["log", "bpr", "squared-error"])
+def test_items_without_ratings_are_ranked_by_their_features(loss):
+    ratings, frame, tastes, genres = with_genres(loss)
+    rest, held = ratings.with_features(items=frame).split(0.1, by="user")
+    assert rest.shape == (150, 80)
+    run = hogwild.train(rest, held, problem="completion", loss=loss, rank=8, workers=1, epochs=20, l2=0.01)
+    model = run.finish()
+    users, cold = ([f"{side}{n}" for n in numbers] for side, numbers in (("u", range(150)), ("i", range(0, 80, 5))))
+    scores = model.predict(np.array(users, object)[:, None], np.array(cold, object)[None, :])
+    right = tastes[:, None] == genres[None, ::5]
+    assert scores[right].mean() > scores[~right].mean() + 1.5 * scores[~right].std()
+    assert CompletionModel.from_file(*model.to_file(), "x").shape == (150, 80)
+    with pytest.raises(UsageError, match="side features need discipline serial or hogwild"):
+        hogwild.train(rest, problem="completion", workers=2, discipline="aig")
+
+
+def test_users_without_ratings_and_the_choice_of_l2(tmp_path):
+    ratings, _, tastes, _ = with_genres("log")
+    frame = pd.DataFrame({"user": [*range(150), 999], "taste": [*tastes, tastes[0]]})
+    frame["user"] = "u" + frame["user"].astype(str)
+    featured = ratings.with_features(users=frame)
+    options = {"problem": "completion", "loss": "log", "l2": "auto", "rank": 4, "workers": 1, "epochs": 6}
+    run = hogwild.train(featured, checkpoint=tmp_path, **options)
+    model = run.finish()
+    items, _ = model.recommend(["u999"], 5)
+    other, _ = model.recommend([f"u{np.flatnonzero(tastes == tastes[0])[0]}"], 20)
+    assert len({*items[0]} & {*other[0]}) >= 4
+    with pytest.raises(InputError, match="other data|data"):  # features belong to what a run was trained on
+        hogwild.train(ratings, checkpoint=tmp_path, resume=True, **options)

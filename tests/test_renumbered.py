@@ -14,7 +14,6 @@ import scipy.sparse as sp
 import hogwild
 from hogwild import machine
 from hogwild.config import TrainConfig
-from hogwild.data.order import Order
 from hogwild.data.rows import degrees
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
@@ -23,22 +22,10 @@ from hogwild.kernels.tiers import PACK, place_of_rate
 from hogwild.model_file import load_checkpoint
 from hogwild.problems.linear import case, coordinates, problem
 from hogwild.problems.linear.coordinates import Numbering
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
-from tests.runs import QUIET, toy
+from tests.runs import QUIET, popular
 
 WAYS = ("never", "always")
-
-
-def popular(n: int = 1500, width: int = 304, seed: int = 0, **options: Any) -> Rows:
-    """``toy`` rows without most entries of some features, and features that no row holds."""
-    rows = toy(n, width, 8, seed, **options)
-    X, y = rows.to_scipy()
-    rng = np.random.default_rng(seed)
-    X = X.copy()
-    X.data[rng.random(X.nnz) > rng.random(width)[X.indices]] = 0
-    X.eliminate_zeros()
-    return Rows.from_scipy(X, y, width=width + 5)
 
 
 @pytest.mark.parametrize("many", [3, degrees.MANY])
@@ -192,18 +179,6 @@ def test_two_workers_are_as_good_as_one(
     assert np.all(two.model.coef_[:, -5:] == 0)  # the features of no row are the user's last
 
 
-def test_processes_of_a_store_map_all_but_the_indices(tmp_path: Path) -> None:
-    rows = open_store(save_store(popular(), tmp_path / "rows"))
-    ranks = Numbering.by_popularity(rows)
-    problem = LinearProblem.of(TrainConfig(), rows, "hogwild")
-    narrow, own = problem.narrowed(len(ranks.features)), ranks.rows(rows)
-    arrays = narrow.row_arrays(own, None)
-    job = job_of(narrow, Order.of(len(rows), True, 64.0), 0, 1, own, arrays, shared=True)
-    assert set(job.mapped) == {"begin", "end", "values"}
-    np.testing.assert_array_equal(ranks.features[job.data().indices], rows.indices)
-    np.testing.assert_array_equal(job.data().rates, problem.rates(rows)[ranks.features])
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -219,7 +194,7 @@ def test_what_cannot_be_renumbered(options: dict[str, Any], reason: str) -> None
 
 
 def test_auto_renumbers_what_outgrows_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = popular()
+    rows = popular(1500, 304)
 
     def renumbers(cache: int, **options: Any) -> bool:
         monkeypatch.setattr(machine, "l2_bytes", lambda: cache)

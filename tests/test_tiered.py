@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.hosts.pool import Pool
 from hogwild.model_file import load_checkpoint
 from hogwild.training.engine import start_pool
-from tests.runs import stopped_inside, toy
+from tests.runs import popular, stopped_inside
 
 TIERED: dict[str, Any] = {"discipline": "tiered", "step": 0.1, "epochs": 6}
 
@@ -26,18 +25,6 @@ def pools() -> Iterator[Callable[[str, int], Pool]]:
     yield lambda host, workers: made[host, workers]
     for pool in made.values():
         pool.close()
-
-
-def popular(n: int = 3000, width: int = 120, seed: int = 0, weighted: bool = False, **options: Any) -> Rows:
-    """``toy`` rows, but of features whose popularity falls with a permuted number: ranks are not the user's numbers."""
-    rows = toy(n, 2 * width, 8, seed, **options)
-    X, y = rows.to_scipy()
-    X = X.copy()
-    rng = np.random.default_rng(seed)
-    keep = rng.random(X.nnz) < (rng.permutation(2 * width) + 1)[X.indices] / (2 * width)
-    X.data = X.data * keep
-    X.eliminate_zeros()
-    return Rows.from_scipy(X, y, np.where(rng.random(n) < 0.2, 0.0, rng.random(n)) if weighted else None)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ RESULTS = "Results"
 DELIMITED = "columns separator header"
 LAYOUT = f"features zero_based format hash_bits {DELIMITED}"
 CACHE = "cache no_cache"
-SOURCES = f"problem test holdout holdout_by terminals {LAYOUT} {CACHE} {COLUMNS}"
+SOURCES = f"problem test holdout holdout_by user_features item_features terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = (
     "loss loss_param l1 l2 l2_factors normalize class_weight no_intercept no_scale_columns rank penalty "
     "no_biases negatives"
@@ -62,6 +62,8 @@ OTHERS: dict[str, dict[str, Any]] = {
         show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
     ),
     "holdout_by": row("Ratings are held out by", DATA, choices=HOLDOUTS, show_default=HOLDOUTS[0]),
+    "user_features": row("What users have in common: a table of an id and other columns.", DATA, metavar="FILE"),
+    "item_features": row("The same of items; those without ratings are ranked by it.", DATA, metavar="FILE"),
     "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
     "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
     "zero_based": row("Indices of the text start at 0, not 1.", DATA, kind=bool, hidden=True),

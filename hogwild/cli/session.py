@@ -125,6 +125,8 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> N
         with display.live(lambda: training_line(run.progress(), run.config.epochs, noun)):
             for row in run:
                 rows_file.write(row | more | ({"staleness": run.staleness} if run.staleness else {}))
+                if more and "rows_evaluated" in row:
+                    display.say(f"until the last epoch the objective is that of {row['rows_evaluated']:,} of the rows")
                 display.row(row)
                 more = {}
     except (TrainingError, OutputError, BrokenPipeError) as error:  # training failed, or an output was closed or full

@@ -55,7 +55,7 @@ READING: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(f"zero_based features hash_bits {COLUMNS}".split(), OF_ROWS),
     **dict.fromkeys(("test", "holdout"), (*OF_ROWS, "completion")),
     **dict.fromkeys(("columns", "header"), ("completion", "cuts")),
-    "holdout_by": ("completion",),
+    **dict.fromkeys(("holdout_by", "user_features", "item_features"), ("completion",)),
     "terminals": ("cuts",),
 }
 
@@ -98,7 +98,8 @@ class Sources:
         check_holdout(self.holdout)
         if self._by is not None and self.holdout is None:
             raise UsageError(f"--holdout-by {self._by}: nothing is held out: give --holdout FRACTION too")
-        self.inputs = [self.name, *filter(None, [self.test])]
+        self._features = self._options.pop("user_features"), self._options.pop("item_features")
+        self.inputs = [self.name, *filter(None, [self.test, *self._features])]
         for each in self.inputs:
             if each != "-" or problem is None:  # standard input, for models
                 check_readable(each)
@@ -142,6 +143,13 @@ class Sources:
             display.say(f"no data named: training on {self.name}, {KINDS[self.problem].description}")
         examples, test, held = self.open(display=display), None, None
         display.say(f"{self.name}: {described(examples)}")
+        if any(self._features):
+            rated = examples.shape
+            examples = examples.with_features(*self._features)
+            for table, features, before, side in zip(self._features, examples.features, rated, ("users", "items")):
+                if table:
+                    size, width = features.shape
+                    display.say(f"{table}: {width:,} features of {side}; {size - before:,} {side} have no ratings")
         if self.holdout:
             with naming(self.name):
                 by = (self._by,) if self._by else ()

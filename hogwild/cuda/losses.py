@@ -14,7 +14,7 @@ import triton.language as tl
 
 from hogwild.kernels import losses
 
-POISSON_CAP = tl.constexpr(losses.POISSON_CAP)
+POISSON_CAP = tl.constexpr(losses.CAP)
 #: Losses that a GPU computes; softmax's gradient is the kernel's, as it needs all classes
 LOSSES = (
     "log",

@@ -22,7 +22,7 @@ from hogwild.estimators.options import FitConfig
 from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.problem import LinearProblem, aligned, slope
-from hogwild.problems.linear.rows import MAX_CLASSES, intercept_share, uneven
+from hogwild.problems.linear.rows import MAX_CLASSES, below_range, intercept_share, uneven
 from hogwild.training.schedule import make_schedule
 
 FAR = 1e4  # distance from zero, over the spread, from which float32 would keep little of the spread
@@ -130,8 +130,8 @@ def real_targets(y: np.ndarray, loss: str) -> np.ndarray:
     targets = _narrow(np.asarray(y))
     if not np.isfinite(targets).all():
         raise InputError(f"y: target {int(np.argmin(np.isfinite(targets)))} is not finite in float32")
-    if loss == "poisson" and len(targets) and targets.min() < 0:
-        raise InputError(f"y: loss 'poisson' is for counts, and target {int(np.argmin(targets))} is negative")
+    if problem := below_range(loss, targets):
+        raise InputError(f"y: {problem}")
     return targets
 
 

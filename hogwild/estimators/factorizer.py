@@ -25,6 +25,7 @@ from hogwild.estimators.options import HOSTS, checked, documented, drawn_seed, p
 from hogwild.estimators.progress import shown
 from hogwild.problems.completion.folding import fold_in
 from hogwild.problems.completion.model import CompletionModel
+from hogwild.problems.completion.training import passed_over
 from hogwild.training.keep import diverged_in
 from hogwild.training.run import train
 
@@ -84,13 +85,16 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     verbose: int = parameter(0, "1 shows a progress bar.", least=0)
     host: str = parameter("threads", "Kind of workers.", choices=HOSTS)
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, user_features: Any = None, item_features: Any = None) -> Self:
         """Fit the model to ratings.
 
         Parameters
         ----------
         X : sparse matrix of shape (users, items), or Ratings
         y : ignored
+        user_features, item_features : matrix, frame or path, optional
+            What users, and items, have in common: a matrix with a row for each of them, or a table as
+            :meth:`hogwild.Ratings.with_features` takes it. Items without ratings are ranked by it.
 
         Raises
         ------
@@ -99,18 +103,31 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         TrainingError
             If training diverges.
         """
+        ratings = self._ratings(X, reset=True)
+        if user_features is not None or item_features is not None:
+            ratings = ratings.with_features(user_features, item_features)
+        return self._fit(ratings, checked(self))
+
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        """Pass once over new ratings by one worker, with steps of the first size; the first call is a fit of one pass.
+
+        Rows beyond the model's users are new users. Of ``Ratings`` with names those of the model's count.
+        """
         p = checked(self)
-        ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=True)
-        if len(ratings) == 0:
-            raise InputError("X holds no ratings")
-        self.n_features_in_ = ratings.shape[1]
-        seed = drawn_seed(self.random_state)
+        if not hasattr(self, "model_"):
+            return self._fit(self._ratings(X, reset=True), p | {"max_iter": 1, "early_stopping": False})
+        ratings = self._ratings(X, reset=False)
+        if isinstance(X, Ratings):
+            ratings = self.model_.place(X)
+        return self._take(passed_over(self.model_, ratings, self._config(ratings, p)), self.n_iter_ + 1)
+
+    def _config(self, ratings: Ratings, p: dict[str, Any]) -> TrainConfig:
         config = TrainConfig(
             problem="completion",
             loss=str(self.loss).replace("_", "-"),
             l2="auto" if p["early_stopping"] and p["alpha"] is None else p["alpha"],
             step=p["eta0"],
-            seed=seed,
+            seed=drawn_seed(self.random_state),
             epochs=p["max_iter"],
             rank=p["n_components"],
             negatives=p["negatives"],
@@ -121,6 +138,13 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
         if p["early_stopping"] and config.l2_path is None:
             config = config.settled(l2_path=(config.l2,))
+        return config
+
+    def _fit(self, ratings: Ratings, p: dict[str, Any]) -> Self:
+        if len(ratings) == 0:
+            raise InputError("X holds no ratings")
+        self.n_features_in_ = ratings.shape[1]
+        config = self._config(ratings, p)
         with shown(type(self).__name__, p["max_iter"], p["verbose"]) as report:
             run = train(ratings, config=config)
             try:
@@ -132,9 +156,12 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                     raise
                 end = diverged_in(row["epoch"], row["objective"])
                 raise TrainingError(f"{end}; try an eta0 below {config.step:g}") from None
-        self.model_: CompletionModel = run.model
-        self.user_factors_, self.components_ = self.model_.user_factors, self.model_.item_factors.T
-        self.n_iter_, self._n_features_out = run.config.epochs, self.model_.rank
+        return self._take(run.model, run.config.epochs)
+
+    def _take(self, model: CompletionModel, passes: int) -> Self:
+        self.model_ = model
+        self.user_factors_, self.components_ = model.user_factors, model.item_factors.T
+        self.n_iter_, self._n_features_out = passes, model.rank
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -160,7 +187,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Rows of ``seen`` beyond the training users are new users, whose factors :meth:`transform` finds.
         """
         check_is_fitted(self)
-        if seen is not None and not isinstance(seen, Ratings):
+        if seen is not None:
             seen = self._ratings(seen, reset=False)
         return self.model_.recommend(users, n, seen)
 
@@ -168,13 +195,15 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def score(self, X: Any, y: Any = None) -> float:
         """Minus the root mean squared error on the ratings in ``X``, whose rows are the training users."""
         check_is_fitted(self)
-        ratings = X if isinstance(X, Ratings) else self._ratings(X, reset=False)
+        ratings = self._ratings(X, reset=False)
         if len(ratings) == 0:
             raise InputError("X holds no ratings")
         error = self.model_.predict(ratings.users, ratings.items) - ratings.values
         return -math.sqrt(float(np.mean(np.square(error))))
 
     def _ratings(self, X: Any, reset: bool) -> Ratings:
+        if isinstance(X, Ratings):
+            return X
         if not (scipy.sparse.issparse(X) or hasattr(X, "sparse")):  # a sparse frame of pandas has this attribute
             raise InputError(
                 "X is dense, where a rating of 0 and none cannot be told apart: give a scipy sparse matrix"

@@ -30,12 +30,12 @@ from hogwild.estimators.options import (
     FitConfig,
     drawn_seed,
     loss_of,
+    param_of,
     parameter,
     workers_of,
 )
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Stream
-from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import aligned
 
@@ -68,8 +68,8 @@ class LinearEstimator(Fitted):
 
     loss: str = parameter(
         "squared_error",
-        "``squared_error``, ``huber``, ``epsilon_insensitive``, ``squared_epsilon_insensitive``; and ``poisson`` for "
-        "counts (†), whose prediction is the exponential of the margin.",
+        "``squared_error``, ``huber``, ``epsilon_insensitive``, ``squared_epsilon_insensitive``; ``quantile`` (†); and "
+        "``poisson``, ``tweedie`` and ``gamma`` for counts and amounts (†), which predict the margin's exponential.",
     )
     _: KW_ONLY
     penalty: str | None = parameter("l2", "Penalty on the weights.", choices=PENALTIES)
@@ -308,7 +308,7 @@ class LinearEstimator(Fitted):
         loss = loss_of(self.loss, self._kind)
         if loss == "softmax" and len(labels) == 2:
             loss = "log"
-        param = float(self.epsilon) if loss in DEFAULT_PARAM else 0.0
+        param = param_of(loss, self.epsilon, getattr(self, "loss_param", None))
         return LinearModel(self.coef_, self.intercept_, loss, param, labels)
 
     # ---- batch by batch

@@ -31,7 +31,7 @@ from hogwild.problems.linear.options import LinearConfig
 
 #: scikit-learn's loss names, and ours.
 LOSSES = {name: loss for loss, name in SGD_LOSSES.items()}
-OWN_LOSSES = {"classifier": ("softmax",), "regressor": COUNT_LOSSES}
+OWN_LOSSES = {"classifier": ("softmax",), "regressor": ("quantile", *COUNT_LOSSES)}
 PENALTIES = ("l2", "l1", "elasticnet", None)
 #: Learning rates, and what they are called as a schedule.
 SCHEDULES = {
@@ -173,7 +173,7 @@ def config_of(estimator: Any, batch: bool = False) -> FitConfig:
     return _usual().settled(
         **{name: p[ours] for ours, name in RENAMED.items()},
         loss=loss,
-        loss_param=float(p["epsilon"]) if loss in DEFAULT_PARAM else None,
+        loss_param=param_of(loss, p["epsilon"], p.get("loss_param")),
         l1=strength * share,
         l2=strength * (1.0 - share),
         alpha=alpha,
@@ -185,6 +185,17 @@ def config_of(estimator: Any, batch: bool = False) -> FitConfig:
         scale_columns=bool(p["scale_columns"]) and rate == "auto",
         average=int(p["average"]),
     )
+
+
+def param_of(loss: str, epsilon: float, loss_param: float | None) -> float:
+    """The parameter of a loss: ``epsilon`` where scikit-learn's SGD has it, else ``loss_param`` or the loss's own."""
+    if loss in SGD_LOSSES and loss in DEFAULT_PARAM:
+        if loss_param is not None:
+            raise UsageError(f"loss_param={loss_param!r}: the parameter of loss {loss!r} is epsilon")
+        return float(epsilon)
+    if loss_param is not None:
+        return LinearConfig(loss=loss, loss_param=loss_param).loss_param or 0.0
+    return DEFAULT_PARAM.get(loss, 0.0)
 
 
 def workers_of(n_jobs: Any, rows: int = 1024, entries: float = math.inf) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -11,11 +12,13 @@ from sklearn.metrics import r2_score
 
 from hogwild.estimators.arrays import Start, centred, real_targets, rows_of, start_of
 from hogwild.estimators.linear import NO_LABELS, LinearEstimator
-from hogwild.estimators.options import FitConfig, config_of, documented, loss_of
+from hogwild.estimators.options import FitConfig, config_of, documented, loss_of, parameter
+from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.model import LinearModel
 
 
 @documented
+@dataclass(eq=False, repr=False)
 class HogwildRegressor(RegressorMixin, LinearEstimator):
     """Linear regression with sparse or dense features, trained by lock-free parallel SGD.
 
@@ -42,12 +45,17 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
 
     _kind = "regressor"
 
+    _: KW_ONLY
+    loss_param: float | None = parameter(
+        None, "Parameter of ``quantile`` (which one, 0.5), or ``tweedie`` (its power, 1.5; †)."
+    )
+
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:
         """Fit; parameters and errors are those of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
         config = config_of(self)
         X, y = self._validated(X, y, reset=True, y_numeric=True)
         level = 0.0
-        if config.intercept and config.loss != "poisson":
+        if config.intercept and config.loss not in COUNT_LOSSES:
             y, level = centred(np.asarray(y, np.float64))
         targets = real_targets(y, config.loss)
         weights = self._weights(sample_weight, X, None)
@@ -66,11 +74,11 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson"
+        tags.target_tags.positive_only = self.loss in COUNT_LOSSES
         return tags
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the value of each row, (n,); for ``poisson`` the expected count."""
+        """Predict the value of each row, (n,); for counts and amounts what is expected."""
         return self._mean(self._margins(X))
 
     def to_model(self) -> LinearModel:
@@ -79,7 +87,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
 
     def _mean(self, margins: np.ndarray) -> np.ndarray:
         with np.errstate(over="ignore"):
-            return np.exp(margins) if loss_of(self.loss, self._kind) == "poisson" else margins
+            return np.exp(margins) if loss_of(self.loss, self._kind) in COUNT_LOSSES else margins
 
     def _r2(self, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
         means = self._mean(margins)
@@ -92,6 +100,6 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         if not config.intercept:
             return None
         mean = float(np.average(targets.astype(np.float64), weights=weights))
-        if config.loss == "poisson":
+        if config.loss in COUNT_LOSSES:
             mean = math.log(max(mean, 1e-3))
         return start_of(None, mean, 0, width)

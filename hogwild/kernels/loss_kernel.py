@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numba.extending import overload
 
-from hogwild.kernels.losses import bend, curvature, dloss, ease, log_1_exp, loss
+from hogwild.kernels.losses import bend, curvature, dloss, ease, exp, log_1_exp, loss, slope_of_exp
 from hogwild.kernels.options import JIT
 
 __all__ = ["bend", "curvature", "dloss", "ease", "log_1_exp", "loss"]
@@ -69,6 +69,6 @@ def _compile(function: Callable, meaning: Callable) -> None:
     overload(meaning, jit_options=options, strict=False)(lambda *arguments: function)
 
 
-for _function in (loss, dloss, curvature, bend, ease):
+for _function in (exp, slope_of_exp, loss, dloss, curvature, bend, ease):
     _compile(_function, _function)
 _compile(log_1_exp_series, log_1_exp)

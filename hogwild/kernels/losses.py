@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-LABELS, NUMBERS, COUNTS = range(3)  # what targets are
+LABELS, NUMBERS, COUNTS = range(3)  # targets: classes, any numbers, or counts and amounts, whose mean is exp(margin)
 
 
 class Loss(NamedTuple):
@@ -28,15 +28,17 @@ class Loss(NamedTuple):
 
     code: int
     targets: int  # LABELS, NUMBERS or COUNTS
-    param: float | None = None  # default of its parameter: where Huber's straight line begins, half of a tube's width
+    param: float | None = None  # default of its parameter
+    range: tuple[float, float] = (0.0, math.inf)  # least and largest value of its parameter
     smooth: bool = True  # it has no kink
     sgd: str = ""  # scikit-learn's name, in its SGD
 
 
 LOG, HINGE, SQUARED_HINGE, MODIFIED_HUBER, PERCEPTRON = range(5)
 SQUARED_ERROR, HUBER, EPSILON_INSENSITIVE, SQUARED_EPSILON_INSENSITIVE = range(5, 9)
-POISSON = 9
+TWEEDIE = 9  # its parameter is the power of the mean that the variance is proportional to
 SOFTMAX = 10  # cross-entropy over all classes at once: it has a code but no scalar function
+QUANTILE = 11
 
 LOSSES = {
     "log": Loss(LOG, LABELS, sgd="log_loss"),
@@ -51,14 +53,17 @@ LOSSES = {
     "squared-epsilon-insensitive": Loss(
         SQUARED_EPSILON_INSENSITIVE, NUMBERS, param=0.1, sgd="squared_epsilon_insensitive"
     ),
-    "poisson": Loss(POISSON, COUNTS),
+    "quantile": Loss(QUANTILE, NUMBERS, param=0.5, range=(0.001, 0.999), smooth=False),
+    "poisson": Loss(TWEEDIE, COUNTS, param=1.0, range=(1.0, 1.0)),
+    "tweedie": Loss(TWEEDIE, COUNTS, param=1.5, range=(1.01, 1.99)),
+    "gamma": Loss(TWEEDIE, COUNTS, param=2.0, range=(2.0, 2.0)),  # of targets above zero
 }
 
-# Beyond this exponent poisson follows its tangent, so it stays convex, dloss stays the derivative of loss, and dloss <=
+# Beyond this exponent an exponential is its tangent, so tweedie stays convex, dloss stays the derivative of loss, and
 # exp(60) = 1.1e26 leaves 12 decades of float32 for the value, the weight and the step that multiply it.
-POISSON_CAP = 60.0
+CAP = 60.0
 NEAR = 0.5  # distance to a kink that counts as near
-_POISSON_TOP = math.exp(POISSON_CAP)
+_TOP = math.exp(CAP)
 
 
 # The product with 1.0 makes float64 of float32 in compiled code, where float() does not; float() does without the JIT,
@@ -68,6 +73,16 @@ _POISSON_TOP = math.exp(POISSON_CAP)
 def log_1_exp(x):
     """``log(1 + exp(x))`` for ``x <= 0``; compiled, it is a series (``loss_kernel.py``)."""
     return math.log1p(math.exp(x))
+
+
+def exp(x):
+    """``exp(x)``, and beyond ``CAP`` its tangent."""
+    return _TOP * (1.0 + (x - CAP)) if x > CAP else math.exp(x)
+
+
+def slope_of_exp(x):
+    """The derivative of :func:`exp`."""
+    return math.exp(CAP if x > CAP else x)
 
 
 def loss(code, p, y, param):
@@ -101,10 +116,16 @@ def loss(code, p, y, param):
     if code == SQUARED_EPSILON_INSENSITIVE:  # max(0, |p - y| - epsilon)^2
         r = abs(p - y) - param
         return 0.0 if r <= 0.0 else r * r
-    if code == POISSON:  # exp(p) - yp: half the deviance, up to terms in y alone; beyond POISSON_CAP its tangent
-        if p > POISSON_CAP:
-            return (_POISSON_TOP - y) * p + _POISSON_TOP * (1.0 - POISSON_CAP)
-        return math.exp(p) - y * p
+    if code == QUANTILE:  # c (y - p) where p < y, else (1 - c) (p - y)  (Koenker and Bassett 1978)
+        r = p - y
+        return (1.0 - param) * r if r > 0.0 else -param * r
+    if code == TWEEDIE:  # half the deviance (Jorgensen 1987): exp(ap)/a + y exp(-bp)/b - y^a/(ab), a = 2 - c, b = c - 1
+        a, b = 2.0 - param, param - 1.0
+        if b == 0.0:
+            return exp(p) - y * p - (y - y * math.log(y) if y > 0.0 else 0.0)
+        if a == 0.0:
+            return p + y * exp(-p) - (1.0 + math.log(y) if y > 0.0 else 0.0)
+        return exp(a * p) / a + y * exp(-b * p) / b - y**a / (a * b)
     return math.nan
 
 
@@ -151,8 +172,15 @@ def dloss(code, p, y, param):
         if abs(r) <= param:
             return 0.0
         return 2.0 * (r - param) if r > param else 2.0 * (r + param)
-    if code == POISSON:  # exp(p) - y, the exponent capped
-        return math.exp(POISSON_CAP if p > POISSON_CAP else p) - y
+    if code == QUANTILE:  # 1 - c where p > y, -c where p < y, else 0
+        r = p - y
+        if r > 0.0:
+            return 1.0 - param
+        return -param if r < 0.0 else r
+    if code == TWEEDIE:  # exp(ap) - y exp(-bp)
+        a, b = 2.0 - param, param - 1.0
+        up = slope_of_exp(a * p) if a > 0.0 else 1.0 if p == p else p
+        return up - y * (slope_of_exp(-b * p) if b > 0.0 else 1.0)
     return math.nan
 
 
@@ -177,8 +205,10 @@ def curvature(code, p, y, param):
         return param / r if r > param else 1.0
     if code == SQUARED_EPSILON_INSENSITIVE:
         return 2.0 if r > param else 0.0
-    if code == POISSON:
-        return math.exp(p) if p < POISSON_CAP else 0.0
+    if code == TWEEDIE:
+        a, b = 2.0 - param, param - 1.0
+        up = a * math.exp(a * p) if a * p < CAP else 0.0
+        return up + (b * y * math.exp(-b * p) if b > 0.0 and -b * p < CAP else 0.0)
     return 0.0
 
 
@@ -203,8 +233,10 @@ def bend(code, p, y, slope, param):
         return 1.0 / (1.0 - z) if z < 0.0 else 1.0 if z < NEAR else 0.0
     if code == EPSILON_INSENSITIVE:
         return 1.0 / (1.0 + r - param) if r > param else 1.0 if r > param - NEAR else 0.0
-    if code == POISSON:  # exp(p), or its value where the row is fitted, if that is larger
-        return max(slope + y, y)
+    if code == QUANTILE:
+        return 1.0 if r < NEAR else abs(slope) / (1.0 + r)
+    if code == TWEEDIE:  # here, or where the row is fitted, if that is larger; of poisson the first is exp(p)
+        return max(slope + y, y) if param == 1.0 else max(curvature(code, p, y, param), y ** (2.0 - param))
     return curvature(code, p, y, param)
 
 

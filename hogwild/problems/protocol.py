@@ -246,6 +246,10 @@ class Case(Protocol):
     def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         """The ``objective`` and the metrics, as fields of a row."""
 
+    def glance(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
+        """The same of a fixed sample of many training rows, whose number is ``rows_evaluated`` then."""
+        return self.evaluate(solution)
+
     def judge(self, solution: tuple[Any, ...]) -> float | None:
         """A share by which the objective can be lowered at least; None if unknown."""
         return None

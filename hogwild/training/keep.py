@@ -74,6 +74,9 @@ class Keeper:
         self._judged = case.convex and not config.own_rows and size_of(case) <= MOST_JUDGED  # on all rows, here
         self._finishes = case.convex and not plain
         self.mean = np.zeros(case.problem.size) if self._finishes and not self._best and self._judged else None
+        #: While a run may end early, of many training rows a sample says when; a target is for all.
+        sampled = bool(config.patience) and config.target is None and config.host != "simulator"
+        self.measure = case.glance if sampled and config.machines == 1 else case.evaluate
         self.solution: Solution = ()
         self.kept: int | float = 0
         self.start = 0
@@ -109,15 +112,23 @@ class Keeper:
         """The loss of a complete epoch that the choice goes by; inf if there is none."""
         return float(row[self.watched]) if is_whole(row) and _has(row, self.watched) else math.inf
 
-    def finish(self, history: list[dict[str, Any]]) -> None:
-        """Choose the model at the end of a run, and complete its last row."""
+    def finish(self, history: list[dict[str, Any]], solution: Solution) -> None:
+        """Choose the model at the end of a run, and complete its last row, which is of this ``solution``."""
         row = history[-1]
-        case, config = self.case, self.config
         row["kept_epoch"] = self.kept
-        if not self._judged or row["status"] != "ok":
+        if row["status"] != "ok":
             return
         newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
-        measures = row if newest else case.evaluate(self.solution)
+        if self._judged:
+            self._settle(history, newest)
+        if row.pop("rows_evaluated", None):
+            row.update(self.case.evaluate(self.solution if newest else solution))
+
+    def _settle(self, history: list[dict[str, Any]], newest: bool) -> None:
+        """Make the tail mean or exact steps the model if they are better, and say in the last row what is left."""
+        row = history[-1]
+        case, config = self.case, self.config
+        measures = row if newest else self.measure(self.solution)
         if self.mean is not None and row["epoch"] > 1:
             measures = self._better(measures, case.solution(self.mean.astype(np.float32)))
         gain = bound = None
@@ -146,7 +157,7 @@ class Keeper:
 
     def _better(self, measures: dict[str, Any], other: Solution) -> dict[str, Any]:
         """Keep the other solution if it is as good, by both losses with held-out rows; return what the better has."""
-        others = self.case.evaluate(other)
+        others = self.measure(other)
         if all(others[name] <= measures[name] for name in ("objective", self.watched) if _has(measures, name)):
             self.solution = other
             return others

@@ -303,7 +303,7 @@ class Run(Generic[M]):
         case, leader = self._case, self._leader
         with self.stopwatch("evaluation"):
             solution = case.solution(self._job.export())
-            measures = case.evaluate(solution) if leader is None else leader.evaluate(case, solution)
+            measures = self._keeper.measure(solution) if leader is None else leader.evaluate(case, solution)
         self.history.append(self._row(measures))
         if len(self.history) == 1:
             self._keeper.take(self.history, solution)
@@ -345,7 +345,7 @@ class Run(Generic[M]):
         before_finish = dict(row)
         if self._done:
             with self.stopwatch("evaluation"):
-                keeper.finish(history)
+                keeper.finish(history, solution)
         try:
             with self.stopwatch("saving"):
                 self._save(before_finish)

@@ -25,8 +25,10 @@ from hogwild.problems.linear.optimum.finder import FitProblem
 from tests import reference
 
 LABELLED = ("log", "hinge", "squared-hinge", "modified-huber", "softmax")
-LOSSES = (*LABELLED, "squared-error", "huber", "squared-epsilon-insensitive", "poisson", "epsilon-insensitive")
-KINKED = ("hinge", "epsilon-insensitive")
+AMOUNTS = ("tweedie", "gamma")
+NUMBERS = ("squared-error", "huber", "squared-epsilon-insensitive", "epsilon-insensitive", "quantile")
+LOSSES = (*LABELLED, *NUMBERS, "poisson", *AMOUNTS)
+KINKED = ("hinge", "epsilon-insensitive", "quantile")
 SMOOTHINGS = (1e-1, 1e-2, 1e-3, 1e-4)  # widths of the parabolas that kinks have for L-BFGS
 TOLERANCE, NEGLIGIBLE = 0.01, 1e-4  # share of the optimum, and of the start's objective
 
@@ -46,7 +48,7 @@ class Drawn:
 
     @property
     def param(self) -> float:
-        return DEFAULT_PARAM.get(self.loss, 0.0)
+        return 0.3 if self.loss == "quantile" else DEFAULT_PARAM.get(self.loss, 0.0)
 
     def __str__(self) -> str:
         n, width = self.X.shape
@@ -64,9 +66,15 @@ class Drawn:
             slopes[chosen] -= 1.0
         elif width:
             y = self.y[:, None]
-            t, sign = (1.0 - y * p, -y) if self.loss == "hinge" else (np.abs(p - y) - self.param, np.sign(p - y))
+            if self.loss == "hinge":
+                t, steepest = 1.0 - y * p, -y
+            elif self.loss == "quantile":
+                t, steepest = np.abs(p - y), np.where(p > y, 1.0 - self.param, -self.param)
+            else:
+                t, steepest = np.abs(p - y) - self.param, np.sign(p - y)
             inner = np.clip(t, 0.0, width)
-            values, slopes = inner * inner / (2.0 * width) + np.maximum(t - width, 0.0), sign * inner / width
+            values = np.abs(steepest) * (inner * inner / (2.0 * width) + np.maximum(t - width, 0.0))
+            slopes = steepest * inner / width
         else:
             values = reference.loss(self.loss, p, self.y[:, None], self.param)
             slopes = reference.dloss(self.loss, p, self.y[:, None], self.param)
@@ -94,6 +102,7 @@ def drawn(random: np.random.Generator) -> Drawn:
     loss = str(random.choice(LOSSES))
     y = np.where(z > np.quantile(z, random.choice((0.5, 0.9))), 1.0, -1.0) if loss in LABELLED else z
     y = random.poisson(np.exp(np.clip(z, -3, 3))).astype(float) if loss == "poisson" else y
+    y = random.gamma(2.0, np.exp(np.clip(z, -3, 3))) if loss in AMOUNTS else y
     classes = 3 if loss == "softmax" else 1
     y = np.digitize(z, np.quantile(z, (0.3, 0.7))).astype(float) if classes > 1 else y
     weights = random.choice((1.0, 0.0)) + np.exp(random.normal(size=n)) * (random.random(n) < 0.8)
@@ -143,8 +152,9 @@ def program(d: Drawn) -> float:
     if d.loss == "hinge":
         A, limits = np.hstack((-d.y[:, None] * A, -np.eye(n))), -np.ones(n)
     else:
-        A = np.vstack((np.hstack((A, -np.eye(n))), np.hstack((-A, -np.eye(n)))))
-        limits = np.concatenate((d.y, -d.y)) + d.param
+        up, down, epsilon = (1.0 - d.param, d.param, 0.0) if d.loss == "quantile" else (1.0, 1.0, d.param)
+        A = np.vstack((np.hstack((up * A, -np.eye(n))), np.hstack((-down * A, -np.eye(n)))))
+        limits = np.concatenate((up * d.y, -down * d.y)) + epsilon
     found = scipy.optimize.linprog(cost, A, limits, bounds=(0, None))
     return float(found.fun) if found.status == 0 else np.inf
 

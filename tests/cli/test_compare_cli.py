@@ -12,7 +12,6 @@ from hogwild.cli.compare import make_plan
 from hogwild.cli.modules import members_of
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.runner import Runner
-from hogwild.errors import InputError
 from hogwild.machine import physical_cores
 from tests.compare.rows import rows_in
 from tests.cuda.standin import StandIn
@@ -158,18 +157,6 @@ def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_pat
     mine.write_text(MINE.replace("self.out(x)", "self.out(x * x)"))
     members_of.cache_clear()
     assert "holds another comparison" in hogwild(command).err
-
-
-def test_no_gpu_is_one_line_before_data_are_read(
-    hogwild: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def connect() -> None:
-        raise InputError("device cuda: there is none")
-
-    monkeypatch.setattr("hogwild.cuda.streams.connect", connect)
-    result = hogwild(f"compare {SMALL} --device cuda --out {tmp_path / 'out'}")
-    assert (result.status, result.out, result.err) == (1, "", "hogwild: error: device cuda: there is none\n")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_gpu_s_methods_beside_serial(

@@ -120,6 +120,21 @@ def test_choices_instead_of_stars(hogwild: Callable, stars: tuple[Path, Ratings]
     assert 0 <= facts["auc"] <= 1
 
 
+def test_side_features(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
+    features = tmp_path / "items.csv"
+    features.write_text("item,kind\n" + "".join(f"i{i},{'ab'[i % 2]}\n" for i in range(203)))
+    rest = f"--problem completion {QUICK} --epochs 2 --holdout 0.1 --out {tmp_path / 'm'}"
+    result = hogwild(f"train {stars[0]} --item-features {features} {rest}")
+    assert result.status == 0, result.err
+    assert f"{features}: 2 features of items; 3 items have no ratings" in result.out
+    shown = hogwild(f"recommend {tmp_path / 'm'} u1 -n 500").out.splitlines()
+    assert {"i200", "i201", "i202"} <= {line.split("\t")[1] for line in shown}
+    wrong = hogwild(f"train {stars[0]} --user-features {features} {rest}")
+    assert wrong.status == 1
+    assert wrong.err == f"hogwild: error: {features}: none of its users is in the ratings; the first is 'i0'\n"
+    assert hogwild("train rows.svm --problem linear --item-features x").status == 2
+
+
 def test_stores_generated_ratings_and_facts(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
     hogwild(f"convert {stars[0]} {tmp_path / 'store'} --problem completion").shown()
     result = hogwild(f"train {tmp_path / 'store'} {QUICK}")  # the store says what it holds

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.model_file import load_model
+from hogwild.model_file import load_checkpoint, load_model
 from tests.cli.conftest import rows_of
 
 LONG = "synthetic:rcv1?rows=20000&features=2000&nnz=30"
@@ -26,22 +26,27 @@ def started(process: subprocess.Popen[str], rows: Path) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize(("host", "number"), [("processes", signal.SIGINT), ("threads", signal.SIGHUP)])
-def test_a_signal_saves_and_stops(spawn: Callable, tmp_path: Path, host: str, number: int) -> None:
+@pytest.mark.parametrize(
+    ("host", "discipline", "number"), [("processes", "locked", signal.SIGINT), ("threads", "hogwild", signal.SIGHUP)]
+)
+def test_a_signal_saves_and_stops(spawn: Callable, tmp_path: Path, host: str, discipline: str, number: int) -> None:
+    """As a terminal or a batch system sends it, to the whole group: workers and fork server get it as well."""
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"signal {number} is ignored here (nohup), and so by every child")
     rows, model, state = tmp_path / "rows", tmp_path / "model", tmp_path / "state"
-    options = f"--host {host} --workers 2 --epochs 1000000 --step 0.1 --l2 0"
-    process = spawn(f"train {LONG} {options} --json {rows} --out {model} --checkpoint {state}")
+    options = f"--host {host} --discipline {discipline} --workers 2 --epochs 1000000 --step 0.1 --l2 0"
+    files = f"--json {rows} --out {model} --checkpoint {state}"
+    process = spawn(f"train {LONG} {options} {files}", start_new_session=True)
     started(process, rows)
-    process.send_signal(number)
+    os.killpg(process.pid, number)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 128 + number
     assert err == "\nstopping and saving; once more to quit at once\n"
-    found = rows_of(rows)
-    assert found[-1]["status"] in ("interrupted", "ok")
+    last = rows_of(rows)[-1]
+    assert last["status"] in ("interrupted", "ok")
     assert "interrupted after epoch" in out
-    assert load_model(model).history[-1]["objective"] == found[-1]["objective"]
+    assert load_model(model).history[-1]["objective"] == last["objective"]
+    assert load_checkpoint(state)[1]["history"][-1]["epoch"] == last["epoch"]
     assert [path.name for path in state.iterdir()] == ["checkpoint.safetensors"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "rows", "state"]
 

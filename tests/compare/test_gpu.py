@@ -12,8 +12,6 @@ import pytest
 from torch import nn
 
 from hogwild import machine
-from hogwild.compare.report.results import load
-from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import verdict
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.methods import METHODS, usual
@@ -82,12 +80,6 @@ def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tm
         assert {row["device"] for row in rows} == {METHODS[name].device}
         assert rows[0].get("gpu") == (None if METHODS[name].device == "cpu" else "stand-in")
         assert rows[0]["batch"] == 16 * (count if name == "cuda-synchronous" else 1)
-    [source] = load([tmp_path])
-    assert (source.head["gpu"], source.head["device"], source.crowd) == ("stand-in", "cuda", "")
-    assert "On 3 replicas (stand-in) " in " ".join(verdict(source))
-    shown = next(table for table in tables([source]) if table.title == "Speed and conflicts")
-    batches = [row[shown.columns.index("minibatch")] for row in shown.rows if row[0] == "cuda-synchronous"]
-    assert batches == ["16", "48"]
 
 
 def test_another_gpu_is_another_comparison(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,15 @@ import pytest
 from hogwild.compare.run.methods import METHODS
 from hogwild.compare.run.plan import Cell, ComparisonPlan
 from hogwild.errors import UsageError
+from tests.compare import rows
 from tests.compare.rows import run
 
 GRID = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 def plan_of(**changes: object) -> ComparisonPlan:
-    fields = {"seeds": 5, "workers": (1, 2), "grid": GRID, "epochs": 10, "methods": ("serial", "hogwild", "liblinear")}
-    return ComparisonPlan(**(fields | changes))  # type: ignore[arg-type]
+    fields = {"seeds": 5, "grid": GRID, "epochs": 10, "methods": ("serial", "hogwild", "liblinear")}
+    return rows.plan_of(**(fields | changes))
 
 
 def cells_of(plan: ComparisonPlan, best: Callable[[Cell], float | None]) -> list[Cell]:

@@ -249,13 +249,6 @@ def test_one_job_after_another():
     assert pool.wait(0.0)
 
 
-def test_restored_parameters_are_those_of_the_device():
-    pool, job, _ = opened(50, 1)
-    job.restore(np.full(50, 5, np.float32))
-    do(pool, job, Task(0, 0, STEP))
-    assert (job.export() == 6).all()
-
-
 # --- graphs
 
 

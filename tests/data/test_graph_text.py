@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 
-import numpy as np
 import pytest
 
 from hogwild.data.graphs.source import open_graph
-from hogwild.data.text import delimited
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import InputError
 
@@ -38,13 +35,6 @@ def test_a_flow_problem(tmp_path):
     assert list(zip(graph.u, graph.v, graph.forward, graph.backward)) == [(0, 1, 3.5, 0), (1, 2, 5, 2), (2, 3, 10, 0)]
     assert (graph.terminals.tolist(), graph.terminal_labels.tolist()) == ([0, 3], [0, 1])
     assert not graph.undirected
-
-
-def test_a_compressed_windows_file(tmp_path):
-    plain = open_graph(write(tmp_path, FLOW))
-    other = open_graph(write(tmp_path, gzip.compress(FLOW.replace("\n", "\r\n").encode()), "y.max.gz"))
-    for a, b in zip(plain.sample_arrays(), other.sample_arrays()):
-        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize(
@@ -151,19 +141,3 @@ def test_terminals_must_be_somewhere(tmp_path):
     ):
         open_graph(path)
     assert len(open_graph(path, terminals=tmp_path / "t.tsv")) == 3
-
-
-def test_rows_of_many_blocks(tmp_path, monkeypatch):
-    random = np.random.default_rng(0)
-    rows = [(str(u), str(u + v), f"{w:.3f}") for u, v, w in zip(*random.integers(1, 50, (2, 400)), random.random(400))]
-    path = edges(tmp_path, rows=[*EDGES, *rows])
-    whole = open_graph(path)
-    monkeypatch.setattr(delimited, "BLOCK", 100)
-    cut = open_graph(path)
-    assert cut.ids == whole.ids
-    for a, b in zip(whole.sample_arrays(), cut.sample_arrays(), strict=True):
-        np.testing.assert_array_equal(a, b)
-    with open(path, "a") as file:
-        file.write("3\t4\n")
-    with pytest.raises(InputError, match=r"e.tsv:405: 2 fields in"):
-        open_graph(path)

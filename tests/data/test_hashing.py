@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +20,7 @@ from hogwild.data.text.svmlight import Svmlight
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.metrics import evaluate
 from hogwild.problems.linear.model import LinearModel
-from tests.reference import bucket, hashed_row
+from tests.reference import bucket
 from tests.runs import QUIET, toy
 
 BITS = 20
@@ -76,19 +75,6 @@ def test_bits_out_of_range(bits, text):
 
 
 # -- rows -------------------------------------------------------------------------------------------------------------
-
-
-def test_random_text_is_its_twin():
-    random = np.random.default_rng(3)
-    pairs = [
-        list(zip(random.integers(0, 2**64 - 1, n, dtype=np.uint64).tolist(), random.integers(-9, 9, n).tolist()))
-        for n in [0, 1, 3, 12, 40, 300, 600, 2]
-    ]
-    text = "".join("1 " + " ".join(f"{i}:{x}" for i, x in row) + "\n" for row in pairs)
-    for bits in (3, 8, 26):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            assert entries(parsed(text, bits, zero_based=True)) == [hashed_row(row, bits) for row in pairs]
 
 
 def test_huge_indices_are_legal_only_if_hashed():

@@ -9,7 +9,6 @@ import scipy.sparse
 from hogwild.data.rows import container as chunks_module
 from hogwild.data.rows.container import Rows, chunks, count_unknown, map_chunks
 from hogwild.data.rows.margins import margins, row_scales
-from tests import reference
 from tests.runs import living
 
 
@@ -58,24 +57,6 @@ def test_map_chunks_keeps_order_and_stops_early(small_chunks):
     assert not living() - before
 
 
-@pytest.mark.parametrize("kind", ["none", "l2"])
-@pytest.mark.parametrize("classes", [None, 3])
-def test_equal_to_dense(small_chunks, kind, classes):
-    rows, dense = awkward()
-    rng = np.random.default_rng(1)
-    w = rng.normal(size=dense.shape[1] if classes is None else (classes, dense.shape[1])).astype(np.float32)
-    b = rng.normal(size=() if classes is None else classes)
-    expected = (reference.row_scales(dense, kind)[:, None] * dense) @ w.T.astype(np.float64) + b
-    found = margins(rows, w, b, kind, threads=2)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, expected, rtol=2e-7, atol=1e-7)  # scales are float32, as in training
-    assert np.array_equal(found, margins(rows, w, b, kind, threads=1))  # to the last bit
-    picked = rows.select([5, 3, 30, 7])  # not contiguous
-    np.testing.assert_array_equal(margins(picked, w, b, kind), found[[5, 3, 30, 7]])
-    if kind == "none":
-        np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
-
-
 @pytest.mark.parametrize(("kind", "width"), [("none", 4), ("l2", 0), ("l2", 4)])
 def test_features_beyond_the_width_are_not_there(small_chunks, kind, width):
     rows, dense = awkward()
@@ -87,16 +68,6 @@ def test_features_beyond_the_width_are_not_there(small_chunks, kind, width):
     beyond = int(np.count_nonzero(rows.indices >= width))
     assert count_unknown(rows, width) == beyond > 0
     assert count_unknown(rows, rows.width) == 0
-
-
-def test_narrow_rows_and_no_rows():
-    rows, dense = awkward()
-    w = np.arange(20.0)
-    np.testing.assert_allclose(margins(rows, w, 0.0), dense @ w[:11], rtol=1e-13, atol=1e-13)
-    assert margins(rows.block(0, 0), w, 0.0).shape == (0,)
-    assert margins(rows.block(0, 0), np.ones((3, 20)), np.ones(3)).shape == (0, 3)
-    assert row_scales(rows.block(0, 0), "l2").shape == (0,)
-    assert margins(rows.block(0, 2), w, 1.0, "l2").tolist() == [1.0, 1.0]  # empty rows have the intercept
 
 
 def test_scales_of_zero_tiny_and_huge_rows():

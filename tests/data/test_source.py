@@ -6,6 +6,7 @@ import io
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,10 +45,11 @@ def test_streams_and_pipes(tmp_path, cache):
     assert np.array_equal(dense(open_data(io.BytesIO(TEXT.encode()))), DENSE)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    writer = threading.Thread(target=pipe.write_text, args=(TEXT * 10_000,), daemon=True)
+    writer, seen = threading.Thread(target=pipe.write_text, args=(TEXT * 10_000,), daemon=True), list[Any]()
     writer.start()
-    assert len(open_data(pipe, cache=cache)) == 30_000
+    assert len(open_data(pipe, cache=cache, progress=lambda *state: seen.append(state))) == 30_000
     writer.join()
+    assert seen[-1] == (len(TEXT) * 10_000, None)
     assert cache.entries() == []
 
 

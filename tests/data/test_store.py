@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from hogwild.data.rows import store
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store, verify
 from hogwild.errors import InputError, OutputError
+from tests.runs import limited
 
 FILES = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "meta.json"]
 
@@ -219,15 +219,9 @@ def test_a_writer_that_was_overtaken(tmp_path):
 def test_full_disk(tmp_path):
     """A real limit on the size of files, met while rows are written."""
     big = Rows.from_scipy(np.ones((3000, 400)), np.ones(3000))  # > 1 MiB of values
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
-    try:
-        with pytest.raises(OutputError, match=rf"{tmp_path}/s: cannot write the store: {os.strerror(errno.EFBIG)}"):
-            save_store(big, tmp_path / "s")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
+    said = rf"{tmp_path}/s: cannot write the store: {os.strerror(errno.EFBIG)}"
+    with limited(resource.RLIMIT_FSIZE, 8192), pytest.raises(OutputError, match=said):
+        save_store(big, tmp_path / "s")
     assert os.listdir(tmp_path) == []
 
 

@@ -6,12 +6,9 @@ import bz2
 import gzip
 import io
 import lzma
-import os
 import re
 import signal
-import subprocess
-import sys
-import threading
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +23,7 @@ from hogwild.data.text import lines as text_module
 from hogwild.data.text.svmlight import Svmlight
 from hogwild.errors import InputError
 from tests.readers import reference
+from tests.runs import living
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 TEXT = b"""# a comment
@@ -279,10 +277,6 @@ def test_truncated_archive(kind: str) -> None:
 # -- streams, progress, threads ---------------------------------------------------------------------------------------
 
 
-def parse_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("hogwild-ahead")]
-
-
 class Slow(io.RawIOBase):
     """A stream that gives a few bytes at a time, and calls ``then`` when it has given ``size``."""
 
@@ -301,21 +295,22 @@ class Slow(io.RawIOBase):
         return len(part)
 
 
-def test_fifo(tmp_path: Path) -> None:
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(gzip.compress(TEXT),))
-    writer.start()
-    seen: list[Any] = []
-    assert parse(path, progress=lambda *state: seen.append(state))[0] == ROWS
-    writer.join()
-    assert seen[-1] == (len(gzip.compress(TEXT)), None)
-    path.unlink()
+def test_progress(tmp_path: Path) -> None:
+    path, seen = tmp_path / "x", list[Any]()
     path.write_bytes(TEXT * 1000)
-    seen.clear()
     parse(path, chunk_bytes=1000, progress=lambda *state: seen.append(state))
     assert seen == sorted(seen)
     assert (len(seen) > 50, seen[-1]) == (True, (len(TEXT) * 1000,) * 2)
+
+
+def test_blocks_are_given_one_by_one_and_not_kept() -> None:
+    text = io.BytesIO(TEXT * 100_000)
+    tracemalloc.start()
+    for block in Svmlight(chunk_bytes=1 << 16, workers=2).blocks(text):
+        Rows((block.begin, block.end), block.indices, block.values, block.targets, block.width)  # checks
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20  # of 7 MB of text and arrays of 9
 
 
 def test_failing_read() -> None:
@@ -328,52 +323,11 @@ def test_failing_read() -> None:
         parse(Slow(b"1 1:1\n", 0, fail))
 
 
-def test_interrupts_leave_no_thread() -> None:
+def test_interrupts_and_whoever_reads_no_further_leave_no_thread() -> None:
+    before = living()
     with pytest.raises(KeyboardInterrupt):
         parse(Slow(TEXT * 50, 3000, lambda: signal.raise_signal(signal.SIGINT)), chunk_bytes=64, workers=3)
-    assert not parse_threads()
-
-
-def test_iterator() -> None:
-    summary = Svmlight(chunk_bytes=64)
-    blocks = list(summary.blocks(io.BytesIO(TEXT * 3)))
-    assert sum(len(rows) for rows in blocks) == summary.rows == 12
-    assert blocks[-1].width == summary.width == 4
-    for rows in blocks:
-        Rows((rows.begin, rows.end), rows.indices, rows.values, rows.targets, rows.width)  # checks
     iterator = Svmlight(chunk_bytes=64).blocks(io.BytesIO(TEXT * 100))
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]
-    assert not parse_threads()
-
-
-MEMORY = """
-import io, resource, sys
-from hogwild.data.text.svmlight import Svmlight
-class Long(io.RawIOBase):
-    def __init__(self, line, size):
-        self.block, self.at, self.size = line * (100_000 // len(line)), 0, size
-    def readable(self):
-        return True
-    def readinto(self, view):
-        at = self.at % len(self.block)
-        part = self.block[at : at + min(len(view), self.size - self.at)]
-        view[: len(part)] = part
-        self.at += len(part)
-        return len(part)
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-list(Svmlight().read(io.BytesIO(b"1 1:1")))
-before = peak()
-line = b"1 1:0.5 300:0.123456 4000:0.25\\n"
-for block in Svmlight(workers=4).read(Long(line, 60_000_000 // len(line) * len(line))):
-    pass
-print(peak() - before)
-"""
-
-
-def test_bounded_memory() -> None:
-    if os.environ.get("NUMBA_DISABLE_JIT") == "1":
-        pytest.skip("takes minutes without the JIT")
-    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 256  # MiB above the baseline
+    assert not living() - before

@@ -66,14 +66,6 @@ def test_noise_is_the_share_of_wrong_labels():
     assert abs((clean.targets != noisy.targets).mean() - 0.2) < 0.02
 
 
-def test_a_linear_model_learns_them():
-    from sklearn.linear_model import SGDClassifier
-
-    train, test = (part.to_scipy() for part in generate("synthetic:dense?rows=3000").split(0.2))
-    model = SGDClassifier(loss="log_loss", alpha=1e-5, max_iter=15, tol=None, random_state=0).fit(*train)
-    assert 0.85 < model.score(*test) < 0.98
-
-
 def test_the_default_is_shaped_like_rcv1():
     from numba import config
 

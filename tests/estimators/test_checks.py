@@ -40,8 +40,8 @@ OF_LOSSES = MEASURED | {
     "check_estimator_sparse_matrix",
     "check_f_contiguous_array_estimator",
 }
-OF_ANOTHER_FORM = {"log_loss", "modified_huber", "softmax", "poisson"}
-ESTIMATORS = [*map(HogwildClassifier, (*LOSSES, "softmax")), *map(HogwildRegressor, (*REAL, "poisson"))]
+OF_ANOTHER_FORM = {"log_loss", "modified_huber", "softmax", "poisson", "quantile"}
+ESTIMATORS = [*map(HogwildClassifier, (*LOSSES, "softmax")), *map(HogwildRegressor, (*REAL, "poisson", "quantile"))]
 
 
 EVERY = parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED)

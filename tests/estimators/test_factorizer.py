@@ -74,6 +74,37 @@ def test_early_stopping_chooses_alpha_and_the_passes(ratings: Any) -> None:
     assert np.array_equal(plain.user_factors_, stopped.user_factors_)  # trained on all ratings
 
 
+def test_new_ratings_are_passed_over(ratings: Any) -> None:
+    train, test = ratings
+    early = HogwildFactorizer(4, random_state=0, n_jobs=1).fit(train[:, :])
+    before, users = early.score(test), early.user_factors_.copy()
+    new = scipy.sparse.vstack([test, train[[0]]])  # row 300 is a new user
+    early.partial_fit(new).partial_fit(new)
+    assert early.score(test) > before
+    assert early.model_.shape == (301, 80)
+    assert early.n_iter_ == 22
+    untouched = np.flatnonzero(np.diff(test.indptr) == 0)
+    assert np.allclose(early.user_factors_[untouched], users[untouched], rtol=1e-5)
+    few = HogwildFactorizer(4, random_state=0, n_jobs=1).partial_fit(train)
+    once = HogwildFactorizer(4, random_state=0, n_jobs=1, max_iter=1).fit(train)
+    assert np.array_equal(few.user_factors_, once.user_factors_)
+    unknown = hogwild.Ratings([0], [-1], [1.0], (300, 80))
+    with pytest.raises(ValueError, match="unknown item"):
+        few.partial_fit(unknown)
+
+
+def test_features_rank_items_without_ratings(ratings: Any) -> None:
+    train = ratings[0].tolil()
+    train[:, 40:] = 0  # half of the items become new
+    train = scipy.sparse.csr_array(train)
+    genres = scipy.sparse.csr_array(np.arange(80)[:, None] % 4 == np.arange(4)).astype(float)
+    model = HogwildFactorizer(4, loss="log", random_state=0, max_iter=3).fit(train, item_features=genres)
+    factors = model.components_.T
+    assert np.allclose(factors[40:], np.tile(factors[40:44], (10, 1)))  # nothing but their features
+    with pytest.raises(ValueError, match="item features: 2 rows for 80 items"):
+        model.fit(train, item_features=np.eye(2))
+
+
 def test_errors_are_one_line(model: Any) -> None:
     with pytest.raises(ValueError, match="X is dense"):
         HogwildFactorizer().fit(np.eye(3))

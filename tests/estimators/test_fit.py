@@ -69,17 +69,12 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
         ({}, 10**9, True),
         ({}, 100, False),
         ({"penalty": None}, 1000, False),
-        ({"learning_rate": "optimal"}, 10**9, True),
         ({"learning_rate": "optimal", "alpha": 10.0}, 1000, False),  # at first a step would shrink to nothing
-        ({"learning_rate": "constant", "eta0": 0.1}, 10**5, True),
         ({"learning_rate": "constant", "eta0": 1.0}, 10**6, False),
         ({"learning_rate": "adaptive", "eta0": 1.0, "alpha": 1.0}, 1000, False),
-        ({"learning_rate": "invscaling", "eta0": 0.1, "power_t": -1.0}, 1000, False),
         ({"learning_rate": "invscaling", "eta0": 100.0, "alpha": 1e-3, "power_t": 3.0}, 300, False),
-        ({"penalty": "l1"}, 1000, False),
     ],
 )
-@pytest.mark.filterwarnings("ignore:Negative values for `power_t`:FutureWarning")
 def test_when_a_scale_stands_for_the_penalty(options: dict[str, Any], rows: int, gently: bool) -> None:
     assert shrinks_gently(config_of(HogwildClassifier(**options)), rows, lambda p: 1.0) == gently
 

@@ -12,16 +12,9 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-import hogwild
 from hogwild import HogwildClassifier, HogwildRegressor, TrainingError
 from hogwild.estimators import options as estimator_options
 from hogwild.estimators import stream as stream_module
-
-
-@pytest.fixture(scope="module")
-def text() -> tuple[Any, np.ndarray]:
-    X, y = hogwild.open_data("synthetic:rcv1?rows=6000&seed=5").to_scipy()
-    return X, np.array(y)
 
 
 def learn(model: Any, X: Any, y: np.ndarray, size: int, **more: Any) -> Any:

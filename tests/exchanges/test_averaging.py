@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.__main__ import main
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, UsageError
@@ -34,13 +33,24 @@ both = pytest.mark.parametrize("exchange", [AVERAGING, ONE_SHOT])
 
 
 @pytest.mark.parametrize("size", [1, PIECE + 5])
-def test_the_mean_is_weighted_by_rows(size: int) -> None:
-    """Unequal shares, in float64, and a worker that did nothing has no say, not even with a NaN."""
-    r, rng = Room(ROWS, 4, size), np.random.default_rng(0)
-    for replica, w in enumerate(r.w):
-        w[:] = rng.standard_normal(size) if replica != 2 else np.nan
-    parts, rows = np.array([r.w[0], r.w[1], r.w[3]], np.float64), np.array([700, 64, 3])
-    np.testing.assert_allclose(r.meet(700, 64, 0, 3), rows @ parts / rows.sum(), rtol=1e-6, atol=1e-7)
+@pytest.mark.parametrize("exchange", [AVERAGING, ROWS])
+def test_the_mean_is_weighted_by_rows(exchange: str, size: int) -> None:
+    """Of each weight over those that moved it, or over all; who did no row has no say, not even with a NaN."""
+    rng = np.random.default_rng(0)
+    start = rng.standard_normal(size).astype(np.float32)
+    r, rows = Room(exchange, 4, size, start), np.array([700, 64, 3])
+    for w in r.w:
+        w += np.where(rng.random(size) < 0.5, 1 + rng.random(size), 0).astype(np.float32)
+    r.w[2][:] = np.nan
+    parts = np.array([r.w[0], r.w[1], r.w[3]])
+    moved = parts != start
+    shares = rows[:, None] * (moved | (exchange == ROWS))
+    some, alone = shares.any(axis=0), (shares > 0).sum(axis=0) == 1
+    mean = r.meet(700, 64, 0, 3)
+    np.testing.assert_array_equal(mean[~some], start[~some])
+    expected = np.average(parts.astype(np.float64)[:, some], axis=0, weights=shares[:, some])
+    np.testing.assert_allclose(mean[some], expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(mean[alone], parts.T[alone][moved.T[alone]])  # to the bit
 
 
 @both
@@ -175,10 +185,3 @@ def test_resumed_with_other_workers(rows: Rows, tmp_path: Path) -> None:
     assert not living() - before
     with pytest.raises(InputError, match="exchange was 'averaging'"):
         hogwild.train(rows, workers=1, epochs=2, checkpoint=tmp_path / AVERAGING, **options)
-
-
-def test_command_line(capfd: pytest.CaptureFixture[str]) -> None:
-    data = ["synthetic:rcv1?rows=600&features=500&nnz=10", "--l2", "1e-5", "--epochs", "1", "--workers", "3"]
-    assert main(["simulate", *data, "--exchange", f"{AVERAGING}:period=50", "--link", "latency=1ms"]) == 0
-    said = capfd.readouterr()
-    assert "virtual" in said.out + said.err

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-import hogwild
-from hogwild.compare.reference.optimum import find_optimum
-from hogwild.config import TrainConfig
 from tests.exchanges.room import Room
-from tests.runs import toy
 
 SIZE, REPLICAS = 50, 3
 
@@ -34,12 +30,3 @@ def test_quadratics_of_their_own_meet_at_the_common_optimum() -> None:
     assert dual[-1] < 0.01 * dual[0]
     np.testing.assert_allclose(room.arrays["price"][:, :SIZE].sum(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(room.meet(), optimum, atol=1e-3)
-
-
-def test_a_run_reaches_the_optimum() -> None:
-    rows = toy(1000, width=80)
-    quiet = {"l2": 1e-2, "host": "simulator", "workers": 4}
-    run = hogwild.train(rows, exchange="consensus:period=100,pull=0.1", step=0.2, schedule="epoch", epochs=40, **quiet)
-    run.finish()
-    best = find_optimum(rows, TrainConfig(l2=1e-2)).objective
-    assert run.history[-1]["objective"] - best <= 1e-3 * best

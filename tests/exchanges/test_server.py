@@ -219,14 +219,6 @@ def test_staleness_of_n_softsync_is_n(n: int) -> None:
     assert found[-1]["staleness_mean"] == pytest.approx(n, rel=0.1)  # (R - 1) / soft, but for the first round
 
 
-def test_adagrad_is_the_kernels() -> None:
-    rows, options = toy(), {"l2": 0.0, "schedule": "constant", "intercept": False, "workers": 1}
-    exchange = "server:push=1,rule=adagrad,shards=3"
-    served = hogwild.train(rows, exchange=exchange, **(QUIET | options | {"step": 0.1 / RATE})).finish()
-    kernel = hogwild.train(rows, adagrad=True, **(QUIET | options | {"step": 0.1, "host": "threads"})).finish()
-    np.testing.assert_allclose(served.coef_, kernel.coef_, rtol=1e-3, atol=1e-4)
-
-
 def gradients(r: Room, sequence: list[float]) -> None:
     """The replicas take turns; each computes a gradient from what it read in its last turn."""
     for k, gradient in enumerate(sequence):

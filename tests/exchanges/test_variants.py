@@ -10,7 +10,7 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.container import Rows
-from hogwild.exchanges.averaging import PIECE, Averaging, mean_of
+from hogwild.exchanges.averaging import Averaging
 from tests.exchanges.room import Room
 from tests.runs import toy
 
@@ -35,33 +35,6 @@ def trained(rows: Rows, numbers: str, **options: Any) -> tuple[np.ndarray, dict[
 
 
 # ---- means
-
-
-@pytest.mark.parametrize("size", [1, PIECE + 5])
-def test_the_mean_is_over_those_that_moved(size: int) -> None:
-    rng = np.random.default_rng(0)
-    base = rng.standard_normal(size).astype(np.float32)
-    parts = np.where(rng.random((3, size)) < 0.5, base, base + 1 + rng.random((3, size))).astype(np.float32)
-    rows, moved = np.array([7, 100, 3]), parts != base
-    out = base.copy()
-    mean_of("moved", out, [*parts], [*rows])
-    some, shares = moved.any(axis=0), rows[:, None] * moved
-    np.testing.assert_array_equal(out[~some], base[~some])
-    expected = np.average(parts.astype(np.float64)[:, some], axis=0, weights=shares[:, some])
-    np.testing.assert_allclose(out[some], expected, rtol=1e-6)
-    alone = moved.sum(axis=0) == 1
-    np.testing.assert_array_equal(out[alone], parts.T[alone][moved.T[alone]])  # to the bit
-
-
-def test_a_feature_that_one_replica_has_met_goes_its_whole_way() -> None:
-    """Of 16 replicas, ``rows`` takes a rare feature a sixteenth of the way."""
-    rows, size = toy(2048, width=16384, nnz=4), {}
-    for mean in ("moved", "rows"):
-        coef, _ = trained(rows, f"mean={mean}", workers=16, epochs=1, intercept=False)
-        size[mean] = float(np.linalg.norm(coef))
-    serial = hogwild.train(rows, step=0.3, epochs=1, l2=1e-4, workers=1, host="threads", intercept=False).finish()
-    assert size["rows"] < 0.2 * np.linalg.norm(serial.coef_)
-    assert size["moved"] > 0.8 * np.linalg.norm(serial.coef_)
 
 
 # ---- rounds

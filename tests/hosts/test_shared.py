@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
+import resource
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hogwild import machine
-from hogwild.errors import InputError
+from hogwild.errors import InputError, OutputError
 from hogwild.hosts.memory import CACHE_LINE, Block
+from tests.runs import limited
 
 SPEC = {
     "a": ((3,), np.int32),
@@ -62,22 +61,12 @@ def test_more_than_there_is_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         Block(SPEC, shared=True)
 
 
-LIMITED = """
-import os, resource, torch
-from hogwild.errors import OutputError
-from hogwild.hosts.memory import Block
-resource.setrlimit(getattr(resource, "RLIMIT_{name}"), ({limit},) * 2)
-try:
-    Block({{"a": ((1 << 24,), "u1")}}, shared=True)
-except OutputError as error:
-    print(error)
-"""
-
-
 @pytest.mark.parametrize(
-    ("name", "limit", "why"), [("FSIZE", "1 << 20", "File too large"), ("NOFILE", "3", "Too many open files")]
+    ("name", "limit", "why"), [("FSIZE", 1 << 20, "File too large"), ("NOFILE", 3, "Too many open")]
 )
-def test_what_the_system_refuses_is_one_line(name: str, limit: str, why: str) -> None:
-    code = LIMITED.format(name=name, limit=limit)
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert re.fullmatch(f"cannot share 17 MiB: .*{why}.*; .*threads.*\n", result.stdout), result
+def test_what_the_system_refuses_is_one_line(name: str, limit: int, why: str) -> None:
+    with (
+        limited(getattr(resource, f"RLIMIT_{name}"), limit),
+        pytest.raises(OutputError, match=f"^cannot share 17 MiB: [^\n]*{why}[^\n]*; [^\n]*threads[^\n]*$"),
+    ):
+        Block({"a": ((1 << 24,), "u1")}, shared=True)

@@ -11,15 +11,14 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildWarning, UsageError
+from hogwild.errors import UsageError
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import DelaySchedule, Law, Simulator
-from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STOP, STORE
+from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STORE
 from hogwild.methods import DISCIPLINES
 from tests.kernels.harness import (
     FALLING,
     assert_equal_to_twin,
-    awkward_rows,
     bits,
     job_and_rows,
     make_job,
@@ -161,16 +160,6 @@ def test_nothing_is_gained_and_only_what_is_lost_is_lost(discipline: str, delay:
     assert job.done() == (500, rows.nnz)
 
 
-def test_the_longer_the_window_the_more_is_lost() -> None:
-    lost = []
-    for window in (0, 0.01, 0.2, 0.5, 1):
-        job = make_job(awkward_rows(n=500), "hogwild", 16)
-        lost.append(play(job, f"random:window={window}").measured()["lost_updates"])
-    assert lost[0] == 0
-    assert lost == sorted(lost)
-    assert lost[-1] > 1000
-
-
 @pytest.mark.parametrize("quantum", [1, 7, 1000])
 def test_every_row_once_by_hundreds_of_workers(quantum: int) -> None:
     for discipline in ("locked", "atomic"):
@@ -178,17 +167,6 @@ def test_every_row_once_by_hundreds_of_workers(quantum: int) -> None:
 
 
 # --- as a pool
-
-
-def test_rows_of_measurements(recwarn: pytest.WarningsRecorder) -> None:
-    rows = list(run("hogwild", 40, "random"))
-    assert not [w for w in recwarn if issubclass(w.category, HogwildWarning)]  # none of cores that are shared
-    assert [row["epoch"] for row in rows] == [0, 1, 2]
-    assert rows[0]["staleness_mean"] is rows[0]["staleness_max"] is rows[0]["lost_updates"] is None
-    assert 20 < rows[1]["staleness_mean"] < 40 < rows[1]["staleness_max"]
-    assert rows[1]["lost_updates"] > 0
-    assert (rows[1]["host"], rows[1]["workers"], rows[1]["workers_lost"]) == ("simulator", 40, 0)
-    assert rows[2]["objective"] < rows[0]["objective"]
 
 
 @pytest.mark.parametrize("discipline", SEVERAL)
@@ -227,14 +205,6 @@ def test_an_interrupted_step_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(KeyboardInterrupt):
             next(found)
     assert found.engine.pool.wait(0.0)
-
-
-def test_a_closed_simulator_holds_no_run() -> None:
-    job = job_of("hogwild", 3)[0]
-    pool = play(job, epochs=1)
-    pool.close()
-    assert pool.job is None
-    assert job.control[STOP]
 
 
 # --- options

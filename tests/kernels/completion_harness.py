@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numba
 import numpy as np
+import scipy.sparse
 
+from hogwild.data.ratings.container import Ratings
 from hogwild.hosts.job import Job
 from hogwild.kernels.order import generator
 from hogwild.problems.completion import kernel
 from hogwild.problems.completion.kernel import STATE, Plan
 from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.completion.sums import shares_of
 from tests.kernels import harness
 
 CONSTANT, FALLING = (0.1, 1.0, 0.0), (0.4, 8.0, 0.5)
@@ -29,12 +32,31 @@ def some_ratings(n=600, shape=SHAPE, rank=3, noise=0.1, seed=0):
     return users, items, values.astype(np.float32)
 
 
-def make_job(discipline="serial", workers=1, ratings=None, shape=SHAPE, seed=0, cache_bytes=1 << 13, **options):
+def some_features(size, count=4, seed=5):
+    """Amounts of a few features of each user or item, (size, count)."""
+    rng = np.random.default_rng(seed)
+    return scipy.sparse.csr_array(rng.integers(1, 4, (size, count)) * (rng.random((size, count)) < 0.4))
+
+
+def make_job(
+    discipline="serial",
+    workers=1,
+    ratings=None,
+    shape=SHAPE,
+    seed=0,
+    cache_bytes=1 << 13,
+    features=None,
+    **options,
+):
     """A job on these ratings; ``options`` are those of ``CompletionProblem.of``."""
     users, items, values = ratings if ratings is not None else some_ratings()
     options = {"rank": RANK, "l2": 0.05} | options
+    shares = None
+    if features is not None:
+        shares = shares_of(Ratings(users, items, values, shape).with_features(*features))
+        options["features"] = tuple(side.shape[1] - side.shape[0] for side in shares)
     problem = CompletionProblem.of(shape, values, discipline, workers, **options)
-    order, arrays = problem.lay_out(users, items, values, cache_bytes, workers, seed)
+    order, arrays = problem.lay_out(users, items, values, cache_bytes, workers, seed, shares=shares)
     return Job.of(problem, order, seed, workers, arrays, shared=False)
 
 
@@ -105,28 +127,43 @@ class Twin:
             else:
                 self.implicit(k, u, i, now, plan)
 
-    def margin(self, u, i):
-        bias = self.b_u[u] + self.b_i[i] if self.problem.biases else 0.0
-        return self.p[u] @ self.q[i] + bias
+    def of(self, side, n):
+        """Rows of a user (side 0) or item (1), and their shares: of all but features one, whole."""
+        data = self.data
+        if self.problem.features is None:
+            return [n], np.ones(1)
+        place = slice(*data.sums_begin[n + side * self.problem.users :][:2])
+        return data.sums_rows[place], data.sums_shares[place].astype(float)
 
-    def rates(self, u, i):
-        return (self.data.user_rates[u], self.data.item_rates[i]) if self.problem.penalty == "smoothed" else (1.0, 1.0)
+    def sums(self, side, n):
+        (rows, shares), bias = self.of(side, n), (self.b_u, self.b_i)[side]
+        return shares @ (self.p, self.q)[side][rows], shares @ bias[rows] if self.problem.biases else 0.0
+
+    def margin(self, u, i):
+        (p, b_u), (q, b_i) = self.sums(0, u), self.sums(1, i)
+        return p @ q + b_u + b_i
+
+    def shift(self, side, n, move, other, step, biased=True):
+        """Move the rows of a user or an item against ``move`` times the vector ``other``, and shrink them."""
+        factors, bias = ((self.p, self.b_u), (self.q, self.b_i))[side]
+        for row, share in zip(*self.of(side, n)):
+            rate = (self.data.user_rates, self.data.item_rates)[side][row] if self.problem.penalty == "smoothed" else 1
+            shrink = 1 / (1 + step * self.problem.l2 * rate * share**2)
+            factors[row] = (factors[row] - move * share * other) * shrink
+            if self.problem.biases and biased:
+                bias[row] = (bias[row] - move * share) * shrink
 
     def apply(self, u, i, move, step):
-        s_u, s_i = (1 / (1 + step * self.problem.l2 * r) for r in self.rates(u, i))
-        p, q = self.p[u].copy(), self.q[i].copy()
-        self.p[u] = (p - move * q) * s_u
-        self.q[i] = (q - move * p) * s_i
-        if self.problem.biases:
-            self.b_u[u] = (self.b_u[u] - move) * s_u
-            self.b_i[i] = (self.b_i[i] - move) * s_i
+        p, q = self.sums(0, u)[0].copy(), self.sums(1, i)[0].copy()
+        self.shift(0, u, move, q, step)
+        self.shift(1, i, move, p, step)
 
     def implicit(self, k, u, i, step, plan):
         if self.problem.loss == "log":
             self.apply(u, i, -step / (1 + np.exp(self.margin(u, i))), step)
         for t in range(plan.negatives):
             with np.errstate(all="ignore"):
-                j = draw(self.data, plan, self.salt, k, t, np.uint32(u))
+                j = draw(self.data, plan, self.salt, k, t, np.uint32(u), int(self.problem.features is not None))
             if j < 0:
                 continue
             if self.problem.loss == "log":
@@ -135,13 +172,7 @@ class Twin:
                 self.three(u, i, j, step)
 
     def three(self, u, i, j, step):
-        shrink = 1 / (1 + step * self.problem.l2)
-        margin = self.p[u] @ (self.q[i] - self.q[j])
-        margin += self.b_i[i] - self.b_i[j] if self.problem.biases else 0.0
-        move, p = -step / (1 + np.exp(margin)), self.p[u].copy()
-        self.p[u] = (p - move * (self.q[i] - self.q[j])) * shrink
-        self.q[i] = (self.q[i] - move * p) * shrink
-        self.q[j] = (self.q[j] + move * p) * shrink
-        if self.problem.biases:
-            self.b_i[i] = (self.b_i[i] - move) * shrink
-            self.b_i[j] = (self.b_i[j] + move) * shrink
+        move, p = -step / (1 + np.exp(self.margin(u, i) - self.margin(u, j))), self.sums(0, u)[0].copy()
+        self.shift(0, u, move, self.sums(1, i)[0] - self.sums(1, j)[0], step, biased=False)
+        self.shift(1, i, move, p, step)
+        self.shift(1, j, -move, p, step)

@@ -1,9 +1,8 @@
-"""Atomic operations: what they do alone, and that four threads lose nothing through them."""
+"""Atomic operations: what they do alone; what four threads do through them is in ``test_contention.py``."""
 
 from __future__ import annotations
 
 import re
-import threading
 
 import numba
 import numpy as np
@@ -13,7 +12,6 @@ from numba import njit, types
 from hogwild.kernels import atomics, locks
 from hogwild.kernels.options import JIT
 
-THREADS, TIMES = 4, 200_000
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="atomic only when compiled")
 
 
@@ -40,37 +38,6 @@ def compare_exchange(array, index, expected, value):
 @njit(**JIT)
 def prefetch(array, index):
     atomics.prefetch(array, index)
-
-
-@njit(**JIT)
-def add_often(cells, times):
-    for i in range(times):
-        atomics.fetch_add(cells, i % len(cells), 1)
-
-
-@njit(**JIT)
-def exchange_often(cells, times):
-    for i in range(times):
-        u = i % len(cells)
-        while True:
-            old = atomics.load(cells, u)
-            if atomics.compare_exchange(cells, u, old, old + 1):
-                break
-
-
-@njit(**JIT)
-def wait_then_answer(cells):
-    while atomics.load(cells, 0) == 0:  # a plain read would be hoisted out of the loop
-        pass
-    atomics.store(cells, 8, cells[16])
-
-
-def in_threads(function, *args):
-    threads = [threading.Thread(target=function, args=args) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32])
@@ -113,27 +80,6 @@ def test_prefetch_touches_nothing_even_far_past_the_end():
         prefetch(array, index)
     assert array.tolist() == [0, 1, 2, 3]
     prefetch(array[:0], 0)
-
-
-@needs_jit
-@pytest.mark.parametrize("function", [add_often, exchange_often])
-@pytest.mark.parametrize("dtype", [np.int64, np.float32])
-def test_no_addition_is_lost(function, dtype):
-    cells = np.zeros(8, dtype)
-    in_threads(function, cells, TIMES)
-    assert cells.tolist() == [THREADS * TIMES / 8] * 8
-
-
-@needs_jit
-def test_store_publishes_what_was_written_before():
-    cells = np.zeros(24, np.int64)
-    thread = threading.Thread(target=wait_then_answer, args=(cells,), daemon=True)
-    thread.start()
-    cells[16] = 5
-    store(cells, 0, 1)
-    thread.join(timeout=120)
-    assert not thread.is_alive()
-    assert cells[8] == 5
 
 
 @needs_jit

@@ -9,8 +9,6 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ import pytest
 from hogwild.errors import HogwildWarning
 from hogwild.kernels import cache
 from hogwild.kernels.options import JIT
+from tests.runs import limited
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -42,25 +41,14 @@ def kernel(module: str = "hogwild.something") -> Any:
     return numba.njit(**JIT)(add_one)
 
 
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """No file can grow."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
 def test_a_full_disk_or_no_directory_costs_one_warning(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with full_disk():
+        with limited(resource.RLIMIT_FSIZE, 0):
             assert kernel()(1) == kernel()(1) == 2
     assert [warning.category for warning in caught] == [HogwildWarning]
     assert str(caught[0].message).startswith(f"no kernel cache ({disk}/")
-    with full_disk(), pytest.raises(OSError, match="File too large"):
+    with limited(resource.RLIMIT_FSIZE, 0), pytest.raises(OSError, match="File too large"):
         kernel("their.module")(1)
     monkeypatch.setattr(cache, "_warned", False)
     monkeypatch.setattr(cache, "directory", lambda: None)

@@ -17,6 +17,7 @@ from tests.kernels.completion_harness import (
     make_job,
     plan_of,
     run_epoch,
+    some_features,
     some_ratings,
     visits,
 )
@@ -24,16 +25,20 @@ from tests.kernels.completion_harness import (
 # without the JIT, NumPy's scalars warn where machine numbers just overflow
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 
+BOTH = some_features(SHAPE[0]), some_features(SHAPE[1], 3)
 # name: options; between them both penalties and steps, with biases and without, odd ranks, all orders
 COMBINATIONS = {
     "falling": (FALLING, {"rank": 32}),
     "smoothed": (CONSTANT, {"penalty": "smoothed"}),
-    "smoothed, no biases": (FALLING, {"penalty": "smoothed", "biases": False, "rank": 33}),
+    "smoothed, no biases": (FALLING, {"penalty": "smoothed", "biases": False, "rank": 80}),  # more vectors than sums
     "file": (CONSTANT, {"order": "file"}),
     "blocks": (FALLING, {"order": "blocks"}),
     "log": (FALLING, {"loss": "log", "negatives": 2}),
     "log, no biases": (CONSTANT, {"loss": "log", "biases": False}),
-    "bpr": (FALLING, {"loss": "bpr", "negatives": 2}),
+    "bpr": (FALLING, {"loss": "bpr", "negatives": 2, "rank": 33}),
+    "features": (CONSTANT, {"features": BOTH, "penalty": "smoothed"}),
+    "features, log": (FALLING, {"features": BOTH, "loss": "log", "negatives": 2}),
+    "features, bpr": (FALLING, {"features": (None, BOTH[1]), "loss": "bpr", "negatives": 2}),
 }
 
 
@@ -52,6 +57,13 @@ def test_epochs_follow_the_twin(name):
     for part in (*job.problem.factors(used), *job.problem.parameters(used)[2:]):
         part[:] = 1
     assert not job.flat[used == 0].any()  # what the rank leaves of a row
+
+
+def test_features_that_nobody_has_change_no_bit():
+    plain, sums = make_job(), make_job(features=(None, np.zeros((SHAPE[1], 0))))
+    for job in (plain, sums):
+        run_epoch(job)
+    assert plain.flat.tobytes() == sums.flat.tobytes()
 
 
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 600])
@@ -107,7 +119,7 @@ def test_drawn_items_were_not_chosen_and_all_others_are_drawn_alike():
     salt, u = np.uint64(generator(0, 0, 5)), np.uint32(7)
     chosen = set(data.items[data.users == u].tolist())
     assert 0 < len(chosen) < SHAPE[1] - 5
-    drawn = [int(draw(data, plan, salt, k, t, u)) for k in range(1000) for t in range(2)]
+    drawn = [int(draw(data, plan, salt, k, t, u, 0)) for k in range(1000) for t in range(2)]
     counts = np.bincount([j for j in drawn if j >= 0], minlength=SHAPE[1])
     free = [j for j in range(SHAPE[1]) if j not in chosen]
     assert not counts[sorted(chosen)].any()
@@ -121,7 +133,7 @@ def test_who_has_chosen_everything_is_drawn_nothing():
     ratings = np.zeros(10, np.int32), items, np.ones(10, np.float32)
     job = make_job(loss="bpr", ratings=ratings, shape=(2, 10))
     for k in range(20):
-        assert draw(job.data(), plan_of(job, 0, CONSTANT), np.uint64(generator(0, 0, 1)), k, 0, np.uint32(0)) == -1
+        assert draw(job.data(), plan_of(job, 0, CONSTANT), np.uint64(generator(0, 0, 1)), k, 0, np.uint32(0), 0) == -1
     before = job.flat.copy()
     run_epoch(job)
     np.testing.assert_array_equal(job.flat, before)

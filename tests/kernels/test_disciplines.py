@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from hogwild.hosts.job import Task
-from hogwild.kernels.control import ABORT, TURN
 from hogwild.problems.linear.kernel import DISCIPLINES
 from tests.kernels.harness import (
     COMBINATIONS,
@@ -112,18 +111,3 @@ def test_intercept_paid_in_instalments(discipline, combination):
     run_first_worker(job)
     np.testing.assert_allclose(job.flat, serial.flat, rtol=1e-4, atol=1e-5)
     assert job.done() == serial.done()
-
-
-@np.errstate(over="ignore")
-@pytest.mark.parametrize("combination", ["plain", "multi-class"])
-@pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
-def test_nothing_is_written_while_a_dead_worker_holds_everything(discipline, combination):
-    """With the abort flag up, the wait for a lock or a turn ends without the update that it was for."""
-    job = job_for(combination, discipline, workers=2)
-    before = job.problem.parameters(job.flat).coef.tolist()
-    job.begin_epoch(0, 0)
-    job.state["locks"][:] = 1
-    job.control[TURN], job.control[ABORT] = -1, 1
-    run_first_worker(job)
-    assert job.problem.parameters(job.flat).coef.tolist() == before
-    assert job.done()[0] == 0

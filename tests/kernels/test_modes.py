@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FILES = [
     f"tests/kernels/test_{name}.py"
     for name in (
-        "atomics locks losses order linear disciplines simulated tiers parse hashing "
+        "atomics losses order linear disciplines simulated tiers parse hashing "
         "cuts candidates scaled vectors deltas completion completion_disciplines".split()
     )
 ]

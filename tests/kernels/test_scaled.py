@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import numba
 import numpy as np
 import pytest
 
@@ -15,7 +14,6 @@ from tests.kernels.harness import (
     CONSTANT,
     FALLING,
     awkward_rows,
-    interleave,
     make_job,
     run_epoch,
     sequence,
@@ -24,7 +22,6 @@ from tests.kernels.harness import (
 
 OPTIMAL = (20.0, 50.0, 1.0)
 L2 = 0.02
-needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="several workers only when compiled")
 
 
 class Shrinking(reference.Sgd):
@@ -91,33 +88,6 @@ def test_rows_without_a_gradient_write_nothing():
     job.restore(flat)
     run_epoch(job, 0, CONSTANT)
     np.testing.assert_array_equal(job.export(), flat)
-
-
-@needs_jit
-def test_two_workers_share_the_decay():
-    """Together they shrink the weights as one does, not twice: with steps so small that gradients hardly count."""
-    rows = awkward_rows("hinge", 2, n=600)
-    step = 1e-3, 1.0, 0.0
-    alone, both = (scaled_job(rows, loss="hinge", workers=w, discipline=d) for w, d in ((1, "serial"), (2, "hogwild")))
-    for job in (alone, both):
-        for epoch in range(2):
-            run_epoch(job, epoch, step)
-            write_out(job, step, epoch)
-    np.testing.assert_allclose(both.export(), alone.export(), rtol=0.02, atol=2e-3)
-
-
-@needs_jit  # many rows
-def test_who_is_ahead_does_not_blow_up_the_weights():
-    """Workers that take turns of very different lengths end near where one does."""
-    rows = awkward_rows("hinge", 2, n=2000)
-    alone, both = (scaled_job(rows, loss="hinge", workers=w, discipline=d) for w, d in ((1, "serial"), (2, "tiered")))
-    for epoch in range(2):
-        run_epoch(alone, epoch, CONSTANT)
-        interleave(both, epoch, CONSTANT, seed=epoch, longest=400)
-        for job in (alone, both):
-            write_out(job, CONSTANT, epoch)
-    sizes = [np.linalg.norm(job.problem.parameters(job.export()).coef) for job in (alone, both)]
-    assert sizes[1] == pytest.approx(sizes[0], rel=0.15)
 
 
 def test_the_area_is_the_integral():

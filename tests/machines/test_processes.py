@@ -173,11 +173,8 @@ def test_a_machine_that_stands_still_is_given_up(store: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--machines", "2"], "say where they meet, --meet HOST:PORT of machine 0, or --local"),
-        (["--meet", "first:1"], "--meet is for several machines: give --machines P too"),
         (["--machines", "2", "--meet", "first"], "expected HOST:PORT of machine 0"),
         (["--machines", "2", "--meet", "first:1", "--machine", "2"], "expected a number from 0 to 1"),
-        (["--machines", "2", "--meet", "first:1", "--local"], "say where they meet"),
         ([], "torchrun needs --machines P --meet HOST:PORT"),
     ],
 )

@@ -114,14 +114,3 @@ def test_who_may_hold_what_others_wait_for():
         assert problem_of(discipline=discipline, order=order).holds == holds
     assert problem_of(discipline="aig").locks == sum(SHAPE)
     assert problem_of(discipline="locked").locks == 1
-
-
-def test_it_finds_what_made_the_values():
-    shape = 200, 150
-    ratings = some_ratings(12_000, shape, rank=3, noise=0.1)
-    train, test = ([part[a:b] for part in ratings] for a, b in ((0, 10_000), (10_000, 12_000)))
-    job = make_job(ratings=train, shape=shape, seed=1, rank=8, l2=0.02)
-    for epoch in range(60):
-        run_epoch(job, epoch, (0.1 * 0.95**epoch, 1.0, 0.0))
-    error = np.sqrt(np.mean((predictions(job, test) - test[2]) ** 2))
-    assert error < 0.35 * test[2].std()

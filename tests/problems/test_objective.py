@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hogwild.data.rows import container
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
+from hogwild.kernels.losses import LOSSES
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective, auc, class_numbers
 from tests import numpy_objective, reference
@@ -107,14 +108,15 @@ def test_equal_to_numpy_on_odd_rows(rows, loss, normalize, size, wider, several)
     w.flat[rng.integers(w.size)] *= size
     b, weights = rng.normal(size=shape), rng.random(len(rows)).astype(np.float32)
     same = {"l1": 0.01, "l2": 0.1, "normalize": normalize, "labels": labels, "weights": weights}
-    found = Objective(rows, loss, 0.3, width=w.shape[-1], **same).evaluate(w, b)
-    expected = numpy_objective.evaluate(rows, loss, w, b, 0.3, **same)
+    param = float(np.clip(0.3, *LOSSES[loss].range))
+    found = Objective(rows, loss, param, width=w.shape[-1], **same).evaluate(w, b)
+    expected = numpy_objective.evaluate(rows, loss, w, b, param, **same)
     assert list(found) == list(expected)
     for name, value in expected.items():
         # a row's scale is a float32, which may round to either side; what cancels in a margin is lost to both
         assert found[name] == pytest.approx(value, rel=1e-12 if normalize == "none" else 1e-6, abs=1e-9, nan_ok=True)
     if normalize == "none" and np.isfinite(expected["objective"]):
-        threads = [Objective(rows, loss, 0.3, width=w.shape[-1], **same, threads=t).evaluate(w, b) for t in (1, 3)]
+        threads = [Objective(rows, loss, param, width=w.shape[-1], **same, threads=t).evaluate(w, b) for t in (1, 3)]
         assert threads == [found, found]
 
 

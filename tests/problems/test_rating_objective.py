@@ -19,6 +19,7 @@ from hogwild.problems.completion.objective import (
     Scores,
     draw_negatives,
 )
+from hogwild.problems.completion.sums import shares_of
 
 SETUPS = [*((loss, "per-rating") for loss in LOSSES), ("squared-error", "smoothed")]
 
@@ -30,9 +31,11 @@ def make(n=50, users=7, items=9, seed=0, rank=3):
     return ratings, tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes)
 
 
-def twin(ratings, solution, loss, l2, penalty, mean, drawn):
+def twin(ratings, solution, loss, l2, penalty, mean, drawn, shares=None):
     """``(objective, loss)`` by plain sums."""
     P, Q, b, c = (array.astype(float).tolist() for array in solution)
+    if shares is not None:
+        return twin_of_sums(ratings, solution, loss, l2, penalty, mean, drawn, *(side.toarray() for side in shares))
 
     def score(u, i):
         return mean + b[u] + c[i] + sum(p * q for p, q in zip(P[u], Q[i], strict=True))
@@ -60,6 +63,40 @@ def twin(ratings, solution, loss, l2, penalty, mean, drawn):
         for index, factors, bias in ((ratings.users, P, b), (ratings.items, Q, c)):
             ridge += 100 * sum(sum(p * p for p in factors[k]) + bias[k] ** 2 for k in set(index.tolist()))
     return (total + l2 / 2 * ridge) / len(ratings), total / len(ratings)
+
+
+def twin_of_sums(ratings, solution, loss, l2, penalty, mean, drawn, S, T):
+    """The same of rows with shares ``S`` in users and ``T`` in items: sums over rows where that has squares."""
+    E, F, d, e = (array.astype(float) for array in solution)
+    p, q, b, c = S @ E, T @ F, S @ d, T @ e
+    _, plain = twin(ratings, (p, q, b, c), loss, 0.0, "per-rating", mean, drawn)
+    visits = np.zeros(len(S)), np.zeros(len(T))
+    for at, (u, i) in enumerate(zip(ratings.users, ratings.items)):
+        others = [] if loss == "squared-error" else drawn[at][drawn[at] >= 0].tolist()
+        times = len(others) if loss == "bpr" else 1 + len(others)
+        visits[0][u] += times
+        visits[1][i] += len(others) if loss == "bpr" else 1
+        np.add.at(visits[1], others, 1)
+    ridge = 0.0
+    for side, factors, bias, of in ((S, E, d, visits[0]), (T, F, e, visits[1])):
+        more = 100 / np.maximum((side != 0).T @ of, 1) if penalty == "smoothed" else np.zeros(len(bias))
+        ridge += ((side**2).T @ of * (1 + more)) @ (np.sum(factors**2, axis=1) + bias**2)
+    return plain + l2 / 2 * ridge / len(ratings), plain
+
+
+@pytest.mark.parametrize(("loss", "penalty"), SETUPS)
+def test_sums_of_features_beside_plain_sums(loss, penalty):
+    ratings, _ = make(users=7, items=12)
+    ratings = ratings.select(ratings.items < 8).with_features(items=np.eye(12)[:, ::-1] + np.ones((12, 1)))
+    shares, random = shares_of(ratings), np.random.default_rng(0)
+    shapes = (7, 3), (24, 3), (7,), (24,)
+    rows = tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes)
+    same = {"l2": (0.3, 0.3), "penalty": penalty, "mean": 0.4, "negatives": 2}
+    objective = RatingObjective(ratings, loss, shares=shares, **same)
+    found = objective.evaluate(*rows)
+    expected = twin(ratings, rows, loss, 0.3, penalty, 0.4, objective.drawn, shares)
+    assert (found["objective"], found["loss"]) == pytest.approx(expected)
+    assert loss == "squared-error" or objective.drawn.max() == 7  # nobody rated the others, so nobody passed them over
 
 
 @pytest.mark.parametrize(("loss", "penalty"), SETUPS)

@@ -100,6 +100,7 @@ class Ratings:
         self.user_ids, self.item_ids = user_ids, item_ids
         self.store = None if store is None else Path(store)
         self.held_out: Ratings | None = None  # of a split
+        self.features: tuple[Any, Any] | None = None  # of users and of items, CSR float32 or None; see with_features
         if check:
             self._check()
 
@@ -170,7 +171,36 @@ class Ratings:
     def _part(self, which: Any) -> Ratings:
         times = None if self.times is None else self.times[which]
         flat = self.users[which], self.items[which], self.values[which]
-        return Ratings(*flat, self.shape, times, self.user_ids, self.item_ids, check=False)
+        part = Ratings(*flat, self.shape, times, self.user_ids, self.item_ids, check=False)
+        part.features = self.features
+        return part
+
+    def with_features(self, users: Any = None, items: Any = None) -> Ratings:
+        """Return these ratings with features of users, items or both, of which a model learns too.
+
+        Parameters
+        ----------
+        users, items : path, frame or matrix, optional
+            A table has an id in its first column and anything in the others: text is a category, or several between
+            bars (``Comedy|Drama``), and numbers are cut into ten ranges. Ids without ratings are added to the users or
+            items: a model ranks them by their features. A matrix has a row for each user or item of these ratings.
+
+        Raises
+        ------
+        InputError
+            One line that names the table.
+        """
+        from hogwild.data.ratings.features import read_features
+
+        found = []
+        for table, (side, _, size, ids) in zip((users, items), self.sides()):
+            matrix, ids = (None, ids) if table is None else read_features(table, ids, size, side)
+            found.append((matrix, ids, size if matrix is None else matrix.shape[0]))
+        (user_features, user_ids, m), (item_features, item_ids, n) = found
+        flat = self.users, self.items, self.values, (m, n), self.times, user_ids, item_ids
+        ratings = Ratings(*flat, self.store, check=False)
+        ratings.features = user_features, item_features
+        return ratings
 
     def split(self, fraction: float, seed: int = 0, by: str = "row") -> tuple[Ratings, Ratings]:
         """Return ``(rest, held_out)``, each in the order of these ratings, with the same users and items.
@@ -225,10 +255,13 @@ class Ratings:
         return readonly(begin), readonly(items)
 
     def sample_arrays(self) -> list[np.ndarray]:
-        """Return arrays for a fingerprint: users, items, values and times of about a million evenly spaced ratings."""
+        """Return arrays for a fingerprint: users, items, values and times of about a million evenly spaced ratings, and
+        all features.
+        """
         which: Any = slice(None) if len(self) <= SAMPLE else evenly(len(self), SAMPLE)
         arrays = (self.users, self.items, self.values, self.times)
-        return [np.ascontiguousarray(array[which]) for array in arrays if array is not None]
+        features = [array for side in self.features or () if side is not None for array in (side.indices, side.data)]
+        return [np.ascontiguousarray(array[which]) for array in arrays if array is not None] + features
 
 
 def count(numbers: np.ndarray, size: int) -> np.ndarray:

@@ -17,6 +17,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.completion.objective import RatingEvaluator
+from hogwild.problems.completion.sums import shares_of, summed
 from hogwild.problems.completion.training import posed, settle
 from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
@@ -34,7 +35,9 @@ class CompletionCase(Case):
             self.held_out = "test_loss"
         c = self.config = with_discipline(config)
         self._train, self._test = train, None if test is None else _alike(test, train)
-        _check_known(train)
+        self._shares = shares_of(train)
+        if self._shares is not None and c.device == "cuda":
+            raise UsageError("side features need device cpu")
         parts = c.machines if c.exchange == "rotation" else 1
         self.problem = posed(c, train, c.discipline, c.workers or 1, parts=parts)
         self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
@@ -87,7 +90,7 @@ class CompletionCase(Case):
         c, p = self.config, self.problem
         penalty = {"l2": p.weights, "penalty": p.penalty}
         self._evaluator = RatingEvaluator(
-            self._train, self._test, c.loss, penalty, mean=p.mean, negatives=p.negatives
+            self._train, self._test, c.loss, penalty, mean=p.mean, negatives=p.negatives, shares=self._shares
         )  # draws the same for all seeds
 
     def lay_out(self, shared: bool) -> Job:
@@ -101,7 +104,7 @@ class CompletionCase(Case):
 
             _, arrays = dataclasses.replace(p, order="file").lay_out(*ratings)
             return on_device.lay_out(c, p, self.n, arrays)
-        self.order, arrays = p.lay_out(*ratings, grid=self._grid)
+        self.order, arrays = p.lay_out(*ratings, grid=self._grid, shares=self._shares)
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange)
 
@@ -112,16 +115,10 @@ class CompletionCase(Case):
     def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         return self._evaluator(solution)
 
-    def model(
-        self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]]
-    ) -> CompletionModel:
+    def model(self, solution: tuple[Any, ...], config: TrainConfig, history: list[dict[str, Any]]) -> CompletionModel:
         p, train = self.problem, self._train
-        user_factors, item_factors, user_bias, item_bias = solution
         return CompletionModel(
-            user_factors,
-            item_factors,
-            user_bias,
-            item_bias,
+            *summed(solution, self._shares),
             p.mean,
             p.loss,
             p.penalty,
@@ -147,11 +144,3 @@ def _alike(test: Ratings, train: Ratings) -> Ratings:
         return test  # the evaluator refuses larger numbers
     flat = test.users, test.items, test.values, train.shape, test.times
     return Ratings(*flat, train.user_ids, train.item_ids, check=False)
-
-
-def _check_known(ratings: Ratings) -> None:
-    """Refuse to train on ratings of a user or item without a number."""
-    for side, numbers in (("user", ratings.users), ("item", ratings.items)):
-        if len(numbers) and numbers.min() < 0:
-            where = int(np.argmin(numbers))
-            raise InputError(f"rating {where} is of an unknown {side} (-1): drop such ratings before training")

@@ -23,6 +23,10 @@ rows may lie anywhere, so tiles help half as much with implicit feedback. Within
 already; an epoch permutes its *lines* of 16 neighbours, by a stride that is coprime to their number, and the ratings
 of a line by an exclusive or. That costs nothing and depends on (seed, epoch, tile) alone.
 
+With side features a user's or item's vector is a sum of rows, with the shares that ``sums.py`` gives: of an own row and
+of one for each feature. The sums of an example are made in a worker's own memory, and every row in them moves by its
+share; popular features are in many sums, so this costs speed with many workers.
+
 In the order ``blocks`` a worker locks the tile's users, then its items, so no two ever touch the same row (Gemulla et
 al. 2011); a worker that holds items never waits, so there is no deadlock. Otherwise the disciplines differ in how the
 new rows are written. With one worker all are bitwise equal.
@@ -37,6 +41,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from hogwild.kernels import vectors
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
 from hogwild.kernels.locks import acquire, pass_turn, release, take_turn
@@ -45,7 +50,7 @@ from hogwild.kernels.losses import LOG as LOGISTIC
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import GOLDEN, S32, generator, mix
 from hogwild.kernels.steps import step_at
-from hogwild.kernels.vectors import LANE, dot, fma, move_both, move_three
+from hogwild.kernels.vectors import LANE, LINE, dot, fma, move_both, move_three, moved, vector_at
 from hogwild.problems.linear.kernel import AIG, ATOMIC, LOCKED, ONE, ROUND_ROBIN
 
 LOSSES = {"squared-error": 0, "log": 1, "bpr": 2}
@@ -62,12 +67,15 @@ STATE = 9
 
 
 class Parameters(NamedTuple):
-    """Views of the one shared float32 array; rows are ``stride`` long, with zeros beyond the rank."""
+    """Views of the one shared float32 array; rows are ``stride`` long, with zeros beyond the rank.
 
-    users: np.ndarray  # (users * stride,)
-    items: np.ndarray  # (items * stride,)
-    user_bias: np.ndarray  # (users,)
-    item_bias: np.ndarray  # (items,)
+    There is a row for each user and item, and behind them one for each of their features, if they have any.
+    """
+
+    users: np.ndarray  # (rows * stride,)
+    items: np.ndarray  # (rows * stride,)
+    user_bias: np.ndarray  # (rows,)
+    item_bias: np.ndarray  # (rows,)
 
 
 class Data(NamedTuple):
@@ -77,10 +85,13 @@ class Data(NamedTuple):
     items: np.ndarray  # (n,) int32
     values: np.ndarray  # (n,) float32, in the problem's units
     begin: np.ndarray  # (tiles + 1,) int64: first rating of each tile
-    user_rates: np.ndarray  # (users,) float32: how often a rating counts in the penalty, if that is smoothed
-    item_rates: np.ndarray  # (items,) float32
+    user_rates: np.ndarray  # (rows,) float32: how often a rating counts in the penalty, if that is smoothed
+    item_rates: np.ndarray  # (rows,) float32
     seen_begin: np.ndarray  # (users + 1,) int64: implicit feedback: where each user's items begin
     seen_items: np.ndarray  # (n,) int32: the items a user has rated, ascending
+    sums_begin: np.ndarray  # (users + items + 1,) int64: side features: where the rows of each sum begin, its own first
+    sums_rows: np.ndarray  # (entries,) int32
+    sums_shares: np.ndarray  # (entries,) float32
 
 
 class Plan(NamedTuple):
@@ -240,15 +251,54 @@ def chosen(data, u, j):
 
 
 @inlined
-def draw(data, plan, salt, k, t, u):
-    """The ``t``-th item drawn against rating ``k`` of user ``u``, or -1 if none was found."""
+def draw(data, plan, salt, k, t, u, featured):
+    """The ``t``-th item drawn against rating ``k`` of user ``u``, or -1 if none was found.
+
+    With side features, items without an own share are not drawn: nobody rated them, so nobody has passed them over.
+    """
     state = mix(salt + np.uint64(k))
     for attempt in range(t * TRIES, (t + 1) * TRIES):
         z = mix(state + np.uint64(attempt) * GOLDEN)
         j = np.int64(((z >> S32) * np.uint64(plan.n_items)) >> S32)
-        if not chosen(data, u, j):
+        known = not featured or data.sums_shares[data.sums_begin[plan.n_users + j]] > 0
+        if known and not chosen(data, u, j):
             return j
     return -1
+
+
+@inlined
+def gather(lanes, biased, rows, bias, data, n, sign, sums, k):
+    """Add ``sign`` times the sum number ``n`` to row ``k`` of ``sums``; return that of its biases."""
+    total = np.float32(0)
+    for z in range(data.sums_begin[n], data.sums_begin[n + 1]):
+        row, share = np.uint32(data.sums_rows[z]), sign * data.sums_shares[z]
+        for lane in range(len(lanes)):
+            at = vector_at(lanes, k, lane)
+            vectors.store(
+                fma(share, vectors.load(LINE, rows, vector_at(lanes, row, lane)), vectors.load(LINE, sums, at)),
+                sums,
+                at,
+            )
+        if biased:
+            total = fma(share, bias[row], total)
+    return total
+
+
+@inlined
+def spread(lanes, rated, biased, rows, bias, rates, data, n, move, step, l2, sums, k):
+    """Move the rows of the sum number ``n``, and their biases, against ``move`` times row ``k`` of ``sums``."""
+    for z in range(data.sums_begin[n], data.sums_begin[n + 1]):
+        row, share = np.uint32(data.sums_rows[z]), data.sums_shares[z]
+        rate = share * share
+        if rated:
+            rate = rate * rates[row]
+        shrink = ONE / fma(step * rate, l2, ONE)
+        for lane in range(len(lanes)):
+            at = vector_at(lanes, row, lane)
+            toward = vectors.load(LINE, sums, vector_at(lanes, k, lane))
+            vectors.store(moved(vectors.load(LINE, rows, at), -move * share, toward, shrink), rows, at)
+        if biased:
+            bias[row] = fma(-move, share, bias[row]) * shrink
 
 
 @inlined
@@ -291,18 +341,19 @@ def hold(loss, locks, control, plan, u, i, j):
 
 
 @lru_cache(None)
-def epoch(lanes, loss, discipline, rated, biased, fenced):
+def epoch(lanes, loss, discipline, rated, biased, fenced, featured):
     """One worker's loop over the tiles it claims; ``lanes`` as in ``kernels/vectors.py``, other arguments 0 or 1.
 
     ``loss`` and ``discipline`` are codes; ``rated``: the penalty is smoothed, and data hold its rates; ``fenced``:
-    tiles are locked.
+    tiles are locked; ``featured``: vectors are sums, made in the rows of ``sums``.
     """
 
     @njit(**JIT)
-    def run(parameters, data, control, locks, plan, state):
+    def run(parameters, data, control, locks, plan, state, sums):
         p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
         users = data.users
         items = data.items
+        n_users = np.uint32(plan.n_users)
         l2 = np.float32(plan.l2)
         budget = plan.limit
         safe = max(plan.n_rows - SIDE, 0)
@@ -342,22 +393,33 @@ def epoch(lanes, loss, discipline, rated, biased, fenced):
                     # the pair of the rating itself, but for bpr, and then one pair, or triple, for each item drawn
                     for t in range(0 if loss == BPR else -1, 0 if loss == SQUARES else plan.negatives):
                         if loss != SQUARES and t >= 0:
-                            drawn = draw(data, plan, salt, k, t, u)
+                            drawn = draw(data, plan, salt, k, t, u, featured)
                             if drawn < 0:
                                 continue
                             other = np.uint32(drawn)
                             if loss == LOG:
                                 target, one = -ONE, other
-                        e = dot(lanes, p, u, q, one)
-                        if loss == BPR:
-                            e = e - dot(lanes, p, u, q, other)
-                            if biased:
-                                e = e + (b_i[one] - b_i[other])
-                        else:
+                        if featured:
+                            sums[:] = 0
+                            bias = gather(lanes, biased, p, b_u, data, u, ONE, sums, 0)
+                            bias = bias + gather(lanes, biased, q, b_i, data, n_users + one, ONE, sums, 1)
+                            if loss == BPR:
+                                bias = bias + gather(lanes, biased, q, b_i, data, n_users + other, -ONE, sums, 1)
+                            e = dot(lanes, sums, 0, sums, 1)
                             if loss == SQUARES:
                                 e = e - target
-                            if biased:
-                                e = e + (b_u[u] + b_i[one])
+                            e = e + bias
+                        else:
+                            e = dot(lanes, p, u, q, one)
+                            if loss == BPR:
+                                e = e - dot(lanes, p, u, q, other)
+                                if biased:
+                                    e = e + (b_i[one] - b_i[other])
+                            else:
+                                if loss == SQUARES:
+                                    e = e - target
+                                if biased:
+                                    e = e + (b_u[u] + b_i[one])
                         if loss != SQUARES:
                             e = np.float32(dloss(LOGISTIC, e, target, 0.0))
                         if discipline == AIG and not hold(loss, locks, control, plan, u, one, other):
@@ -365,7 +427,14 @@ def epoch(lanes, loss, discipline, rated, biased, fenced):
                         if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):
                             return
                         move = step * e
-                        if loss == BPR:
+                        if featured:
+                            of_user = p, b_u, data.user_rates, data, u
+                            spread(lanes, rated, biased and loss != BPR, *of_user, move, step, l2, sums, 1)
+                            of_items = q, b_i, data.item_rates, data
+                            spread(lanes, rated, biased, *of_items, n_users + one, move, step, l2, sums, 0)
+                            if loss == BPR:
+                                spread(lanes, rated, biased, *of_items, n_users + other, -move, step, l2, sums, 0)
+                        elif loss == BPR:
                             write_three(lanes, discipline, biased, parameters, u, one, other, move, shrink)
                         else:
                             write(lanes, discipline, biased, parameters, u, one, move, shrink_u, shrink_i)

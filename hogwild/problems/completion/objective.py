@@ -23,14 +23,13 @@ from hogwild.data.rows.container import frozen_array
 from hogwild.errors import UsageError
 from hogwild.problems.completion.options import SMOOTHING
 from hogwild.problems.completion.ranking import AT, ranking_metrics
+from hogwild.problems.completion.sums import Shares, Solution, rows_of, summed
 
 LOSSES = ("squared-error", "log", "bpr")
 CHUNK = 1 << 15  # ratings at a time; affects the last digits of a sum
 TRIES = 8  # draws of a negative the user has rated; after that it is left out, as in training
 DRAWN = 1 << 16  # negatives drawn from one random stream; determines which ones they are
 SeenLists = tuple[np.ndarray, np.ndarray]
-
-Solution = tuple[Any, Any, Any, Any]  # user factors (users, k), item factors (items, k), user bias, item bias
 
 
 class Scores:
@@ -51,25 +50,28 @@ class Scores:
         return scores
 
 
-def draw_negatives(users: np.ndarray, count: int, items: int, seen: SeenLists, seed: int = 0) -> np.ndarray:
+def draw_negatives(
+    users: np.ndarray, count: int, items: int | np.ndarray, seen: SeenLists, seed: int = 0
+) -> np.ndarray:
     """Draw ``count`` random items that each of ``users`` (n,) int32 has not seen; -1 if a few tries find none.
 
-    They come uniformly from all ``items``, the same on any number of threads; ``seen`` is a result of
-    :meth:`Ratings.user_lists`. Returns (n, count) int32.
+    They come uniformly from ``items``, a number or an array of them, the same on any number of threads; ``seen`` is a
+    result of :meth:`Ratings.user_lists`. Returns (n, count) int32.
     """
+    candidates = np.arange(items, dtype=np.int32) if isinstance(items, int) else items.astype(np.int32)
     drawn = np.empty((len(users), count), np.int32)
     begin, rated = frozen_array(seen[0], np.int64), frozen_array(seen[1], np.int32)
 
     def draw(first: int, last: int) -> None:
         random = np.random.default_rng([seed, first])
         owner = np.repeat(users[first:last], count)
-        some = random.integers(0, items, len(owner), dtype=np.int32)
+        some = candidates[random.integers(0, len(candidates), len(owner), dtype=np.int32)]
         rejected = np.arange(len(owner))
         for _ in range(TRIES):
             rejected = rejected[_contains(begin, rated, owner[rejected], some[rejected])]
             if not len(rejected):
                 break
-            some[rejected] = random.integers(0, items, len(rejected), dtype=np.int32)
+            some[rejected] = candidates[random.integers(0, len(candidates), len(rejected), dtype=np.int32)]
         some[rejected[_contains(begin, rated, owner[rejected], some[rejected])]] = -1
         drawn[first:last] = some.reshape(-1, count)
 
@@ -107,6 +109,8 @@ class RatingObjective:
         Sampled items for each rating.
     seen : (begin, items), optional
         Items that negatives avoid, as :meth:`Ratings.user_lists`; by default those in the ratings.
+    shares : (users, items), optional
+        Of rows in sums, as ``sums.py`` makes them of features; items without an own share are not drawn.
     """
 
     def __init__(
@@ -119,20 +123,25 @@ class RatingObjective:
         mean: float = 0.0,
         negatives: int = 1,
         seen: SeenLists | None = None,
+        shares: Shares | None = None,
     ) -> None:
         self.ratings = ratings
+        self.shares = shares
         self.loss = loss
         self.mean = float(mean)
         self.l2 = l2
         self.drawn: np.ndarray | None = None  # (n, negatives)
         if loss != "squared-error":
             lists = ratings.user_lists() if seen is None else seen
-            self.drawn = draw_negatives(ratings.users, negatives, ratings.shape[1], lists)
+            offered = ratings.shape[1] if shares is None else np.flatnonzero(shares[1].data[shares[1].indptr[:-1]])
+            self.drawn = draw_negatives(ratings.users, negatives, offered, lists)
         self.degrees: tuple[np.ndarray, np.ndarray] | None = None
         if any(l2):
-            more = SMOOTHING if penalty == "smoothed" else 0
-            users, items = (degrees + more * (degrees > 0) for degrees in self._visits(*ratings.degrees()))
-            self.degrees = users, items
+            visits = self._visits(*ratings.degrees())
+            self.degrees = rows_of(shares, visits, weighted=True)
+            if penalty == "smoothed":
+                users, items = (np.maximum(degrees, 1) for degrees in rows_of(shares, visits))
+                self.degrees = self.degrees[0] * (1 + SMOOTHING / users), self.degrees[1] * (1 + SMOOTHING / items)
 
     def evaluate(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> dict[str, float | None]:
         """Return the objective and its parts.
@@ -141,6 +150,7 @@ class RatingObjective:
         ----------
         user_factors, item_factors : arrays, shapes (users, k) and (items, k)
         user_bias, item_bias : arrays, shapes (users,) and (items,)
+            With ``shares`` all are of rows.
 
         Returns
         -------
@@ -148,7 +158,8 @@ class RatingObjective:
             ``objective``; ``loss``, without the penalty; and for squared-error ``rmse`` and ``mae``. Parameters that
             are not finite give numbers that are not finite.
         """
-        scores = Scores(user_factors, item_factors, user_bias, item_bias, self.mean)
+        rows = user_factors, item_factors, user_bias, item_bias
+        scores = Scores(*summed(rows, self.shares), self.mean)
         n = len(self.ratings)
 
         def part(first: int, last: int) -> np.ndarray:
@@ -159,7 +170,7 @@ class RatingObjective:
             sums = sum(map_pieces(n, CHUNK, part), np.zeros(2))
             first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
             loss = first / 2 if self.loss == "squared-error" else first
-            result: dict[str, float | None] = {"objective": loss + self.penalty_of(scores), "loss": loss}
+            result: dict[str, float | None] = {"objective": loss + self.penalty_of(rows), "loss": loss}
             if self.loss == "squared-error":
                 result |= {"rmse": math.sqrt(first), "mae": second}
         return result
@@ -191,10 +202,10 @@ class RatingObjective:
             return users + by_user, items + drawn
         return by_user, np.bincount(pairs.items, count, len(items)) + drawn
 
-    def penalty_of(self, scores: Scores) -> float:
-        """The penalty of the parameters in ``scores``, in float64."""
+    def penalty_of(self, rows: Solution) -> float:
+        """The penalty of the parameters, in float64."""
         total = 0.0
-        for factors, bias, degrees in zip(scores.factors, scores.biases, self.degrees or ()):
+        for factors, bias, degrees in zip(rows[:2], rows[2:], self.degrees or ()):
             visits = degrees / max(len(self.ratings), 1)  # a user with d ratings is in d of the n terms
             total += self.l2[0] * _squares(factors, visits) + self.l2[1] * _squares(bias[:, np.newaxis], visits)
         return total / 2
@@ -208,8 +219,8 @@ def _squares(rows: np.ndarray, visits: np.ndarray) -> float:
 class RatingEvaluator:
     """The objective on the training ratings and the metrics on test ratings, if any, with the names in rows of a run.
 
-    ``test`` has the users and items of ``train``. Test negatives are in neither. ``facts`` are mean and negatives, and
-    ``penalty`` is l2 and penalty, as in :class:`RatingObjective`.
+    ``test`` has the users and items of ``train``. Test negatives are in neither. ``facts`` are mean, negatives and
+    shares, and ``penalty`` is l2 and penalty, as in :class:`RatingObjective`.
     """
 
     def __init__(
@@ -218,6 +229,7 @@ class RatingEvaluator:
         if test is not None and test.shape != train.shape:
             raise UsageError(f"test ratings of {test.shape} users and items, training ratings of {train.shape}")
         implicit = loss != "squared-error"
+        self.shares = facts.get("shares")
         self.seen = train.user_lists() if implicit else None
         self.train = RatingObjective(train, loss, seen=self.seen, **(penalty or {}), **facts)
         self.test, self.tested = None, None
@@ -243,7 +255,7 @@ class RatingEvaluator:
         tested = self.test.evaluate(*solution)
         named |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
         if self.seen is not None and self.tested is not None:
-            user_factors, item_factors, _, item_bias = solution
+            user_factors, item_factors, _, item_bias = summed(solution, self.shares)
             ranked = ranking_metrics(user_factors, item_factors, item_bias, self.tested, self.seen, AT)
             named |= {f"test_{name}": value for name, value in ranked.items()}
         return named

@@ -19,6 +19,9 @@ Implicit feedback has no values: every rating is a choice, and a margin ``m = b_
     log:  log(1 + exp(-m_ui)) + sum over drawn j of log(1 + exp(m_uj))       bpr:  log(1 + exp(m_uj - m_ui))
 
 (bpr: Rendle, Freudenthaler, Gantner, Schmidt-Thieme 2009). There the penalty is counted for every pair visited.
+
+With side features (``sums.py``) ``p_u``, ``q_i`` and the biases are sums of rows times shares, and the penalty is that
+of the rows, each times the square of its share.
 """
 
 from __future__ import annotations
@@ -38,12 +41,14 @@ from hogwild.kernels.vectors import LANE
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion.kernel import LOSSES, STATE, Data, Parameters, Plan
 from hogwild.problems.completion.options import SMOOTHING
+from hogwild.problems.completion.sums import Shares, own_rows, rows_of
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES
 from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, part_of, rehearse
 from hogwild.training.schedule import Step
 
-FENCED = ("serial", "hogwild", "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
+PLAIN = ("serial", "hogwild")  # disciplines that write sums
+FENCED = (*PLAIN, "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
 # Deviation of the initial factors. For ratings it is small, because directions that the data do not need then stay
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
 # from the other.
@@ -67,6 +72,7 @@ class CompletionProblem(Problem):
     negatives: int = 1
     order: str = "shuffled"
     parts: int = 1  # of users and of items, for machines between which items go round
+    features: tuple[int, int] | None = None  # of users and of items, if vectors are sums with those of features
 
     @classmethod
     def of(
@@ -109,6 +115,12 @@ class CompletionProblem(Problem):
         return self.users + self.items if self.discipline == "aig" or self.order == "blocks" else 1
 
     @property
+    def rows(self) -> tuple[int, int]:
+        """Rows of parameters of users and of items: one for each of them, and for each of their features."""
+        of_users, of_items = self.features or (0, 0)
+        return self.users + of_users, self.items + of_items
+
+    @property
     def rated(self) -> bool:
         """Whether the penalty of a rating depends on its user and item."""
         return self.penalty == "smoothed"
@@ -124,18 +136,17 @@ class CompletionProblem(Problem):
 
     def _layout(self) -> list[int]:
         """Lengths of the four parts, each in whole cache lines."""
-        lines = [-(-n // LANE) * LANE for n in (self.users, self.items)]
-        return [self.users * self.stride, self.items * self.stride, *lines]
+        lines = [-(-n // LANE) * LANE for n in self.rows]
+        return [n * self.stride for n in self.rows] + lines
 
     def parameters(self, flat: Any) -> Parameters:
         """Named views of the flat array, or tensor."""
         p, q, b_u, _ = self._layout()
-        return Parameters(
-            flat[:p], flat[p : p + q], flat[p + q : p + q + self.users], flat[p + q + b_u :][: self.items]
-        )
+        users, items = self.rows
+        return Parameters(flat[:p], flat[p : p + q], flat[p + q : p + q + users], flat[p + q + b_u :][:items])
 
     def factors(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Factors of users and of items, (users, rank) and (items, rank), in the problem's units, as views."""
+        """Factors of both sides, (rows, rank) each, in the problem's units, as views."""
         parts = self.parameters(flat)
         return tuple(part.reshape(-1, self.stride)[:, : self.rank] for part in parts[:2])  # type: ignore[return-value]
 
@@ -147,10 +158,19 @@ class CompletionProblem(Problem):
             part[:] = generator.normal(0, spread, part.shape)
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Factors (users, rank) and (items, rank), biases (users,) and (items,), as copies, in the user's units."""
+        """Factors of both sides, (rows, rank), and biases, (rows,), as copies, in the user's units."""
         users, items = (np.ascontiguousarray(part * np.float32(np.sqrt(self.scale))) for part in self.factors(flat))
         parts = self.parameters(flat)
         return users, items, parts.user_bias * np.float32(self.scale), parts.item_bias * np.float32(self.scale)
+
+    def adopt(self, flat: np.ndarray, solution: tuple[Any, ...]) -> None:
+        """Write such arrays into the flat array, in the places of the first users and items."""
+        users, items, *biases = solution
+        parts = self.parameters(flat)
+        for view, factors in zip(self.factors(flat), (users, items)):
+            view[: len(factors)] = factors / np.float32(np.sqrt(self.scale))
+        for part, bias in zip(parts[2:], biases):
+            part[: len(bias)] = bias / np.float32(self.scale)
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Convert values to the problem's units, float32."""
@@ -165,10 +185,12 @@ class CompletionProblem(Problem):
         workers: int,
         seed: int,
         grid: tuple[int, int] | None = None,
+        shares: Shares | None = None,
     ) -> tuple[Tiles, dict[str, np.ndarray]]:
         """The order, and the arrays that :meth:`data` takes, of training ratings (n,) int32, int32, float32.
 
-        ``cache_bytes`` is the size of a core's own cache, ``grid`` the grid of tiles if a run is resumed.
+        ``cache_bytes`` is the size of a core's own cache, ``grid`` the grid of tiles if a run is resumed, and
+        ``shares`` those of rows in sums if there are features.
         """
         values = self.encode(values)
         if self.order == "file":
@@ -177,19 +199,28 @@ class CompletionProblem(Problem):
             shape, fenced = (self.users, self.items), self.order == "blocks"
             sizes = shape, 4 * self.stride, cache_bytes, workers, seed, fenced, grid, self.parts
             tiles, arrays = tile(users, items, values, *sizes)
-        return tiles, arrays | self._per_row(users, items)
+        return tiles, arrays | self._per_row(users, items, shares)
 
-    def _per_row(self, users: np.ndarray, items: np.ndarray) -> dict[str, np.ndarray]:
+    def _per_row(self, users: np.ndarray, items: np.ndarray, shares: Shares | None = None) -> dict[str, np.ndarray]:
         """Arrays by user and by item, empty where they are not needed."""
         arrays: dict[str, np.ndarray] = {
             "user_rates": np.empty(0, np.float32),
             "item_rates": np.empty(0, np.float32),
             "seen_begin": np.empty(0, np.int64),
             "seen_items": np.empty(0, np.int32),
+            "sums_begin": np.empty(0, np.int64),
+            "sums_rows": np.empty(0, np.int32),
+            "sums_shares": np.empty(0, np.float32),
         }
         if self.rated:
-            for name, numbers, size in (("user_rates", users, self.users), ("item_rates", items, self.items)):
-                arrays[name] = (1.0 + SMOOTHING / np.maximum(count(numbers, size), 1)).astype(np.float32)
+            degrees = rows_of(shares, (count(users, self.users), count(items, self.items)))
+            for name, degree in zip(("user_rates", "item_rates"), degrees):
+                arrays[name] = (1.0 + SMOOTHING / np.maximum(degree, 1)).astype(np.float32)
+        if shares is not None:
+            begins = shares[0].indptr, shares[0].nnz + shares[1].indptr[1:]
+            arrays["sums_begin"] = np.concatenate(begins).astype(np.int64)
+            arrays["sums_rows"] = np.concatenate([side.indices for side in shares]).astype(np.int32)
+            arrays["sums_shares"] = np.concatenate([side.data for side in shares]).astype(np.float32)
         if self.loss != "squared-error":
             arrays["seen_begin"], arrays["seen_items"] = lists_of(users, items, (self.users, self.items))
         return arrays
@@ -197,9 +228,9 @@ class CompletionProblem(Problem):
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**{name: arrays[name] for name in Data._fields})
 
-    def scratch(self, *_: Any) -> np.ndarray:
-        """The kernel's state: a worker's progress in its tile."""
-        return np.zeros(STATE, np.int64)
+    def scratch(self, *_: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The kernel's state, a worker's progress in its tile; and room for the sums of a user and an item."""
+        return np.zeros(STATE, np.int64), np.zeros(2 * self.stride if self.features else 0, np.float32)
 
     def shuffle(self, blocks: np.ndarray, order: Tiles, seed: int, epoch: int) -> None:
         """Fill ``blocks`` (tiles,) int32 with an epoch's sequence of tiles: diagonals of the grid, permuted.
@@ -250,7 +281,7 @@ class CompletionProblem(Problem):
         self.parameters(flat)[2 + side][rows] = values[:, -1]
 
     def prepare(
-        self, shared: Shared, scratch: np.ndarray, data: Data, part: OrderSlice, step: Step
+        self, shared: Shared, scratch: tuple[np.ndarray, np.ndarray], data: Data, part: OrderSlice, step: Step
     ) -> Callable[[], int]:
         order = part.order
         plan = Plan(
@@ -264,23 +295,30 @@ class CompletionProblem(Problem):
             l2=self.l2,
             negatives=self.negatives,
         )
-        scratch[:] = 0
-        lanes, flags = (0,) * (self.stride // LANE), (self.rated, self.biases, self.order == "blocks")
+        scratch[0][:] = 0
+        lanes = (0,) * (self.stride // LANE)
+        flags = self.rated, self.biases, self.order == "blocks", self.features is not None
         codes = LOSSES[self.loss], DISCIPLINES[self.discipline]
         epoch = completion.epoch(lanes, *codes, *map(int, flags))
-        kernel = partial(epoch, shared.parameters, data, shared.control, shared.locks, plan, scratch)
+        kernel = partial(epoch, shared.parameters, data, shared.control, shared.locks, plan, *scratch)
         return counted(kernel, shared.control, part.worker)
 
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
-        small = dataclasses.replace(self, users=2, items=2)
+        small = dataclasses.replace(self, users=2, items=2, features=self.features and (0, 0))
         zeros = np.zeros(1, np.int32)
         tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
-        rehearse(small, tiles, arrays | small._per_row(zeros, zeros))
+        shares = None if self.features is None else (own_rows(2), own_rows(2))
+        rehearse(small, tiles, arrays | small._per_row(zeros, zeros, shares))
 
 
 def _check(problem: CompletionProblem, workers: int) -> None:
     discipline, loss, order = problem.discipline, problem.loss, problem.order
+    if problem.features is not None and (discipline not in PLAIN or order == "blocks" or problem.parts > 1):
+        raise UsageError(
+            f"side features need discipline serial or hogwild, and rows that all workers share; got discipline "
+            f"{discipline}, order {order}"
+        )
     if order == "blocks":
         if discipline not in FENCED:
             raise UsageError(

@@ -24,9 +24,11 @@ from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, NoChoice
 from hogwild.hosts.job import Job, Task
+from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.completion.objective import Scores
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.completion.ranking import one_blas_thread, ranking_metrics
+from hogwild.problems.completion.sums import shares_of, summed
 from hogwild.training.checkpoint import chosen_before
 from hogwild.training.l2_choice import L2Choice
 from hogwild.training.schedule import make_schedule
@@ -37,11 +39,38 @@ NEAR_NDCG, NEAR_RMSE = 0.01, 0.001  # share of the best metric that is nearly as
 
 
 def posed(config: TrainConfig, ratings: Ratings, discipline: str, workers: int = 1, **fields: Any) -> CompletionProblem:
-    """The problem that ``config`` poses on these ratings."""
+    """The problem that ``config`` poses on these ratings, which have users and items with numbers only."""
+    for side, numbers, _, _ in ratings.sides():
+        if len(numbers) and numbers.min() < 0:
+            where = int(np.argmin(numbers))
+            raise InputError(f"rating {where} is of an unknown {side} (-1): drop such ratings before training")
     names = ("rank", "loss", "penalty", "biases", "negatives", "order")
     fields |= {name: getattr(config, name) for name in names}
     fields |= {"l2": float(config.l2)}
+    if ratings.features is not None:
+        of_users, of_items = (0 if side is None else side.shape[1] for side in ratings.features)
+        fields |= {"features": (of_users, of_items)}
     return CompletionProblem.of(ratings.shape, ratings.values, discipline, workers, **fields)
+
+
+def passed_over(model: CompletionModel, ratings: Ratings, config: TrainConfig) -> CompletionModel:
+    """The model after one serial pass over more ratings, which have its items and may have more users, behind its own.
+
+    Units and penalty are those it was trained with, and ``config`` has the rest.
+    """
+    size = max(ratings.shape[0], model.shape[0]), model.shape[1]
+    ratings = Ratings(ratings.users, ratings.items, ratings.values, size, check=False)
+    scale = model.ridge[0] / model.ridge[1] if model.ridge[1] else float(ratings.values.std()) or 1.0
+    problem = dataclasses.replace(
+        posed(config, ratings, "serial"), mean=model.mean, scale=scale, l2=model.ridge[1], penalty=model.penalty
+    )
+    order, arrays = problem.lay_out(ratings.users, ratings.items, ratings.values, machine.l2_bytes(), 1, config.seed)
+    job = Job.of(problem, order, config.seed, 1, arrays, shared=False)
+    problem.adopt(job.flat, (model.user_factors, model.item_factors, model.user_bias, model.item_bias))
+    job.begin_epoch(0, 0)
+    job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, (config.step or 0.0, 1.0, 0.0)), 0)
+    users, items, user_bias, item_bias = problem.solution(job.flat)
+    return dataclasses.replace(model, user_factors=users, item_factors=items, user_bias=user_bias, item_bias=item_bias)
 
 
 def settle(
@@ -67,7 +96,8 @@ def settle(
             raise NoChoice("no user has six ratings, of which one could be held out: give l2 as a number") from None
     problem = posed(config, rest, "serial")
     ratings_of = rest.users, rest.items, rest.values
-    order, arrays = problem.lay_out(*ratings_of, machine.l2_bytes(), 1, config.seed)
+    shares = shares_of(rest)
+    order, arrays = problem.lay_out(*ratings_of, machine.l2_bytes(), 1, config.seed, shares=shares)
     problem.compile()
     began = time.perf_counter()
     tested, seen = (judges.user_lists(), rest.user_lists()) if ranks else (None, None)
@@ -96,7 +126,7 @@ def settle(
             job.begin_epoch(epoch, 0)
             job.work(*memory, Task(epoch, 0, schedule.plan(epoch)), 0)
             with np.errstate(all="ignore"):
-                value = loss(*candidate.solution(job.flat))
+                value = loss(*summed(candidate.solution(job.flat), shares))
             best = min(best, value)
             last = epoch + 1 if value <= best + near * abs(best) else last
             done[number] += 1

@@ -14,7 +14,7 @@ from hogwild.config import (
     option,
 )
 from hogwild.methods import LOSSES
-from hogwild.problems.linear.options import LinearConfig, why_not_renumber
+from hogwild.problems.linear.options import LinearConfig, why_not_renumber, wrong_param
 
 #: Penalties among which ``l2_factors`` is chosen, times the number of training rows.
 PATH = (0.3, 1.0, 3.0, 10.0)
@@ -36,7 +36,7 @@ class FMConfig(TrainConfig):
     ----------
     loss : str, default log
         Loss of an example: log, hinge, squared-hinge, modified-huber, perceptron, squared-error, huber,
-        epsilon-insensitive, squared-epsilon-insensitive, poisson.
+        epsilon-insensitive, squared-epsilon-insensitive, quantile, poisson, tweedie, gamma.
     schedule : str, default root
         How the step falls: root, constant, epoch, round, inverse, adaptive. ``root`` divides the step by the root of
         the epoch's number.
@@ -121,6 +121,7 @@ class FMConfig(TrainConfig):
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
+        yield from wrong_param(self.loss, self.loss_param)
         if self.discipline not in PLAIN:
             some = ", ".join(PLAIN[1:])
             yield f"problem {self.problem!r} has the disciplines {some}; got {self.discipline!r}: leave discipline out"

@@ -22,6 +22,7 @@ from hogwild.data.rows.degrees import frequencies
 from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import PACK, Tiers
+from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.fm import kernel as fm
 from hogwild.problems.fm.pairs_kernel import FieldData
 from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data
@@ -95,7 +96,7 @@ class FMProblem(LinearProblem):
         """
         if config.intercept and not self.labels:
             mean = float(np.average(rows.targets.astype(np.float64), weights=rows.weights))
-            self.parameters(flat).intercept[0] = math.log(max(mean, 1e-6)) if self.loss == "poisson" else mean
+            self.parameters(flat).intercept[0] = math.log(max(mean, 1e-6)) if self.loss in COUNT_LOSSES else mean
         lines, *squares = self.per_feature(flat)
         factors = np.random.default_rng(config.seed).random((len(features), len(self.places) - 1), dtype=np.float32)
         spread = (1.0 if self.fields else START) / np.sqrt(self.rank)

@@ -39,6 +39,8 @@ from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
 
+SAMPLE = 1 << 17  # rows that are evaluated after an epoch at least, where there are more
+SPARSEST = 10  # of so many chunks of rows one is evaluated at least
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
 
@@ -196,6 +198,13 @@ class LinearCase:
     def evaluate(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
         return self.facts(solution, [self.sums(solution)])
 
+    def glance(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
+        every = min(SPARSEST, self.n // SAMPLE)
+        if every < 2:
+            return self.evaluate(solution)
+        sums = self.sums(solution, every)
+        return self.facts(solution, [sums]) | {"rows_evaluated": sums[0].rows}
+
     @staticmethod
     def own_facts(config: TrainConfig, rows: Rows) -> tuple[dict[str, Any], np.ndarray]:
         """What the other machines of a run must know of these rows, as JSON, and how many rows hold each feature."""
@@ -205,9 +214,11 @@ class LinearCase:
         facts = facts_of(rows, labels.astype(np.float32), intercept_share(config, rows), fingerprint(rows))
         return facts | {"features": [rows.hash_bits, fingerprint_of_json(rows.table)]}, rows.degrees()
 
-    def sums(self, solution: tuple[np.ndarray, ...]) -> list[Sums]:
-        inner = solution if self.numbering is None else self.numbering.inward(*solution)
-        return [objective.sums(*inner) for objective in self._objectives.values()]
+    def sums(self, solution: tuple[np.ndarray, ...], every: int = 1) -> list[Sums]:
+        """Sums of the training rows, or of a chunk in ``every``; then of rows held out and test rows, if any."""
+        coef, intercept = solution if self.numbering is None else self.numbering.inward(*solution)
+        shares = {"train": every}
+        return [one.sums(coef, intercept, shares.get(name, 1)) for name, one in self._objectives.items()]
 
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         named: dict[str, float | None] = {}

@@ -23,7 +23,8 @@ from hogwild.data.rows.margins import Margins
 from hogwild.data.tables.plan import TablePlan, check_plan
 from hogwild.data.text.hashing import check_same, hashed_pieces
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
-from hogwild.methods import NORMALIZE
+from hogwild.kernels.losses import LOSSES
+from hogwild.methods import COUNT_LOSSES, NORMALIZE
 from hogwild.model_file import outcome, usable
 from hogwild.problems.trained import TrainedModel, origin_in
 
@@ -98,7 +99,9 @@ class LinearModel(TrainedModel):
                 raise InputError(f"the table's plan, of {plan.hash_bits} bits, does not go with the model")
         for array in (coef, intercept):
             array.flags.writeable = False
-        for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels}.items():
+        known = LOSSES.get(self.loss)
+        param = known.param if known and self.loss_param == 0.0 < known.range[0] else self.loss_param
+        for name, value in {"coef_": coef, "intercept_": intercept, "labels": labels, "loss_param": param}.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
@@ -153,7 +156,7 @@ class LinearModel(TrainedModel):
         return self._apply(X, lambda margins: margins, threads)
 
     def predict(self, X: Any, threads: int | None = None) -> np.ndarray:
-        """Predict the user's labels, or real values (for poisson, the expected count), (n,) float64; else as above."""
+        """Predict the user's labels, or real values (the expected count or amount), (n,) float64; else as above."""
         return self._apply(X, self.decide, threads)
 
     def predict_proba(self, X: Any, threads: int | None = None) -> np.ndarray:
@@ -289,7 +292,7 @@ class LinearModel(TrainedModel):
         """Predictions for margins, (n,) float64: labels, or real values."""
         if not self.labels:
             with np.errstate(over="ignore"):
-                return np.exp(margins) if self.loss == "poisson" else margins
+                return np.exp(margins) if self.loss in COUNT_LOSSES else margins
         return self.classes_[self.decide_classes(margins)]
 
     def decide_classes(self, margins: np.ndarray) -> np.ndarray:

@@ -18,13 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.rows.container import EMPTY, Rows, map_chunks, readonly
+from hogwild.data.parallel import map_cuts
+from hogwild.data.rows.container import CHUNK_NONZEROS, EMPTY, Rows, chunks, readonly
 from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import COUNTS, LOSSES
 from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
 from hogwild.problems.linear.rows import class_numbers
 from hogwild.problems.protocol import Sums
+
+SMALLER = 8  # chunks of a sample are so much smaller, since rows may lie in order
 
 
 def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
@@ -129,8 +132,8 @@ class Objective:
         """
         return self.facts(coef, [self.sums(coef, intercept)])
 
-    def sums(self, coef: Any, intercept: Any) -> Sums:
-        """What :meth:`facts` needs of these rows."""
+    def sums(self, coef: Any, intercept: Any, every: int = 1) -> Sums:
+        """What :meth:`facts` needs of these rows, or of one of ``every`` so many chunks of them."""
         margins = self.margins(coef, intercept, self.normalize)
         if margins.width != self.width:
             raise UsageError(f"coef has {margins.width} features, the objective was made for {self.width}")
@@ -156,9 +159,12 @@ class Objective:
             lost = weights * loss_values(self.loss, p, y, self.loss_param)
             return np.array([weights.sum(dtype=np.float64), lost.sum(), *metrics])
 
+        size = CHUNK_NONZEROS if every == 1 else CHUNK_NONZEROS // SMALLER
+        cuts = list(chunks(self.rows, size, columns=margins.columns))[::every]
         with np.errstate(all="ignore"):
-            sums = sum(map_chunks(self.rows, part, self.threads, margins.columns), np.zeros(4))
-        return Sums(sums, len(self.rows), None if scores is None else (scores, self.targets > 0))
+            sums = sum(map_cuts(cuts, part, self.threads), np.zeros(4))
+        count = sum(last - first for first, last in cuts)
+        return Sums(sums, count, None if scores is None else (scores, self.targets > 0))
 
     def facts(self, coef: Any, parts: list[Sums]) -> dict[str, float | None]:
         """Result of :meth:`evaluate`, from sums over these rows, or over those of several machines."""

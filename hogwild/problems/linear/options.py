@@ -17,6 +17,7 @@ from hogwild.config import (
     option,
 )
 from hogwild.errors import UsageError
+from hogwild.kernels import losses
 from hogwild.methods import (
     CLASS_WEIGHT,
     DEFAULT_PARAM,
@@ -37,13 +38,14 @@ class LinearConfig(TrainConfig):
     ----------
     loss : str, default log
         Loss of an example: log, hinge, squared-hinge, modified-huber, perceptron, softmax, squared-error, huber,
-        epsilon-insensitive, squared-epsilon-insensitive, poisson. ``softmax`` is the cross-entropy over all classes;
-        the other label losses train one-versus-rest when there are more than two labels.
+        epsilon-insensitive, squared-epsilon-insensitive, quantile, poisson, tweedie, gamma. ``softmax`` is the
+        cross-entropy over all classes; the other label losses train one-versus-rest when there are more than two
+        labels. The last three are for counts and amounts, whose mean is the exponential of the margin.
     schedule : str, default auto
         How the step falls: constant, epoch, round, rows, inverse, optimal, adaptive, root. ``auto`` is ``rows`` if an
         epoch has more than 100,000 rows, else ``epoch``.
     loss_param : float or None, default the loss's own
-        Huber's threshold or the half-width of an insensitive tube.
+        Huber's threshold, the half-width of an insensitive tube, the quantile, or tweedie's power.
     l1 : float, default 0.0
         L1 penalty.
     l2 : float, default 1e-05
@@ -89,7 +91,7 @@ class LinearConfig(TrainConfig):
     )
     loss_param: float | None = option(
         None,
-        "Huber's threshold or the half-width of an insensitive tube.",
+        "Huber's threshold, the half-width of an insensitive tube, the quantile, or tweedie's power.",
         GOAL,
         least=0,
         usual="the loss's own",
@@ -173,8 +175,7 @@ class LinearConfig(TrainConfig):
             yield "l2='auto' is chosen on one machine: give l2 as a number to several"
         if self.own_rows and self.machines == 1:
             yield "own_rows is for several machines: give machines too, or all rows to one"
-        if self.loss_param is not None and self.loss not in DEFAULT_PARAM:
-            yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {self.loss!r}"
+        yield from wrong_param(self.loss, self.loss_param)
         if self.class_weight is not None and self.loss not in LABEL_LOSSES:
             yield f"class_weight is for classes, and loss {self.loss!r} has real targets"
         if self.renumber == "always" and (reason := why_not_renumber(self)):
@@ -185,6 +186,18 @@ class LinearConfig(TrainConfig):
             yield "adagrad keeps sums of squares in one array, and 'tiered' has copies: choose discipline 'hogwild'"
         if self.adagrad and self.exchange != "none":
             yield f"exchange={self.exchange!r}: sums of squares cannot be averaged: leave adagrad out"
+
+
+def wrong_param(loss: str, param: float | None) -> Iterator[str]:
+    """Say why a loss cannot have this parameter, if so."""
+    if param is None:
+        return
+    if loss not in DEFAULT_PARAM:
+        yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {loss!r}"
+        return
+    low, high = losses.LOSSES[loss].range
+    if not low <= param <= high:
+        yield f"loss_param of loss {loss!r} is from {low:g} to {high:g}; got {param:g}"
 
 
 #: Disciplines whose workers may number the features by popularity.

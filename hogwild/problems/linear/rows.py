@@ -157,6 +157,15 @@ def check_classes(labels: Sequence[Any] | np.ndarray, weights: np.ndarray, stack
         warnings.warn(message, HogwildWarning, stacklevel=stacklevel)
 
 
+def below_range(loss: str, targets: np.ndarray) -> str:
+    """Say which target is too small for a loss of counts and amounts, if one is."""
+    least = targets.min(initial=np.inf)
+    if loss not in COUNT_LOSSES or least > 0 or (least == 0 and loss != "gamma"):
+        return ""
+    needed = "above 0" if loss == "gamma" else "of 0 or more"
+    return f"loss {loss} needs targets {needed}; row {np.argmin(targets)} has {least:g}"
+
+
 def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None, fewest: int = 2) -> np.ndarray:
     """The classes, ascending; empty for a loss of real targets. ``table`` is the plan of the rows, if they have one.
 
@@ -174,8 +183,8 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
                 f"loss {loss} is for numbers, and column {table['label']} holds text such as "
                 f"{table['label_names'][0]!r}: choose a loss for labels such as log"
             )
-        if loss in COUNT_LOSSES and targets.min() < 0:
-            raise InputError(f"loss {loss} is for counts: row {int(np.argmin(targets))} has a negative target")
+        if problem := below_range(loss, targets):
+            raise InputError(problem)
         return np.empty(0)
     labels = np.unique(targets)
     if len(labels) < fewest:

@@ -2,8 +2,8 @@
 
 A problem of one margin is ``rows = (begin, end, indices, values, scales)``, targets and shares: a share is a row's
 weight over the number of rows, and a row held out has none. Parameters are ``x`` (width + 1,), the intercept last.
-Losses have the codes of ``kernels/losses.py``; two more are hinge and epsilon-insensitive loss with a parabola of
-curvature one for each kink, whose targets are where the parabolas are (``kinked.py``).
+Losses have the codes of ``kernels/losses.py``; three more are those with kinks, with a parabola of curvature one for
+each kink, whose targets are where the parabolas are (``kinked.py``).
 
 On some hundred rows, Python between the passes would take longer than the passes, so :func:`descend` holds the whole
 loop: derivatives, Hessian, Cholesky factor, and a line search on the margins, which needs no pass over the entries.
@@ -20,6 +20,7 @@ from hogwild.kernels.loss_kernel import curvature, dloss, loss
 from hogwild.kernels.losses import (
     HINGE,
     MODIFIED_HUBER,
+    QUANTILE,
     SQUARED_EPSILON_INSENSITIVE,
     SQUARED_HINGE,
 )
@@ -42,15 +43,19 @@ ARMIJO = 0.1  # share of what a model with an l1 penalty promises that a step mu
 
 @inlined
 def bent_at(code, p, y, param):
-    """How far a margin is along the parabola of a bent loss, from 0 to 1 or beyond, and the sign of its slope there.
+    """How far a margin is along the parabola of a bent loss, the sign of its slope there, and the steepest slope.
 
-    Hinge's parabola begins at the target, whose sign is the label's; the other loss has one ``param`` to each side.
+    Hinge's parabola begins at the target, whose sign is the label's; epsilon-insensitive loss has one ``param`` to each
+    side; those of the quantile ``param`` meet.
     """
     r = p - y
+    sign = math.copysign(1.0, r)
     if code == BENT + HINGE:
         sign = -math.copysign(1.0, y)
-        return sign * r, sign
-    return abs(r) - param, math.copysign(1.0, r)
+        return sign * r, sign, 1.0
+    if code == BENT + QUANTILE:
+        return abs(r), sign, 1.0 - param if r > 0.0 else param
+    return abs(r) - param, sign, 1.0
 
 
 @njit(**JIT)
@@ -129,9 +134,9 @@ def derive(p, q, t, y, shares, code, param, out, slopes, bends):
             slopes[i] = bends[i] = 0.0
             continue
         if code >= BENT:
-            along, sign = bent_at(code, at, y[i], param)
-            inner = min(max(along, 0.0), 1.0)
-            value, first, second = inner * (along - 0.5 * inner), sign * inner, 1.0 if 0.0 < along < 1.0 else 0.0
+            along, sign, steepest = bent_at(code, at, y[i], param)
+            inner = min(max(along, 0.0), steepest)
+            value, first, second = inner * (along - 0.5 * inner), sign * inner, 1.0 if 0.0 < along < steepest else 0.0
         else:
             value, first = loss(code, at, y[i], param), dloss(code, at, y[i], param)
             second = curvature(code, at, y[i], param)

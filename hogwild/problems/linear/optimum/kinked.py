@@ -1,12 +1,13 @@
-"""Hinge and epsilon-insensitive loss, whose kinks Newton's method needs bent, and the bound that dual variables give.
+"""Losses with kinks, which Newton's method needs bent, and the bound that dual variables give.
 
 A parabola takes the place of each kink. With a multiplier ``m`` of the row, which is a slope that the loss has
 somewhere, the bent loss of a margin that is ``r`` from the kink's middle is ``max_s (s r - epsilon |s| - unit / 2 (s -
 m)^2)`` over the slopes ``s`` of the loss, and the ``s`` found is the multiplier of the next bend (method of
-multipliers), so the parabolas need not become narrow. In units of ``unit`` each has curvature one. Hinge has no
-epsilon. The minimum of the bent objective is never above the optimum, which bounds that from below.
+multipliers), so the parabolas need not become narrow. In units of ``unit`` each has curvature one. Only
+epsilon-insensitive loss has an epsilon. The minimum of the bent objective is never above the optimum, which
+bounds that from below.
 
-Of many columns with an l2 penalty, coordinate ascent over the dual is faster. Epsilon-insensitive loss is the sum of
+Of many columns with an l2 penalty, coordinate ascent over the dual is faster. The other two losses are sums of
 two hinges, so each row is there twice. One dual variable at a time cannot change under the condition of a free
 intercept, so the distance of the intercept from where it was before a pass costs something, which lifts the condition,
 and the next pass begins where this one has ended (proximal point; the multiplier is the intercept).
@@ -24,7 +25,7 @@ import math
 
 import numpy as np
 
-from hogwild.kernels.losses import HINGE
+from hogwild.kernels.losses import HINGE, QUANTILE
 from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest, penalty
 from hogwild.problems.linear.optimum.sums import LossSums
@@ -77,7 +78,7 @@ def _bent(
     gap = math.inf
     inner = loosest = LOOSE
     for _ in range(BENDS):
-        bent = sums.bent(y / unit - m, epsilon / unit)
+        bent = sums.bent(y / unit - m, sums.param if sums.code == QUANTILE else epsilon / unit)
         fit = newton.lower(bent, x / unit, l1, l2 * unit, work - spent, inner, 0.0, newton.floor / unit)
         x = fit.x * unit
         spent = spent + fit.spent
@@ -124,12 +125,14 @@ class _Ascent:
             y = sums.targets
             self.times = 2
             self.y = np.repeat((1.0, -1.0), n)
-            self.kinks = np.append(y, -y) - sums.param
+            self.kinks = np.append(y, -y) - half_width(sums)
             self.size = float(np.abs(y - np.median(y)).mean())
         begin, end, scales = (np.tile(each, self.times) for each in (begin, end, scales))
         for each in (begin, end, scales):
             each.flags.writeable = False
         self.squares, self.shares = (np.tile(each, self.times) for each in (squares, sums.shares))
+        if sums.code == QUANTILE:
+            self.shares *= np.repeat((sums.param, 1.0 - sums.param), n)
         self.entries = begin, end, indices, values, scales
         self.sums = sums
         self.l2 = l2
@@ -213,5 +216,5 @@ def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: b
 
 
 def half_width(sums: LossSums) -> float:
-    """Half-width of the tube without a loss; 0 for hinge."""
-    return 0.0 if sums.code == HINGE else sums.param
+    """Half-width of the tube without a loss; 0 if there is none."""
+    return 0.0 if sums.code in (HINGE, QUANTILE) else sums.param

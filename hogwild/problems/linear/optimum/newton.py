@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.kernels.losses import POISSON
 from hogwild.problems.linear.optimum import kernel
 from hogwild.problems.linear.optimum.sums import LossSums, Softmax
 
@@ -277,19 +276,13 @@ def smooth_bound(sums: LossSums, x: np.ndarray, l1: float, l2: float, intercept:
     A loss of slope ``s`` at the margin ``p`` is everywhere at least ``value(p) + s (margin - p)``, and so is its mean
     with a tangent of slope zero at its infimum, which is how slopes are scaled.
     """
-    shares, sums = sums.shares, copy.copy(sums)
+    sums = copy.copy(sums)
     p = sums.margins(x)
     sums.derive(p, p, 0.0)
     if intercept:
         sums.shares = sums.shares * balance(sums.slopes)
     value, slope, _ = sums.derive(p, p, 0.0)
-    y = sums.targets
-    infimum = 0.0
-    balanced = 0.0
-    if sums.code == POISSON:
-        least = y * (1.0 - np.log(np.maximum(y, TINY)))
-        infimum, balanced = float(shares @ least), float(sums.shares @ least)
-    return infimum + highest(value - slope - balanced, sums.gather(sums.slopes)[:-1], l1, l2)
+    return highest(value - slope, sums.gather(sums.slopes)[:-1], l1, l2)
 
 
 def balance(slopes: np.ndarray) -> np.ndarray:
