@@ -21,6 +21,7 @@ from triton.compiler import ASTSource
 
 from hogwild.cuda import completion, linear
 from hogwild.cuda.streams import Visits
+from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.linear.problem import LinearProblem
@@ -120,10 +121,9 @@ def of_linear(given, classes=2, offsets="int32", per_row=False):
 
 def of_completion(discipline, rank, options):
     """The kernel of a problem on four ratings."""
-    users = items = np.zeros(4, np.int32)
-    values = np.arange(4, dtype=np.float32)
-    problem = CompletionProblem.of((2, 2), values, discipline, rank=rank, **options)
-    arrays = {"users": users, "items": items, "values": values} | problem._per_row(users, items)
+    ratings = Ratings([0] * 4, [0] * 4, range(4), (2, 2))
+    problem = CompletionProblem.of(ratings, discipline, rank=rank, order="file", **options)
+    arrays = problem.lay_out(ratings, 1, 1, 0)[1]
     kernel = completion.visit_ratings = Compiled(completion.visit_ratings)
     launcher = completion.CompletionLauncher(problem, arrays, StandIn(triton=True))
     launcher.visit(VISITS._replace(together=32), 1 << 20)

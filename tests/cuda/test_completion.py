@@ -17,6 +17,7 @@ import triton.language as tl
 from hogwild.cuda import completion
 from hogwild.cuda.completion import CompletionLauncher
 from hogwild.cuda.streams import Visits
+from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError
 from hogwild.problems.completion.problem import CompletionProblem
 from tests.cuda import order_twin
@@ -34,8 +35,9 @@ def a_problem(discipline="atomic", rank=20, n=N, **options):
     pairs = np.concatenate([[(0, i) for i in range(SHAPE[1])], rng.permutation(every)[: n - SHAPE[1]]])
     users, items = (part.astype(np.int32) for part in rng.permutation(pairs).T)
     values = rng.normal(3, 1, n).astype(np.float32)
-    problem = CompletionProblem.of(SHAPE, values, discipline, rank=rank, **options)
-    arrays = {"users": users, "items": items, "values": problem.encode(values)} | problem._per_row(users, items)
+    ratings = Ratings(users, items, values, SHAPE)
+    problem = CompletionProblem.of(ratings, discipline, rank=rank, order="file", **options)
+    arrays = problem.lay_out(ratings, 1, 1, 0)[1]
     flat = np.zeros(problem.size, np.float32)
     problem.start(flat, 0)
     for part in problem.factors(flat):

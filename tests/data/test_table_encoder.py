@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
-from hogwild import HogwildFMClassifier, HogwildTableEncoder
+from hogwild import HogwildTableEncoder
 from hogwild.errors import InputError, UsageError
 
 
@@ -64,11 +64,6 @@ def test_it_goes_into_pipelines() -> None:
     search = GridSearchCV(pipeline, {"hogwildtableencoder__cross": [None, "device*site"]}, cv=2).fit(X, y)
     assert search.best_params_ == {"hogwildtableencoder__cross": "device*site"}
     assert search.best_score_ > 0.95
-    encoder = HogwildTableEncoder(categorical="device", ignore="time", hash_bits=12)
-    machine = HogwildFMClassifier(
-        2, field_aware=True, step=0.5, l2_factors=1e-4, fields=encoder.fit(X).fields_, n_jobs=1, random_state=0
-    )
-    assert machine.fit(encoder.transform(X), y).score(encoder.transform(X), y) > 0.95
 
 
 @parametrize_with_checks([HogwildTableEncoder(hash_bits=8)])

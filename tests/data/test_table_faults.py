@@ -28,6 +28,7 @@ TEXTS = {
     LONG + "1,abc\n": ":600002: bad a 'abc': expected a number",
     LONG + "x,3\n": ":600002: bad y 'x': expected a number",
     'y,a\n0,"abc\n1,b\n': ":2: a quote in this row is never closed",
+    'y,a,b\n0,5",x\n1,3\n': ":3: 2 fields in '1,3', expected y,a,b separated by commas",
     "y,a\n": ": no rows in it",
     "": ": no rows in it",
     "y,a\n0,1\n,2\n": ":3: column y: the label is missing",

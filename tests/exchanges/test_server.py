@@ -69,20 +69,6 @@ def test_sums_lose_nothing_even_if_a_replica_is_replaced() -> None:
         np.testing.assert_array_less(np.abs(r.meet() - total), 60 * 1.2e-7 * size)
 
 
-def test_replicas_learn_what_others_pushed() -> None:
-    r = Room("server:push=1,rule=sum", 2, start=RAMP)
-    r.w[0][3] += 1
-    r.trade(0)
-    r.w[1][[3, 5]] += 2
-    r.trade(1)
-    r.w[0][7] += 4  # what is trained in the meantime stays
-    r.trade(0)
-    expected = RAMP.copy()
-    expected[[3, 5, 7]] += [3, 2, 4]
-    np.testing.assert_allclose(r.w[0], expected, rtol=1e-6)
-    assert r.base().tobytes() == r.arrays["centre"].tobytes()
-
-
 def test_a_replica_whose_worker_died_taking_in_an_answer_reads_all() -> None:
     r = Room("server:push=1,shards=2,rule=sum", 2, start=RAMP)
     r.w[1] += 1

@@ -12,7 +12,6 @@ from hogwild.kernels.order import generator
 from hogwild.problems.completion import kernel
 from hogwild.problems.completion.kernel import STATE, Plan
 from hogwild.problems.completion.problem import CompletionProblem
-from hogwild.problems.completion.sums import shares_of
 from tests.kernels import harness
 
 CONSTANT, FALLING = (0.1, 1.0, 0.0), (0.4, 8.0, 0.5)
@@ -49,14 +48,11 @@ def make_job(
     **options,
 ):
     """A job on these ratings; ``options`` are those of ``CompletionProblem.of``."""
-    users, items, values = ratings if ratings is not None else some_ratings()
-    options = {"rank": RANK, "l2": 0.05} | options
-    shares = None
+    ratings = Ratings(*(some_ratings() if ratings is None else ratings), shape)
     if features is not None:
-        shares = shares_of(Ratings(users, items, values, shape).with_features(*features))
-        options["features"] = tuple(side.shape[1] - side.shape[0] for side in shares)
-    problem = CompletionProblem.of(shape, values, discipline, workers, **options)
-    order, arrays = problem.lay_out(users, items, values, cache_bytes, workers, seed, shares=shares)
+        ratings = ratings.with_features(*features)
+    problem = CompletionProblem.of(ratings, discipline, workers, **{"rank": RANK, "l2": 0.05} | options)
+    order, arrays = problem.lay_out(ratings, cache_bytes, workers, seed)
     return Job.of(problem, order, seed, workers, arrays, shared=False)
 
 

@@ -14,8 +14,7 @@ from hogwild.hosts.job import Job, Task
 from hogwild.kernels.control import ABORT
 from hogwild.problems.cuts.kernel import project
 from hogwild.problems.cuts.problem import CutsProblem, onto_simplex
-from tests import reference
-from tests.kernels.harness import run_epoch
+from tests.kernels.harness import run_epoch, sequence
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")  # of hashes, without the JIT
 
@@ -48,12 +47,6 @@ def make_job(graph, discipline="serial", workers=1, order=None, **more):
 
 def shares(job):
     return job.problem.solution(job.flat)[0]
-
-
-def sequence(job, epoch):
-    """All updates of an epoch as one worker takes them."""
-    o = job.order
-    return [row for rows in reference.chunks(o.n_rows, o.block, o.shuffled, job.seed, epoch) for row in rows]
 
 
 class Twin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hogwild.data.ratings.container import Ratings
 from hogwild.errors import UsageError
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.linear.problem import aligned
@@ -15,8 +16,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")
 
 
 def problem_of(ratings=None, discipline="serial", shape=SHAPE, **options):
-    values = (some_ratings() if ratings is None else ratings)[2]
-    return CompletionProblem.of(shape, values, discipline, **options)
+    ratings = Ratings(*(some_ratings() if ratings is None else ratings), shape)
+    return CompletionProblem.of(ratings, discipline, **options)
 
 
 def predictions(job, ratings):
@@ -84,7 +85,7 @@ def test_one_value_and_implicit_feedback_have_no_scale():
 def test_rates_smooth_the_degree():
     users, items, values = some_ratings()
     degree = np.bincount(users, minlength=SHAPE[0])
-    _, arrays = problem_of(penalty="smoothed").lay_out(users, items, values, 1 << 20, 1, 0)
+    _, arrays = problem_of(penalty="smoothed").lay_out(Ratings(users, items, values, SHAPE), 1 << 20, 1, 0)
     np.testing.assert_allclose(arrays["user_rates"][:-1], 1 + 100 / degree[:-1], rtol=1e-6)  # as if 100 more
     assert np.isfinite(arrays["user_rates"]).all()  # of users without ratings too
     assert arrays["seen_items"].size == 0

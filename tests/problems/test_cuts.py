@@ -18,6 +18,7 @@ from hogwild.data.graphs.synthetic import mrf_graph
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.cuts.objective import CutEvaluator
 from hogwild.problems.cuts.problem import CutsProblem
+from tests.kernels.test_cuts import random_graph
 
 
 def train(graph, **options):
@@ -78,19 +79,10 @@ def test_tiny_graphs_of_many_labels_are_cut_as_by_trying_all(labels):
     assert worst <= 1.1
 
 
-def random_graph(seed, labels=2, directed=True, n=30, m=100):
-    rng = np.random.default_rng(seed)
-    u, v = rng.integers(0, n, size=m), rng.integers(0, n, size=m)
-    v = np.where(u == v, (v + 1) % n, v)
-    forward = rng.random(m)
-    backward = rng.random(m) if directed else forward
-    return Graph(u, v, forward, backward, n, np.arange(labels), np.arange(labels), labels)
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([2, 3, 6]))
 def test_the_objective_is_the_sum_over_edges(seed, labels):
-    graph = random_graph(seed, labels, directed=labels == 2)
+    graph = random_graph(labels, directed=labels == 2, seed=seed)
     x = np.random.default_rng(seed).dirichlet(np.ones(labels), size=graph.n_vertices).astype(np.float32)
     relaxed = cut = 0.0
     for u, v, f, b in zip(graph.u, graph.v, graph.forward, graph.backward):
@@ -105,7 +97,7 @@ def test_the_objective_is_the_sum_over_edges(seed, labels):
 
 
 def test_large_graphs_are_evaluated_in_pieces(monkeypatch):
-    graph = random_graph(0, 3, directed=False)
+    graph = random_graph(3, n=27)
     x = np.random.default_rng(0).random((30, 3)).astype(np.float32)
     with pytest.raises(InputError, match=r"x: expected shape \(30, 3\), got \(30, 2\)"):
         CutEvaluator(graph)(x[:, :2])
@@ -116,7 +108,7 @@ def test_large_graphs_are_evaluated_in_pieces(monkeypatch):
 
 @pytest.mark.parametrize("labels", [2, 3, 9])
 def test_it_starts_in_the_middle_and_at_the_corners(labels):
-    graph = random_graph(0, labels, directed=False)
+    graph = random_graph(labels)
     problem = CutsProblem.of(graph, "serial")
     flat = np.zeros(problem.size, dtype=np.float32)
     problem.start(flat, 0)
@@ -130,7 +122,7 @@ def test_it_starts_in_the_middle_and_at_the_corners(labels):
 
 
 def test_rows_left_outside_the_simplex_are_projected():
-    graph = random_graph(0, 3, directed=False)
+    graph = random_graph(3)
     problem = CutsProblem.of(graph, "hogwild")
     flat = np.zeros(problem.size, dtype=np.float32)
     problem.start(flat, 0)
@@ -142,14 +134,14 @@ def test_rows_left_outside_the_simplex_are_projected():
 
 
 def test_locks_and_who_may_hold_one():
-    graph = random_graph(0)
+    graph = random_graph(n=28)
     for discipline, locks, holds in (("hogwild", 1, False), ("aig", 30, True), ("locked", 1, True)):
         problem = CutsProblem.of(graph, discipline)
         assert (problem.locks, problem.holds) == (locks, holds)
 
 
 def test_what_makes_no_sense_is_refused():
-    graph, many = random_graph(0), random_graph(0, 3, directed=False)
+    graph, many = random_graph(), random_graph(3)
     with pytest.raises(UsageError, match="discipline='tiered': expected one of auto, serial, hogwild, atomic"):
         hogwild.train(graph, problem="cuts", discipline="tiered")
     with pytest.raises(UsageError, match="atomic cannot project: with 3 labels"):

@@ -151,20 +151,15 @@ def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
 
 def test_what_lies_beside_the_rows_changes_no_bit() -> None:
     """Disciplines, with one worker, and the numbering."""
-    rows = clicks(400)
-    for problem, name, value in (
-        ("fm", "discipline", "hogwild"),
-        ("fm", "discipline", "aig"),
-        ("fm", "discipline", "locked"),
-        ("fm", "renumber", "always"),
-        ("ffm", "renumber", "always"),
-    ):
+    rows, always = clicks(400), {"renumber": "always"}
+    others = {"fm": [{"discipline": name} for name in ("hogwild", "aig", "locked")] + [always], "ffm": [always]}
+    for problem, changes in others.items():
         options = FIXED | {"problem": problem, "renumber": "never"}
-        usual = hogwild.train(rows, **options).finish()
-        model = hogwild.train(rows, **options | {name: value}).finish()
-        np.testing.assert_array_equal(model.factors_, usual.factors_)
-        np.testing.assert_array_equal(model.coef_, usual.coef_)
-        assert model.intercept_ == usual.intercept_
+        usual, *models = (hogwild.train(rows, **options | change).finish() for change in ({}, *changes))
+        for model in models:
+            np.testing.assert_array_equal(model.factors_, usual.factors_)
+            np.testing.assert_array_equal(model.coef_, usual.coef_)
+            assert model.intercept_ == usual.intercept_
 
 
 @pytest.mark.parametrize(

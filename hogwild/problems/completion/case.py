@@ -96,15 +96,14 @@ class CompletionCase(Case):
     def lay_out(self, shared: bool) -> Job:
         c = self.config
         p = self.problem
-        train = self._train
-        workers, cache = c.workers or 1, machine.l2_bytes()
-        ratings = train.users, train.items, train.values, cache, workers, c.seed
+        workers = c.workers or 1
+        layout = self._train, machine.l2_bytes(), workers, c.seed
         if c.device == "cuda":
             from hogwild.cuda import streams as on_device
 
-            _, arrays = dataclasses.replace(p, order="file").lay_out(*ratings)
+            _, arrays = dataclasses.replace(p, order="file").lay_out(*layout)
             return on_device.lay_out(c, p, self.n, arrays)
-        self.order, arrays = p.lay_out(*ratings, grid=self._grid, shares=self._shares)
+        self.order, arrays = p.lay_out(*layout, grid=self._grid)
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange)
 

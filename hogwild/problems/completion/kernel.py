@@ -313,10 +313,8 @@ def write_three(lanes, discipline, biased, parameters, u, i, j, move, shrink):
             a = load(p, x)
             b = load(q, y)
             c = load(q, z)
-            while True:
-                old = load(p, x)
-                if compare_exchange(p, x, old, fma(-move, b, fma(move, c, old)) * shrink):
-                    break
+            fuse_atomic(p, x, move, c, ONE)
+            fuse_atomic(p, x, -move, b, shrink)
             fuse_atomic(q, y, -move, a, shrink)
             fuse_atomic(q, z, move, a, shrink)
         if biased:

@@ -137,19 +137,9 @@ class CompletionModel(TrainedModel):
         return _numbers(self.item_ids, names, self.shape[1])
 
     def place(self, ratings: Ratings) -> Ratings:
-        """Convert ``ratings`` to the numbering of the model, matched by name; unknown users and items become -1.
-
-        Ratings that were opened with the ids of this model are returned as they are.
-        """
-        both_ids = (ratings.user_ids, ratings.item_ids)
-        if ratings.shape == self.shape and all(
-            a is b or (a is not None and a == b) for a, b in zip(both_ids, (self.user_ids, self.item_ids), strict=True)
-        ):
-            return ratings
+        """Convert ``ratings`` to the numbering of the model, matched by name; unknown users and items become -1."""
         placed: list[np.ndarray] = []
-        for indices, ids, size, find in zip(
-            (ratings.users, ratings.items), both_ids, ratings.shape, (self.user_numbers, self.item_numbers), strict=True
-        ):
+        for (_, indices, size, ids), find in zip(ratings.sides(), (self.user_numbers, self.item_numbers)):
             table = find(np.arange(size) if ids is None else ids.names())
             placed.append(np.append(table, np.int32(-1))[indices])  # -1, unknown already, selects the last element
         flat = placed[0], placed[1], ratings.values, self.shape, ratings.times

@@ -65,14 +65,12 @@ def draw_negatives(
     def draw(first: int, last: int) -> None:
         random = np.random.default_rng([seed, first])
         owner = np.repeat(users[first:last], count)
-        some = candidates[random.integers(0, len(candidates), len(owner), dtype=np.int32)]
+        some = np.empty(len(owner), np.int32)
         rejected = np.arange(len(owner))
-        for _ in range(TRIES):
-            rejected = rejected[_contains(begin, rated, owner[rejected], some[rejected])]
-            if not len(rejected):
-                break
+        for _ in range(TRIES + 1):
             some[rejected] = candidates[random.integers(0, len(candidates), len(rejected), dtype=np.int32)]
-        some[rejected[_contains(begin, rated, owner[rejected], some[rejected])]] = -1
+            rejected = rejected[_contains(begin, rated, owner[rejected], some[rejected])]
+        some[rejected] = -1
         drawn[first:last] = some.reshape(-1, count)
 
     for _ in map_pieces(len(users), max(1, DRAWN // count), draw):

@@ -34,14 +34,14 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.ratings.container import count, lists_of
+from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, UsageError
 from hogwild.kernels.control import END
 from hogwild.kernels.vectors import LANE
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion.kernel import LOSSES, STATE, Data, Parameters, Plan
 from hogwild.problems.completion.options import SMOOTHING
-from hogwild.problems.completion.sums import Shares, own_rows, rows_of
+from hogwild.problems.completion.sums import rows_of, shares_of
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES
 from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, part_of, rehearse
@@ -53,6 +53,16 @@ FENCED = (*PLAIN, "atomic")  # disciplines that the order "blocks" allows: it le
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
 # from the other.
 SMALL, SPREAD = 0.01, 0.1
+#: Types of the arrays by user and by item.
+PER_ROW = {
+    "user_rates": np.float32,
+    "item_rates": np.float32,
+    "seen_begin": np.int64,
+    "seen_items": np.int32,
+    "sums_begin": np.int64,
+    "sums_rows": np.int32,
+    "sums_shares": np.float32,
+}
 
 
 @dataclass(frozen=True)
@@ -75,25 +85,30 @@ class CompletionProblem(Problem):
     features: tuple[int, int] | None = None  # of users and of items, if vectors are sums with those of features
 
     @classmethod
-    def of(
-        cls, shape: tuple[int, int], values: np.ndarray, discipline: str, workers: int = 1, **fields: Any
-    ) -> CompletionProblem:
-        """The problem that the values of training ratings, (n,) float32, of so many users and items pose.
+    def of(cls, ratings: Ratings, discipline: str, workers: int = 1, **fields: Any) -> CompletionProblem:
+        """The problem that training ratings pose.
 
         Raises
         ------
         InputError
-            If there are no ratings.
+            If there are no ratings, or one is of an unknown user or item.
         UsageError
             If options do not fit together.
         """
-        if not len(values):
+        if not len(ratings):
             raise InputError("the training data have no ratings")
-        problem = cls(*shape, 0.0, 1.0, discipline, **fields)
+        for side, numbers, _, _ in ratings.sides():
+            if numbers.min() < 0:
+                where = int(np.argmin(numbers))
+                raise InputError(f"rating {where} is of an unknown {side} (-1): drop such ratings before training")
+        if ratings.features is not None:
+            of_users, of_items = (0 if side is None else side.shape[1] for side in ratings.features)
+            fields["features"] = of_users, of_items
+        problem = cls(*ratings.shape, 0.0, 1.0, discipline, **fields)
         _check(problem, workers)
         if problem.loss != "squared-error":
             return problem
-        mean, deviation = float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+        mean, deviation = float(ratings.values.mean(dtype=np.float64)), float(ratings.values.std(dtype=np.float64))
         return dataclasses.replace(problem, mean=mean, scale=deviation or 1.0)
 
     @property
@@ -177,53 +192,36 @@ class CompletionProblem(Problem):
         return ((values.astype(np.float64) - self.mean) / self.scale).astype(np.float32)
 
     def lay_out(
-        self,
-        users: np.ndarray,
-        items: np.ndarray,
-        values: np.ndarray,
-        cache_bytes: int,
-        workers: int,
-        seed: int,
-        grid: tuple[int, int] | None = None,
-        shares: Shares | None = None,
+        self, ratings: Ratings, cache_bytes: int, workers: int, seed: int, grid: tuple[int, int] | None = None
     ) -> tuple[Tiles, dict[str, np.ndarray]]:
-        """The order, and the arrays that :meth:`data` takes, of training ratings (n,) int32, int32, float32.
+        """The order of training ratings, and the arrays that :meth:`data` takes.
 
-        ``cache_bytes`` is the size of a core's own cache, ``grid`` the grid of tiles if a run is resumed, and
-        ``shares`` those of rows in sums if there are features.
+        ``cache_bytes`` is the size of a core's own cache, ``grid`` the grid of tiles if a run is resumed.
         """
-        values = self.encode(values)
+        users, items, values = ratings.users, ratings.items, self.encode(ratings.values)
         if self.order == "file":
             tiles, arrays = file_order(users, items, values)
         else:
-            shape, fenced = (self.users, self.items), self.order == "blocks"
-            sizes = shape, 4 * self.stride, cache_bytes, workers, seed, fenced, grid, self.parts
+            fenced = self.order == "blocks"
+            sizes = ratings.shape, 4 * self.stride, cache_bytes, workers, seed, fenced, grid, self.parts
             tiles, arrays = tile(users, items, values, *sizes)
-        return tiles, arrays | self._per_row(users, items, shares)
+        return tiles, arrays | self._per_row(ratings)
 
-    def _per_row(self, users: np.ndarray, items: np.ndarray, shares: Shares | None = None) -> dict[str, np.ndarray]:
-        """Arrays by user and by item, empty where they are not needed."""
-        arrays: dict[str, np.ndarray] = {
-            "user_rates": np.empty(0, np.float32),
-            "item_rates": np.empty(0, np.float32),
-            "seen_begin": np.empty(0, np.int64),
-            "seen_items": np.empty(0, np.int32),
-            "sums_begin": np.empty(0, np.int64),
-            "sums_rows": np.empty(0, np.int32),
-            "sums_shares": np.empty(0, np.float32),
-        }
+    def _per_row(self, ratings: Ratings) -> dict[str, np.ndarray]:
+        """Arrays by user and by item, as far as they are needed."""
+        arrays: dict[str, np.ndarray] = {}
+        shares = shares_of(ratings)
         if self.rated:
-            degrees = rows_of(shares, (count(users, self.users), count(items, self.items)))
-            for name, degree in zip(("user_rates", "item_rates"), degrees):
-                arrays[name] = (1.0 + SMOOTHING / np.maximum(degree, 1)).astype(np.float32)
-        if shares is not None:
-            begins = shares[0].indptr, shares[0].nnz + shares[1].indptr[1:]
-            arrays["sums_begin"] = np.concatenate(begins).astype(np.int64)
-            arrays["sums_rows"] = np.concatenate([side.indices for side in shares]).astype(np.int32)
-            arrays["sums_shares"] = np.concatenate([side.data for side in shares]).astype(np.float32)
+            for name, degree in zip(("user_rates", "item_rates"), rows_of(shares, ratings.degrees())):
+                arrays[name] = 1.0 + SMOOTHING / np.maximum(degree, 1)
         if self.loss != "squared-error":
-            arrays["seen_begin"], arrays["seen_items"] = lists_of(users, items, (self.users, self.items))
-        return arrays
+            arrays["seen_begin"], arrays["seen_items"] = ratings.user_lists()
+        if shares is not None:
+            users, items = shares
+            arrays["sums_begin"] = np.append(users.indptr, users.nnz + items.indptr[1:])
+            arrays["sums_rows"] = np.append(users.indices, items.indices)
+            arrays["sums_shares"] = np.append(users.data, items.data)
+        return {name: arrays.get(name, np.empty(0)).astype(kind, copy=False) for name, kind in PER_ROW.items()}
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Data:
         return Data(**{name: arrays[name] for name in Data._fields})
@@ -306,10 +304,10 @@ class CompletionProblem(Problem):
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
         small = dataclasses.replace(self, users=2, items=2, features=self.features and (0, 0))
-        zeros = np.zeros(1, np.int32)
-        tiles, arrays = file_order(zeros, zeros, np.zeros(1, np.float32))
-        shares = None if self.features is None else (own_rows(2), own_rows(2))
-        rehearse(small, tiles, arrays | small._per_row(zeros, zeros, shares))
+        ratings = Ratings([0], [0], [0], (2, 2))
+        ratings.features = self.features and (None, None)
+        tiles, arrays = file_order(ratings.users, ratings.items, ratings.values)
+        rehearse(small, tiles, arrays | small._per_row(ratings))
 
 
 def _check(problem: CompletionProblem, workers: int) -> None:

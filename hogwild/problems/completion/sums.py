@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from hogwild.data.ratings.container import Ratings
 
@@ -20,18 +19,15 @@ Shares = tuple[Any, Any]  # CSR float32 of users and of items
 Solution = tuple[Any, Any, Any, Any]  # user factors (users, k), item factors (items, k), user bias, item bias
 
 
-def own_rows(n: int) -> Any:
-    """Shares without features."""
-    return scipy.sparse.csr_array((np.ones(n, np.float32), np.arange(n), np.arange(n + 1)), shape=(n, n))
-
-
 def shares_of(ratings: Ratings) -> Shares | None:
     """The shares of ratings with features; None without any."""
     if ratings.features is None:
         return None
+    import scipy.sparse
+
     sides = []
     for features, degrees in zip(ratings.features, ratings.degrees()):
-        own = own_rows(len(degrees))
+        own = scipy.sparse.eye_array(len(degrees), dtype=np.float32, format="csr")
         if features is not None:
             own = scipy.sparse.hstack([own, features], "csr")
             own.sort_indices()
@@ -56,6 +52,8 @@ def rows_of(shares: Shares | None, numbers: tuple[Any, Any], weighted: bool = Fa
     """
     if shares is None:
         return numbers
+    import scipy.sparse
+
     sides = []
     for side, of in zip(shares, numbers):
         weights = side.data.astype(np.float64) ** 2 if weighted else (side.data != 0).astype(np.float64)

@@ -39,18 +39,11 @@ NEAR_NDCG, NEAR_RMSE = 0.01, 0.001  # share of the best metric that is nearly as
 
 
 def posed(config: TrainConfig, ratings: Ratings, discipline: str, workers: int = 1, **fields: Any) -> CompletionProblem:
-    """The problem that ``config`` poses on these ratings, which have users and items with numbers only."""
-    for side, numbers, _, _ in ratings.sides():
-        if len(numbers) and numbers.min() < 0:
-            where = int(np.argmin(numbers))
-            raise InputError(f"rating {where} is of an unknown {side} (-1): drop such ratings before training")
+    """The problem that ``config`` poses on these ratings."""
     names = ("rank", "loss", "penalty", "biases", "negatives", "order")
     fields |= {name: getattr(config, name) for name in names}
     fields |= {"l2": float(config.l2)}
-    if ratings.features is not None:
-        of_users, of_items = (0 if side is None else side.shape[1] for side in ratings.features)
-        fields |= {"features": (of_users, of_items)}
-    return CompletionProblem.of(ratings.shape, ratings.values, discipline, workers, **fields)
+    return CompletionProblem.of(ratings, discipline, workers, **fields)
 
 
 def passed_over(model: CompletionModel, ratings: Ratings, config: TrainConfig) -> CompletionModel:
@@ -64,7 +57,7 @@ def passed_over(model: CompletionModel, ratings: Ratings, config: TrainConfig) -
     problem = dataclasses.replace(
         posed(config, ratings, "serial"), mean=model.mean, scale=scale, l2=model.ridge[1], penalty=model.penalty
     )
-    order, arrays = problem.lay_out(ratings.users, ratings.items, ratings.values, machine.l2_bytes(), 1, config.seed)
+    order, arrays = problem.lay_out(ratings, machine.l2_bytes(), 1, config.seed)
     job = Job.of(problem, order, config.seed, 1, arrays, shared=False)
     problem.adopt(job.flat, (model.user_factors, model.item_factors, model.user_bias, model.item_bias))
     job.begin_epoch(0, 0)
@@ -95,9 +88,8 @@ def settle(
         except InputError:
             raise NoChoice("no user has six ratings, of which one could be held out: give l2 as a number") from None
     problem = posed(config, rest, "serial")
-    ratings_of = rest.users, rest.items, rest.values
     shares = shares_of(rest)
-    order, arrays = problem.lay_out(*ratings_of, machine.l2_bytes(), 1, config.seed, shares=shares)
+    order, arrays = problem.lay_out(rest, machine.l2_bytes(), 1, config.seed)
     problem.compile()
     began = time.perf_counter()
     tested, seen = (judges.user_lists(), rest.user_lists()) if ranks else (None, None)
