@@ -111,12 +111,8 @@ class RowsFile:
         if file is not None and file is not sys.stdout:
             file.close()
 
-    def write(self, row: dict[str, Any]) -> None:
-        """Write one row."""
-        self.write_all([row])
-
-    def write_all(self, rows: list[dict[str, Any]]) -> None:
-        """Write several rows at once."""
+    def write(self, *rows: dict[str, Any]) -> None:
+        """Write rows at once."""
         if self._file is not None:
             with self._named():
                 self._file.write("".join(to_json(row) + "\n" for row in rows))

@@ -78,7 +78,7 @@ def completion(rank: int, workers: int) -> Callable[[], Any]:
 
 
 def parse() -> Callable[[], Any]:
-    import hogwild
+    from hogwild.data.text.svmlight import Svmlight
 
     random = np.random.default_rng(0)
     folder = tempfile.TemporaryDirectory()
@@ -87,7 +87,7 @@ def parse() -> Callable[[], Any]:
         for _ in range(20_000):
             indices = np.sort(random.choice(47_236, 70, replace=False)) + 1
             file.write("1 " + " ".join(f"{u}:{x:.6f}" for u, x in zip(indices, random.random(70))) + "\n")
-    return lambda: hogwild.open_data(Path(folder.name, path.name), workers=1)  # which keeps the folder
+    return lambda: len(list(Svmlight(workers=1).read(Path(folder.name, path.name))))  # which keeps the folder
 
 
 def command(*arguments: str) -> Callable[[], Any]:

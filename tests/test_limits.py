@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.rows.store import FORMAT, HEADER, VERSION, header
+from hogwild.data.rows.store import FORMAT, VERSION, write_header
 from tests.conftest import ROOT
 
 
@@ -37,9 +37,10 @@ def hollow_store(path: Path, n: int, nnz: int, width: int = 1000) -> Path:
     types = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4"}
     for name, length in lengths.items():
         with open(path / f"{name}.npy", "wb") as file:
-            file.write(header(types[name], length))
+            write_header(file, types[name], length)
+            start = file.tell()
             file.write(content.get(name, np.empty(0, np.int8)).tobytes())
-            file.truncate(HEADER + length * np.dtype(types[name]).itemsize)
+            file.truncate(start + length * np.dtype(types[name]).itemsize)
     meta = {"format": FORMAT, "version": VERSION, "rows": n, "nnz": n * nnz, "width": width}
     meta["arrays"] = {name: {"dtype": types[name], "length": lengths[name]} for name in lengths}
     (path / "meta.json").write_text(json.dumps(meta))

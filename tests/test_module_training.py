@@ -299,15 +299,7 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
         {},
         "buffer mask needs a type that NumPy has",
     ),
-    "classes": (network(), "cross-entropy", (X, Y + 1), {}, "out of bounds"),
     "loss": (network(), "crossentropy", (X, Y), {}, "expected one of cross-entropy, mse, bce, or a function"),
-    "loss of each": (
-        network(),
-        nn.CrossEntropyLoss(reduction="none"),
-        (X, Y),
-        {},
-        "created only for scalar",
-    ),
     "a poor factory": (lambda: 3, "mse", (X, Y), {}, "the function returned int"),
     "exchange": (network(), "mse", (X, Y), {"exchange": "consensus"}, "choose another exchange"),
     "unpicklable": (

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,14 +54,3 @@ def test_an_optimum_is_between_its_bound_and_a_run(loss: str) -> None:
     least, bound = binary.solve(flat)
     assert least < binary(flat)[0]
     assert -1e-12 <= (least - bound) / abs(least) <= 1e-3
-
-
-def test_stored_optima_are_those_of_the_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(defaults_optima.__file__).parent))
-    defaults = importlib.import_module("defaults")
-    stored = json.loads(defaults_optima.STORE.read_text())
-    for name in ("wine", "diabetes", "counts"):
-        train, _ = defaults.opened(name, None)
-        for loss in defaults.LOSSES[train.task]:
-            facts = stored[f"{name}/{loss}"]
-            assert facts["bound"] <= facts["objective"] * (1 + 1e-12) < facts["start"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import hogwild
 from hogwild.data.graphs.source import open_graph
@@ -88,7 +89,8 @@ def test_what_may_be_given_as_ratings() -> None:
     data = ratings()
     ours = hogwild.train(data, **QUIET | VARIANTS["completion"]).finish()
     triples = hogwild.train((data.users, data.items, data.values), **QUIET | VARIANTS["completion"]).finish()
-    matrix = hogwild.train(data.to_scipy(), **QUIET | VARIANTS["completion"]).finish()
+    entries = scipy.sparse.coo_array((data.values, (data.users, data.items)), data.shape)
+    matrix = hogwild.train(entries, **QUIET | VARIANTS["completion"]).finish()
     for model in (triples, matrix):
         np.testing.assert_array_equal(model.user_factors, ours.user_factors)
     assert ours.ridge == pytest.approx((0.03 * float(data.values.std(dtype=np.float64)), 0.03))

@@ -19,7 +19,7 @@ from hogwild.rows_file import Screen, printable
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
 
-KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": None}
+KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": "", "choices": ()}
 
 
 @takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND | {"help": "linear for rows of features, completion for ratings."})
@@ -36,8 +36,6 @@ def convert(
     """
     from hogwild.data.ratings.source import convert_ratings
     from hogwild.data.rows.source import convert as convert_rows
-    from hogwild.data.rows.store import open_store
-    from hogwild.data.text.hashing import collision_line, occupancy
 
     sources, display, reading = Sources(options, source), Display(quiet=quiet), Reading(source)
     if sources.problem == "cuts":
@@ -49,8 +47,6 @@ def convert(
         display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
         return
     display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
-    if meta.get("hash_bits") is not None:
-        display.say(collision_line(occupancy(open_store(destination))))
 
 
 @takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)
@@ -99,15 +95,13 @@ def machine_facts() -> dict[str, Any]:
 
 def data_lines(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the facts of data, each with its meaning."""
-    from hogwild.data.text.hashing import collision_line
-
-    n = max(facts["rows"], 1)
+    n, bits = max(facts["rows"], 1), facts["hash_bits"]
+    hashed = "" if bits is None else f" = 2^{bits} buckets"
     shown = {
         "data": facts["data"],
         "rows": f"{facts['rows']:,} ({facts['empty_rows']:,} empty)",
-        "features": f"{facts['width']:,} ({facts['used_features']:,} of them occur)",
+        "features": f"{facts['width']:,}{hashed} ({facts['used_features']:,} of them occur)",
         "nonzeros": f"{facts['nnz']:,} ({facts['nnz'] / n:.1f} a row, density {facts['density']:.3g})",
-        "hashing": collision_line(facts["hashing"]) if "hashing" in facts else "none",
         "targets": facts["targets"],
     }
     if "labels" in facts["targets"]:

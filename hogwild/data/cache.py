@@ -36,7 +36,7 @@ from hogwild.data.rows.store import (
     open_store,
     read_meta,
 )
-from hogwild.errors import HogwildWarning, InputError, OutputError
+from hogwild.errors import HogwildWarning, InputError
 
 LIMIT = 20 << 30  # bytes
 ENTRY = re.compile(r".*-[0-9a-f]{24}")
@@ -72,17 +72,6 @@ class Recipe:
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", self.label).strip("-.")[:60] or "data"
         text = json.dumps({"store": VERSION, **self.key}, sort_keys=True)
         return f"{readable}-{hashlib.blake2b(text.encode(), digest_size=12).hexdigest()}"
-
-
-@dataclass(frozen=True)
-class CacheEntry:
-    """One store in the cache. ``source`` is what it was made from; ``made`` is in seconds since 1970."""
-
-    name: str
-    source: str
-    bytes: int
-    made: float
-    path: Path
 
 
 class Cache:
@@ -128,41 +117,38 @@ class Cache:
             try:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self.trim()
-                with StoreWriter(path, recipe.meta, kind=recipe.kind) as writer:
+                with suppress(StoreExists), StoreWriter(path, recipe.meta, kind=recipe.kind) as writer:
                     writer.close(**recipe.fill(writer))
-            except StoreExists:
-                continue
-            except (OutputError, OSError) as error:
-                reason = str(error) if isinstance(error, OutputError) else f"{self.directory}: {error.strerror}"
+            except OSError as error:  # as an OutputError is
+                reason = str(error)
                 break
         warnings.warn(f"no cache ({reason}): the data are kept in memory", HogwildWarning, stacklevel=3)
         return None
 
-    def entries(self) -> list[CacheEntry]:
-        """Return all entries, the newest first."""
-        entries = []
+    def entries(self) -> list[Path]:
+        """Return the entries, the newest first."""
+        made: dict[Path, float] = {}
         with suppress(OSError):
             for path in self.directory.iterdir():
                 with suppress(OSError):  # removed by another process in the meantime
                     if ENTRY.fullmatch(path.name) and is_store(path):
-                        size = sum(file.stat().st_size for file in path.iterdir())
-                        made = (path / "meta.json").stat().st_mtime
-                        entries.append(CacheEntry(path.name, _source(path), size, made, path))
-        return sorted(entries, key=lambda entry: -entry.made)
+                        made[path] = -(path / "meta.json").stat().st_mtime
+        return sorted(made, key=made.__getitem__)
 
     def trim(self) -> None:
         """Remove the oldest entries beyond the limit."""
         total = 0
-        for entry in self.entries():
-            total += entry.bytes
+        for path in self.entries():
+            with suppress(OSError):
+                total += sum(file.stat().st_size for file in path.iterdir())
             if total > self.limit_bytes:
-                _remove(entry.path)
+                _remove(path)
 
     def clear(self) -> int:
         """Remove every entry; return how many there were."""
         entries = self.entries()
         for entry in entries:
-            _remove(entry.path)
+            _remove(entry)
         return len(entries)
 
 
@@ -201,22 +187,17 @@ def text_recipe(
     A stream or a pipe, which can be read only once, has no key, and is not kept.
     """
     if not isinstance(text, str) or not os.path.isfile(text):
-        return Recipe("text", {}, {"source": str(text)}, parse, kind)
+        return Recipe(str(text), {}, {"source": str(text)}, parse, kind)
     before = identity(text)
 
     def fill(writer: Any) -> dict[str, Any]:
         facts = parse(writer)
-        check_unchanged(text, before)
+        if identity(text) != before:
+            raise InputError(f"{text}: changed while it was being read: try again")
         return facts
 
     meta = {"source": before["path"], "options": key, "parser": parser}
     return Recipe(os.path.basename(text), {**key, "file": before, "parser": parser}, meta, fill, kind)
-
-
-def check_unchanged(path: str | Path, before: dict[str, Any]) -> None:
-    """Raise InputError unless :func:`identity` still returns ``before``."""
-    if identity(path) != before:
-        raise InputError(f"{os.fspath(path)}: changed while it was being read: try again")
 
 
 def _remove(path: Path) -> None:
@@ -225,10 +206,3 @@ def _remove(path: Path) -> None:
         aside = path.with_name(f".{path.name}{TEMPORARY}{secrets.token_hex(6)}")
         os.rename(path, aside)
         shutil.rmtree(aside)
-
-
-def _source(path: Path) -> str:
-    try:
-        return str(read_meta(path).get("source", "?"))
-    except InputError:
-        return "(damaged or of another version)"

@@ -145,22 +145,28 @@ def whole_number(name: str) -> int | None:
 
 
 class IdCollector:
-    """Ids of one side in the order of a text: whole numbers if all are written as such, else strings.
+    """Collects the ids of one side of a text: whole numbers if all are written as such, else strings.
 
-    pyarrow numbers the different names of each batch, so only these are looked at here.
+    pyarrow numbers the different names of each batch, so only these are looked at here. All must be ``only``, or none
+    empty.
     """
 
-    def __init__(self) -> None:
-        self.parts: list[Any] = []
+    type = "string"
 
-    def add(self, names: Any) -> int:
-        """Add a pyarrow array of strings; return the place of an empty one, or -1."""
+    def __init__(self, only: str = "") -> None:
+        self.parts: list[Any] = []
+        self.only = only
+        self.expected = f"expected {only}" if only else "it is empty"
+
+    def take(self, names: Any) -> int:
+        """Take a pyarrow array of strings; return the place of the first wrong one, or -1."""
         import pyarrow.compute as pc
 
         coded = names.dictionary_encode()
         self.parts.append(coded)
-        empty = np.flatnonzero(np.asarray(pc.equal(pc.utf8_trim_whitespace(coded.dictionary), "")))
-        return int(np.argmax(np.isin(coded.indices, empty))) if len(empty) else -1
+        is_it = np.asarray(pc.equal(pc.utf8_trim_whitespace(coded.dictionary), self.only))
+        wrong = np.flatnonzero(is_it != bool(self.only))
+        return int(np.argmax(np.isin(coded.indices, wrong))) if len(wrong) else -1
 
     def finish(self) -> tuple[np.ndarray, Ids]:
         """Return ``(indices, names)``: int32 indices in ascending order of the names."""

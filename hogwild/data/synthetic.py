@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PREFIX = "synthetic:"
 BITS = 52  # resolution of a cumulative popularity table
 MASK = 2**64 - 1
-GOLDEN = 0x9E3779B97F4A7C15
 ROOT3 = math.sqrt(3.0)
 LN2 = 0.6931471805599453
 LARGEST = 2**31 - 1  # of a number of features, users or items: they are int32
@@ -166,13 +165,17 @@ def stream_keys(seed: int, numbers: Mapping[str, int]) -> dict[str, int]:
     return {name: mix_bits(mix_bits(seed + 1) ^ (number << 56)) for name, number in numbers.items()}
 
 
+def vector(kernel: Any) -> Any:
+    """Return a kernel of one number as a function of NumPy arrays: the same operations, so the same bits."""
+    return getattr(kernel, "py_func", kernel)
+
+
 def random_bits(key: int, first: int, last: int) -> np.ndarray:
     """Return a stream's random number for each ``first <= i < last``, uint64."""
-    with np.errstate(over="ignore"):
-        x = np.arange(first, last, dtype=np.uint64) * np.uint64(GOLDEN) + np.uint64(key)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    from hogwild.kernels.order import GOLDEN, mix
+
+    with np.errstate(over="ignore"):  # wrapping is intended
+        return np.asarray(vector(mix)(np.arange(first, last, dtype=np.uint64) * GOLDEN + np.uint64(key)))
 
 
 def uniform(bits: np.ndarray) -> np.ndarray:
@@ -181,9 +184,10 @@ def uniform(bits: np.ndarray) -> np.ndarray:
 
 
 def normal(bits: np.ndarray) -> np.ndarray:
-    """Return near-normal deviates: the sum of four 16-bit uniforms, mean 0, standard deviation 1, at most 3.46."""
-    parts = [((bits >> np.uint64(s)) & np.uint64(0xFFFF)).astype(np.int64) for s in (0, 16, 32, 48)]
-    return (parts[0] + parts[1] + parts[2] + parts[3] - 131070) / 65536.0 * ROOT3
+    """Return near-normal deviates: mean 0, standard deviation 1, at most 3.46."""
+    from hogwild.data.generate_kernel import normal as kernel
+
+    return np.asarray(vector(kernel)(bits))
 
 
 def deal(key: int, size: int) -> np.ndarray:

@@ -34,36 +34,24 @@ def numbers(text: str) -> np.ndarray:
     return np.loadtxt(io.StringIO(text), dtype=np.float32)
 
 
-def test_predict_as_the_library_does(hogwild: Callable, svm: Path, model: tuple[Path, LinearModel]) -> None:
-    path, linear = model
-    rows = open_data(svm)
-    for option, function in (
-        ((), linear.predict),
-        (("--proba",), linear.predict_proba),
-        (("--decision",), linear.decision_function),
-    ):
-        result = hogwild("predict", path, svm, *option)
-        assert (result.status, result.err) == (0, "")
-        np.testing.assert_array_equal(numbers(result.out), function(rows).astype(np.float32))
-    assert set(hogwild(f"predict {path} {svm}").out.split()) == {"1", "2"}
-
-
-def test_all_kinds_of_data_give_the_same(
+def test_predictions_are_the_librarys_whatever_holds_the_rows(
     hogwild: Callable, svm: Path, model: tuple[Path, LinearModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = model[0]
-    expected = hogwild(f"predict {path} {svm} --decision").out
-    packed = tmp_path / "small.svm.gz"
-    packed.write_bytes(gzip.compress(svm.read_bytes()))
-    hogwild(f"convert {svm} {tmp_path / 'store'} -q").shown()
-    for data in (packed, tmp_path / "store"):
-        assert hogwild(f"predict {path} {data} --decision").out == expected
-    for text in (svm.read_bytes(), packed.read_bytes()):
-        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
-        assert hogwild(f"predict {path} - --decision").out == expected
-    unlabelled = tmp_path / "unlabelled"
+    path, linear = model
+    rows, text = open_data(svm), svm.read_bytes()
+    for option, function in (("", linear.predict), ("--proba", linear.predict_proba)):
+        shown = hogwild(f"predict {path} {svm} {option}").shown()
+        np.testing.assert_array_equal(numbers(shown), function(rows).astype(np.float32))
+    packed, unlabelled = tmp_path / "small.svm.gz", tmp_path / "unlabelled"
+    packed.write_bytes(gzip.compress(text))
     unlabelled.write_text("".join(line.partition(" ")[2] for line in svm.read_text().splitlines(keepends=True)))
-    assert hogwild(f"predict {path} {unlabelled} --decision").out == expected
+    hogwild(f"convert {svm} {tmp_path / 'store'} -q").shown()
+    expected = linear.decision_function(rows).astype(np.float32)
+    for data in (svm, packed, tmp_path / "store", unlabelled, text, packed.read_bytes()):
+        if isinstance(data, bytes):
+            monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+        shown = hogwild(f"predict {path} {'-' if isinstance(data, bytes) else data} --decision").shown()
+        np.testing.assert_array_equal(numbers(shown), expected)
 
 
 def test_output_file_is_replaced_when_complete(

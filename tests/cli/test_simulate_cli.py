@@ -27,10 +27,8 @@ def test_a_simulation_and_everything_it_writes(hogwild: Callable, tmp_path: Path
     assert found[3]["objective"] < found[0]["objective"]
     assert "staleness" not in found[0]
     for row in found[1:]:
-        counts = {int(stale): count for stale, count in row["staleness"].items()}
-        assert sum(counts.values()) == row["updates"] == 450
-        assert max(counts) == row["staleness_max"]
-        assert sum(k * n for k, n in counts.items()) / 450 == pytest.approx(row["staleness_mean"])
+        assert sum(row["staleness"].values()) == row["updates"] == 450
+        assert max(map(int, row["staleness"])) == row["staleness_max"]
         assert row["lost_updates"] > 0
     assert "hogwild on 64 workers (simulator): delay straggler:alpha=1.3, one core" in shown
     header = next(line for line in shown.splitlines() if line.startswith(" epoch"))

@@ -13,16 +13,16 @@ import pytest
 
 from hogwild.data import cache as cache_module
 from hogwild.data.cache import Cache, Recipe, build, identity
-from hogwild.data.rows.store import Column, Sink, open_store, save_store
+from hogwild.data.rows.store import Column, MemoryWriter, open_store, save_store
 from hogwild.errors import HogwildWarning
 
 
 def recipe(name: str = "a", rows: int = 10, **key: object) -> Recipe:
     """Makes ``rows`` rows; counts how often in ``recipe.made``."""
 
-    def fill(sink: Sink) -> dict[str, object]:
+    def fill(writer: MemoryWriter) -> dict[str, object]:
         made.append(name)
-        sink.append(np.ones(rows, int), np.arange(rows), np.ones(rows), np.ones(rows))
+        writer.append(np.ones(rows, int), np.arange(rows), np.ones(rows), np.ones(rows))
         return {"width": rows + 1, "warnings": {"duplicate_rows": 2}}
 
     return Recipe(name, {"name": name, **key}, {"source": f"/data/{name}"}, fill)
@@ -110,16 +110,17 @@ def test_a_cache_that_cannot_be_written_costs_one_warning(tmp_path, monkeypatch,
 
 
 def test_the_oldest_goes(cache):
-    cache.limit_bytes = 3 * (build(cache, recipe("a"))[0] and cache.entries()[0].bytes)
+    sizes = [file.stat().st_size for file in build(cache, recipe("a"))[0].store.iterdir()]
+    cache.limit_bytes = 3 * sum(sizes)
     for time, name in enumerate("abc"):
         path = build(cache, recipe(name))[0].store
         os.utime(path / "meta.json", (time, time))
     rows, _ = build(cache, recipe("d"))  # three fit
     cache.trim()
-    assert [entry.name[0] for entry in cache.entries()] == ["d", "c", "b"]
+    assert [path.name[0] for path in cache.entries()] == ["d", "c", "b"]
     cache.limit_bytes = 0
     build(cache, recipe("f"))
-    assert [entry.name[0] for entry in cache.entries()] == ["f"]
+    assert [path.name[0] for path in cache.entries()] == ["f"]
     assert rows.indices.tolist() == list(range(10))  # what is mapped stays
     assert cache.clear() == 1
     assert os.listdir(cache.directory) == []
@@ -127,7 +128,7 @@ def test_the_oldest_goes(cache):
 
 def test_other_files_in_the_directory_are_left_alone(cache):
     build(cache, recipe())
-    mine = save_store(open_store(cache.entries()[0].path), cache.directory / "mine")
+    mine = save_store(open_store(cache.entries()[0]), cache.directory / "mine")
     (cache.directory / "notes.txt").write_text("")
     (cache.directory / ("x-" + "0" * 24)).mkdir()
     cache.limit_bytes = 0
@@ -140,9 +141,9 @@ def test_other_files_in_the_directory_are_left_alone(cache):
 def test_the_slower_of_two_takes_what_the_faster_made(cache):
     fast = recipe()
 
-    def fill(sink: Sink) -> dict[str, object]:
+    def fill(writer: MemoryWriter) -> dict[str, object]:
         build(Cache(cache.directory), fast)
-        return recipe().fill(sink)
+        return recipe().fill(writer)
 
     rows, _ = build(cache, replace(recipe(), fill=fill))
     assert len(rows) == 10

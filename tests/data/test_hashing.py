@@ -13,7 +13,6 @@ import hogwild
 from hogwild.data.cache import Cache
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import convert, open_data
-from hogwild.data.rows.statistics import describe
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.text import hashing
 from hogwild.data.text.svmlight import Svmlight
@@ -56,18 +55,6 @@ def same(a: Rows, b: Rows) -> bool:
 # -- the hash ---------------------------------------------------------------------------------------------------------
 
 
-def test_hash_indices_is_its_twin():
-    edges = np.array([0, 1, 2**31 - 1, 2**62, 2**63, 2**64 - 1], dtype=np.uint64)
-    for bits in (1, 13, 30):
-        assert hashing.hash_indices(edges, bits).tolist() == [bucket(i, bits) for i in edges.tolist()]
-    for dtype in (np.int8, np.int32, np.int64, np.uint16):
-        assert hashing.hash_indices(np.arange(9, dtype=dtype), 11).tolist() == [bucket(i, 11) for i in range(9)]
-    with pytest.raises(InputError, match="indices: expected 0 or more, got -3"):
-        hashing.hash_indices(np.array([5, -3]), 9)
-    with pytest.raises(InputError, match="expected whole numbers in one dimension, got float64"):
-        hashing.hash_indices(np.array([0.5]), 9)
-
-
 @pytest.mark.parametrize("bits", [0, 31, 2.5, "20"])
 def test_bits_out_of_range(bits, text):
     with pytest.raises(UsageError, match=r"hash_bits=.*: expected 1 to 30 \(indices are int32"):
@@ -108,7 +95,7 @@ def test_sums_of_collisions():
     assert sum(value for _, value in entries(rows)[2]) == 30
     summary = Svmlight(zero_based=True, hash_bits=BITS)
     list(summary.read(io.BytesIO(b"1 0:1 0:2\n1 1:1")))
-    assert (summary.duplicate_rows, summary.nnz, summary.width) == (0, 2, 2**BITS)
+    assert (summary.repairs["duplicate_rows"], summary.nnz, summary.width) == (0, 2, 2**BITS)
 
 
 def test_rows_in_memory(text, monkeypatch):
@@ -182,20 +169,11 @@ def test_estimates(load):
     m, bits = 1 << 14, 14
     n = int(load * m)
     ids = np.unique(np.random.default_rng(7).integers(0, 2**63, 2 * n))[:n]
-    buckets = hashing.hash_indices(ids, bits)
-    counts = np.bincount(buckets, minlength=m)
-    facts = hashing.collisions(bits, int(np.count_nonzero(counts)))
+    counts = np.bincount([bucket(i, bits) for i in ids.tolist()], minlength=m)
+    features = hashing.features_in(int(np.count_nonzero(counts)), bits)
     error = np.sqrt(m * (np.exp(load) - load - 1)) / n  # relative, of linear counting (Whang et al. 1990, theorem)
-    assert abs(facts["features"] / n - 1) < 5 * error + 1e-3
-    assert abs(facts["share"] - np.mean(counts[buckets] > 1)) < 0.03
-
-
-def test_the_line():
-    line = (
-        "hashed to 2^22 = 4,194,304 weights: 1,203,411 buckets used, about 1,418,327 features, 29 % of them share one"
-    )
-    assert hashing.collision_line(hashing.collisions(22, 1_203_411)) == line
-    assert "4,096 buckets used, at least 34,070 features" in hashing.collision_line(hashing.collisions(12, 4096))
+    assert abs(features / n - 1) < 5 * error + 1e-3
+    assert abs(hashing._share(features, bits) - counts[counts > 1].sum() / n) < 0.03
 
 
 def test_warning_of_too_few_bits(tmp_path):
@@ -220,12 +198,6 @@ def test_the_warning_begins_where_half_of_the_features_share():
     hashing.warn_if_crowded("x", of(1 << 11))
     with pytest.warns(HogwildWarning, match=r"x: 51 % of the features"):
         hashing.warn_if_crowded("x", of((1 << 11) + 60))
-
-
-def test_statistics_tell_collisions():
-    rows = hashing.hash_rows(toy(300), BITS)
-    assert describe(rows)["hashing"] == hashing.collisions(BITS, len(np.unique(rows.indices)))
-    assert "hashing" not in describe(toy(20))
 
 
 # -- models -----------------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_a_store_of_version_1():
 def test_meta_data_that_do_not_fit(tmp_path):
     path = save_ratings(make(), tmp_path / "store")
     for changes, message in (
-        ({"rows": 41}, "do not fit 41 ratings"),
+        ({"rows": 41}, "expected 41 of"),
         ({"users": 7}, "6 names for 7 users"),
         ({"kind": "rows"}, "a store of rows, expected one of ratings"),
     ):

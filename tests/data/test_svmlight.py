@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hogwild.data.rows.container import Rows
 from hogwild.data.text import lines as text_module
 from hogwild.data.text.svmlight import Svmlight
 from hogwild.errors import InputError
@@ -103,7 +102,7 @@ def test_largest_index() -> None:
 def test_unsorted_and_repeated() -> None:
     rows, summary = parse(b"1 1:1 2:2\n2 3:1 1:2\n3 1:1 1:2\n4 5:1 2:1 5:0.5 2:-1\n5\n")
     assert rows[1:4] == [(2.0, [(0, 2.0), (2, 1.0)]), (3.0, [(0, 3.0)]), (4.0, [(1, 0.0), (4, 1.5)])]
-    assert (summary.duplicate_rows, summary.nnz, summary.rows) == (2, 7, 5)
+    assert (summary.repairs["duplicate_rows"], summary.nnz, summary.rows) == (2, 7, 5)
 
 
 def test_width() -> None:
@@ -306,8 +305,8 @@ def test_progress(tmp_path: Path) -> None:
 def test_blocks_are_given_one_by_one_and_not_kept() -> None:
     text = io.BytesIO(TEXT * 100_000)
     tracemalloc.start()
-    for block in Svmlight(chunk_bytes=1 << 16, workers=2).blocks(text):
-        Rows((block.begin, block.end), block.indices, block.values, block.targets, block.width)  # checks
+    for lengths, indices, values, _ in Svmlight(chunk_bytes=1 << 16, workers=2).read(text):
+        assert len(indices) == len(values) == lengths.sum()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 << 20  # of 7 MB of text and arrays of 9
@@ -327,7 +326,7 @@ def test_interrupts_and_whoever_reads_no_further_leave_no_thread() -> None:
     before = living()
     with pytest.raises(KeyboardInterrupt):
         parse(Slow(TEXT * 50, 3000, lambda: signal.raise_signal(signal.SIGINT)), chunk_bytes=64, workers=3)
-    iterator = Svmlight(chunk_bytes=64).blocks(io.BytesIO(TEXT * 100))
+    iterator = Svmlight(chunk_bytes=64).read(io.BytesIO(TEXT * 100))
     next(iterator)
     iterator.close()  # type: ignore[attr-defined]
     assert not living() - before

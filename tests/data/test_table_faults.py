@@ -61,12 +61,12 @@ def test_text(text: str, tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "{table}: cross site*y: column y is the label, the weight or left out": {"cross": "site*y"},
-    "{table}: no column divice (--cross divice*site): did you mean device?": {"cross": "divice*site"},
-    "{table}: cross site*price: column price is not categorical: --bucket price:20 makes it so": {
-        "cross": "site*price"
+    "{table}: cross site*y: y is no categorical column: the categories are site, device, t.hour, t.weekday, t.month": {
+        "cross": "site*y"
     },
-    "{table}: cross site*t: column t is not categorical: cross t.hour or t.weekday": {"cross": "site*t"},
+    "{table}: cross divice*site: divice is no categorical column: did you mean device?": {"cross": "divice*site"},
+    "{table}: cross site*price: price is no categorical column: --bucket price:20 makes it so": {"cross": "site*price"},
+    "{table}: cross site*t: t is no categorical column: cross t.hour or t.weekday": {"cross": "site*t"},
     "cross site: expected columns joined by *, such as device*country": {"cross": "site"},
     "bucket price: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": "price"},
     "bucket price:1: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": ["price:1"]},

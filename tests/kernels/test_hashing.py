@@ -80,12 +80,3 @@ def test_sort_is_its_twin(bits, kind):
 def test_the_first_row_whose_sum_is_too_large():
     assert sort([1, 2, 2], [5, 1, 1, 1, 1], [3e38, 3e38, 3e38, 3e38, 3e38], 4)[4] == 1
     assert sort([3], [1, 1, 1], [3e38, 3e38, -3e38], 4)[2:] == ([float(np.float32(3e38))], 1, -1)  # in float64
-
-
-def test_mark():
-    seen = np.zeros(4, np.uint8)
-    frozen = np.array([0, 31, 8, 8, 0], np.int32)
-    frozen.flags.writeable = False
-    assert hashing.mark(seen, frozen) == 3
-    assert hashing.mark(seen, frozen) == 0
-    assert np.unpackbits(seen, bitorder="little").nonzero()[0].tolist() == [0, 8, 31]

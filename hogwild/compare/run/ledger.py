@@ -77,4 +77,4 @@ class Ledger:
     def add(self, rows: list[Row]) -> None:
         """Write the rows of a cell that has ended."""
         self.cells[rows[0]["cell"]] = rows
-        self._file.write_all(rows)
+        self._file.write(*rows)

@@ -164,12 +164,6 @@ class Graph:
         labels[self.terminals] = self.terminal_labels
         return labels
 
-    def select(self, ids: np.ndarray) -> Graph:
-        """Return a graph of the edges ``ids`` on the same vertices."""
-        u, v, forward, backward = (array[ids] for array in (self.u, self.v, self.forward, self.backward))
-        ends = self.n_vertices, self.terminals, self.terminal_labels, self.n_labels
-        return Graph(u, v, forward, backward, *ends, check=False)
-
     def sample_arrays(self) -> list[np.ndarray]:
         """Return arrays that identify this graph, for a fingerprint: sizes, terminals, and edges spread over all."""
         picked = evenly(len(self), SAMPLED)

@@ -23,7 +23,7 @@ from hogwild.data.text.lines import shown_word
 from hogwild.errors import InputError
 
 HEAD = re.compile(rb"p max (\d{1,17}) (\d{1,17})|n (\d{1,17}) ([st])|(a)( .*)?|c.*")
-WEIGHT = Numbers(0, FLOAT32_END, "expected a finite number, 0 or more, within float32")
+WEIGHTS = 0.0, FLOAT32_END, "expected a finite number, 0 or more, within float32"
 EDGES = ("u", "v", "weight")
 TERMINALS = ("vertex", "label")
 
@@ -69,7 +69,7 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
     InputError
         The message names the file and the line.
     """
-    flow, kinds = _Flow(name), IdCollector()
+    flow = _Flow(name)
     table = Delimited(name, " ", lead=flow.take, progress=progress)
     table.names = ["line", "from", "to", "capacity"]
     try:
@@ -77,19 +77,16 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
             needed = "p max VERTICES ARCS, n VERTEX s and n VERTEX t"
             raise InputError(f"{name}:{table.first}: a flow problem needs lines {needed} before its arcs")
         vertices, count = flow.sizes
-        vertex = Numbers(1, vertices + 1, f"expected a vertex from 1 to {vertices}", "int64")
-        rows, arcs = table.columns({"line": kinds, "from": vertex, "to": vertex, "capacity": WEIGHT})
-        codes, names = kinds.finish()
-        other = names.names() != "a"
-        if other.any():
-            raise table.fault(int(np.argmax(other[codes])), "line", "expected a")
+        expected = f"expected a vertex from 1 to {vertices}"
+        u, v = (Numbers(1, vertices + 1, expected, "int64") for _ in "uv")
+        capacity = Numbers(*WEIGHTS)
+        rows = table.collect({"line": IdCollector("a"), "from": u, "to": v, "capacity": capacity})
     finally:
         table.close()
     if rows != count:
         raise InputError(f"{name}: {rows} arcs in it, but its problem line says {count}")
-    u, v = (arcs[column] - 1 if rows else np.empty(0, np.int64) for column in ("from", "to"))
-    capacity = arcs.get("capacity", np.empty(0))
-    return _graph(name, u, v, capacity, np.zeros(rows), vertices, [flow.ends["s"], flow.ends["t"]], [0, 1])
+    arcs = u.finish(np.int64) - 1, v.finish(np.int64) - 1, capacity.finish(np.float64), np.zeros(rows)
+    return _graph(name, *arcs, vertices, [flow.ends["s"], flow.ends["t"]], [0, 1])
 
 
 # -- lists of edges ---------------------------------------------------------------------------------------------------
@@ -107,20 +104,21 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
     """
     layout = layout or TextLayout()
     table = Delimited(name, layout.separator, progress=progress)
-    ends = IdCollector(), IdCollector()
+    wanted: dict[str, Any] = {"u": IdCollector(), "v": IdCollector()}
     try:
         table.lay_out(layout, EDGES, 2)
-        wanted: dict[str, Numbers | IdCollector] = dict(zip("uv", ends))
-        rows, numbers = table.columns(wanted | ({"weight": WEIGHT} if "weight" in table.names else {}))
+        if "weight" in table.names:
+            wanted["weight"] = Numbers(*WEIGHTS)
+        rows = table.collect(wanted)
     finally:
         table.close()
     if not rows:
         raise InputError(f"{name}:{table.first}: no edges in it: expected lines u v [weight]")
     both = IdCollector()
-    both.parts = ends[0].parts + ends[1].parts
+    both.parts = wanted["u"].parts + wanted["v"].parts
     indices, ids = both.finish()
     u, v = indices.reshape(2, -1)
-    weight = numbers.get("weight", np.ones(rows))
+    weight = wanted["weight"].finish(np.float64) if "weight" in wanted else np.ones(rows)
     vertices, labels, label_ids = _read_terminals(terminals, layout.separator, ids, name)
     return _graph(
         name,
@@ -145,7 +143,7 @@ def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> t
     table, words, names = Delimited(name, separator), IdCollector(), IdCollector()
     try:
         table.lay_out(TextLayout(), TERMINALS, 2)
-        table.columns({"vertex": words, "label": names})
+        table.collect({"vertex": words, "label": names})
         (codes, own), (labels, label_ids) = words.finish(), names.finish()
         vertices = ids.lookup(own.names())[codes]
         if (vertices < 0).any():

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from hogwild.data.rows.container import (
 )
 from hogwild.data.rows.store import Kind, MemoryWriter
 from hogwild.errors import InputError, UsageError, expected_one_of
-
-if TYPE_CHECKING:
-    import scipy.sparse
 
 SPLITS = ("row", "user", "time")
 SAMPLE = 1 << 20  # ratings that a fingerprint samples
@@ -108,9 +105,10 @@ class Ratings:
         return len(self.users)
 
     def __repr__(self) -> str:
+        users, items = self.shape
         timed = ", timed" if self.times is not None else ""
         where = f", store={str(self.store)!r}" if self.store else ""
-        return f"Ratings({describe(self)}{timed}{where})"
+        return f"Ratings({len(self):,} ratings of {users:,} users x {items:,} items{timed}{where})"
 
     @property
     def nnz(self) -> int:
@@ -151,14 +149,6 @@ class Ratings:
         entries = matrix.tocoo()
         row, col = entries.coords if hasattr(entries, "coords") else (entries.row, entries.col)
         return cls(row, col, entries.data, matrix.shape)
-
-    def to_scipy(self) -> scipy.sparse.coo_array:
-        """Return a COO float32 array, (users, items), that shares memory."""
-        import scipy.sparse
-
-        if len(self) and min(self.users.min(), self.items.min()) < 0:
-            raise UsageError("ratings of unknown users or items have no place in a matrix: drop them first")
-        return scipy.sparse.coo_array((self.values, (self.users, self.items)), shape=self.shape)
 
     def select(self, ids: Any) -> Ratings:
         """Return a copy of the ratings ``ids`` (positions, or a mask), in that order, with the same users and items."""
@@ -258,10 +248,10 @@ class Ratings:
         """Return arrays for a fingerprint: users, items, values and times of about a million evenly spaced ratings, and
         all features.
         """
-        which: Any = slice(None) if len(self) <= SAMPLE else evenly(len(self), SAMPLE)
+        picked = evenly(len(self), SAMPLE)
         arrays = (self.users, self.items, self.values, self.times)
         features = [array for side in self.features or () if side is not None for array in (side.indices, side.data)]
-        return [np.ascontiguousarray(array[which]) for array in arrays if array is not None] + features
+        return [array[picked] for array in arrays if array is not None] + features
 
 
 def count(numbers: np.ndarray, size: int) -> np.ndarray:
@@ -277,12 +267,6 @@ def lists_of(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> tu
     pairs = users[placed], items[placed]
     matrix = scipy.sparse.coo_array((np.ones(len(pairs[0]), bool), pairs), shape).tocsc().tocsr()  # counting sorts
     return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
-
-
-def describe(ratings: Ratings) -> str:
-    """Return a text such as ``1,000,209 ratings of 6,040 users x 3,706 items``."""
-    users, items = ratings.shape
-    return f"{len(ratings):,} ratings of {users:,} users x {items:,} items"
 
 
 def last_of_repeats(ratings: Ratings) -> tuple[Ratings, int]:
@@ -354,4 +338,4 @@ _ARRAYS: dict[str, tuple[str, str | None]] = {
 _NAMES: dict[str, tuple[str, str | None]] = {"numbers": ("<i8", None), "text": ("|u1", None), "ends": ("<i8", None)}
 _ARRAYS |= {f"{side}_{name}": of for side in ("user", "item") for name, of in _NAMES.items()}
 #: ``indices.npy`` holds the item of each rating; names are numbers, or text with the end of each.
-RATINGS = Kind("ratings", _ARRAYS, tuple(_ARRAYS)[3:], ratings_of, put_ratings)
+RATINGS = Kind("ratings", _ARRAYS, ratings_of, put_ratings)

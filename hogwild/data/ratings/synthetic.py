@@ -80,14 +80,14 @@ class _Source:
 
     def draw(self, first: int, last: int, begin: np.ndarray, out: tuple[np.ndarray, np.ndarray, np.ndarray]) -> int:
         """Write the ratings of users ``first <= u < last`` to their places in ``out``; return ``last``."""
-        from hogwild.data.ratings.generate_kernel import draw_ratings
+        from hogwild.data.generate_kernel import REAL, draw_ratings
 
         spec, most = self.spec, int(self.counts[first:last].max())
         keys = np.array([self.keys[name] for name in STREAMS[:6]], np.uint64)
         dials = np.array([MEAN, PRODUCT / math.sqrt(spec.rank), BIAS, spec.noise, spec.scale - 1.0])
         slots = np.zeros(1 << (2 * max(most, 8)).bit_length(), np.int32)
         scratch = (slots, *np.empty((2, most), np.int64), np.empty(0, np.int16), np.empty(spec.rank))
-        law = spec.rank, int(spec.values == "real"), dials
+        law = spec.rank, REAL if spec.values == "real" else -1, dials
         with np.errstate(over="ignore"):
             draw_ratings(keys, first, begin[first : last + 1], *self.tables, *law, *scratch, *out)
         return last

@@ -7,10 +7,9 @@ final form.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,11 +20,6 @@ from hogwild.data.text.delimited import FLOAT32_END, Delimited, Numbers, TextLay
 from hogwild.errors import InputError
 
 COLUMNS = ("user", "item", "rating", "time")
-RATING = Numbers(-FLOAT32_END, FLOAT32_END, "expected a finite number within float32")
-TIMES = {
-    kind: Numbers(-(2.0**62), 2.0**62, "expected a number or a date", kind)
-    for kind in ("double", "int64", "date32[day]")
-}
 DAY = re.compile(r"\d{4}-\d\d-\d\d$")
 
 
@@ -64,20 +58,20 @@ def parse_ratings(
     table = Delimited(text, layout.separator, progress=progress)
     try:
         table.lay_out(layout, COLUMNS, 2)
-        users, items = IdCollector(), IdCollector()
-        wanted: dict[str, Numbers | IdCollector] = {"user": users, "item": items}
+        wanted: dict[str, Any] = {"user": IdCollector(), "item": IdCollector()}
         if "rating" in table.names:
-            wanted["rating"] = RATING if values == "required" else dataclasses.replace(RATING, missing=0.0)
+            missing, expected = None if values == "required" else 0.0, "expected a finite number within float32"
+            wanted["rating"] = Numbers(-FLOAT32_END, FLOAT32_END, expected, missing=missing)
         if "time" in table.names and table.rows:
             time = dict(zip(table.names, table.rows[0])).get("time", "")  # a short row is refused below
-            wanted["time"] = TIMES["date32[day]" if DAY.match(time) else "int64" if time.isdigit() else "double"]
-        rows, numbers = table.columns(wanted)
+            kind = "date32[day]" if DAY.match(time) else "int64" if time.isdigit() else "double"
+            wanted["time"] = Numbers(-(2.0**62), 2.0**62, "expected a number or a date", kind)
+        rows = table.collect(wanted)
     finally:
         table.close()
     if rows == 0:
         raise InputError(f"{table.label}:{table.first}: no ratings in it")
-    (user_indices, user_ids), (item_indices, item_ids) = users.finish(), items.finish()
-    ratings = numbers["rating"].astype(np.float32) if "rating" in numbers else np.ones(rows, np.float32)
-    times = numbers["time"].astype(np.int64) if "time" in numbers else None
-    shape = len(user_ids), len(item_ids)
-    return Ratings(user_indices, item_indices, ratings, shape, times, user_ids, item_ids, check=False)
+    (users, user_ids), (items, item_ids) = (wanted[side].finish() for side in COLUMNS[:2])
+    ratings = wanted["rating"].finish(np.float32) if "rating" in wanted else np.ones(rows, np.float32)
+    times = wanted["time"].finish(np.int64) if "time" in wanted else None
+    return Ratings(users, items, ratings, (len(user_ids), len(item_ids)), times, user_ids, item_ids, check=False)

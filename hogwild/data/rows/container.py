@@ -342,8 +342,7 @@ class Rows:
 
         indptr, indices, values = self.flat()
         offset_type = np.int32 if indptr[-1] < 2**31 else np.int64  # as scikit-learn and scipy expect
-        X = scipy.sparse.csr_array((values, indices, indptr.astype(offset_type)), shape=self.shape, copy=False)
-        return X, self.targets
+        return scipy.sparse.csr_array((values, indices, indptr.astype(offset_type)), shape=self.shape), self.targets
 
     def flat(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return ``(indptr, indices, values)`` of these rows alone, one after another; copied unless contiguous."""

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from hogwild.data.bits import check_hashing
 from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located, suggestion
 from hogwild.data.rows.container import Rows, chunks, fit_width
-from hogwild.data.rows.store import ROWS, Kind, Sink, StoreWriter, is_store, open_store, read_meta
+from hogwild.data.rows.store import ROWS, Kind, StoreWriter, is_store, open_store, read_meta
 from hogwild.data.rows.synthetic import row_recipe
 from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
@@ -56,7 +58,6 @@ def open_data(
     plan: dict[str, Any] | None = None,
     separator: str | None = None,
     cache: Cache | None = None,
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> Rows:
     """Open data by name.
@@ -88,8 +89,6 @@ def open_data(
         Of the columns of a table in text.
     cache : Cache, optional
         Where stores are made from text, tables and synthetic sets; without one they are made in memory.
-    workers : int, optional
-        Threads that parse text.
     progress : function, optional
         Called now and then with how much is done (bytes of text, or synthetic rows) and the total.
 
@@ -123,7 +122,7 @@ def open_data(
         pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
         reading: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
         reading |= {"columns": columns, "plan": plan, "separator": separator}
-        return recipe_of(source, kind, workers=workers, progress=progress, **reading)
+        return recipe_of(source, kind, progress=progress, **reading)
 
     if kind == "store":
         _no_columns(title, kind, columns, separator)
@@ -256,8 +255,9 @@ def stream_data(
     """
     format, bits = options["format"], options["hash_bits"]
     title, kind = named(name, format, FORMATS, "data", table_format)
-    source: Any = name if hasattr(name, "read") else title
-    if hasattr(name, "read") and plan is not None and format is None and kind == "svmlight":
+    stream = hasattr(name, "read")
+    source: Any = name if stream else title
+    if stream and plan is not None and format is None:
         kind = "csv"
     if kind in TABLES:
         from hogwild.data.tables.source import stream_table
@@ -269,8 +269,11 @@ def stream_data(
         from hogwild.data.text.svmlight import Svmlight
 
         text = Svmlight(zero_based=options["zero_based"], labels=labels, hash_bits=bits, chunk_bytes=STREAM_BYTES)
-        yield from text.blocks(source)
-        warn_of_repairs(title, {"warnings": _repairs(text)})
+        for lengths, indices, values, targets in text.read(source):
+            end = np.cumsum(lengths)
+            offsets = end - lengths, end
+            yield Rows(offsets, indices, values, targets, text.width, check=False, hash_bits=bits)
+        warn_of_repairs(title, {"warnings": text.repairs})
     else:
         rows = open_data(source, labels=labels, **options)
         for first, last in chunks(rows):
@@ -281,24 +284,21 @@ def recipe_of(
     source: Any,
     kind: str,
     *,
-    zero_based: bool = False,
     width: int | None = None,
-    labels: str = "required",
     hash_bits: int | None = None,
     columns: AskedColumns | None = None,
     plan: dict[str, Any] | None = None,
     separator: str | None = None,
-    workers: int | None = None,
     progress: BytesRead | None = None,
+    **text: Any,
 ) -> Recipe:
     """Return how rows are made of a store, a text, a table or a synthetic set; the options are :func:`open_data`'s."""
-    running: dict[str, Any] = {"workers": workers, "progress": progress}
     if kind in TABLES:
         from hogwild.data.tables.source import table_recipe
 
-        asked, labelled = columns or AskedColumns(), labels == "required"
-        more: dict[str, Any] = {"format": kind, "separator": separator, "labels": labelled}
-        return table_recipe(source, asked, hash_bits, plan, **more, **running)
+        more: dict[str, Any] = {"format": kind, "separator": separator, "progress": progress}
+        labels = text.get("labels") != "optional"
+        return table_recipe(source, columns or AskedColumns(), hash_bits, plan, labels=labels, **more)
     _no_columns(source, kind, columns, separator)
     if kind in ("store", "synthetic"):
         if kind == "synthetic":
@@ -310,28 +310,23 @@ def recipe_of(
                 hash_bits = None
             recipe = copy_of(source, rows if hash_bits else fit_width(rows, width, "error", source))
         return recipe if hash_bits is None else hashed_recipe(recipe, hash_bits)
-    kept: dict[str, Any] = {"zero_based": zero_based, "width": width, "labels": labels, "hash_bits": hash_bits}
+    text |= {"width": width, "hash_bits": hash_bits}
 
-    def parse(sink: Sink) -> dict[str, Any]:
+    def parse(writer: Any) -> dict[str, Any]:
         from hogwild.data.text.svmlight import Svmlight
 
-        text = Svmlight(**kept, **running)
+        reader = Svmlight(progress=progress, **text)
         try:
-            for block in text.read(source):
-                sink.append(*block)
+            for block in reader.read(source):
+                writer.append(*block)
         except InputError as error:
             raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
-        facts = {} if hash_bits is None else {"hash_bits": hash_bits}
-        return facts | {"width": text.width, "fields": text.fields, "warnings": _repairs(text)}
+        facts = {"width": reader.width, "fields": reader.fields, "warnings": reader.repairs}
+        return facts if hash_bits is None else facts | {"hash_bits": hash_bits}
 
-    return text_recipe(source, parse, {"format": "svmlight", **kept}, f"svmlight {PARSER}")
+    return text_recipe(source, parse, {"format": "svmlight", **text}, f"svmlight {PARSER}")
 
 
 def _no_columns(source: Any, kind: str, columns: AskedColumns | None, separator: str | None) -> None:
     if columns or separator is not None:
         raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
-
-
-def _repairs(text: Any) -> dict[str, int]:
-    """Return how many rows of a text were repaired, by ``REPAIRS``."""
-    return {name: count for name in REPAIRS if (count := int(getattr(text, name, 0)))}

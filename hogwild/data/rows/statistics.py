@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.container import Rows, map_chunks, shortest
-from hogwild.data.text.hashing import collisions
 
 BITS = 64  # rows tried in one pass
 EXACT_BELOW = 50_000_000  # nonzeros looked at in all passes together
@@ -39,12 +38,11 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``rows width nnz used_features empty_rows density``;
+        ``rows width nnz hash_bits used_features empty_rows density``;
         ``targets`` (counts by label, or the range of real targets; for a table of the most frequent names);
         ``hottest`` (up to five pairs of a feature, counted from 0, and its share of rows);
         ``omega delta rho``, where ``rho`` is a lower bound unless ``rho_exact``;
-        ``collision``: probability that two random rows share a feature;
-        ``hashing``, for hashed rows only: the result of :func:`hogwild.data.text.hashing.collisions`.
+        ``collision``: probability that two random rows share a feature.
     """
     degrees = rows.degrees()
     n, nnz = len(rows), rows.nnz
@@ -54,6 +52,7 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         "rows": n,
         "width": rows.width,
         "nnz": nnz,
+        "hash_bits": rows.hash_bits,
         "used_features": int(np.count_nonzero(degrees)),
         "empty_rows": int(np.count_nonzero(rows.end == rows.begin)),
         "density": nnz / max(n * rows.width, 1),
@@ -62,10 +61,7 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         "omega": int((rows.end - rows.begin).max(initial=0)),
         "delta": float(share.max(initial=0.0)),
     }
-    facts |= _meetings(rows, facts["delta"], seed)
-    if rows.hash_bits is not None:
-        facts["hashing"] = collisions(rows.hash_bits, facts["used_features"])
-    return facts
+    return facts | _meetings(rows, facts["delta"], seed)
 
 
 def _targets(targets: np.ndarray, names: list[str]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +36,6 @@ FORMAT = "hogwild-store"
 VERSION = 2
 READABLE = (1, 2)  # versions
 BUFFER = 1 << 20  # bytes written at a time
-HEADER = 128  # bytes before the data of an array
 TEMPORARY = ".hogwild-tmp-"  # part of the name of a directory that is being written
 ABANDONED_AFTER = 86400.0  # seconds since a store was begun
 
@@ -51,8 +50,6 @@ class Kind:
         Said in meta.json, and in messages.
     arrays : dict
         Type of each array, and the fact in meta.json that is its length (None: any).
-    optional : tuple of str
-        Arrays that a store may lack.
     container : function of (meta data, arrays, path or None)
         Makes the container of arrays whose sizes and types are right; raises InputError for contents that are not.
     pour : function of (container, writer)
@@ -61,7 +58,6 @@ class Kind:
 
     name: str
     arrays: dict[str, tuple[str, str | None]]
-    optional: tuple[str, ...]
     container: Callable[[dict[str, Any], dict[str, np.ndarray], str | None], Any]
     pour: Callable[[Any, Any], dict[str, Any]]
 
@@ -71,19 +67,6 @@ class StoreExists(InputError):
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
-
-
-class Sink(Protocol):
-    """Destination for readers' rows: ``StoreWriter``, ``MemoryWriter``, or anything with this method."""
-
-    def append(
-        self,
-        lengths: Any,  # (m,) int64: entries of each row
-        indices: Any,  # (entries,) int32: zero-based, ascending in a row
-        values: Any,  # (entries,) float32
-        targets: Any,  # (m,) float32
-        weights: Any = None,  # (m,) float32: for all rows of a store or for none
-    ) -> None: ...
 
 
 class MemoryWriter:
@@ -96,19 +79,25 @@ class MemoryWriter:
         self.width_seen = 0
         self._columns: dict[str, Any] = {}
 
-    def _column(self, name: str, dtype: str) -> Any:
-        return MemoryColumn(dtype)
-
     def put(self, **arrays: Any) -> None:
         """Append to some of the arrays; those that are None are not made."""
         for name, array in arrays.items():
             if array is not None:
-                if name not in self._columns:
-                    self._columns[name] = self._column(name, self.kind.arrays[name][0])
-                self._columns[name].write(array)
+                self._write(name, array)
 
-    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
-        """Append rows: their numbers of nonzeros (m,), flat indices and values, targets (m,) and weights (m,)."""
+    def _write(self, name: str, array: Any) -> None:
+        part = np.array(array, self.kind.arrays[name][0])  # a copy: readers' arrays have room to spare
+        self._columns.setdefault(name, []).append(part)
+
+    def append(
+        self,
+        lengths: Any,  # (m,) int64: entries of each row
+        indices: Any,  # (entries,) int32: zero-based, ascending in a row
+        values: Any,  # (entries,) float32
+        targets: Any,  # (m,) float32
+        weights: Any = None,  # (m,) float32: for all rows of a store or for none
+    ) -> None:
+        """Append rows."""
         ends = self.nnz + np.cumsum(lengths, dtype=np.int64)
         first = None if "indptr" in self._columns else [0]  # one number more than rows
         self.put(indptr=first, indices=indices, values=values, targets=targets, weights=weights)
@@ -132,26 +121,15 @@ class MemoryWriter:
         """Return the container."""
         meta = self._end(facts)
         # popped, so that only one array at a time is held twice
-        arrays = {name: np.concatenate(self._columns.pop(name).parts) for name in tuple(self._columns)}
+        arrays = {name: np.concatenate(self._columns.pop(name)) for name in tuple(self._columns)}
         return self.kind.container(meta, arrays, None)
-
-
-class MemoryColumn:
-    """The parts of an array."""
-
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
-        self.parts: list[np.ndarray] = []
-
-    def write(self, array: Any) -> None:
-        self.parts.append(np.array(array, self.dtype))  # a copy: readers reuse their buffers
 
 
 class Column:
     """A one-dimensional ``.npy`` file that grows, and the CRC-32 of its data so far.
 
-    The header takes 128 bytes for any length, so it is filled in once the length is known, and the data behind it are
-    aligned to cache lines.
+    NumPy's header takes 128 bytes for any length, so it is written again once the length is known, and the data behind
+    it are aligned to cache lines.
     """
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -159,7 +137,7 @@ class Column:
         self.length = 0
         self.crc32 = 0
         self.file = open(path, "xb", buffering=BUFFER)  # closed by the store's writer
-        self.file.write(bytes(HEADER))
+        write_header(self.file, dtype, 0)
 
     def write(self, array: Any) -> None:
         data: Any = np.ascontiguousarray(array, dtype=self.dtype).view(np.uint8)
@@ -168,17 +146,17 @@ class Column:
         self.length += len(array)
 
     def finish(self) -> dict[str, Any]:
-        """Write the header, flush everything to disk, and return what ``meta.json`` says of the file."""
+        """Complete the header, flush everything to disk, and return what ``meta.json`` says of the file."""
         self.file.seek(0)
-        self.file.write(header(self.dtype, self.length))
+        write_header(self.file, self.dtype, self.length)
         _flush(self.file)
         return {"dtype": self.dtype, "length": self.length, "crc32": self.crc32}
 
 
-def header(dtype: str, length: int) -> bytes:
-    """Return the 128 bytes before the data of a one-dimensional .npy file."""
-    text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': ({length},), }}"
-    return b"\x93NUMPY\x01\x00v\x00" + text.encode().ljust(HEADER - 11) + b"\n"
+def write_header(file: Any, dtype: str, length: int) -> None:
+    """Write what is before the data of a one-dimensional .npy file."""
+    header = {"descr": dtype, "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 class StoreWriter(MemoryWriter):
@@ -232,12 +210,11 @@ class StoreWriter(MemoryWriter):
             self.abort()
             raise OutputError(f"{self.path}: cannot write the store: {error.strerror or error}") from None
 
-    def _column(self, name: str, dtype: str) -> Column:
-        return Column(self._folder / f"{name}.npy", dtype)
-
-    def put(self, **arrays: Any) -> None:
+    def _write(self, name: str, array: Any) -> None:
         with self._writing():
-            super().put(**arrays)
+            if name not in self._columns:
+                self._columns[name] = Column(self._folder / f"{name}.npy", self.kind.arrays[name][0])
+            self._columns[name].write(array)
 
     def close(self, **facts: Any) -> Path:
         """Flush everything to disk and name the store; ``facts`` are added to the meta data."""
@@ -260,9 +237,8 @@ class StoreWriter(MemoryWriter):
             os.rename(self.path, aside)
         try:
             os.rename(self._folder, self.path)
-        except OSError as error:
-            if os.path.lexists(self.path):
-                raise StoreExists(f"{self.path} exists: it was made by someone else meanwhile") from error
+        except OSError:
+            self._check_free()  # somebody else may have been faster
             raise
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -293,12 +269,12 @@ def save_store(
         return writer.close(**writer.kind.pour(rows, writer))
 
 
-def pour(rows: Rows, sink: Sink) -> dict[str, Any]:
-    """Append ``rows`` to ``sink``, about a million entries at a time; return the facts that go with them."""
+def pour(rows: Rows, writer: Any) -> dict[str, Any]:
+    """Append ``rows`` to ``writer``, about a million entries at a time; return the facts that go with them."""
     for first, last in chunks(rows):
         part = rows.block(first, last)
         indptr, indices, values = part.flat()
-        sink.append(np.diff(indptr), indices, values, part.targets, part.weights)
+        writer.append(np.diff(indptr), indices, values, part.targets, part.weights)
     facts = {"width": rows.width, "hash_bits": rows.hash_bits, "table": rows.table, "fields": rows.fields}
     return {name: fact for name, fact in facts.items() if fact is not None}
 
@@ -368,13 +344,9 @@ def open_store(path: str | Path, kind: Kind | None = None) -> Any:
         raise InputError(f"{path}: a store of {other}, expected one of {kind.name}; --problem says which is meant")
     arrays = {}
     with usable(path):
-        for name, (dtype, fact) in kind.arrays.items():
-            described = meta["arrays"].get(name, {})
-            if not described and name in kind.optional:
-                continue
-            length = described.get("length") if fact is None else meta[fact] + (name == "indptr")
-            if described != described | {"dtype": dtype, "length": length} or type(length) is not int:
-                raise ValueError(f"its arrays do not fit {meta['rows']} {kind.name}")
+        for name in meta["arrays"].keys() & kind.arrays.keys():  # version 1 had others
+            dtype, fact = kind.arrays[name]
+            length = None if fact is None else meta[fact] + (name == "indptr")
             arrays[name] = _map_array(path, name, dtype, length)
         try:
             return kind.container(meta, arrays, os.path.abspath(path))
@@ -402,7 +374,6 @@ ROWS = Kind(
         "weights": ("<f4", "rows"),
         "fields": ("<i2", "width"),  # of tables and libffm's text
     },
-    ("weights", "fields"),
     rows_of,
     pour,
 )
@@ -419,13 +390,13 @@ def usable(path: str | Path) -> Iterator[None]:
         raise damaged(path, f"meta.json cannot be used ({reason_of(error)})") from None
 
 
-def _map_array(store: Path, name: str, dtype: str, length: int) -> np.ndarray:
-    """Return an array of a store, mapped read-only."""
+def _map_array(store: Path, name: str, dtype: str, length: int | None) -> np.ndarray:
+    """Return an array of a store, mapped read-only; ``length`` None: of any."""
     try:
         array = np.load(store / f"{name}.npy", mmap_mode="r")
     except (OSError, ValueError, EOFError, SyntaxError, tokenize.TokenError) as error:  # NumPy parses the head
         raise damaged(store, f"{name}.npy cannot be read ({reason_of(error)})") from None
-    if (array.dtype.str, array.shape) != (dtype, (length,)):
+    if array.dtype.str != dtype or array.ndim != 1 or length not in (None, len(array)):
         raise damaged(store, f"{name}.npy holds {array.shape} of {array.dtype.str}, expected {length} of {dtype}")
     return frozen_array(array, dtype)
 

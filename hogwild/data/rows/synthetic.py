@@ -24,7 +24,7 @@ import numpy as np
 from hogwild.data import synthetic as common
 from hogwild.data.cache import Recipe
 from hogwild.data.parallel import BytesRead
-from hogwild.data.rows.store import ROWS, Sink
+from hogwild.data.rows.store import ROWS
 from hogwild.errors import InputError
 
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
@@ -48,13 +48,13 @@ def row_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
     if dials.nnz > dials.features or (dials.task == "classify" and dials.noise > 0.5):
         raise InputError(f"{name}: expected nnz up to features, and noise up to 0.5 for labels")
 
-    def fill(sink: Sink) -> dict[str, Any]:
+    def fill(writer: Any) -> dict[str, Any]:
         source = RowGenerator(dials)
         source.calibrate()
         for first in range(0, dials.rows, source.chunk):
             last = min(first + source.chunk, dials.rows)
             lengths, indices, values, margins = source.draw(dials.skip + first, dials.skip + last)
-            sink.append(lengths, indices, values, source.targets(dials.skip + first, margins))
+            writer.append(lengths, indices, values, source.targets(dials.skip + first, margins))
             if progress is not None:
                 progress(last, dials.rows)
         return {"width": dials.features}
@@ -101,7 +101,7 @@ class RowGenerator:
 
     def draw(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Lengths (m,), indices and values of rows ``first <= i < last``, and their margins (m, topics)."""
-        from hogwild.data.rows.generate_kernel import draw_rows
+        from hogwild.data.generate_kernel import draw_rows
 
         lengths = self.lengths(first, last)
         begin, longest = np.append(0, np.cumsum(lengths)), int(lengths.max())

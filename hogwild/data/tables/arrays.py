@@ -13,6 +13,18 @@ from hogwild.data.rows.container import readonly
 from hogwild.data.tables.column import LATE, MISSING, NUMBERS, WEEKDAYS, WHOLE, WORD, TableColumn, bucket_of, name_state
 from hogwild.errors import InputError
 
+#: Arrow types of each kind.
+TYPES = {
+    "text": "string large_string string_view",
+    "boolean": "boolean",
+    "whole": "integer",
+    "number": "floating decimal",
+    "empty": "null",
+    "day": "date",
+    "date": "timestamp",
+    "clock": "temporal",
+    "binary": "binary large_binary fixed_size_binary binary_view",
+}
 FIRST, LAST = -62_135_596_800, 253_402_300_799  # Unix times of the first and the last second of a datetime
 
 
@@ -48,18 +60,8 @@ def kind_of(type: Any) -> str:
     if t.is_dictionary(type):
         inner = kind_of(type.value_type)
         return "category" if inner in ("text", "boolean", "whole", "number", "day", "date") else inner
-    tests = {
-        "text": (t.is_string, t.is_large_string, t.is_string_view),
-        "boolean": (t.is_boolean,),
-        "whole": (t.is_integer,),
-        "number": (t.is_floating, t.is_decimal),
-        "empty": (t.is_null,),
-        "day": (t.is_date,),
-        "date": (t.is_timestamp,),
-        "clock": (t.is_temporal,),
-        "binary": (t.is_binary, t.is_large_binary, t.is_fixed_size_binary, t.is_binary_view),
-    }
-    return next((kind for kind, ways in tests.items() if any(way(type) for way in ways)), "nested")
+    kinds = (kind for kind, names in TYPES.items() for name in names.split() if getattr(t, f"is_{name}")(type))
+    return next(kinds, "nested")
 
 
 def plain(values: Any, coded: bool = False) -> Any:

@@ -7,6 +7,7 @@ files by pyarrow's datasets, frames of any library by Arrow's C interface.
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -15,16 +16,16 @@ from typing import Any
 from hogwild.data.parallel import BytesRead, Result
 from hogwild.data.tables.arrays import kind_of
 from hogwild.data.text.delimited import Block, Delimited
-from hogwild.data.text.lines import PACKED, shown_word
+from hogwild.data.text.lines import shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 
 ROWS = 1 << 16  # of a batch
-#: Suffixes of each format; text may also be compressed.
+#: Suffixes of each format.
 SUFFIXES = {
-    "csv": (".csv",),
-    "tsv": (".tsv", ".tab"),
-    "parquet": (".parquet", ".pq"),
-    "arrow": (".arrow", ".feather", ".ipc"),
+    "csv": r"csv(\.gz|\.bz2|\.xz)?",
+    "tsv": r"(tsv|tab)(\.gz|\.bz2|\.xz)?",
+    "parquet": "(parquet|pq)",
+    "arrow": "(arrow|feather|ipc)",
 }
 
 #: Names the location of a batch's row, counted from 0: ``table.csv:17`` or ``table.parquet: row 17``.
@@ -33,12 +34,7 @@ Place = Callable[[int], str]
 
 def table_format(name: str) -> str | None:
     """Return the format suggested by a file's name, or None if it is not a table's."""
-    lowered = name.lower()
-    plain = next((lowered.removesuffix(end) for end in PACKED if lowered.endswith(end)), lowered)
-    for kind, suffixes in SUFFIXES.items():
-        if (plain if kind in ("csv", "tsv") else lowered).endswith(suffixes):
-            return kind
-    return None
+    return next((kind for kind, ends in SUFFIXES.items() if re.search(rf"\.{ends}$", name.lower())), None)
 
 
 def open_source(
@@ -163,7 +159,7 @@ class TextSource(TableSource):
             yield batch, partial(self._place, block)
 
     def _place(self, block: Block, row: int) -> str:
-        return f"{self.name}:{self.table.row(row, [block])[0]}"
+        return f"{self.name}:{self.table.row(row, block)[0]}"
 
     def close(self) -> None:
         self.table.close()

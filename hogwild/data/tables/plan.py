@@ -246,31 +246,29 @@ def draft(
         raise InputError(f"{name}: no column is left to learn from{beside}")
     label = "number" if asked.label is None else kinds[asked.label]
     label_kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
-    plan = TablePlan(
-        tuple(columns), asked.label or "", label_kind, (), asked.weight, tuple(ignored), crosses=asked.crosses
-    )
-    if asked.crosses == ("all",):
-        plan = dataclasses.replace(plan, crosses=())
-        categories = [feature.name for feature in plan.features() if feature.role == "categorical"]
+    plan = TablePlan(tuple(columns), asked.label or "", label_kind, (), asked.weight, tuple(ignored))
+    categories = [feature.name for feature in plan.features() if feature.role == "categorical"]
+    crosses = asked.crosses
+    if crosses == ("all",):
         if len(categories) > MOST_CROSSED:
             raise UsageError(
                 f"{name}: cross all takes up to {MOST_CROSSED} categories; got {len(categories)}: name pairs"
             )
-        plan = dataclasses.replace(plan, crosses=tuple(map("*".join, itertools.combinations(categories, 2))))
-    features = {feature.name: feature.role for feature in plan.features()}
+        crosses = tuple(map("*".join, itertools.combinations(categories, 2)))
     roles = {column.name: column.role for column in columns}
-    for cross in plan.crosses:
+    for cross in crosses:
         for part in cross.split("*"):
-            if part in kinds and part not in roles:
-                raise InputError(f"{name}: cross {cross}: column {part} is the label, the weight or left out")
-            if part not in {*features, *roles}:
-                raise InputError(f"{name}: no column {part} (--cross {cross}){nearest(part, kinds) or has(kinds)}")
-            if features.get(part) != "categorical":
-                ways = {"date": f"cross {part}.hour or {part}.weekday", "numeric": f"--bucket {part}:20 makes it so"}
-                what = ways.get(roles.get(part, ""), f"--categorical {part} makes it so")
-                raise InputError(f"{name}: cross {cross}: column {part} is not categorical: {what}")
+            if part not in categories:
+                near = nearest(part, categories) or f": the categories are {shown(categories)}"
+                ways = {
+                    "date": f": cross {part}.hour or {part}.weekday",
+                    "numeric": f": --bucket {part}:20 makes it so",
+                }
+                way = ways.get(roles[part], f": --categorical {part} makes it so") if part in roles else near
+                raise InputError(f"{name}: cross {cross}: {part} is no categorical column{way}")
+    plan = dataclasses.replace(plan, crosses=crosses)
     names = [feature.name for feature in plan.features()]
-    if len(features) < len(names):
+    if len({*names}) < len(names):
         repeated = next(column for column in kinds if names.count(column) > 1)
         remedy = f"rename it or --ignore {repeated}"
         raise InputError(f"{name}: column {repeated} has the name of a date's part or a cross: {remedy}")

@@ -35,10 +35,10 @@ from hogwild.data.tables.arrays import (
 from hogwild.data.tables.column import BEYOND, NUMBERS, TableColumn, bucket_of
 from hogwild.data.tables.files import Place, TableSource
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
-from hogwild.data.text.hashing import collisions, enough_bits, mark_buckets, sort_rows
+from hogwild.data.text.hashing import enough_bits, features_in, sort_rows
 from hogwild.errors import HogwildWarning, InputError
 
-COUNTED_BITS = 24  # buckets used to count features: 2 MiB of marks
+COUNTED_BITS = 24  # buckets used to count features
 USUAL_BITS = 18, 24  # limits of the default
 WORDY = 4.0  # mean words per value from which a column is text rather than categories
 EXACT = 2**53  # larger whole numbers are taken as names, not amounts
@@ -50,7 +50,6 @@ SEEN_AGAIN = 1.1  # rows per value from which values repeat
 FEWEST_IDS = 32  # values from which their spread tells
 GAP = 100  # whole numbers for each value in its range
 UNEVEN = 0.1  # most distance from an even spread, as Kolmogorov measures it
-NO_FIELD = np.iinfo(np.int16).max
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 BOOLEANS = ("false", "true")
 
@@ -64,10 +63,10 @@ class Reader:
     def __init__(self, plan: TablePlan) -> None:
         self.plan = plan
         self.features = plan.features()
-        #: The first column of each bucket's, (2^bits,) int16, or NO_FIELD, as far as blocks are taken; empty: unused.
-        self.fields = np.empty(0, np.int16)
+        #: The first column of each bucket's, (2^bits,) uint16, as far as blocks are taken, or 65,535; empty: unused.
+        self.fields = np.empty(0, np.uint16)
 
-    def each(self, source: TableSource, make: Callable[[Any], Result], workers: int | None) -> Iterator[Result]:
+    def each(self, source: TableSource, make: Callable[[Any], Result]) -> Iterator[Result]:
         """Yield ``make(batch)`` of the table's batches in order, made on several threads."""
         plan = self.plan
         amounts = ("numeric", "bucket")
@@ -85,10 +84,10 @@ class Reader:
             except CellError as error:
                 raise InputError(f"{place(error.row)}: {error}") from None
 
-        return in_order(source.batches(numbers), work, workers)
+        return in_order(source.batches(numbers), work)
 
     def block(self, batch: Any) -> tuple[Block, np.ndarray]:
-        """Return the rows of a batch, and what :meth:`take` takes, which is valid until the next call of it."""
+        """Return the rows of a batch, and the buckets and columns (fresh, 2) that are to be noted in ``fields``."""
         n = batch.num_rows
         targets = self.targets(batch) if self.plan.label else np.zeros(n, np.float32)
         lengths, indices, values, fresh = self.entries(self.arrays(batch), n)
@@ -100,10 +99,6 @@ class Reader:
             weights = self._amounts(batch, name, "weight")
             refuse(weights < 0, f"column {name}: the weight is negative")
         return (lengths, indices, values, targets, weights), fresh
-
-    def take(self, fresh: np.ndarray) -> None:
-        """Take the columns of a block's buckets."""
-        np.minimum.at(self.fields, fresh[:, 0], fresh[:, 1].astype(np.int16))
 
     def arrays(self, batch: Any) -> dict[str, Any]:
         """Return the columns of features of a batch by name, as pyarrow arrays."""
@@ -159,16 +154,14 @@ class Reader:
             return self._amounts(batch, plan.label, "label")
         texts, names = self.label_texts(batch), plan.label_names
         if plan.label_kind == "boolean":
-            texts, names = pc.utf8_lower(texts), BOOLEANS
-            for digit, name in zip("01", BOOLEANS):
-                texts = pc.if_else(pc.equal(texts, digit), name, texts)
+            texts, names = pc.utf8_lower(texts), (*BOOLEANS, "0", "1")
         refuse(np.asarray(pc.equal(texts, "")), f"column {plan.label}: the label is missing")
         places = pc.index_in(texts, pa.array(names, texts.type))
         if places.null_count:
             unknown = np.asarray(places.is_null())
             label = texts[int(np.argmax(unknown))].as_py()
             refuse(unknown, f"column {plan.label}: label {label!r} is none of the known: {shown(plan.label_names)}")
-        return np.asarray(places).astype(np.float32)
+        return (np.asarray(places) % len(plan.label_names)).astype(np.float32)
 
     def label_texts(self, batch: Any) -> Any:
         """Return labels as large strings, empty where they are missing."""
@@ -184,13 +177,7 @@ class Reader:
 # -- the plan of a training table -------------------------------------------------------------------------------------
 
 
-def plan_table(
-    source: TableSource,
-    asked: AskedColumns,
-    hash_bits: int | None,
-    workers: int | None = None,
-    labels: bool = True,
-) -> TablePlan:
+def plan_table(source: TableSource, asked: AskedColumns, hash_bits: int | None, labels: bool = True) -> TablePlan:
     """Make the plan of a training table: uses of columns, deviations, the labels' names, and the number of buckets.
 
     Raises
@@ -215,7 +202,7 @@ def plan_table(
     bits = 0 if hash_bits is None else check_bits(hash_bits)
     plan = dataclasses.replace(plan, columns=tuple(columns), hash_bits=bits)
     if hash_bits is None or plan.label_kind != "number" or any(column.role in SURVEYED for column in columns):
-        plan = _surveyed(plan, source, asked.buckets, workers)
+        plan = _surveyed(plan, source, asked.buckets)
     if len(plan.label_names) == 1:
         only = plan.label_names[0]
         raise InputError(f"{source.name}: column {plan.label}: every label is {only!r}, expected two or more")
@@ -271,45 +258,49 @@ def _warn_of_words(name: str, texts: Any, place: Place) -> None:
         )
 
 
-def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int], workers: int | None) -> TablePlan:
+def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int]) -> TablePlan:
     """Make the first pass, which finds what a plan must know about all rows; return the complete plan."""
     looked = dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS, weight=None)
     if plan.hash_bits:  # features need not be counted
         few = tuple(column for column in plan.columns if column.role in SURVEYED)
         looked = dataclasses.replace(looked, columns=few, crosses=())
-    reader = Reader(looked)
-    amounts = {f"{c.name}.age" if c.role == "date" else c.name: c for c in plan.columns if c.role in SURVEYED}
+    from hogwild.data.text.hashing_kernel import mark
 
-    def look(batch: Any) -> tuple[np.ndarray, np.ndarray, set[str]]:
-        arrays, names = reader.arrays(batch), set[str]()
+    reader = Reader(looked)
+    surveyed = [column for column in plan.columns if column.role in SURVEYED]
+    seen = np.zeros(2**COUNTED_BITS, bool)  # buckets that occur
+
+    def look(batch: Any) -> tuple[np.ndarray, set[str]]:
+        arrays, names, numbers = reader.arrays(batch), set[str](), np.empty((len(surveyed), batch.num_rows))
         if plan.label_kind != "number":
             names = {*reader.label_texts(batch).unique().to_pylist()} - {""}
-        codes = np.empty(0, np.int32) if plan.hash_bits else reader.entries(arrays, batch.num_rows)[1]
-        arrays |= {c.name: plain(batch.column(c.name)) for c in amounts.values() if c.role == "bucket"}
-        numbers = [finite(arrays[name], column.name) for name, column in amounts.items()]
-        return np.reshape(numbers, (len(amounts), batch.num_rows)), codes, names
+        if not plan.hash_bits:
+            mark(seen, reader.entries(arrays, batch.num_rows)[1])
+        for k, column in enumerate(surveyed):
+            date = column.role == "date"
+            numbers[k] = finite(arrays[f"{column.name}.age"] if date else plain(batch.column(column.name)), column.name)
+        return numbers, names
 
-    seen, used = np.zeros(2**COUNTED_BITS >> 3, np.uint8), 0
-    sample, rows, stride = np.empty((len(amounts), 0)), 0, 1  # numbers of every stride-th row
+    sample, rows, stride = np.empty((len(surveyed), 0)), 0, 1  # numbers of every stride-th row
     names: set[str] = set()
-    for numbers, codes, labels_there in reader.each(source, look, workers):
+    for numbers, labels_there in reader.each(source, look):
         sample = np.append(sample, numbers[:, -rows % stride :: stride], axis=1)
         rows += numbers.shape[1]
         while sample.size > SAMPLED:
             sample, stride = sample[:, ::2], 2 * stride
-        used += mark_buckets(seen, codes)
         names |= labels_there
         if len(names) > MOST_LABELS:
             raise InputError(
                 f"{source.name}: column {plan.label}: more than {MOST_LABELS:,} labels, such as {min(names)!r}"
             )
-    facts = {c.name: _fitted(c, numbers, buckets, source.name) for c, numbers in zip(amounts.values(), sample)}
+    facts = {c.name: _fitted(c, numbers, buckets, source.name) for c, numbers in zip(surveyed, sample)}
     columns = tuple(facts.get(column.name, column) for column in plan.columns)
-    spelling = {name.lower(): name for name in sorted(names)}  # of booleans, as the table writes them
-    ordered = {"number": (), "text": sorted(names), "boolean": [spelling.get(name, name) for name in BOOLEANS]}
-    label_names = tuple(ordered[plan.label_kind])
-    bits = plan.hash_bits or enough_bits(collisions(COUNTED_BITS, used)["features"], *USUAL_BITS)
-    return dataclasses.replace(plan, columns=columns, label_names=label_names, hash_bits=bits)
+    labels = sorted(names)
+    if plan.label_kind == "boolean":
+        spelling = {name.lower(): name for name in labels}  # as the table writes them
+        labels = [spelling.get(name, name) for name in BOOLEANS]
+    bits = plan.hash_bits or enough_bits(features_in(int(np.count_nonzero(seen)), COUNTED_BITS), *USUAL_BITS)
+    return dataclasses.replace(plan, columns=columns, label_names=tuple(labels), hash_bits=bits)
 
 
 def _fitted(column: TableColumn, numbers: np.ndarray, buckets: dict[str, int], name: str) -> TableColumn:

@@ -15,15 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.cache import Cache, Recipe, build, check_unchanged, identity
+from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
-from hogwild.data.rows.store import Sink
 from hogwild.data.tables.arrays import buckets_of, texts_of, words_in, words_of
 from hogwild.data.tables.column import bucket_of
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import KINDS, TAKEN, AskedColumns, TablePlan, has, shown
-from hogwild.data.tables.rows import NO_FIELD, Reader, plan_table
+from hogwild.data.tables.rows import Reader, plan_table
 from hogwild.data.text.hashing import warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
@@ -48,7 +47,6 @@ def open_table(
     format: str | None = None,
     separator: str | None = None,
     cache: Cache | None = None,
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> Rows:
     """Open a table as rows; each column becomes features by its type or by the options given.
@@ -77,7 +75,7 @@ def open_table(
         By default inferred from the name.
     separator : str, optional
         Of the columns of text: one character; by default a comma, or a tab for "tsv".
-    cache, workers, progress
+    cache, progress
         As for :func:`hogwild.open_data`.
 
     Returns
@@ -120,8 +118,7 @@ def open_table(
         plan = like.table
         if plan is None:
             raise UsageError(f"like={like!r}: it was not made from a table")
-    reading: dict[str, Any] = {"format": format, "separator": separator, "workers": workers, "progress": progress}
-    recipe = table_recipe(table, asked, hash_bits, plan, **reading)
+    recipe = table_recipe(table, asked, hash_bits, plan, format=format, separator=separator, progress=progress)
     rows: Rows = build(None if is_frame(table) else cache, recipe)[0]
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
@@ -138,40 +135,32 @@ def table_recipe(
     format: str | None = None,
     separator: str | None = None,
     labels: bool = True,
-    workers: int | None = None,
     progress: BytesRead | None = None,
 ) -> Recipe:
     """Return the recipe for a table's store, by ``plan`` or by a plan made from the table and ``asked``."""
-    name, before = "the table", None
-    if isinstance(table, str | os.PathLike):
-        name = os.fspath(table)
-        before = identity(name)
+    name = os.fspath(table) if isinstance(table, str | os.PathLike) else "the table"
 
-    def fill(sink: Sink) -> dict[str, Any]:
+    def parse(writer: Any) -> dict[str, Any]:
         made = None if plan is None else TablePlan.from_json(plan)
         usual = None if made is None else made.separator
         with closing(open_source(table, format, progress, separator, usual)) as source:
             if made is None:
-                made = dataclasses.replace(plan_table(source, options, hash_bits, workers, labels), separator=separator)
+                made = dataclasses.replace(plan_table(source, options, hash_bits, labels), separator=separator)
             else:
                 check_columns(source, made, labels)
             bits = made.hash_bits
             weight = made.weight if made.weight in source.names else None
             reader = Reader(dataclasses.replace(made, weight=weight) if labels else made.unlabelled())
-            reader.fields = np.full(2**bits, NO_FIELD, np.int16)
-            for block, fresh in reader.each(source, reader.block, workers):
-                sink.append(*block)
-                reader.take(fresh)
-        if before is not None:
-            check_unchanged(name, before)
-        fields = np.where(reader.fields == NO_FIELD, np.int16(-1), reader.fields)
+            fields = np.full(2**bits, -1, np.int16)
+            reader.fields = fields.view(np.uint16)
+            for block, fresh in reader.each(source, reader.block):
+                writer.append(*block)
+                np.minimum.at(reader.fields, fresh[:, 0], fresh[:, 1].astype(np.uint16))
         return {"hash_bits": bits, "width": 2**bits, "table": made.to_json(), "fields": fields}
 
     asked = dataclasses.asdict(options)
-    key = {"format": f"table {format}", "file": before, "asked": asked, "bits": hash_bits, "plan": plan}
-    key |= {"labels": labels, "tables": VERSION} | ({} if separator is None else {"separator": separator})
-    meta = {"source": os.path.abspath(name) if before else name, "parser": f"tables {VERSION}"}
-    return Recipe(os.path.basename(name), key, meta, fill)
+    key = {"format": f"table {format}", "asked": asked, "bits": hash_bits, "plan": plan, "labels": labels}
+    return text_recipe(name, parse, key | {"separator": separator}, f"tables {VERSION}")
 
 
 def stream_table(
@@ -185,10 +174,10 @@ def stream_table(
     with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
         check_columns(source, plan, labels)
         reader = Reader(dataclasses.replace(plan, weight=None) if labels else plan.unlabelled())
-        for (lengths, indices, values, targets, _), _ in reader.each(source, reader.block, None):
-            indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-            flat, bits = (indices, values, targets), plan.hash_bits
-            yield Rows(indptr, *flat, 2**bits, check=False, hash_bits=bits, table=facts)
+        for (lengths, indices, values, targets, _), _ in reader.each(source, reader.block):
+            end, bits = np.cumsum(lengths), plan.hash_bits
+            offsets = end - lengths, end
+            yield Rows(offsets, indices, values, targets, 2**bits, check=False, hash_bits=bits, table=facts)
 
 
 def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -> dict[int, list[str]]:
@@ -230,7 +219,7 @@ def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -
                             texts.append(f"{column.name}={words_in(values[row].as_py())[at - begins[row]]}")
             return texts
 
-        for texts in reader.each(source, look, None):
+        for texts in reader.each(source, look):
             for text in texts:
                 bucket = bucket_of(text, bits)
                 known = names.setdefault(bucket, []) if wanted[bucket] else []

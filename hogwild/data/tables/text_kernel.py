@@ -101,7 +101,7 @@ def lay_rows(
     amounts,  # (columns, n) float32
     starts,  # (columns, n + 1) int64: where each row's words begin
     words,  # (words,) int32: buckets of the words of one column after another
-    fields,  # (2^bits,) int16: the first column known of each bucket; empty: not asked
+    fields,  # (2^bits,) uint16: the first column known of each bucket; empty: not asked
     lengths,  # (n,) int64, out
     indices,  # (all,) int32, out: room for every possible entry
     values,  # (all,) float32, out

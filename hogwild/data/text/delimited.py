@@ -2,7 +2,7 @@
 
 The text is decompressed by ``lines.py``; leading comment lines and a header are skipped here. Blocks of whole rows are
 parsed on several threads. An error of pyarrow names a row of its block, of which Python's csv then gives the line and
-the value. For a value that is refused later the text is read again; a pipe cannot be, and such an error names the row.
+the value.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import itertools
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
-from hogwild.data.ids import IdCollector
 from hogwild.data.parallel import BytesRead, in_order
 from hogwild.data.text.lines import PACKED, ReadError, Source, chunks, shown_word
 from hogwild.errors import InputError, UsageError
@@ -32,13 +31,6 @@ SEPARATORS = {".csv": ",", ".dat": "::", ".txt": " "}  # of each suffix; of othe
 NAMED = {"tab": "\t", "blank": " "}
 SAID = {",": "commas", ";": "semicolons", "\t": "tabs", " ": "single blanks", "|": "bars", "::": "'::'"}
 EXPECTED = {"double": "a number", "int64": "a whole number", "date32[day]": "a date such as 2005-09-06"}
-NOT_TEXT = {
-    b"PAR1": "a Parquet file",
-    b"PK\x03\x04": "a zip archive, a workbook or .npz under another name",
-    b"ARROW1": "an Arrow file",
-    b"\xff\xfe": "UTF-16 text",
-    b"\xfe\xff": "UTF-16 text",
-}
 
 
 @dataclass(frozen=True)
@@ -65,25 +57,41 @@ class TextLayout:
             raise UsageError(f"{title}: --columns, --separator and --header are for {text} in text; got {kind}")
 
 
-@dataclass(frozen=True)
+class Collector(Protocol):
+    """Takes the values of a column, of the pyarrow type ``type``, and says which one is not as ``expected``."""
+
+    type: str
+    expected: str
+
+    def take(self, column: Any) -> int:
+        """Take a pyarrow array; return the place of the first wrong value, or -1."""
+
+
+@dataclass
 class Numbers:
-    """A column of numbers: ``low <= x < high``; ``missing`` stands for an empty field."""
+    """Collects numbers: ``low <= x < high``; ``missing`` stands for an empty field."""
 
     low: float
     high: float
     expected: str
-    type: str = "double"  # of pyarrow
+    type: str = "double"
     missing: float | None = None
+    parts: list[np.ndarray] = field(default_factory=list)
 
-    def of(self, column: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of a pyarrow array, and which of them are wrong."""
+    def take(self, column: Any) -> int:
+        """Take a pyarrow array; return the place of the first wrong value, or -1."""
         if self.type == "date32[day]":
             column = column.cast("int32")
         numbers = (column.fill_null(self.missing or 0) if column.null_count else column).to_numpy()
         wrong = ~((numbers >= self.low) & (numbers < self.high))
         if column.null_count and self.missing is None:
             wrong |= column.is_null().to_numpy(zero_copy_only=False)
-        return numbers, wrong
+        self.parts.append(numbers)
+        return int(np.argmax(wrong)) if wrong.any() else -1
+
+    def finish(self, dtype: Any) -> np.ndarray:
+        """Return all numbers."""
+        return np.concatenate([np.empty(0, dtype), *(part.astype(dtype) for part in self.parts)])
 
 
 #: The line that some whole rows begin at, and their text.
@@ -130,9 +138,23 @@ class Delimited:
         self.hint = ""
         self.first = 1
         self._source: Source | None = None
-        self._pieces = self._read()
-        self._rest = self._begin(lead or (lambda number, line: line.startswith(COMMENTS)))
-        self.rows = [fields for _, fields in itertools.islice(self.fields((self.first, self._rest)), 2)]
+        text, seen, pieces = b"", list[bytes](), self._read()
+        skipped = lead or (lambda number, line: line.startswith(COMMENTS))
+        while not text and (text := next(pieces, b"")):
+            seen.append(text)
+            while text:
+                line, _, after = text.partition(b"\n")
+                if line.strip() and not skipped(self.first, line.strip()):
+                    break
+                self.first += 1
+                text = after
+        self._pieces: Iterator[bytes] | None = itertools.chain(seen, pieces)
+        lines, self.rows = [], list[list[str]]()
+        for line_number, fields in itertools.islice(self.fields((self.first, text)), 2):
+            lines.append(line_number)
+            self.rows.append(fields)
+        #: Line of the second row, or where it would be.
+        self._second = lines[1] if len(lines) > 1 else self.first + text.count(b"\n")
 
     def close(self) -> None:
         """Stop reading."""
@@ -148,15 +170,11 @@ class Delimited:
         try:
             for buffer, size in chunks(source, BLOCK):
                 text = bytes(memoryview(buffer)[:size])
-                if lines == 0:
-                    if magic := next((what for magic, what in NOT_TEXT.items() if text.startswith(magic)), None):
-                        raise InputError(f"{self.label}: {magic}, expected text in UTF-8")
-                    text = text.removeprefix(b"   ")  # which lines.py puts for a byte order mark
-                    if b"\n" not in text[:-1] and b"\r" in text.removesuffix(b"\n")[:-1]:
-                        raise InputError(f"{self.label}: lines end in a carriage return alone, expected LF or CR LF")
+                if lines == 0 and b"\n" not in text[:-1] and b"\r" in text.removesuffix(b"\n")[:-1]:
+                    raise InputError(f"{self.label}: lines end in a carriage return alone, expected LF or CR LF")
                 if (zero := text.find(0)) >= 0:
                     lines += text.count(b"\n", 0, zero)
-                    raise ReadError("binary data (a zero byte), expected text")
+                    raise ReadError("binary data (a zero byte), expected text in UTF-8")
                 lines += _count(text, b"\n")
                 yield text
                 if self.progress is not None:
@@ -166,42 +184,20 @@ class Delimited:
         finally:
             source.close()
 
-    def _begin(self, lead: Callable[[int, bytes], bool]) -> bytes:
-        """Skip the lines before the first row; return the piece from there on."""
-        for text in self._pieces:
-            while text:
-                line, _, after = text.partition(b"\n")
-                if line.strip() and not lead(self.first, line.strip()):
-                    return text
-                self.first += 1
-                text = after
-        return b""
-
     def skip_header(self) -> list[str]:
         """Take the first row for the names of the columns, and return it."""
         if not self.rows:
             raise InputError(f"{self.label}: no rows in it")
-        reader = csv.reader(_lines(self._rest), delimiter=self.separator[0])
-        next(reader)
-        self._rest = self._rest.split(b"\n", reader.line_num)[-1]
-        self.first += reader.line_num
+        self.first = self._second
         return self.rows.pop(0)
 
-    @property
-    def again(self) -> bool:
-        """Whether the text can be read again, as a pipe or a stream cannot."""
-        return not hasattr(self.what, "read") and os.path.isfile(self.what)
-
     def blocks(self) -> Iterator[Block]:
-        """Yield the rows, which no block cuts, from the first one."""
-        pieces, self._pieces = self._pieces, iter(())
-        held, self._rest = self._rest, b""
-        if not held:
+        """Yield the rows, which no block cuts, from the first one; a file is read again each time."""
+        if (pieces := self._pieces) is None:
             self.close()
             pieces = self._read()
-        skipped = 0 if held else self.first - 1
-        line, pieces = self.first, itertools.chain([held], pieces)
-        held = b""
+        self._pieces = None
+        line, skipped, held = self.first, self.first - 1, b""
         for piece in pieces:
             if skipped:
                 *lines, piece = piece.split(b"\n", skipped)
@@ -249,33 +245,22 @@ class Delimited:
             for batch in table.to_batches():
                 yield batch, block
 
-    def columns(self, wanted: Mapping[str, Numbers | IdCollector]) -> tuple[int, dict[str, np.ndarray]]:
-        """Read all rows; return how many there are, and the columns of numbers. Collectors take the names.
+    def collect(self, wanted: Mapping[str, Collector]) -> int:
+        """Give the columns of all rows to their collectors; return how many rows there are.
 
         Raises
         ------
         InputError
             For the first wrong row; the message names its line, the column and the value.
         """
-        types = {name: rule.type if isinstance(rule, Numbers) else "string" for name, rule in wanted.items()}
-        parts: dict[str, list[np.ndarray]] = {name: [] for name, kind in types.items() if kind != "string"}
         rows = 0
-        for batch, block in self.batches(types):
-            faults = []
-            for name, rule in wanted.items():
-                if isinstance(rule, Numbers):
-                    numbers, wrong = rule.of(batch.column(name))
-                    parts[name].append(numbers)
-                    at, expected = int(np.argmax(wrong)) if wrong.any() else -1, rule.expected
-                else:
-                    at, expected = rule.add(batch.column(name)), "it is empty"
-                if at >= 0:
-                    faults.append((at, name, expected))
-            if faults:
-                row, name, expected = min(faults)
-                raise self.fault(row, name, expected, [block])
+        for batch, block in self.batches({name: collector.type for name, collector in wanted.items()}):
+            places = {name: collector.take(batch.column(name)) for name, collector in wanted.items()}
+            if faults := [(place, name) for name, place in places.items() if place >= 0]:
+                row, name = min(faults)
+                raise self.fault(row, name, wanted[name].expected, block)
             rows += len(batch)
-        return rows, {name: np.concatenate(arrays) for name, arrays in parts.items() if arrays}
+        return rows
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
@@ -296,16 +281,18 @@ class Delimited:
         finally:
             csv.field_size_limit(limit)
 
-    def row(self, row: int, blocks: Iterable[Block]) -> tuple[int, list[str]]:
-        """Return the line that a row of some blocks, counted from 0, begins at, and its fields."""
-        rows = itertools.chain.from_iterable(map(self.fields, blocks))
-        return next(itertools.islice(rows, row, None), (self.first, []))
+    def row(self, row: int, block: Block) -> tuple[int, list[str]]:
+        """Return the line that a row of a block, counted from 0, begins at, and its fields."""
+        return next(itertools.islice(self.fields(block), row, None), (self.first, []))
 
-    def fault(self, row: int, column: str, expected: str, blocks: Iterable[Block] | None = None) -> InputError:
-        """Return the error for a value: ``ratings.csv:7: bad rating 'x': expected a number``."""
-        if blocks is None:
-            blocks = self.blocks() if self.again else ()
-        line, fields = self.row(row, blocks)
+    def fault(self, row: int, column: str, expected: str, block: Block | None = None) -> InputError:
+        """Return the error for a value: ``ratings.csv:7: bad rating 'x': expected a number``.
+
+        Without its block, the row is one of all rows of a file, which is read again.
+        """
+        if block is None:
+            block = self.first, b"".join(text for _, text in self.blocks())
+        line, fields = self.row(row, block)
         value = dict(zip(self.names, fields)).get(column)
         if value is None:  # where pyarrow and Python's csv differ
             return InputError(f"{self.label}: row {row + 1}: bad {column}: {expected}")
@@ -321,8 +308,8 @@ class Delimited:
         row = int(number[1]) - 1
         if column is not None:
             name = names[int(column[1])]
-            return self.fault(row, name, f"expected {EXPECTED.get(str(types.get(name)), 'text')}", [block])
-        line, fields = self.row(row, [block])
+            return self.fault(row, name, f"expected {EXPECTED.get(str(types.get(name)), 'text')}", block)
+        line, fields = self.row(row, block)
         expected = _in_a_line(self.names) if len(self.names) <= 8 else f"{len(self.names)}"
         return InputError(f"{self.label}:{line}: {self._miscounted(fields, expected)}")
 

@@ -21,13 +21,13 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
-from hogwild.data.rows.container import PIECE, Rows, chunks, readonly
-from hogwild.data.rows.store import MemoryWriter, Sink, pour
+from hogwild.data.rows.container import PIECE, Rows, chunks, frozen_array, readonly
 from hogwild.errors import HogwildWarning, InputError
 
 if TYPE_CHECKING:
@@ -38,21 +38,23 @@ CROWDED = 0.5  # share of features with company from which it is worth a warning
 ROOMY = 0.2  # the share that is left with the bits that the warning suggests
 
 
-def hash_indices(indices: Any, bits: int) -> np.ndarray:
-    """Return the bucket, below 2^bits, of each zero-based index from 0 to 2^64 - 1: (n,) int32."""
+def hash_entries(lengths: Any, indices: Any, values: Any, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the row lengths, the buckets and the values of hashed rows, which are copies.
+
+    Raises
+    ------
+    InputError
+        If a sum of values that share a bucket exceeds float32.
+    """
     from hogwild.data.text import hashing_kernel as hashing
 
-    array = np.ascontiguousarray(indices)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError(f"indices: expected whole numbers in one dimension, got {array.dtype} of shape {array.shape}")
-    if array.dtype.kind == "i" and array.size and array.min() < 0:
-        raise InputError(f"indices: expected 0 or more, got {array.min()}")
-    if array.dtype != np.int32:
-        array = array.astype(np.uint64)
-    buckets = np.empty(len(array), np.int32)
+    lengths, buckets = np.array(lengths, np.int64), np.empty(len(indices), np.int32)
     with np.errstate(over="ignore"):  # wrapping is intended, and is only visible with the JIT off
-        hashing.hash_indices(readonly(array), check_bits(bits), buckets)
-    return buckets
+        hashing.hash_indices(frozen_array(indices, np.int32), bits, buckets)
+    buckets, values, _, bad = sort_rows(lengths, buckets, np.array(values, np.float32), bits)
+    if bad >= 0:
+        raise InputError("the sum of the values of a row's features that share a bucket is beyond float32")
+    return lengths, buckets, values
 
 
 def sort_rows(
@@ -115,32 +117,23 @@ def hashed_copy(rows: Rows, bits: int) -> Rows:
     """Return the same as :func:`hash_rows`, which warns besides."""
     if rows.hash_bits is not None:
         raise InputError(f"the features are {_said(rows.hash_bits)} already: hash the data they were made from")
-    memory = MemoryWriter()
-    pour(rows, HashedSink(memory, bits))
-    hashed: Rows = memory.close(hash_bits=bits, width=2**bits)
-    return hashed
-
-
-class HashedSink:
-    """A sink in front of another that hashes rows."""
-
-    def __init__(self, sink: Sink, bits: int) -> None:
-        self.sink = sink
-        self.bits = check_bits(bits)
-
-    def append(self, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None) -> None:
-        lengths, values = np.array(lengths, np.int64), np.array(values, np.float32)  # copies: they are sorted in place
-        indices, values, _, bad = sort_rows(lengths, hash_indices(indices, self.bits), values, self.bits)
-        if bad >= 0:
-            raise InputError("the sum of the values of a row's features that share a bucket is beyond float32")
-        self.sink.append(lengths, indices, values, targets, weights)
+    bits = check_bits(bits)
+    indptr, indices, values = rows.flat()
+    lengths, indices, values = hash_entries(np.diff(indptr), indices, values, bits)
+    end = np.cumsum(lengths)
+    arrays = {"begin": end - lengths, "end": end, "indices": indices, "values": values}
+    facts = {"width": 2**bits, "hash_bits": bits, "store": None, "fields": None}
+    return rows.block(0, len(rows)).replace(**{name: readonly(arrays[name]) for name in arrays}, **facts)
 
 
 def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
-    """Return a recipe that hashes the data of ``recipe``; it has its own cache entry."""
+    """Return a recipe that hashes the rows of ``recipe``; it has its own cache entry."""
 
-    def fill(sink: Sink) -> dict[str, Any]:
-        return recipe.fill(HashedSink(sink, bits)) | {"hash_bits": bits, "width": 2**bits}
+    def fill(writer: Any) -> dict[str, Any]:
+        def append(lengths: Any, indices: Any, values: Any, *others: Any) -> None:
+            writer.append(*hash_entries(lengths, indices, values, bits), *others)
+
+        return recipe.fill(SimpleNamespace(append=append)) | {"hash_bits": bits, "width": 2**bits, "fields": None}
 
     return dataclasses.replace(recipe, key=recipe.key and recipe.key | {"hash_bits": bits}, fill=fill)
 
@@ -148,32 +141,9 @@ def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
 # -- collisions -------------------------------------------------------------------------------------------------------
 
 
-def collisions(bits: int, used: int) -> dict[str, Any]:
-    """Estimate from ``used`` of 2^bits buckets how many features were hashed and how many collide.
-
-    Returns
-    -------
-    dict
-        ``bits``; ``used``; ``features``, the estimated number; ``share`` of them that share a bucket. If all buckets
-        are used, there are at least as many features as leave one bucket free on average.
-    """
-    m = 2**bits
-    features = round(-m * math.log1p(-min(used, m - 1) / m))
-    return {"bits": bits, "used": used, "features": features, "share": _share(features, bits)}
-
-
-def occupancy(rows: Rows) -> dict[str, Any]:
-    """Return :func:`collisions` of hashed rows."""
-    assert rows.hash_bits is not None
-    return collisions(rows.hash_bits, int(np.count_nonzero(rows.degrees())))
-
-
-def collision_line(facts: dict[str, Any]) -> str:
-    """Return a line for people, from :func:`collisions`."""
-    bits, used, features = facts["bits"], facts["used"], facts["features"]
-    count = "at least" if used == 2**bits else "about"
-    shared = f"{100 * facts['share']:.0f} % of them share one"
-    return f"hashed to 2^{bits} = {2**bits:,} weights: {used:,} buckets used, {count} {features:,} features, {shared}"
+def features_in(used: int, bits: int) -> int:
+    """Estimate how many features were hashed, from ``used`` of 2^bits buckets: if all are, at least so many."""
+    return round(-(2**bits) * math.log1p(-min(used, 2**bits - 1) / 2**bits))
 
 
 def warn_if_crowded(name: str, rows: Rows, stacklevel: int = 2) -> None:
@@ -181,16 +151,16 @@ def warn_if_crowded(name: str, rows: Rows, stacklevel: int = 2) -> None:
 
     With fewer entries than half the buckets they cannot, and nothing is counted.
     """
-    if rows.hash_bits is None or 2 * rows.nnz < rows.width or (facts := occupancy(rows))["share"] <= CROWDED:
+    bits = rows.hash_bits
+    if bits is None or 2 * rows.nnz < rows.width:
         return
-    bits = enough_bits(facts["features"], facts["bits"])
-    now, then = (f"{100 * share:.0f} %" for share in (facts["share"], _share(facts["features"], bits)))
-    warnings.warn(
-        f"{name}: {now} of the features share one of 2^{facts['bits']} buckets with others"
-        + (f": --hash-bits {bits} would make it {then}" if bits > facts["bits"] else ""),
-        HogwildWarning,
-        stacklevel=stacklevel + 1,
-    )
+    features = features_in(int(np.count_nonzero(rows.degrees())), bits)
+    enough = enough_bits(features, bits)
+    now, then = _share(features, bits), _share(features, enough)
+    if now > CROWDED:
+        remedy = f": --hash-bits {enough} would make it {100 * then:.0f} %" if enough > bits else ""
+        message = f"{name}: {100 * now:.0f} % of the features share one of 2^{bits} buckets with others{remedy}"
+        warnings.warn(message, HogwildWarning, stacklevel=stacklevel + 1)
 
 
 def enough_bits(features: int, least: int, most: int = MOST_BITS) -> int:
@@ -229,10 +199,3 @@ def check_same(found: int | None, expected: int | None, name: str, what: str = "
 
 def _said(bits: int | None) -> str:
     return "not hashed" if bits is None else f"hashed to 2^{bits}"
-
-
-def mark_buckets(seen: np.ndarray, indices: Any) -> int:
-    """Set the bits of the buckets ``indices`` in ``seen``, (2^bits / 8,) uint8; return how many were not set before."""
-    from hogwild.data.text import hashing_kernel as hashing
-
-    return int(hashing.mark(seen, readonly(np.ascontiguousarray(indices, np.int32))))

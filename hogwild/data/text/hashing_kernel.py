@@ -39,13 +39,9 @@ def hash_indices(
 
 @njit(**JIT)
 def mark(seen, indices):
-    """Set the bits of ``indices`` in ``seen`` (2^bits / 8,) uint8; return how many were not set before."""
-    fresh = 0
+    """Set ``seen`` (2^bits,) bool of every index."""
     for i in range(len(indices)):
-        at, bit = indices[i] >> 3, 1 << (indices[i] & 7)
-        fresh += (seen[at] & bit) == 0
-        seen[at] |= bit
-    return fresh
+        seen[indices[i]] = True
 
 
 @called

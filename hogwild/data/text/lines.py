@@ -1,9 +1,9 @@
 """Reads text of any size as chunks of whole lines, from files, pipes or streams, plain or compressed.
 
 Compression is recognised by the first bytes and not by the name, which may be wrong and which standard input does not
-have. These bytes are put back by hand, because a pipe cannot seek. The decompressors of the standard library are called
-directly, because its file objects discard what a truncated archive still held, and with it the number of the line where
-it ends; this is also a fifth faster than ``gzip.open`` on Python 3.11.
+have. The decompressors of the standard library are called directly, because its file objects discard what a truncated
+archive still held, and with it the number of the line where it ends; this is also a fifth faster than ``gzip.open`` on
+Python 3.11.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ ENGINES: dict[bytes, Callable[[], Any]] = {
     b"BZh": bz2.BZ2Decompressor,
     b"\xfd7zXZ\0": lzma.LZMADecompressor,
 }
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 PACKED_BYTES = 1 << 17  # compressed bytes processed at a time
 
 
@@ -43,9 +44,6 @@ class Source:
         self.raw: Any = path
         name = getattr(path, "name", None)
         self.label = name if isinstance(name, str) else "<stdin>"
-        self.new: Any = None  # makes the decompressor of a member; None: plain text
-        self.engine: Any = None
-        self.packed: bytes | None = None  # read, and not given on; None before anything is read
         if isinstance(path, (str, os.PathLike)):
             self.label = os.fspath(path)
             try:
@@ -56,52 +54,52 @@ class Source:
                 self.total = os.fstat(self.raw.fileno()).st_size
 
     def _take(self, size: int) -> bytes:
-        data = self.raw.read(size)
+        try:
+            data = self.raw.read(size)
+        except OSError as error:
+            raise ReadError(_reason(error)) from None
         if not isinstance(data, bytes):
             raise InputError(f"{self.label}: expected a blocking binary stream, but it yields {type(data).__name__}")
         self.done += len(data)
         return data
 
-    def readinto(self, view: memoryview) -> int:
-        """Fill some of ``view`` with text; return how much, 0 at the end."""
-        if self.packed is None:
-            self.packed = b""
-            while len(self.packed) < 6 and (more := self._take(6 - len(self.packed))):
-                self.packed += more
-            self.new = next((new for magic, new in ENGINES.items() if self.packed.startswith(magic)), None)
-            self.engine = self.new and self.new()
-        if self.engine is None and not self.packed and self.owned:
-            size: int = self.raw.readinto(view)
-            self.done += size
-            return size
-        text = self._text(len(view))
-        view[: len(text)] = text
-        return len(text)
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """Yield the text in pieces of up to ``size`` bytes.
 
-    def _text(self, size: int) -> bytes:
-        if self.engine is None:
-            text, self.packed = self.packed or self._take(size), b""
-            return text
+        Raises
+        ------
+        ReadError
+        """
+        packed = b""
+        while len(packed) < 6 and (more := self._take(6 - len(packed))):
+            packed += more
+        new = next((new for magic, new in ENGINES.items() if packed.startswith(magic)), None)
+        if new is None:
+            while packed:
+                yield packed
+                packed = self._take(size)
+            return
+        engine = new()
         while True:
-            if self.engine.eof:
-                self.packed = self.engine.unused_data.lstrip(b"\0")  # zeros pad a tape or block
-                while not self.packed:
+            if engine.eof:
+                packed = engine.unused_data.lstrip(b"\0")  # zeros pad a tape or block
+                while not packed:
                     if not (block := self._take(PACKED_BYTES)):
-                        return b""
-                    self.packed = block.lstrip(b"\0")
-                self.engine = self.new()
+                        return
+                    packed = block.lstrip(b"\0")
+                engine = new()
             ended = False
-            if not self.packed and getattr(self.engine, "needs_input", True):
-                self.packed = self._take(PACKED_BYTES)
-                ended = not self.packed
+            if not packed and getattr(engine, "needs_input", True):
+                packed = self._take(PACKED_BYTES)
+                ended = not packed
             try:
-                text = self.engine.decompress(self.packed, size)
+                text = engine.decompress(packed, size)
             except Exception as error:  # zlib.error, OSError, LZMAError, ...: each library has its own
                 raise ReadError(f"the archive is damaged: {error}") from None
-            self.packed = getattr(self.engine, "unconsumed_tail", b"")  # zlib hands it back, the others keep it
+            packed = getattr(engine, "unconsumed_tail", b"")  # zlib hands it back, the others keep it
             if text:
-                return text
-            if ended and not self.engine.eof:
+                yield text
+            elif ended and not engine.eof:
                 raise ReadError("the archive is truncated")
 
     def close(self) -> None:
@@ -120,42 +118,38 @@ def _reason(error: Exception) -> str:
 def chunks(source: Source, chunk: int) -> Iterator[tuple[bytearray, int]]:
     """Yield ``(text, size)``, whole lines in text[:size], in order; the last byte of the file is taken for a line end.
 
-    Chunks hold up to ``chunk`` bytes, more for a longer line.
+    Chunks hold about ``chunk`` bytes, more for a longer line.
 
     Raises
     ------
     ReadError
         After the last whole line, if the source cannot be read further.
     """
-    rest, failure = bytearray(), None
-    first, ended = True, False
-    while not ended:
-        room, filled = max(chunk, min(2 * len(rest), LINE_BYTES)), len(rest)
-        text = bytearray(room + 1)
-        text[:filled] = rest
+    text, pieces, first = bytearray(), source.pieces(chunk), True
+    failure: Exception | None = None
+    while failure is None:
+        room = max(chunk, 2 * len(text))
         try:
-            with memoryview(text) as view:
-                while filled < room and not ended:
-                    size = source.readinto(view[filled:room])
-                    filled, ended = filled + size, size == 0
+            while len(text) < room:
+                text += next(pieces)
+        except StopIteration as end:
+            failure = end
+            if text and text[-1] != 10:
+                text += b"\n"
         except ReadError as error:
-            failure, ended = error, True
-        except OSError as error:
-            failure, ended = ReadError(_reason(error)), True
-        if ended and failure is None and filled and text[filled - 1] != 10:
-            text[filled] = 10
-            filled += 1
-        if first and text.startswith(b"\xef\xbb\xbf"):  # a byte order mark
-            text[:3] = b"   "
+            failure = error
+        if first and text.startswith(BYTE_ORDER_MARK):
+            del text[: len(BYTE_ORDER_MARK)]
         first = False
-        cut = text.rfind(b"\n", 0, filled) + 1
-        rest = text[cut:filled]
+        cut = text.rfind(b"\n") + 1
+        rest = text[cut:]
         if cut:
             yield text, cut
+        text = rest
         if len(rest) >= LINE_BYTES:  # not sooner: a comment with a NUL in it may cross a chunk's end
             what = "binary data, expected text" if b"\0" in rest else f"a line longer than {LINE_BYTES >> 20} MiB"
-            failure, ended = ReadError(what), True
-    if failure is not None:
+            failure = ReadError(what)
+    if isinstance(failure, ReadError):
         raise failure
 
 

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild.data.parallel import BytesRead, in_order
-from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows
+from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
 from hogwild.errors import InputError
@@ -69,10 +69,9 @@ class Svmlight:
     rows, nnz : int
     width : int
         The given or hashed one, else the largest index + 1.
-    duplicate_rows : int
-        Rows with a repeated feature, whose values were summed; not counted if hashed.
-    moved_rows : int
-        Rows with a feature in another field than before, which is ignored.
+    repairs : dict
+        Numbers of ``duplicate_rows``, with a repeated feature, whose values were summed (not counted if hashed), and of
+        ``moved_rows``, with a feature in another field than before, which is ignored.
     fields : array, shape (features so far,) int16, or None
         Where features are written field:feature:value.
     """
@@ -95,7 +94,8 @@ class Svmlight:
         self.workers = workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
         self.chunk = max(chunk_bytes or CHUNK_BYTES, 16)
         self.fielded = False
-        self.rows = self.nnz = self.duplicate_rows = self.moved_rows = 0
+        self.rows = self.nnz = 0
+        self.repairs = {"duplicate_rows": 0, "moved_rows": 0}
         self.width = self.pinned or 0
         self.fields: np.ndarray | None = None
 
@@ -137,7 +137,7 @@ class Svmlight:
                     line += lines
                     self.rows += len(block[0])
                     self.nnz += len(block[1])
-                    self.duplicate_rows += repeats
+                    self.repairs["duplicate_rows"] += repeats
                     if self.pinned is None:
                         self.width = max(self.width, width)
                     if fields is not None:
@@ -149,12 +149,6 @@ class Svmlight:
                 raise InputError(f"{source.label}:{line + fault.line}: {fault}") from None
             if self.rows == 0:
                 raise InputError(f"{source.label}:{max(line, 1)}: no rows in it, expected svmlight text")
-
-    def blocks(self, path: str | os.PathLike[str] | BinaryIO) -> Iterator[Rows]:
-        """Yield what :meth:`read` does as rows, for uses that need only one pass; they are as wide as any so far."""
-        for lengths, indices, values, targets in self.read(path):
-            indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
-            yield Rows(indptr, indices, values, targets, self.width, check=False, hash_bits=self.hash_bits)
 
     def parse(self, text: bytearray, size: int) -> tuple[Block, int, int, int, Any]:
         """Return the rows of a chunk, its lines, width and repaired rows, and arguments of ``_note``.
@@ -208,7 +202,7 @@ class Svmlight:
         new = known[features] < 0
         known[features[new][::-1]] = fields[new][::-1]
         moved = np.flatnonzero(known[features] != fields)
-        self.moved_rows += len(np.unique(np.searchsorted(np.cumsum(lengths), moved, side="right")))
+        self.repairs["moved_rows"] += len(np.unique(np.searchsorted(np.cumsum(lengths), moved, side="right")))
         self.fields = known
 
     def _complaint(self, token: bytes, label: bool) -> str:

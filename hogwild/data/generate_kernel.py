@@ -1,9 +1,12 @@
-"""Random sparse rows, the same bits on every machine: documents drawn word by word.
+"""Random rows and ratings, the same bits on every machine: documents drawn word by word, and a planted low-rank matrix.
 
-Each row has its own random stream (splitmix64 keyed by seed and row number), so rows come out the same in any chunking
-and on any number of threads. Words are drawn by popularity from an integer table until the row has the requested number
-of *different* words; a word's count is how often it was drawn. Every float operation here is one that IEEE 754 rounds
-exactly (+ - * / sqrt, never exp or log, no contraction), so the results do not depend on a maths library.
+Each row has its own random stream (splitmix64 keyed by seed and row number), and each number of a rating is a function
+of a seed and of the user, item or pair it belongs to, so they come out the same in any chunking and on any number of
+threads, and of ratings only the table of popularity is stored.
+
+Words are drawn by popularity from an integer table until the row has the requested number of *different* words; a
+word's count is how often it was drawn. A user's items are drawn like words. Every float operation here is one that IEEE
+754 rounds exactly (+ - * / sqrt, never exp or log, no contraction), so the results do not depend on a maths library.
 
 splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 """
@@ -86,7 +89,7 @@ def sort_row(keys, n):
 def normal(bits):
     """Near-normal deviate: four 16-bit uniforms, mean 0, variance 1, at most 3.46."""
     total = (bits & LOW16) + ((bits >> S16) & LOW16) + ((bits >> S32) & LOW16) + (bits >> S48)
-    return (float(np.int64(total)) - 131070.0) / 65536.0 * ROOT3
+    return (np.float64(total) - 131070.0) / 65536.0 * ROOT3
 
 
 @called
@@ -153,3 +156,59 @@ def draw_rows(
                 values[low + k] = np.float64(values[low + k]) * scale
             for k in range(margins.shape[1]):
                 margins[i, k] *= scale
+
+
+# -- ratings -----------------------------------------------------------------------------------------------------------
+
+
+@called
+def _hash(key, number):
+    return mix(key ^ mix(np.uint64(number) * GOLDEN))
+
+
+@njit(**JIT)
+def draw_ratings(
+    keys,  # (6,) uint64: keys of item draws, user and item factors, user and item biases, noise
+    first,  # number of the first user
+    begin,  # (n + 1,) int64: where each user's ratings go
+    cdf,
+    guide,
+    shift,
+    ids,  # (items,) int64 popularity, cumulative, 52 bits; index by its high bits; item of a rank
+    rank,
+    law,  # factors; REAL, or anything else for whole stars
+    dials,  # (5,) float64: mean, standard deviations of factors (squared), biases and noise; stars above one
+    slots,
+    ranks,
+    counts,  # scratch: (power of two > 2 longest, at least 16,) int32, two of (longest,) int64
+    topic,
+    factors,  # (0,) int16; scratch: (rank,) float64
+    users,
+    items,
+    values,  # out: (ratings,) int32, int32, float32
+):
+    """Set ratings of users from ``first`` on: ``mean + b_u + b_i + p_u . q_i + noise`` of five stars, scaled."""
+    for i in range(len(begin) - 1):
+        low = begin[i]
+        n = begin[i + 1] - begin[i]
+        user = first + i
+        if n == 0:
+            continue
+        draw_words(_hash(keys[0], user), n, -1, 0, cdf, guide, shift, topic, slots, ranks, counts)
+        for k in range(rank):
+            factors[k] = normal(_hash(keys[1], user * rank + k))
+        user_bias = normal(_hash(keys[3], user))
+        for j in range(n):
+            item = np.int64(ids[ranks[j]])
+            dot = 0.0
+            for k in range(rank):
+                dot += factors[k] * normal(_hash(keys[2], item * rank + k))
+            noise = normal(_hash(keys[5], user * len(ids) + item))
+            bias = user_bias + normal(_hash(keys[4], item))
+            value = dials[0] + dials[1] * dot + dials[2] * bias + dials[3] * noise
+            value = 1.0 + (value - 1.0) * (dials[4] / 4.0)
+            if law != REAL:
+                value = min(max(math.floor(value + 0.5), 1.0), 1.0 + dials[4])
+            users[low + j] = user
+            items[low + j] = item
+            values[low + j] = value
