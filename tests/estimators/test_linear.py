@@ -205,8 +205,9 @@ def test_n_jobs_as_in_joblib() -> None:
 def test_densify_undoes_sparsify(cancer: Any) -> None:
     X, y = cancer
     for model in (HogwildClassifier(penalty="l1", alpha=0.05, random_state=0), HogwildRegressor(random_state=0)):
-        before = model.fit(X, y).coef_
+        before, predicted = model.fit(X, y).coef_, model.predict(X)
         assert scipy.sparse.issparse(model.sparsify().coef_)
+        assert np.allclose(model.predict(X), predicted, atol=1e-5)
         assert np.array_equal(model.densify().coef_, before)
 
 
