@@ -39,8 +39,8 @@ def map_cuts(
     cuts: list[tuple[int, int]], function: Callable[[int, int], Result], threads: int | None = None
 ) -> Iterator[Result]:
     """Yield ``function(first, last)`` of each given run in order, whatever its length."""
-    threads = threads or len(os.sched_getaffinity(0))
-    if threads == 1 or len(cuts) <= 1:
+    threads = 1 if len(cuts) <= 1 else threads or len(os.sched_getaffinity(0))
+    if threads == 1:
         for cut in cuts:
             yield function(*cut)
         return
