@@ -10,7 +10,6 @@ read. The problem's case checks what depends on the data (is it binary? does the
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import math
 import sys
@@ -107,11 +106,14 @@ def check_field(field: dataclasses.Field[Any], value: Any, choices: tuple[Any, .
     """Raise UsageError unless ``value`` has the field's type and is within its range, or among ``choices``, if any."""
     kind, _, rest = str(field.type).partition(" | ")
     described: Option = field.metadata["option"]
-    if choices and not (value is None and rest):
+    if value is None and rest:
+        return
+    if choices:
         first = () if field.default is None or field.default in choices else (field.default,)
         choice(field.name, value, (*first, *choices))
-    elif kind == "bool" and not isinstance(value, bool):
-        raise UsageError(f"{field.name}={value!r}: expected True or False")
+    elif kind == "bool":
+        if not isinstance(value, int) or value not in (0, 1):  # as scikit-learn does
+            raise UsageError(f"{field.name}={value!r}: expected True or False")
     elif described.least is not None and kind in ("int", "float"):
         number(field.name, value, described.least, described.most, bool(rest), described.strict, whole=kind == "int")
 
@@ -146,11 +148,6 @@ def number(
         if below < math.inf:
             expected += f" and below {below:g}"
         raise UsageError(f"{name}={value!r}: expected {expected}{', or None' if optional else ''}")
-
-
-def flag(name: str, value: Any) -> None:
-    if not isinstance(value, int) or value not in (0, 1):
-        raise UsageError(f"{name}={value!r}: expected True or False")
 
 
 @dataclass(frozen=True)
@@ -432,9 +429,8 @@ class TrainConfig:
 
     def settled(self, **choices: Any) -> Self:
         """Return the config with what a run has chosen itself, which is not checked again."""
-        config = copy.copy(self)
-        for name, value in choices.items():
-            config._set(name, value)
+        config: Self = object.__new__(type(self))
+        vars(config).update(vars(self) | choices)
         return config
 
     def conflicts(self) -> Iterator[str]:

@@ -36,7 +36,7 @@ LOGISTIC = ("Neg", "Softplus", "Neg", "Softmax")  # from margins to probabilitie
 LINKS = {"log": LOGISTIC, "softmax": ("Softmax",)}
 
 
-def export_model(model: Any, path: str | Path, to: str, *, bare: bool = False) -> None:
+def export_model(model: Any, path: str | Path, to: str) -> None:
     """Write ``model`` to ``path`` as a file of another program.
 
     Parameters
@@ -45,9 +45,6 @@ def export_model(model: Any, path: str | Path, to: str, *, bare: bool = False) -
     path : str or Path
         An existing file is replaced at the end, or left unchanged on an error.
     to : {"npz", "onnx"}
-    bare : bool
-        Leave out the preparation of a row before its margin (hashing its features, scaling it to length one), if the
-        format cannot hold it; the user of the file must then do it.
 
     Raises
     ------
@@ -65,7 +62,7 @@ def export_model(model: Any, path: str | Path, to: str, *, bare: bool = False) -
     model = model.to_model() if hasattr(model, "to_model") else model
     if to == "onnx" and type(model).__name__ != "LinearModel":
         raise UsageError(f"--to onnx needs a linear model; got {type(model).__name__}: take npz")
-    write_atomically(Path(path), _npz(model) if to == "npz" else _onnx(model, bare))
+    write_atomically(Path(path), _npz(model) if to == "npz" else _onnx(model))
 
 
 def _npz(model: Any) -> bytes:
@@ -80,21 +77,18 @@ def _npz(model: Any) -> bytes:
 # ---- scikit-learn
 
 
-def to_sklearn(model: Any, bare: bool = False) -> Any:
+def to_sklearn(model: Any) -> Any:
     """Return a fitted estimator that predicts what ``model`` does (:meth:`LinearModel.to_sklearn`)."""
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import Normalizer
 
-    if model.hash_bits is not None and not bare:
-        raise InputError(
-            f"features are hashed to 2^{model.hash_bits}, which only npz can hold: "
-            f"hash rows yourself (hogwild convert --hash-bits {model.hash_bits}) and add --bare"
-        )
+    if model.hash_bits is not None:
+        raise InputError(f"features are hashed to 2^{model.hash_bits}, which only npz can hold: take npz")
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
         raise InputError("weights are not all finite: the training diverged")
     estimator = _classifier(model) if model.labels else _regressor(model)
     estimator.n_features_in_ = model.width
-    if model.normalize == "none" or bare:
+    if model.normalize == "none":
         return estimator
     scaler = Normalizer(norm=model.normalize).fit(np.zeros((1, 1)))
     scaler.n_features_in_ = model.width
@@ -149,9 +143,9 @@ def _fitted(estimator: Any, targets: np.ndarray, coef: np.ndarray, intercept: np
 # ---- ONNX
 
 
-def _onnx(model: Any, bare: bool) -> bytes:
+def _onnx(model: Any) -> bytes:
     """Return the content of an ONNX file."""
-    estimator = to_sklearn(model, bare)
+    estimator = to_sklearn(model)
     if model.labels and model.classes_.dtype.kind == "f" and any(not label.is_integer() for label in model.labels):
         raise InputError("ONNX needs labels that are whole numbers or text: take npz")
     try:

@@ -84,7 +84,7 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
     def work() -> None:
         for lost in range(1, 5):
             before = done()
-            if not until(lambda: pool._crew[0].busy and done() > before + 2 * chunk, 20):  # noqa: B023
+            if not until(lambda: 0 in pool._awaited and done() > before + 2 * chunk, 20):  # noqa: B023
                 return
             kill(pool._crew[0].pid)
             until(lambda: pool.lost == lost)  # noqa: B023

@@ -18,7 +18,7 @@ from hogwild import machine
 from hogwild.cli.bench import parse_workers
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
-from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, config_options, parse_numbers, row, takes
+from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, Row, config_options, parse_numbers, takes
 from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable, naming
 from hogwild.config import MODULE, TrainConfig
 from hogwild.errors import UsageError
@@ -43,65 +43,64 @@ OWN = "methods workers seeds epochs eps steps timeout"
     f"{OWN} {SOURCES} {MINIMISED} model optimizer "
     "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
     PROBLEMS,
-    methods=row(
+    methods=Row(
         "Methods, such as hogwild,locked.",
         WHAT,
         metavar="LIST",
-        show_default="all that the problem has",
+        usual="all that the problem has",
     ),
-    workers=row(
+    workers=Row(
         "Numbers of workers, such as 1,2,4.",
         WHAT,
-        "--workers",
-        "-w",
+        names=("--workers", "-w"),
         metavar="LIST",
-        show_default="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
+        usual="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
     ),
-    seeds=row("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
+    seeds=Row("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
     epochs={
         "panel": WHAT,
         "help": "Passes over the data.",
-        "show_default": f"{EPOCHS}; for cuts {EPOCHS_OF_CUTS}",
+        "usual": f"{EPOCHS}; for cuts {EPOCHS_OF_CUTS}",
     },
-    eps=row(
+    eps=Row(
         "Targets: shares of the way to the optimum, or to the best seen, that may be left.",
         WHAT,
         metavar="LIST",
-        show_default=f"{EPS}; of problems whose optimum is unknown {EPS_OF_SEEN}",
+        usual=f"{EPS}; of problems whose optimum is unknown {EPS_OF_SEEN}",
     ),
-    steps=row(
+    steps=Row(
         "Steps that every method is tuned over; one: no tuning; 'auto': around the step that is probed for.",
         WHAT,
         metavar="LIST",
         default="auto",
     ),
-    timeout=row(
+    timeout=Row(
         "Time of training after which a run is stopped.",
         WHAT,
         kind=float,
         metavar="SECONDS",
-        min=0.1,
+        least=0.1,
         default=600.0,
     ),
     test={"help": "Data to test on."},
     holdout={
         "help": "Fraction of DATA to hold out and test on; 0: none.",
-        "show_default": f"{DEFAULT_HOLDOUT} without --test",
+        "usual": f"{DEFAULT_HOLDOUT} without --test",
     },
-    model=row(
+    model=Row(
         f"A function of no arguments that makes the nn.Module; then --loss is {', '.join(NAMED_LOSSES)} or {FUNCTION}.",
         MODULE,
         metavar=FUNCTION,
     ),
-    seed={"help": "First seed, and that of the hold-out."},
-    host={"default": REAL_HOSTS[0], "show_default": True},
+    seed={"help": "First seed, and that of the hold-out.", "default": 0, "usual": ""},
+    device={"default": "cpu", "usual": ""},
+    host={"default": REAL_HOSTS[0], "usual": REAL_HOSTS[0]},
     delay={"help": "The simulator's delay law: see hogwild simulate."},
     link={"help": "The link between virtual replicas: see hogwild simulate."},
-    out=row(
+    out=Row(
         "Directory of the results; a comparison begun there goes on.",
         RESULTS,
-        "--out",
-        "-o",
+        names=("--out", "-o"),
         metavar="DIR",
         default="comparison",
     ),

@@ -19,7 +19,7 @@ from hogwild.rows_file import Screen, printable
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
 
-KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": None}
+KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": "", "choices": ()}
 
 
 @takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND | {"help": "linear for rows of features, completion for ratings."})

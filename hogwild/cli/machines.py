@@ -36,7 +36,7 @@ def meeting_of(options: dict[str, Any]) -> Meeting | None:
         If they do not go together.
     """
     meet, number, local = (options.pop(name, None) for name in ("meet", "machine", "local"))
-    machines = options.get("machines", 1)
+    machines = options.get("machines") or 1
     if machines == 1:
         if os.environ.get("WORLD_SIZE", "") not in ("", "1"):  # else each of these processes would train alone
             raise UsageError("torchrun needs --machines P --meet HOST:PORT, at a port of their own")

@@ -474,13 +474,10 @@ def export(
         typer.Option(metavar="FORMAT", help=f"One of {', '.join(EXPORTS)}.", autocompletion=lambda: EXPORTS),
     ],
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Write it here.", show_default=False)],
-    bare: Annotated[
-        bool, typer.Option("--bare", help="Leave out the hashing and scaling of rows: you do it before.")
-    ] = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a model as a file that other programs read: NumPy's arrays, or an ONNX graph that predicts the same."""
     from hogwild.interchange import export_model
 
-    export_model(opened(model, out=out), out, to, bare=bare)
+    export_model(opened(model, out=out), out, to)
     Display(quiet=quiet).say(f"{out}: {model} for {to}")

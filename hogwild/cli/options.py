@@ -7,9 +7,11 @@ the function has ``**options``, in which it receives them by name. typer reads t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -42,87 +44,84 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 
 
-def row(help: str, panel: str | None = None, *names: str, kind: Any = str, **more: Any) -> dict[str, Any]:
-    """Describe an option; ``more`` goes to typer, but for ``choices``, which the help lists and a shell completes."""
-    if choices := tuple(more.pop("choices", ())):
-        help, more = f"{help}: {', '.join(choices)}.", {"autocompletion": lambda: choices} | more
-    usual = False if kind is bool else None
-    return {"help": help, "panel": panel, "names": names, "kind": kind, "default": usual} | more
+@dataclass(frozen=True)
+class Row(Option):
+    """An option of a command, with what its parameter needs besides; the range of a number is checked by typer."""
+
+    kind: Any = str
+    default: Any = None
 
 
-BY_TYPE = {"metavar": "COLUMNS", "show_default": "sorted by type"}
+BY_TYPE: dict[str, Any] = {"metavar": "COLUMNS", "usual": "sorted by type"}
 #: Options that are no fields of ``TrainConfig``.
-OTHERS: dict[str, dict[str, Any]] = {
-    "problem": row("What is trained", GOAL, choices=KINDS, show_default="what the data's name says, else linear"),
-    "test": row("Data to test on after each epoch; they choose nothing.", DATA),
-    "holdout": row(
+OTHERS: dict[str, Row] = {
+    "problem": Row("What is trained", GOAL, choices=tuple(KINDS), usual="what the data's name says, else linear"),
+    "test": Row("Data to test on after each epoch; they choose nothing.", DATA),
+    "holdout": Row(
         "Fraction of DATA to hold out and test on.",
         DATA,
         kind=float,
-        show_default=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
+        usual=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
     ),
-    "holdout_by": row("Ratings are held out by", DATA, choices=HOLDOUTS, show_default=HOLDOUTS[0]),
-    "user_features": row("What users have in common: a table of an id and other columns.", DATA, metavar="FILE"),
-    "item_features": row("The same of items; those without ratings are ranked by it.", DATA, metavar="FILE"),
-    "terminals": row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
-    "features": row("Number of features.", DATA, kind=int, min=1, show_default="as many as the data show"),
-    "zero_based": row("Indices of the text start at 0, not 1.", DATA, kind=bool, hidden=True),
-    "format": row("Format of DATA", DATA, choices=FORMATS, show_default="by the name"),
-    "columns": row(
+    "holdout_by": Row("Ratings are held out by", DATA, choices=HOLDOUTS, usual=HOLDOUTS[0]),
+    "user_features": Row("What users have in common: a table of an id and other columns.", DATA, metavar="FILE"),
+    "item_features": Row("The same of items; those without ratings are ranked by it.", DATA, metavar="FILE"),
+    "terminals": Row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
+    "features": Row("Number of features.", DATA, kind=int, least=1, usual="as many as the data show"),
+    "zero_based": Row("Indices of the text start at 0, not 1.", DATA, kind=bool, rare=True),
+    "format": Row("Format of DATA", DATA, choices=FORMATS, usual="by the name"),
+    "columns": Row(
         "Columns of ratings or edges in their order; '-' is not read.",
         DATA,
         metavar="user,item,rating,time",
-        show_default="as many of these, or of u,v,weight, as there are",
+        usual="as many of these, or of u,v,weight, as there are",
     ),
-    "separator": row(
-        "Separator of columns: a character, '::', tab or blank.", DATA, show_default="by the name", hidden=True
-    ),
-    "header": row(
+    "separator": Row("Separator of columns: a character, '::', tab or blank.", DATA, usual="by the name", rare=True),
+    "header": Row(
         "The first line names the columns.",
         DATA,
-        "--header/--no-header",
+        names=("--header/--no-header",),
         kind=bool,
-        default=None,
-        show_default="if it holds no number",
+        usual="if it holds no number",
     ),
-    "hash_bits": row(
+    "hash_bits": Row(
         "Hash features to 2^B weights; indices may then be any below 2^64.",
         DATA,
         kind=int,
-        min=1,
-        max=30,
+        least=1,
+        most=30,
         metavar="B",
     ),
-    "cache": row(
-        "Where parsed text is kept.", DATA, metavar="DIR", show_default="the user's cache directory", hidden=True
-    ),
-    "no_cache": row("Keep nothing: parse into memory.", DATA, kind=bool, hidden=True),
-    "label": row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
-    "categorical": row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
-    "numeric": row("Columns that are numbers.", TABLE, **BY_TYPE),
-    "text": row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
-    "date": row("Columns that are dates: hour, weekday, month, age.", TABLE, hidden=True, **BY_TYPE),
-    "bucket": row("Numbers taken as COUNT categories, by quantiles.", TABLE, metavar="COLUMN:COUNT"),
-    "cross": row("Categories crossed, such as device*country,site*hour; or all.", TABLE, metavar="COLUMN*COLUMN"),
-    "ignore": row("Columns to leave out.", TABLE, metavar="COLUMNS"),
-    "weight": row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
-    "out": row("Write the model here.", RESULTS, "--out", "-o", metavar="MODEL"),
-    "json": row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
-    "meet": row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
-    "machine": row(
+    "cache": Row("Where parsed text is kept.", DATA, metavar="DIR", usual="the user's cache directory", rare=True),
+    "no_cache": Row("Keep nothing: parse into memory.", DATA, kind=bool, rare=True),
+    "label": Row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
+    "categorical": Row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
+    "numeric": Row("Columns that are numbers.", TABLE, **BY_TYPE),
+    "text": Row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
+    "date": Row("Columns that are dates: hour, weekday, month, age.", TABLE, rare=True, **BY_TYPE),
+    "bucket": Row("Numbers taken as COUNT categories, by quantiles.", TABLE, metavar="COLUMN:COUNT"),
+    "cross": Row("Categories crossed, such as device*country,site*hour; or all.", TABLE, metavar="COLUMN*COLUMN"),
+    "ignore": Row("Columns to leave out.", TABLE, metavar="COLUMNS"),
+    "weight": Row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
+    "out": Row("Write the model here.", RESULTS, names=("--out", "-o"), metavar="MODEL"),
+    "json": Row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
+    "meet": Row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
+    "machine": Row(
         "This machine's number from 0.",
         MACHINES,
-        hidden=True,
+        rare=True,
         kind=int,
-        min=0,
+        least=0,
         metavar="K",
-        show_default="as they come; 0 is the one at the address",
+        usual="as they come; 0 is the one at the address",
     ),
-    "local": row("Start all the machines on this one, to try it.", MACHINES, kind=bool),
-    "checkpoint": row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
-    "resume": row("Go on from the checkpoint.", RESULTS, kind=bool),
-    "quiet": row("Print only warnings and errors.", RESULTS, "--quiet", "-q", kind=bool),
-    "verbose": row("Say why a discipline was chosen, and where the time went.", RESULTS, "--verbose", "-v", kind=bool),
+    "local": Row("Start all the machines on this one, to try it.", MACHINES, kind=bool),
+    "checkpoint": Row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
+    "resume": Row("Go on from the checkpoint.", RESULTS, kind=bool),
+    "quiet": Row("Print only warnings and errors.", RESULTS, names=("--quiet", "-q"), kind=bool),
+    "verbose": Row(
+        "Say why a discipline was chosen, and where the time went.", RESULTS, names=("--verbose", "-v"), kind=bool
+    ),
 }
 
 
@@ -132,13 +131,13 @@ def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callab
     ``problems`` are those that the command trains; an option reads as the first of them that has it says. ``changes``
     holds rows, or parts of rows, where an option is the command's own or reads differently there.
     """
-    shared = []
-    for name in names.split():
-        change = changes.get(name, {})
-        if described := {} if "kind" in change else _described(name, tuple(problems)):
-            shared.append(_parameter(name, **described | change))
-        elif "kind" in change:
-            shared.append(_parameter(name, **change))
+    rows = {name: _described(name, tuple(problems)) for name in names.split()}
+    for name, change in changes.items():
+        if isinstance(change, Row):
+            rows[name] = change
+        elif (row := rows[name]) is not None:
+            rows[name] = dataclasses.replace(row, **change)
+    shared = [_parameter(name, row) for name, row in rows.items() if row is not None]
 
     def give(function: Command) -> Command:
         parameters = inspect.signature(function, eval_str=True).parameters.values()
@@ -149,38 +148,39 @@ def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callab
     return give
 
 
-def _described(name: str, problems: tuple[str, ...]) -> dict[str, Any]:
-    """Return the row of an option of the problems, from its field if it has one; empty if they have no such option."""
+def _described(name: str, problems: tuple[str, ...]) -> Row | None:
+    """Return the row of an option of the problems, from its field if it has one; None if they have no such option."""
     if name in OTHERS:
-        return OTHERS[name] if {*READING.get(name, problems)} & {*problems} else {}
+        return OTHERS[name] if {*READING.get(name, problems)} & {*problems} else None
     plain = name.removeprefix("no_")
-    fields = [options_of(each)[plain] for each in problems if plain in options_of(each)]
-    if not fields:
-        return {}
-    field = fields[0]
+    field = next((options_of(each)[plain] for each in problems if plain in options_of(each)), None)
+    if field is None:
+        return None
     option: Option = field.metadata["option"]
-    if name != field.name:
-        return row(option.without, option.panel, kind=bool, hidden=option.rare)
+    if name != plain:
+        return Row(option.without, option.panel, kind=bool, rare=option.rare)
+    usual = option.usual or ("" if isinstance(field.default, bool | None) else field.default)
     kind = str if name in ("step", "l2") else TYPES[str(field.type).partition(" | ")[0]]
-    more: dict[str, Any] = {"metavar": option.metavar, "hidden": option.rare}
-    if usual := option.usual or ("" if field.default in (None, False, "") else field.default):
-        more["show_default"] = f"{usual:g}" if isinstance(usual, float) else str(usual)
-    if choices := option.choices or tuple(WITH_NUMBERS.get(name, ())):
-        more["autocompletion"] = lambda: choices
-    usual_of_all = {options_of(each)[name].default if name in options_of(each) else None for each in PROBLEMS}
-    if len(usual_of_all) == 1:
-        more["default"] = usual_of_all.pop()
-    return row(option.text, option.panel, *option.names, kind=kind, **more)
+    more = {"kind": kind, "usual": f"{usual:g}" if isinstance(usual, float) else str(usual)}
+    return Row(**vars(option) | more | {"least": None, "most": math.inf})  # the config checks the range
 
 
-def _parameter(
-    name: str, help: str, panel: str | None, names: tuple[str, ...], kind: Any, default: Any, **more: Any
-) -> inspect.Parameter:
+def _parameter(name: str, row: Row) -> inspect.Parameter:
     """Return the parameter that typer makes an option from."""
-    names = names or (f"--{name.replace('_', '-')}",)
-    shown = typer.Option(*names, help=help, rich_help_panel=panel, **more)
-    annotation: Any = Annotated[kind | None, shown] if default is None else Annotated[kind, shown]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    choices = row.choices or tuple(WITH_NUMBERS.get(name, ()))
+    shown = typer.Option(
+        *(row.names or (f"--{name.replace('_', '-')}",)),
+        help=row.text,
+        rich_help_panel=row.panel or None,
+        hidden=row.rare,
+        metavar=row.metavar,
+        show_default=row.usual or True,
+        min=row.least,
+        max=None if row.most == math.inf else row.most,
+        autocompletion=(lambda: choices) if choices else None,
+    )
+    annotation: Any = Annotated[row.kind | None, shown]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=annotation)
 
 
 def config_options(options: dict[str, Any]) -> dict[str, Any]:

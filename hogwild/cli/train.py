@@ -59,7 +59,7 @@ NAMES = (
 )
 READS = {
     "holdout": {"help": "Fraction of DATA to hold out: the epoch is chosen by it, and l2 unless that is given."},
-    "l2": {"show_default": f"auto where it takes seconds, else {USUAL:g}"},
+    "l2": {"usual": f"auto where it takes seconds, else {USUAL:g}"},
 }
 
 
@@ -112,9 +112,9 @@ def train(
         "help": "Virtual workers, up to 1024.",
         "names": ("--workers", "-w"),
         "default": SIMULATED_WORKERS,
-        "show_default": True,
+        "usual": "",
     },
-    epochs={"default": SIMULATED_EPOCHS, "show_default": True},
+    epochs={"default": SIMULATED_EPOCHS, "usual": ""},
     json={"help": "Write measurements, and counts of staleness, here as JSON lines ('-': standard output)."},
 )
 def simulate(

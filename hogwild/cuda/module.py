@@ -13,8 +13,8 @@ torch 2.13, whose graphs share the generator's position, replicas may draw the s
 
 A parameter gets its piece of the flat array by ``.data``, which starts a version counter of its own: autograd then
 never takes another replica's update for an error. Gradients are requested by ``torch.autograd.grad``, so no thread
-accumulates them on another stream. Buffers (batch norm's) are not views: most dtypes other than float32 lie in the
-array as sums of two numbers. They are copied from it when a segment begins and back when it ends.
+accumulates them on another stream. Buffers (batch norm's) are not views, since a module may replace them: they are
+copied from the array when a segment begins and back when it ends.
 
 The rules are those of ``problems/module/kernel.py``. Dense gradients of all parameters are applied together, by the
 kernels behind torch's fused optimisers, which read the step from the device and each weight just before they write it:
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,8 +35,9 @@ from hogwild.cuda.backend import Backend, DeviceStream
 from hogwild.cuda.streams import Launcher, Visits
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.problems.module import kernel as on_cpu
-from hogwild.problems.module.layout import Layout, Place, unpack
+from hogwild.problems.module.layout import Trained
 from hogwild.problems.module.problem import ModuleProblem, describe, step_at
+from hogwild.problems.module.replica import BoundModule
 
 ADAGRAD_EPS, ADAM_EPS = float(on_cpu.ADAGRAD_EPS), float(on_cpu.ADAM_EPS)
 
@@ -76,10 +77,6 @@ class ModuleLauncher(Launcher):
         else:
             self.rows = torch.arange(epoch.n, device=self.backend.device, dtype=torch.int32)
 
-    def minibatch(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """Return the module's inputs and the target."""
-        return [array.index_select(0, rows) for array in self.data.values()]
-
     def replica(self, number: int, stream: DeviceStream, in_flight: int) -> Callable[[Visits], None]:
         """Return a function that runs a segment for one replica; makes its module and captures its step."""
         replica = DeviceReplica(self, number)
@@ -102,9 +99,6 @@ class DeviceReplica:
 
     def __init__(self, launcher: ModuleLauncher, worker: int) -> None:
         self._launcher = launcher
-        self._problem = launcher.problem
-        self._layout = launcher.problem.layout
-        self._flat = launcher.flat
         self._worker = worker
         self.replay: Callable[[], None] | None = None
         self._parts: list[torch.Tensor] = []  # the minibatch that a graph reads
@@ -112,7 +106,7 @@ class DeviceReplica:
 
     def __call__(self, visits: Visits) -> None:
         launcher, batch = self._launcher, self._launcher.granule
-        self._layout.write_buffers(self._model, self._numbers)
+        self._module.enter()
         for k, rows in enumerate(launcher.rows[visits.first : visits.first + visits.size].split(batch)):
             if k == 0 or visits.power:
                 step = visits.scale, visits.since, visits.power
@@ -122,22 +116,16 @@ class DeviceReplica:
                     torch.index_select(array, 0, rows, out=part)
                 self.replay()
             else:
-                self._run(launcher.minibatch(rows))
-        self._layout.read_buffers(self._model, self._numbers)
-        self._slot[:1].fill_(1.0)  # it has done something
+                self._run([array.index_select(0, rows) for array in launcher.data.values()])
+        self._module.leave()
 
     def _run(self, parts: Sequence[torch.Tensor]) -> None:
         """Process one minibatch, inputs and target: forward, backward, and the update."""
         *inputs, target = parts
-        with torch.enable_grad():
-            loss = self._loss(self._model(*inputs), target)
-            grads = torch.autograd.grad(loss, self._parameters, allow_unused=True)
-        land(self._layout.rule, self._trained, grads, self._step, self._betas)
-        for (
-            module,
-            name,
-            buffer,
-        ) in self._replaceable:  # a module may put a tensor in its place, instead of writing into it
+        grads = self._module.gradients(inputs, target)
+        land(self._module.layout.rule, self._module.trained, grads, self._step, self._betas)
+        # a module may put a tensor in the place of a buffer, instead of writing into it
+        for module, name, buffer in self._replaceable:
             now = module._buffers[name]
             if now is not buffer and now is not None:
                 buffer.copy_(now.detach())
@@ -147,25 +135,22 @@ class DeviceReplica:
 
     def begin(self) -> None:
         """Make the module, whose memory all belongs to the stream."""
-        first, second = self._problem.betas
+        problem, flat = self._launcher.problem, self._launcher.flat
+        first, second = problem.betas
         self._betas = float(np.float32(first)), float(np.float32(second))  # rounded as in the CPU's kernels
-        self._model, self._loss = unpack(self._problem.program, self._layout, self._flat)
-        self._parameters = [parameter for parameter in self._model.train().parameters() if parameter.requires_grad]
-        self._trained = trained_of(self._layout, self._flat, self._worker)
-        self._slot = self._layout.slot(self._flat, self._worker)
-        self._numbers = self._layout.slot_buffers(self._slot)
-        modules = self._model.modules()
+        self._module = BoundModule(problem.program, problem.layout, flat, self._worker)
+        modules = self._module.model.modules()
         self._replaceable = [
             (module, *pair) for module in modules for pair in module._buffers.items() if pair[1] is not None
         ]
-        self._step = torch.zeros((), device=self._flat.device)
+        self._step = torch.zeros((), device=flat.device)
 
     def prepare(self) -> None:
         """Fill the memory that a graph reads with a minibatch, and copy what the step will write."""
         self._parts = [array[: self._launcher.granule].clone() for array in self._launcher.data.values()]
-        shared = self._flat[: self._layout.size - self._layout.workers * self._layout.slot_size]
-        self._before = [(array, array.clone()) for array in (shared, self._slot)]
-        self._layout.write_buffers(self._model, self._numbers)
+        shared = self._module.flat[: self._module.layout.parameters_size]
+        self._before = [(array, array.clone()) for array in (shared, self._module.slot)]
+        self._module.enter()
 
     def step(self) -> None:
         """Run one step on the minibatch in the graph's memory."""
@@ -176,23 +161,6 @@ class DeviceReplica:
         for array, before in self._before:
             array.copy_(before)
         self._before = []
-
-
-class Trained(NamedTuple):
-    """One trained parameter and its optimiser's state, as views of the flat array."""
-
-    place: Place
-    weights: torch.Tensor  # (size,)
-    first: torch.Tensor  # (size,) or empty
-    second: torch.Tensor
-    counts: torch.Tensor  # (1,) or empty
-
-
-def trained_of(layout: Layout, flat: torch.Tensor, worker: int) -> list[Trained]:
-    """The trained parameters in order, with this worker's optimiser state."""
-    places = [place for place in layout.places if place.trained]
-    states: Any = layout.states(flat, worker)
-    return [Trained(place, flat[place.begin : place.end], *state) for place, state in zip(places, states)]
 
 
 def land(

@@ -33,7 +33,7 @@ def map_cuts(
 
     Runs not yet begun are dropped when the caller stops asking, or on an error or Ctrl-C.
     """
-    threads = min(threads or len(os.sched_getaffinity(0)), len(cuts))
+    threads = 1 if len(cuts) <= 1 else min(threads or len(os.sched_getaffinity(0)), len(cuts))
     if threads > 1:
         yield from in_order(cuts, lambda cut: function(*cut), threads)
     else:

@@ -66,10 +66,13 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
 
 def centred(array: np.ndarray) -> tuple[np.ndarray, Any]:
     """A float64 array less the means of its columns that lie ``FAR`` from zero, and these means; 0 without any."""
+    if array.dtype != np.float64:
+        return array, 0.0
     some = array[:: max(len(array) // 64, 1)]
-    spread = np.ptp(some, axis=0)
-    far = (np.abs(some).min(axis=0) > FAR * spread) & (spread > 0)
-    if array.dtype != np.float64 or not far.any():
+    low, high = some.min(axis=0), some.max(axis=0)
+    spread = high - low
+    far = (np.minimum(np.abs(low), np.abs(high)) > FAR * spread) & (spread > 0)
+    if not far.any():
         return array, 0.0
     means = np.where(far, array.mean(axis=0), 0.0)
     return array - means, means
@@ -80,9 +83,9 @@ def _entries(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     n, width = X.shape
     columns = np.arange(width, dtype=np.int32)
     there = X != 0
-    counts = np.count_nonzero(there, axis=1)
-    if counts.sum() == X.size:
+    if there.all():
         return np.arange(n + 1) * width, np.tile(columns, n), np.ravel(X)
+    counts = np.count_nonzero(there, axis=1)
     return np.append(0, np.cumsum(counts)), np.broadcast_to(columns, X.shape)[there], X[there]
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from hogwild import machine
-from hogwild.config import LARGEST_FLOAT32, Option, check_field, fields_of, flag, number, option
+from hogwild.config import LARGEST_FLOAT32, Option, check_field, fields_of, number, option
 from hogwild.errors import UsageError, expected_one_of
 from hogwild.kernels.losses import PASSIVE
 from hogwild.methods import COUNT_LOSSES, DEFAULT_PARAM, LABEL_LOSSES, SGD_LOSSES
@@ -122,9 +122,7 @@ def checked(estimator: Any) -> dict[str, Any]:
     defaults: dict[str, Any] = _defaults(type(estimator))  # type: ignore[arg-type]  # a class is hashable
     for name in [name for name, default in defaults.items() if given[name] is not default]:
         field, value = estimator.__dataclass_fields__[name], given[name]
-        if field.type == "bool":
-            flag(name, value)  # 0 and 1 too, as scikit-learn does
-        elif field.type != "float | str":
+        if field.type != "float | str":
             check_field(field, value, field.metadata["option"].choices)
         elif value != "auto":
             number(name, value, 0, LARGEST_FLOAT32)

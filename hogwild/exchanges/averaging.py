@@ -54,6 +54,7 @@ from hogwild.exchanges.trade import (
     Message,
     Spec,
     Step,
+    catch_up,
     collect,
     collected,
     cuts_of,
@@ -122,14 +123,9 @@ class Averaging(Exchange):
     def begin(self, flat: np.ndarray, arrays: Arrays) -> None:
         if self.threshold > 0:  # who ended early has missed rounds
             base = arrays["base"]
-            clock = arrays["clock"]
-            newest = _newest(arrays)
             for replica in np.flatnonzero(arrays["begun"]):
-                if (missed := base[newest] - base[replica]).any():
-                    w = arrays["replicas"][replica]
-                    w[:] = np.where(w == base[replica], base[newest], w + missed)
-                    base[replica] = base[newest]
-            clock[:] = clock.max()
+                catch_up(arrays["replicas"][replica], base[replica], base[_newest(arrays)])
+            arrays["clock"][:] = arrays["clock"].max()
 
     def trade(self, w: np.ndarray, arrays: Arrays, link: Link, rows: int) -> Iterator[None]:
         if link.replicas == 1 and self._plain:

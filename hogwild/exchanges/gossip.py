@@ -37,6 +37,7 @@ from hogwild.exchanges.trade import (
     Link,
     Message,
     Spec,
+    catch_up,
     keep_sign,
     left_out,
     replicas_spec,
@@ -162,12 +163,10 @@ def _catch_up(arrays: Arrays) -> None:
     """Let replicas whose workers died hear what they have missed, or begin."""
     heard, base = _heard(arrays), arrays["base"]
     for replica in np.flatnonzero(arrays["ended"] == 0) if arrays["trades"][heard] else ():
-        w = arrays["replicas"][replica]
         if not arrays["begun"][replica]:
-            w[:] = base[heard]
-        elif (missed := base[heard] - base[replica]).any():
-            w[:] = np.where(w == base[replica], base[heard], w + missed)
-        base[replica], arrays["moved"][replica] = base[heard], arrays["moved"][heard]
+            arrays["replicas"][replica] = base[replica] = base[heard]
+        catch_up(arrays["replicas"][replica], base[replica], base[heard])
+        arrays["moved"][replica] = arrays["moved"][heard]
         arrays["begun"][replica] = arrays["trades"][replica] = 1
 
 

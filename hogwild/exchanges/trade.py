@@ -269,6 +269,13 @@ def left_out(w: np.ndarray, arrays: Arrays, replica: int) -> bool:
     return True
 
 
+def catch_up(w: np.ndarray, base: np.ndarray, latest: np.ndarray) -> None:
+    """Add to a replica (n,) what it has missed, from its ``base`` to the ``latest`` one, and set its base to that."""
+    if (missed := latest - base).any():
+        w[:] = np.where(w == base, latest, w + missed)
+    base[:] = latest
+
+
 def keep_sign(new: np.ndarray, old: np.ndarray, w: np.ndarray, now: np.ndarray) -> None:
     """Set to zero what is ``new`` (n,) on the other side of zero than ``old``, though neither ``w`` nor the others'
     value ``now`` is: with an l1 penalty each of them has shrunk it (as ``merged`` of ``kernels/tiers.py``).

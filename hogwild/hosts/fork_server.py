@@ -17,13 +17,13 @@ import contextlib
 import importlib
 import os
 import pickle
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import traceback
+from multiprocessing.connection import wait
 from typing import NamedTuple
 
 from hogwild.errors import TrainingError
@@ -160,49 +160,43 @@ def serve(end: int, modules: list[str]) -> None:
     """Fork workers on request until the parent is gone; ``end`` is a descriptor."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*SIGNALS, signal.SIGCHLD})  # the user's thread may block SIGCHLD
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if the user ignores it, children would leave no exit status
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     problem = ""
     try:
         for module in modules:
             importlib.import_module(module)
     except Exception as error:  # any exception, when memory or descriptors run out
         problem = describe(error)
-    parent, ends = socket.socket(fileno=end), dict[int, socket.socket]()  # the latter by process id
-    waking, wake = os.pipe()  # a byte for each child that ends
-    os.set_blocking(waking, False)
-    os.set_blocking(wake, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake)
+    parent = socket.socket(fileno=end)
+    workers = dict[int, tuple[int, socket.socket]]()  # process id and channel, by the descriptor of the process
     while True:
-        ready = select.select([parent.fileno(), waking], [], [])[0]
-        if waking in ready:
-            os.read(waking, 4096)
-            _reap(ends)
-        if parent.fileno() not in ready:
-            continue
-        data, files, *_ = socket.recv_fds(parent, 1, 1)
-        if not data:
-            os._exit(0)
-        for file in files:  # none if no descriptor was left: the parent sees its end close
-            one = socket.socket(fileno=file)
-            try:
-                child = -1 if problem else os.fork()
-            except OSError as error:
-                _say(one, Ended(None, str(error)))
+        for ready in wait([end, *workers]):
+            if ready in workers:
+                _report(int(ready), *workers.pop(int(ready)))
                 continue
-            if child > 0:
-                ends[child] = one
-                _say(one, Began(child), last=False)
-            elif problem:
-                _say(one, Ended(None, problem))
-            else:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for other in (parent, *ends.values()):
-                    other.close()
-                os.close(waking)
-                os.close(wake)
-                _work(one)
+            data, files, *_ = socket.recv_fds(parent, 1, 1)
+            if not data:
+                os._exit(0)
+            for file in files:  # none if no descriptor was left: the parent sees its end close
+                one = socket.socket(fileno=file)
+                try:
+                    child = -1 if problem else os.fork()
+                    process = os.pidfd_open(child) if child > 0 else 0
+                except OSError as error:
+                    _say(one, Ended(None, str(error)))
+                    continue
+                if child > 0:
+                    workers[process] = child, one
+                    _say(one, Began(child), last=False)
+                elif problem:
+                    _say(one, Ended(None, problem))
+                else:
+                    parent.close()
+                    for watched, (_, other) in workers.items():
+                        os.close(watched)
+                        other.close()
+                    _work(one)
 
 
 def _work(end: socket.socket) -> None:
@@ -215,13 +209,14 @@ def _work(end: socket.socket) -> None:
         os._exit(1)
 
 
-def _reap(ends: dict[int, socket.socket]) -> None:
-    with contextlib.suppress(ChildProcessError):  # there is no child
-        while (child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
-            if (end := ends.pop(child.si_pid, None)) is not None:
-                code = child.si_status
-                _say(end, Ended(code if child.si_code == os.CLD_EXITED else -code))
-            os.waitpid(child.si_pid, 0)  # only after the report, so whoever sees the process gone finds it
+def _report(process: int, child: int, end: socket.socket) -> None:
+    """Say how a worker has ended."""
+    status = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert status is not None
+    code = status.si_status
+    _say(end, Ended(code if status.si_code == os.CLD_EXITED else -code))
+    os.waitpid(child, 0)  # only after the report, so whoever sees the process gone finds it
+    os.close(process)
 
 
 def _say(end: socket.socket, word: Began | Ended, last: bool = True) -> None:

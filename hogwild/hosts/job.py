@@ -19,7 +19,21 @@ from hogwild.exchanges.link import Trader
 from hogwild.exchanges.trade import Counts, Exchange, take
 from hogwild.hosts.fork_server import describe
 from hogwild.hosts.memory import Block
-from hogwild.kernels.control import END, LAST, LINE, NEXT, NO_LIMIT, NONZEROS, ROWS, SKIP, STOP, TURN, WORKERS, cells
+from hogwild.kernels.control import (
+    ABORT,
+    END,
+    LAST,
+    LINE,
+    NEXT,
+    NO_LIMIT,
+    NONZEROS,
+    ROWS,
+    SKIP,
+    STOP,
+    TURN,
+    WORKERS,
+    cells,
+)
 from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import Wire
 from hogwild.problems.protocol import Cut, OrderSlice, Problem, Shared
@@ -227,6 +241,10 @@ class Job:
     def stop(self) -> None:
         """Ask the workers to finish their current chunk and return."""
         self.control[STOP] = 1
+
+    def abort(self) -> None:
+        """Ask the workers to return at once, even if they wait for others."""
+        self.control[STOP] = self.control[ABORT] = 1
 
 
 @dataclass(frozen=True)

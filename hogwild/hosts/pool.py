@@ -6,7 +6,7 @@ import itertools
 import weakref
 from typing import Any, Protocol
 
-from hogwild.errors import UsageError
+from hogwild.errors import TrainingError, UsageError
 from hogwild.exchanges.trade import Counts
 from hogwild.hosts.job import Job, Task
 
@@ -90,10 +90,7 @@ class Pool(Protocol):
 
 
 class Crew(Pool):
-    """Started workers that answer numbered messages: a job, its tasks, and None to drop it.
-
-    An answer to another number than the latest is from a run that was abandoned.
-    """
+    """Started workers that answer numbered messages: a job, its tasks, and None to drop it."""
 
     _end: weakref.finalize[Any, Any]  # closes the pool; also called when it is garbage, and at the interpreter's exit
 
@@ -102,6 +99,10 @@ class Crew(Pool):
         self.lost = 0
         self._numbers = itertools.count()
         self._held: list[Job] = []  # at most one; not in self, for the finalizer
+        self._task: Task | None = None
+        self._first = 0  # number of the job's message: answers to earlier ones are from a run that was abandoned
+        self._latest = 0  # and of the task's, if there is one
+        self._awaited: dict[int, int] = {}  # by worker: number of the last message, if that is not answered
 
     @property
     def job(self) -> Job | None:
@@ -111,5 +112,73 @@ class Crew(Pool):
     def closed(self) -> bool:
         return not self._end.alive
 
+    def open(self, job: Job) -> None:
+        self.check_free(self._task is not None)
+        job.problem.compile()  # once, here: worker processes load the machine code from the disk cache
+        self._held[:] = [job]
+        self._first = self._tell(job)
+        try:
+            while self._awaited and not self.closed:
+                self._listen(1.0)
+        except KeyboardInterrupt:  # only some have received it
+            self.close()
+            raise
+
+    def begin(self, task: Task) -> None:
+        self._task = task
+        self._latest = self._tell(task)
+
+    def wait(self, timeout: float) -> bool:
+        try:
+            if not self._finished():
+                self._listen(timeout)
+        except (OSError, ValueError):  # closed by another thread
+            if not self.closed:
+                raise
+        if self.closed or self._finished():
+            self._task = None
+            return True
+        return False
+
+    def release(self, job: Job) -> None:
+        if self.job is job:
+            job.abort()
+            self._held.clear()
+            self._task = None
+            self._first = self._tell(None)
+            self._awaited.clear()
+
     def close(self) -> None:
         self._end()
+
+    def _finished(self) -> bool:
+        job = self.job
+        if job is None or self._awaited:
+            return job is None
+        return job.finished()  # otherwise all workers died, and replacements are starting
+
+    def _tell(self, message: Job | Task | None) -> int:
+        """Send all workers a message, and return its number."""
+        number = next(self._numbers)
+        for worker in range(self.workers):
+            self._send(worker, number, message)
+        return number
+
+    def _send(self, worker: int, number: int, message: Job | Task | None) -> None:
+        self._awaited[worker] = number
+        self._post(worker, (number, message))
+
+    def _hear(self, worker: int, number: int, problem: str | None) -> None:
+        """Handle the answer to a message."""
+        if problem is not None and number >= self._first:
+            raise TrainingError(f"worker {worker} failed: {problem}")
+        if self._awaited.get(worker) == number:
+            del self._awaited[worker]
+
+    def _post(self, worker: int, message: tuple[int, Job | Task | None]) -> None:
+        """Put a message into a worker's inbox."""
+        raise NotImplementedError
+
+    def _listen(self, timeout: float) -> None:
+        """Wait for an answer or another event of some worker and handle it."""
+        raise NotImplementedError

@@ -27,7 +27,7 @@ from hogwild.hosts.job import Job, Task, work_for
 from hogwild.hosts.memory import Block
 from hogwild.hosts.pool import Crew
 from hogwild.kernels.cache import leave_warnings
-from hogwild.kernels.control import ABORT, LINE, ROWS, STOP, WORKERS
+from hogwild.kernels.control import ABORT, LINE, ROWS, WORKERS
 from hogwild.machine import cpus_of, pin
 from hogwild.problems.protocol import HOLDS
 
@@ -146,8 +146,6 @@ class _Worker:
         self.number = number
         self.cpu = cpu
         self.pid = 0
-        self.ready = False
-        self.busy = False
         self.ended: Ended | None = None  # the report of its death
         with contextlib.ExitStack() as undo:
             try:
@@ -174,19 +172,17 @@ class _Worker:
         code = self.ended.status
         return f"killed by signal {-code}, {signal.strsignal(-code)}" if code < 0 else f"exit status {code}"
 
-    def send(self, message: Any) -> bool:
-        """Send a message; return whether the worker could be reached."""
+    def send(self, message: Any) -> None:
+        """Send a message, if the worker lives."""
         try:
             self.channel.send(message)
         except (BrokenPipeError, ConnectionResetError):  # it is dead: its channel will report it shortly
-            return False
+            pass
         except OSError as error:  # no descriptor or file left for a long message
-            if self.channel.fileno() < 0:  # closed by another thread
-                return False
-            raise TrainingError(
-                f"cannot send worker process {self.number} its work ({error}): try host='threads' (--host threads)"
-            ) from error
-        return True
+            if self.channel.fileno() >= 0:  # else closed by another thread
+                raise TrainingError(
+                    f"cannot send worker process {self.number} its work ({error}): try host='threads' (--host threads)"
+                ) from error
 
     def receive(self) -> Any:
         """Return the worker's next message; the first is a ``Began``, the last an ``Ended``."""
@@ -225,8 +221,6 @@ class Processes(Crew):
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)
-        self._job_number = self._task_number = -1
-        self._task: Task | None = None
         self._deaths = [0] * workers
         self._done = [0] * workers  # rows of the epoch that each had done at its last death
         self._crew: list[_Worker] = []  # its contents alone are known to the finalizer
@@ -241,64 +235,16 @@ class Processes(Crew):
             self.close()
             raise
 
-    def open(self, job: Job) -> None:
-        self.check_free(self._task is not None)
-        job.problem.compile()  # once, here: workers load the machine code from the disk cache
-        self._held[:] = [job]
-        self._job_number, self._task_number = next(self._numbers), -1
-        self._deaths = [0] * self.workers
-        try:
-            for worker in self._crew:
-                worker.ready = worker.busy = False
-                worker.send((self._job_number, job))
-            while not all(worker.ready for worker in self._crew):
-                self._listen(None)
-        except KeyboardInterrupt:  # only some have received it
-            self.close()
-            raise
-
     def begin(self, task: Task) -> None:
         self._listen(0.0)  # workers that died while idle held nothing
-        self._task, self._task_number = task, next(self._numbers)
+        self._deaths = [0] * self.workers
         self._done = [0] * self.workers
-        for worker in self._crew:
-            self._start(worker)
+        super().begin(task)
 
-    def wait(self, timeout: float) -> bool:
-        try:
-            if not self._finished():
-                self._listen(timeout)
-        except (OSError, ValueError):  # closed by another thread
-            if not self.closed:
-                raise
-            return True
-        if self._finished():
-            self._task, self._deaths = None, [0] * self.workers
-            return True
-        return False
+    def _post(self, worker: int, message: tuple[int, Job | Task | None]) -> None:
+        self._crew[worker].send(message)
 
-    def release(self, job: Job) -> None:
-        if self.job is job:
-            job.control[STOP] = job.control[ABORT] = 1
-            self._held.clear()
-            self._task = None
-            self._task_number = -1
-            self._job_number = next(self._numbers)
-            for worker in self._crew:
-                worker.send((self._job_number, None))
-
-    def _finished(self) -> bool:
-        job = self.job
-        if job is None or any(worker.busy for worker in self._crew):
-            return job is None
-        return job.finished()  # otherwise all workers died, and replacements are starting
-
-    def _start(self, worker: _Worker) -> None:
-        if self._task is not None and worker.ready:
-            worker.busy = worker.send((self._task_number, self._task))
-
-    def _listen(self, timeout: float | None) -> None:
-        """Wait for an event of some worker and handle it."""
+    def _listen(self, timeout: float) -> None:
         workers = {worker.channel.fileno(): worker for worker in self._crew}
         for number in wait([*workers], timeout):
             worker = workers[int(number)]  # type: ignore[arg-type]
@@ -307,19 +253,7 @@ class Processes(Crew):
                 if worker in self._crew and not self.closed:  # otherwise another thread is closing the pool
                     self._replace(worker)
             elif not isinstance(word, Began):
-                self._hear(worker, *word)
-
-    def _hear(self, worker: _Worker, number: int, problem: str | None) -> None:
-        """Handle the answer to message ``number``."""
-        if number not in (self._job_number, self._task_number):
-            return
-        if problem is not None:
-            raise TrainingError(f"worker process {worker.number} failed: {problem}")
-        if number == self._task_number:
-            worker.busy = False
-        else:
-            worker.ready = True
-            self._start(worker)  # a replacement joins the current epoch
+                self._hear(worker.number, *word)
 
     def _replace(self, dead: _Worker) -> None:
         """Replace a worker that died, or end the run."""
@@ -332,7 +266,7 @@ class Processes(Crew):
             self._deaths[number] = 1 if done > self._done[number] else self._deaths[number] + 1
             self._done[number] = done
             job.bury(number)
-            if dead.busy and job.problem.holds:
+            if self._task is not None and number in self._awaited and job.problem.holds:
                 job.control[ABORT] = 1
                 locking = job.problem.discipline in HOLDS
                 name = f"discipline {job.problem.discipline}" if locking else "order blocks"
@@ -354,7 +288,9 @@ class Processes(Crew):
         self._crew[self._crew.index(dead)] = fresh
         dead.channel.close()
         if job is not None:
-            fresh.send((self._job_number, job))
+            self._send(number, self._first, job)
+        if self._task is not None:  # it joins the current epoch
+            self._send(number, self._latest, self._task)
 
 
 def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
@@ -366,7 +302,7 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
         held.clear()
         return
     for job in held:
-        job.control[STOP] = job.control[ABORT] = 1
+        job.abort()
     for worker in workers:
         with contextlib.suppress(TrainingError):
             worker.send(None)
@@ -382,10 +318,7 @@ def _end(crew: list[_Worker], held: list[Job], owner: int) -> None:
 def _wait_for_end(workers: list[_Worker]) -> list[_Worker]:
     """Return the workers that have not ended after ``GRACE``."""
     deadline = time.monotonic() + GRACE
-    living = [worker for worker in workers if worker.ended is None]
-    while living and (ready := wait([w.channel.fileno() for w in living], max(deadline - time.monotonic(), 0.0))):
-        for worker in living:
-            if worker.channel.fileno() in ready:
-                worker.receive()
-        living = [worker for worker in living if worker.ended is None]
-    return living
+    for worker in workers:
+        while worker.ended is None and wait([worker.channel.fileno()], max(deadline - time.monotonic(), 0.0)):
+            worker.receive()
+    return [worker for worker in workers if worker.ended is None]

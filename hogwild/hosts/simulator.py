@@ -43,6 +43,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hogwild.exchanges.link import BYTES, MESSAGES, WAITED
 from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Exchange, Link, Message, Step, take
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
@@ -88,7 +89,7 @@ class Simulator(Pool):
         self.delay, self._law = delay, Law(delay, workers)
         self._stale: Counter[int] = Counter()  # updates of the latest task by staleness
         self._overwritten = 0  # weight updates of it that are lost
-        self._counts = Counts()
+        self._virtual = 0.0  # seconds that it took the workers
         self._steps: Iterator[None] | None = None  # what is left of the task
         self._shared: Any = None  # the workers' memory
         self._data: Any = None
@@ -111,7 +112,7 @@ class Simulator(Pool):
     def begin(self, task: Task) -> None:
         job = self.job
         assert job is not None
-        self._stale, self._overwritten, self._counts = Counter(), 0, Counts()
+        self._stale, self._overwritten, self._virtual = Counter(), 0, 0.0
         kind = self._replicas if job.trader is not None else self._events if self._phased else self._quanta
         self._steps = kind(job, task)
 
@@ -143,7 +144,7 @@ class Simulator(Pool):
 
     def counts(self) -> Counts:
         """Counts of what the latest task's replicas sent, and its virtual seconds."""
-        return self._counts
+        return super().counts().plus(Counts(virtual_seconds=self._virtual))
 
     def release(self, job: Job) -> None:
         if self.job is job:
@@ -163,8 +164,8 @@ class Simulator(Pool):
         part = job.part(task, worker, limit)._replace(crew=crew)
         return job.problem.prepare(shared or self._shared, self._scratches[worker], self._data, part, task.step)
 
-    def _seconds(self, job: Job, ticks: float) -> Counts:
-        return Counts(virtual_seconds=ticks / job.workers * job.wire.row)
+    def _seconds(self, job: Job, ticks: float) -> float:
+        return ticks / job.workers * job.wire.row
 
     def _crew_of(self, job: Job, task: Task) -> tuple[Any, Callable[[int, list[int]], None]]:
         """The memory of workers that let others in within a row, and what has the kernel do some events of a chunk."""
@@ -191,7 +192,7 @@ class Simulator(Pool):
             yield
         play(-1, schedule.events(None))
         self._stale, self._overwritten = schedule.staleness, int(crew.lost[0])
-        self._counts = self._seconds(job, schedule.now)
+        self._virtual = self._seconds(job, schedule.now)
 
     def _quanta(self, job: Job, task: Task) -> Iterator[None]:
         """Workers that let nobody in within a row: each does ``quantum`` rows in turn, one under ``round-robin``."""
@@ -207,7 +208,7 @@ class Simulator(Pool):
             if rows == quantum:
                 ticks = sum(itertools.islice(times, rows)) * law.ticks
                 heapq.heappush(heap, (now + ticks + rows * law.wait, worker))
-            self._counts = self._seconds(job, last)
+            self._virtual = self._seconds(job, last)
             yield
 
     def _replicas(self, job: Job, task: Task) -> Iterator[None]:
@@ -224,15 +225,9 @@ class Simulator(Pool):
             turns.append({rows: self._turn(job, task, worker, rows, shared) for rows in lengths})
         times = self._law.times((job.seed, task.epoch, task.start))
         replicas = Replicas(job, self._law, times, quantum, weights, turns)
-        network = replicas.network
-        going = True
-        while going:
-            going = replicas.advance()
-            if not going:
-                network.meet(trader.exchange.meeting(job.problem.size, arrays))
-            left_out = int(arrays["left_out"].sum())
-            self._counts = network.counts.plus(Counts(virtual_seconds=max(network.now), deltas_left_out=left_out))
+        while replicas.advance():
             yield
+        self._virtual = replicas.network.meet(trader.exchange.meeting(job.problem.size, arrays))
         stale = enumerate(arrays.get("staleness", ()))  # of pushes, if there are servers
         self._stale = +Counter({k: int(pushes) for k, pushes in stale})
 
@@ -338,7 +333,7 @@ class Replicas:
         assert trader is not None
         self._exchange, self._arrays = trader.exchange, trader.arrays
         self._law, self._times, self._quantum = law, times, quantum
-        self.network = Network(count, job.wire)
+        self.network = Network(job.wire, self._arrays["counts"])
         self._waiting: dict[int, float] = {}  # replicas that wait, and since when
         self._due = [replica / count * job.wire.row for replica in range(count)]  # the time of each one's next event
         self._due.append(math.inf)  # and of the servers'
@@ -358,7 +353,7 @@ class Replicas:
         else:
             network.now[replica] = max(now, network.now[replica])
             if (since := self._waiting.pop(replica, None)) is not None:
-                network.counts = network.counts.plus(Counts(waited_seconds=network.now[replica] - since))
+                network.counts[replica, WAITED] += network.now[replica] - since
             waits = next(self._lives[replica], None)
             if waits:
                 self._waiting[replica] = network.now[replica]
@@ -413,10 +408,11 @@ class Network:
     replicas on whose machines they are, and what stays on a machine takes no time.
     """
 
-    def __init__(self, replicas: int, wire: Wire) -> None:
+    def __init__(self, wire: Wire, counts: np.ndarray) -> None:  # of messages and bytes, (replicas, 3)
+        replicas = len(counts)
         self.wire, self.here = wire, np.ones(replicas, bool)
         self.now = [0.0] * replicas  # time of each replica
-        self.counts = Counts()
+        self.counts = counts
         self._out, self._in = [0.0] * replicas, [0.0] * replicas  # when the lines are free
         # For each replica, and for the servers: a heap of (time, number, arrival)
         self._arriving: list[list[tuple[float, int, Arrival]]] = [[] for _ in range(replicas + 1)]
@@ -448,7 +444,7 @@ class Network:
             busy = message.size / self.wire.bandwidth
             self._out[sender] = start + busy
             self._in[to] = when = start + busy + self.wire.latency
-            self.counts = self.counts.plus(Counts(1, message.size))
+            self.counts[sender, [MESSAGES, BYTES]] += 1, message.size
         heapq.heappush(self._arriving[queue], (when, self._sent, Arrival(sender, message, shard)))
 
     def next_arrival(self, to: int) -> float:
@@ -463,14 +459,12 @@ class Network:
         """Replicas whose messages to a replica have not been received."""
         return [arrival.sender for _, _, arrival in self._arriving[to] if arrival.shard == NO_SHARD]
 
-    def meet(self, steps: list[Step]) -> None:
-        """Let replicas send at once, in steps, and wait for each other."""
+    def meet(self, steps: list[Step]) -> float:
+        """Return the time at which replicas have sent at once, in steps, and waited for each other."""
         end = max(*self.now, self._latest)
         for step in steps:
             end += self.wire.latency + step.messages * step.size / self.wire.bandwidth
-            messages = step.messages * step.senders
-            self.counts = self.counts.plus(Counts(messages, messages * step.size))
-        self.now = [end] * len(self.now)
+        return end
 
 
 class TimedLink(Link):

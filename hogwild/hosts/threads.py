@@ -8,6 +8,7 @@ of milliseconds ends before it has moved them apart.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import weakref
@@ -16,7 +17,6 @@ from typing import Any
 from hogwild.errors import TrainingError
 from hogwild.hosts.job import Job, Task, work_for
 from hogwild.hosts.pool import Crew
-from hogwild.kernels.control import ABORT
 from hogwild.machine import cpus_of, pin
 
 
@@ -27,9 +27,8 @@ class Threads(Crew):
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers)
-        self._number = self._awaited = 0  # the latest message, and how many have not answered it
         self._inboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(workers)]
-        self._outbox: queue.SimpleQueue[tuple[int, str | None]] = queue.SimpleQueue()
+        self._outbox: queue.SimpleQueue[tuple[int, int, str | None]] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._end = weakref.finalize(self, _end, self._threads, self._inboxes, self._held)
         try:
@@ -43,52 +42,18 @@ class Threads(Crew):
             self.close()
             raise TrainingError(f"cannot start {workers} worker threads: {error}") from error
 
-    def open(self, job: Job) -> None:
-        self.check_free(self._awaited > 0)
-        job.problem.compile()
-        self._held[:] = [job]
-        self._send(job)
-        while not self.wait(1.0):
-            pass
+    def _post(self, worker: int, message: tuple[int, Job | Task | None]) -> None:
+        self._inboxes[worker].put(message)
 
-    def begin(self, task: Task) -> None:
-        self._send(task)
-
-    def wait(self, timeout: float) -> bool:
-        while self._awaited:
-            try:
-                number, problem = self._outbox.get(timeout=timeout)
-            except queue.Empty:
-                return self.closed
-            if number != self._number:
-                continue
-            self._awaited -= 1
-            if problem is not None:
-                raise TrainingError(f"a worker thread failed: {problem}")
-        return True
-
-    def release(self, job: Job) -> None:
-        if self.job is job:
-            _halt(self._held)
-            self._held.clear()
-            self._send(None)
-            self._awaited = 0
-
-    def _send(self, message: Job | Task | None) -> None:
-        self._number, self._awaited = next(self._numbers), self.workers
-        for inbox in self._inboxes:
-            inbox.put((self._number, message))
-
-
-def _halt(held: list[Job]) -> None:
-    for job in held:
-        job.stop()
-        job.control[ABORT] = 1
+    def _listen(self, timeout: float) -> None:
+        with contextlib.suppress(queue.Empty):
+            self._hear(*self._outbox.get(timeout=timeout))
 
 
 def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]], held: list[Job]) -> None:
     """Close the pool, at the latest before the interpreter frees the arrays under the kernels."""
-    _halt(held)
+    for job in held:
+        job.abort()
     for inbox in inboxes:
         inbox.put(None)
     for thread in threads:
@@ -99,4 +64,4 @@ def _end(threads: list[threading.Thread], inboxes: list[queue.SimpleQueue[Any]],
 
 def _serve(worker: int, cpu: int | None, inbox: queue.SimpleQueue[Any], outbox: queue.SimpleQueue[Any]) -> None:
     pin(cpu)
-    work_for(worker, inbox.get, outbox.put)
+    work_for(worker, inbox.get, lambda answer: outbox.put((worker, *answer)))

@@ -92,11 +92,6 @@ def _unlike(names: list[str], every: list[dict[str, Any]], config: TrainConfig) 
             return f"{name} has test rows and {names[0]} has none: give machine 0 some too"
     if not any(labels):
         return ""
-    whole = [all(label == int(label) for label in each) for each in labels]
-    if any(whole) and not all(whole):
-        odd, other = whole.index(False), whole.index(True)
-        fraction = shortest(next(label for label in labels[odd] if label != int(label)))
-        return f"{names[odd]} has the label {fraction}, and {names[other]} whole numbers only: expected one kind"
     coded = [k for k, each in enumerate(labels) if tuple(each) in CODINGS]
     unlike = next((k for k in coded if labels[k] != labels[coded[0]]), None)
     if unlike is not None and all(len(each) < 3 for each in labels):

@@ -1,7 +1,7 @@
 """The engine of a run: it lays out the memory, starts the workers, has them do epochs, and keeps the clock.
 
-The clock of ``train_seconds`` runs while workers work and while a step is searched for, never during evaluation, and it
-is started and stopped here only. An engine can be stopped at any chunk and goes on there. What is measured, kept and
+The clock is the run's stopwatch: ``train_seconds`` counts the parts in which workers work and a step is searched for,
+never evaluation. An engine can be stopped at any chunk and goes on there. What is measured, kept and
 judged between epochs is the affair of ``run.py``.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from hogwild.training.schedule import Step, usual_schedule
 from hogwild.training.stopwatch import Stopwatch
 
 POLL = 0.1  # seconds between two looks at a pool that has nothing to say
+TRAINING = ("l2", "step", "training")  # parts of a run's time that ``train_seconds`` counts
 COUNTS = ("epoch", "chunk", "updates", "nonzeros", "seconds", "lost")  # of an engine, as a checkpoint holds them
 
 
@@ -37,29 +37,6 @@ class EpochProgress:
     rows_total: int
     nonzeros: int  # done by the workers in the current epoch
     seconds: float  # they have worked on it
-
-
-class Clock:
-    """Accumulates the time spent inside ``with clock:``."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self._before = seconds
-        self._since: float | None = None
-
-    def __enter__(self) -> None:
-        self._since = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._before, self._since = self.seconds, None
-
-    def add(self, seconds: float) -> None:
-        """Count time that was spent before."""
-        self._before += seconds
-
-    @property
-    def seconds(self) -> float:
-        since = self._since
-        return self._before + (0.0 if since is None else time.perf_counter() - since)
 
 
 def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
@@ -143,7 +120,7 @@ class Engine:
         self._own = own
         self.pool = pool
         self._stopwatch = stopwatch or Stopwatch("set-up")
-        self.clock = Clock()
+        self._seconds_before = 0.0  # of training, before a resume
         self.sent = Counts()
         self.lost = 0
         self.stopping = False
@@ -175,6 +152,11 @@ class Engine:
         """Whether the engine's own workers have been told to end, maybe by another thread."""
         return self._own and self.pool.closed
 
+    @property
+    def train_seconds(self) -> float:
+        """Seconds in which workers have worked, or an l2 or a step was chosen, since the run began."""
+        return self._seconds_before + self._stopwatch.spent(*TRAINING)
+
     def advance(self, step: Step) -> bool:
         """Do the current epoch, or what is left of it. Returns whether it is complete: it is not if one stops it."""
         pool = self.pool
@@ -183,7 +165,7 @@ class Engine:
         if pool.job is not job:  # another run has used it in between
             pool.open(job)
         task = Task(self.epoch, self.chunk, step)
-        before = self.clock.seconds
+        before = self.train_seconds
         share = pool.share(task)
         with self._turning:
             job.begin_epoch(task.epoch, task.start, share)
@@ -191,7 +173,7 @@ class Engine:
         if self.stopping:
             job.stop()
         try:
-            with self._stopwatch("training"), self.clock:
+            with self._stopwatch("training"):
                 try:
                     pool.begin(task)
                     while not pool.wait(POLL):
@@ -202,7 +184,7 @@ class Engine:
             rows, nonzeros = self._done()
             self.updates += rows
             self.nonzeros += nonzeros
-            self.seconds += self.clock.seconds - before
+            self.seconds += self.train_seconds - before
             done, self.chunk = divmod(int(job.position()), job.order.n_chunks)
             self.epoch += done
             self.lost += pool.lost - lost
@@ -225,20 +207,20 @@ class Engine:
         with self._turning:
             epoch, before, began = self._at
             rows, nonzeros = self._done()
-            return EpochProgress(epoch, min(before + rows, self._n), self._n, nonzeros, self.clock.seconds - began)
+            return EpochProgress(epoch, min(before + rows, self._n), self._n, nonzeros, self.train_seconds - began)
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint's header has to hold."""
         counts = {name: getattr(self, name) for name in COUNTS}
-        return counts | {"sent": [*self.sent], "train_seconds": self.clock.seconds} | self.pool.state()
+        return counts | {"sent": [*self.sent], "train_seconds": self.train_seconds} | self.pool.state()
 
     def restore(self, header: dict[str, Any]) -> None:
         """Go on from what :meth:`state` gave."""
         for name in COUNTS:
             setattr(self, name, header[name])
         self.sent = Counts(*header["sent"])
-        self.clock = Clock(header["train_seconds"])
-        self._at = self.epoch, 0, self.clock.seconds
+        self._seconds_before += header["train_seconds"] - self.train_seconds
+        self._at = self.epoch, 0, self.train_seconds
         self.pool.restore(header)
 
     def close(self) -> None:

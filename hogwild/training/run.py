@@ -143,7 +143,6 @@ class Run(Generic[M]):
             if leader is not None:
                 leader.agree(case, config)
             self._job = self.engine.job
-            self.engine.clock.add(choosing)
             self._keeper = Keeper(c, case, test is not None)
             self._schedule = self._settle_step(header)
             if header:
@@ -241,10 +240,9 @@ class Run(Generic[M]):
         if c.schedule != "optimal" and step is None:
             step = header["step"] if header else self.chosen.step if self.chosen else None
             if step is None:
+                search = self._case.search_step()
                 with self.stopwatch("step"):
-                    search = self._case.search_step()
-                    with self.engine.clock:
-                        step, fields = search()
+                    step, fields = search()
                 self._first_fields |= fields
             self.config = c.settled(step=step)
         decay = c.usual_decay if c.decay is None and c.schedule == "epoch" else c.decay
@@ -371,7 +369,7 @@ class Run(Generic[M]):
             "schedule": c.schedule,
             "epoch": epoch if not engine.chunk else round(epoch + engine.chunk / self._job.order.n_chunks, 4),
             "phase": "reported",
-            "train_seconds": engine.clock.seconds,
+            "train_seconds": engine.train_seconds,
             "wall_seconds": time.perf_counter() - self._began,
             "setup_seconds": self._setup,
             **measures,
@@ -633,24 +631,21 @@ def begin(
         # a count decides, and no clock; short runs are noisy from epoch to epoch, and their epochs cost nothing
         if config.schedule != "adaptive" and examples.nnz * config.epochs >= SHORT_RUN:
             config = config.settled(patience=PATIENCE)
-    if cluster is None:
-        if config.machines > 1:
-            raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
-        chosen = None
-        if config.l2_path:
-            judges = test if held is None and test is examples.held_out else held
-            kind: Any = case_of(config.problem)
-            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
-        return Run(examples, test, config, checkpoint, resume, pool, data, chosen=chosen, held=held)
-    if config.machines != cluster.machines:
-        config = config.replace(machines=cluster.machines)
-    if config.own_rows:
+    leader = chosen = None
+    if cluster is not None:
+        from hogwild.machines.agreement import Leader
         from hogwild.machines.own_rows import settle
 
-        examples, test = settle(cluster, examples, test, config)
-    if cluster.leads:
-        from hogwild.machines.agreement import Leader
-
+        config = config.replace(machines=cluster.machines)
+        if config.own_rows:
+            examples, test = settle(cluster, examples, test, config)
+        if not cluster.leads:
+            return Member(examples, test, config, cluster, pool, data)
         leader = Leader(cluster, examples.totals if config.own_rows else None)
-        return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, held=held)
-    return Member(examples, test, config, cluster, pool, data)
+    elif config.machines > 1:
+        raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
+    elif config.l2_path:
+        judges = test if held is None and test is examples.held_out else held
+        kind: Any = case_of(config.problem)
+        config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
+    return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, chosen=chosen, held=held)

@@ -32,9 +32,10 @@ class Stopwatch:
         self._seconds: dict[str, float] = {}
 
     def _turn_to(self, part: str) -> str:
-        now, before = time.perf_counter(), self._part
-        self._seconds[before] = self._seconds.get(before, 0.0) + now - self._last
-        self._part, self._last = part, now
+        now, before, last = time.perf_counter(), self._part, self._last
+        self._last = now  # first, so that another thread never finds a second counted twice
+        self._seconds[before] = self._seconds.get(before, 0.0) + now - last
+        self._part = part
         return before
 
     @contextlib.contextmanager
@@ -50,6 +51,11 @@ class Stopwatch:
         """Add the parts measured by another stopwatch in time that this one does not cover."""
         for part, more in seconds.items():
             self._seconds[part] = self._seconds.get(part, 0.0) + more
+
+    def spent(self, *parts: str) -> float:
+        """Seconds of these parts together so far; any thread may ask."""
+        running = time.perf_counter() - self._last if self._part in parts else 0.0
+        return running + sum(self._seconds.get(part, 0.0) for part in parts)
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -131,7 +131,7 @@ def kill_workers(problem: str, discipline: str, chance: random.Random, folder: s
     def strike() -> None:
         time.sleep(delay)
         deadline = time.monotonic() + LATEST
-        while busy and not any(worker.busy for worker in pool._crew) and time.monotonic() < deadline:  # type: ignore[attr-defined]
+        while busy and not pool._awaited and time.monotonic() < deadline:  # type: ignore[attr-defined]
             time.sleep(0.0002)
         crew = list(pool._crew)  # type: ignore[attr-defined]
         kill([worker.pid for worker in (crew if everybody else crew[victim : victim + 1])])

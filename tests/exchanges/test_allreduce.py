@@ -65,7 +65,7 @@ def reduced(by: str, arrays: np.ndarray, links: list[Any]) -> list[Any]:
 def test_the_sum_in_as_many_steps_and_bytes_as_the_schedule_has(by: str, count: int) -> None:
     size = 16 * 7 * 8 * 3  # slices of whole lines
     arrays = np.random.default_rng(count).standard_normal((count, size)).astype(np.float32)
-    network = Network(count, Wire())
+    network = Network(Wire(), np.zeros((count, 3)))
     links = [Recorded(network, replica) for replica in range(count)]
     found = reduced(by, arrays, links)
     np.testing.assert_allclose(found[0], arrays.sum(axis=0, dtype=np.float64), rtol=1e-5, atol=1e-5)
@@ -101,7 +101,7 @@ def test_through_logs_that_hold_one_message(by: str) -> None:
 @pytest.mark.parametrize("by", SCHEDULES)
 def test_a_round_that_one_gives_up_ends_for_all(by: str) -> None:
     """Whoever waits for a replica that has given up, or for one that waits for it, gives up too."""
-    network = Network(6, Wire())
+    network = Network(Wire(), np.zeros((6, 3)))
     links = [TimedLink(network, replica) for replica in range(6)]
     for other in range(5):
         links[5].post(other, Message(GIVEN_UP, 1, 0))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hogwild.exchanges.averaging import Averaging
 from hogwild.exchanges.link import START, DirectLink
-from hogwild.exchanges.trade import ALL, Counts, Message, Step, collect, collected
+from hogwild.exchanges.trade import ALL, Message, Step, collect, collected
 from hogwild.hosts.memory import Block
 from hogwild.hosts.simulator import Network, TimedLink
 from hogwild.methods import Wire, parse_link
@@ -59,7 +59,7 @@ def test_messages_of_any_length_pass_a_log_of_any_length(lengths: list[int], mor
 
 
 def test_indices_and_encoded_values_travel_too() -> None:
-    network = Network(2, Wire())
+    network = Network(Wire(), np.zeros((2, 3)))
     indices, coded = np.array([3, 5, 8], np.int32), np.arange(11, dtype=np.uint8)
     sent = Message(2, 7, 9, values(1, 2, 3), indices), Message(1, 8, 0, coded)
     assert [message.size for message in sent] == [START + 24, START + 11]
@@ -110,7 +110,9 @@ def test_waiting_ends_by_a_message_a_later_one_or_the_senders_end() -> None:
 
 
 def test_a_line_is_busy_while_a_message_travels() -> None:
-    network = Network(3, Wire(latency=1.0, bandwidth=START + 4.0))  # a message of one number takes a second
+    network = Network(
+        Wire(latency=1.0, bandwidth=START + 4.0), np.zeros((3, 3))
+    )  # a message of one number takes a second
     links = [TimedLink(network, replica) for replica in range(3)]
     links[0].post(ALL, Message(0, 1, 0, values(1)))
     links[1].post(2, Message(0, 2, 0, values(2)))
@@ -120,9 +122,8 @@ def test_a_line_is_busy_while_a_message_travels() -> None:
     assert network.next_arrival(2) == 4.0  # the line in was busy
     network.now[:] = [4.0] * 3
     assert heard(links[2]) == [(1, 2, [2])]
-    network.meet([Step(2, START + 4, 3)])
-    assert network.now == [4.0 + 1 + 2] * 3
-    assert network.counts == Counts(3 + 6, 9 * (START + 4))
+    assert network.meet([Step(2, START + 4, 3)]) == 4.0 + 1 + 2
+    assert network.counts.tolist() == [[2, 2 * (START + 4), 0], [1, START + 4, 0], [0, 0, 0]]
 
 
 def test_units_of_a_link() -> None:

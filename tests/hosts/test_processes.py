@@ -55,7 +55,7 @@ def test_a_failing_worker_is_one_line(pool: Processes, make_job: Callable, run_e
     pool.open(job)
     job.begin_epoch(0, 0)
     pool.begin(Task(0, 0, "not a step"))  # type: ignore[arg-type]
-    with pytest.raises(TrainingError, match=r"worker process \d failed: \w+Error: .* \(\w+\.py, line \d+\)") as caught:
+    with pytest.raises(TrainingError, match=r"worker \d failed: \w+Error: .* \(\w+\.py, line \d+\)") as caught:
         until(lambda: pool.wait(0.1))
     assert "\n" not in str(caught.value)
     pool.release(job)

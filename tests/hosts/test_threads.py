@@ -50,7 +50,7 @@ def test_a_failing_worker_is_one_sentence(
     with monkeypatch.context() as patch:
         patch.setattr(Job, "work", fail)
         pool.begin(Task(0, 0, (0.1, 1.0, 0.0)))
-        with pytest.raises(TrainingError, match="a worker thread failed: MemoryError: no more"):
+        with pytest.raises(TrainingError, match=r"worker \d failed: MemoryError: no more"):
             until(lambda: pool.wait(0.1))
     pool.release(job)  # what a run does that ends; the pool serves the next one
     fresh = make_job(pool)

@@ -222,7 +222,6 @@ OTHER = toy(100, seed=2)
 #: Rows of machines 0 and 1 (and 2), what they want besides, and why all of them refuse.
 REFUSED: dict[str, tuple[list[Rows], dict[str, Any], str]] = {
     "no rows": ([toy(200), Rows([0], [], [], [], 3)], {}, "the training data have no rows"),
-    "real targets": ([toy(200), toy(100, classes=0)], {}, "whole numbers only: expected one kind"),
     "other labels": (
         [toy(200), OTHER.replace(targets=readonly(np.maximum(OTHER.targets, 0)))],
         {},

@@ -120,9 +120,8 @@ def test_only_the_rows_that_are_named_are_written(name: str, bag: bool) -> None:
     run = hogwild.train_module(Embedded(50, 8, True, bag), "cross-entropy", data, **QUIET, optimizer=name, step=0.1)
     next(run)
     layout, flat = run.problem.layout, run._job.flat  # type: ignore[attr-defined]
-    place = layout.places[0]
-    state = next(iter(layout.states(flat, 0)))
-    arrays = [flat[place.begin : place.end], *(part for part in (state.first, state.second) if part.size)]
+    _, *parts, _ = layout.trained(flat, 0)[0]
+    arrays = [part for part in parts if part.size]
     for array in arrays:
         array.reshape(50, 8)[25:] = SENTINEL
     before = [array.copy() for array in arrays]
@@ -234,8 +233,8 @@ def test_everything_has_a_place_of_its_own() -> None:
         assert place.begin % 16 == 0
         flat[place.begin : place.end] += mark
     for worker in range(3):
-        for kept in layout.states(flat, worker):
-            for part in kept:
+        for _, _, *state in layout.trained(flat, worker):
+            for part in state:
                 assert part.ctypes.data % 64 == flat.ctypes.data % 64
                 part += mark
     for worker in range(3):

@@ -128,7 +128,7 @@ class Runner(contextlib.ExitStack):
 
         def watch() -> None:
             while not over.wait(min(self.timeout, 0.2)):
-                if run.engine.clock.seconds > self.timeout:
+                if run.engine.train_seconds > self.timeout:
                     run.stop()
                     return
 

@@ -118,7 +118,7 @@ class FMModel(LinearModel):
         found = [(int(longest[i]), int(longest[j]), float(products[i, j])) for i, j in pairs]
         return [pair for pair in found if pair[2]]
 
-    def to_sklearn(self, bare: bool = False) -> Any:
+    def to_sklearn(self) -> Any:
         """Raise UsageError: scikit-learn has no factorization machine."""
         raise UsageError("scikit-learn has no factorization machine: predict with hogwild, or export npz")
 

@@ -47,7 +47,7 @@ class FMConfig(TrainConfig):
     tol : float, default 0.0
         Relative fall that is progress.
     loss_param : float or None, default the loss's own
-        Huber's threshold or the half-width of an insensitive tube.
+        Huber's threshold, the half-width of an insensitive tube, the quantile, or tweedie's power.
     rank : int, default 8
         Numbers in a factor.
     l2 : float or None, default 0.1 of that of the factors

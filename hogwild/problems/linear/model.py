@@ -221,16 +221,11 @@ class LinearModel(TrainedModel):
         """Margins of one row of features below the width, (1,) or (K,) float64, without Numba."""
         return self.coef_.take(indices, axis=1) @ values + self.intercept_
 
-    def to_sklearn(self, bare: bool = False) -> Any:
+    def to_sklearn(self) -> Any:
         """Return a fitted estimator of scikit-learn that predicts what this model does, and needs no hogwild.
 
         It is an ``SGDClassifier``, ``LogisticRegression`` (softmax), ``SGDRegressor`` or ``PoissonRegressor``; where
         rows are scaled to length one, a ``Pipeline`` with a ``Normalizer``.
-
-        Parameters
-        ----------
-        bare : bool
-            Leave out the hashing and scaling of rows: it is then given rows that have passed them.
 
         Raises
         ------
@@ -239,7 +234,7 @@ class LinearModel(TrainedModel):
         """
         from hogwild.interchange import to_sklearn
 
-        return to_sklearn(self, bare)
+        return to_sklearn(self)
 
     def to_file(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays and JSON header of the model file."""

@@ -26,7 +26,7 @@ from hogwild.problems.module.feed import Examples, Feed, feed_of
 from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.model import ModuleModel
 from hogwild.problems.module.problem import Minibatches, ModuleProblem, describe
-from hogwild.problems.module.replica import ModuleReplica
+from hogwild.problems.module.replica import BoundModule
 from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
 
@@ -119,11 +119,11 @@ class ModuleCase(Case):
     def _try(self) -> None:
         """Run a minibatch forward and back."""
         batch = self._feed(np.arange(min(self._batch, TRIED, self.n), dtype=np.int32))
-        replica = ModuleReplica(self.problem.program, self.layout, 0)
         try:
-            with torch.random.fork_rng(devices=[]), torch.enable_grad():
-                replica.bind(self._initial.copy(), 0)
-                replica.gradients(batch)
+            with torch.random.fork_rng(devices=[]):
+                replica = BoundModule(self.problem.program, self.layout, self._initial.copy(), 0)
+                replica.enter()
+                replica.gradients(batch.inputs, batch.target)
         except Exception as error:
             problem = describe(error)
             raise InputError(f"the model fails on the first {len(batch.target)} examples: {problem}") from error

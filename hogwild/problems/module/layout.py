@@ -5,7 +5,7 @@
 Every array starts on a cache line. Each worker's own data lie in the flat array too, in a slot for each. So a
 checkpoint of the flat array is complete, the replacement of a killed worker continues with its state, and the parent
 can read the buffers (batch norm's running means) that each worker keeps for itself. A buffer that is not float32 is
-kept as the sum of two: exact for integers below 2^48.
+kept as the sum of two, since replicas that trade are averaged: exact for integers below 2^48.
 
 A module is pickled once, without its parameters: a worker puts views of the flat array in their places, and a parameter
 that occurs twice (tied weights) is one object there as well. Classes and functions of the user's main script are
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -63,30 +63,23 @@ class Place(NamedTuple):
 class Buffer(NamedTuple):
     """One buffer: ``size`` numbers, or twice as many if it is kept as sums of two."""
 
-    name: str
     shape: tuple[int, ...]
-    dtype: str  # as torch writes it, without "torch."
+    pair: bool
     begin: int  # among the buffers
 
     @property
-    def size(self) -> int:
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    @property
-    def pair(self) -> bool:
-        return self.dtype != "float32"
-
-    @property
     def end(self) -> int:
-        return self.begin + self.size * (1 + self.pair)
+        return self.begin + int(np.prod(self.shape, dtype=np.int64)) * (1 + self.pair)
 
 
-class State(NamedTuple):
-    """The optimiser's state for one parameter, as views."""
+class Trained(NamedTuple):
+    """One trained parameter and the optimiser's state for it, as views of the flat array or tensor."""
 
-    first: np.ndarray
-    second: np.ndarray
-    counts: np.ndarray  # (1,)
+    place: Place
+    weights: Any  # (size,)
+    first: Any  # (size,), or empty
+    second: Any  # (size,), or empty
+    counts: Any  # (1,), or empty
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,7 @@ class Layout:
         for name, buffer in model.named_buffers():
             if buffer.dtype == torch.bfloat16:
                 raise InputError(f"buffer {name} needs a type that NumPy has; got {buffer.dtype}: use model.float()")
-            buffers.append(Buffer(name, tuple(buffer.shape), str(buffer.dtype).removeprefix("torch."), begin))
+            buffers.append(Buffer(tuple(buffer.shape), buffer.dtype != torch.float32, begin))
             begin = buffers[-1].end
         return cls(tuple(places), tuple(buffers), rule, workers)
 
@@ -135,16 +128,11 @@ class Layout:
         return self.buffers[-1].end if self.buffers else 0
 
     @property
-    def state_size(self) -> int:
-        """Length of one optimiser state: arrays for each trained parameter, and a line for its update count."""
-        if not KEPT[self.rule]:
-            return 0
-        return sum(KEPT[self.rule] * padded(place.size) + FLOATS for place in self.places if place.trained)
-
-    @property
     def slot_size(self) -> int:
         """Length of one worker's slot."""
-        return padded(WORKED + self.buffers_size) + self.state_size
+        kept = KEPT[self.rule]
+        states = sum(kept * padded(place.size) + padded(kept > 0) for place in self.places if place.trained)
+        return padded(WORKED + self.buffers_size) + states
 
     @property
     def size(self) -> int:
@@ -158,21 +146,28 @@ class Layout:
     def slot_buffers(self, slot: Any) -> Any:
         return slot[WORKED : WORKED + self.buffers_size]
 
-    def states(self, flat: Any, worker: int) -> Iterator[State]:
-        """The optimiser's state of this worker for each trained parameter, in turn."""
-        kept = KEPT[self.rule]
+    def trained(self, flat: Any, worker: int) -> list[Trained]:
+        """The trained parameters in order, with this worker's optimiser state."""
         area = self.slot(flat, worker)
         begin = padded(WORKED + self.buffers_size)
-        for place in self.places:
-            if not place.trained:
-                continue
-            arrays = [flat[:0], flat[:0]]
-            for k in range(kept):
-                arrays[k] = area[begin : begin + place.size]
-                begin += padded(place.size)
-            first, second = arrays
-            yield State(first, second, area[begin : begin + 1] if kept else flat[:0])
-            begin += FLOATS if kept else 0
+
+        def take(size: int) -> Any:
+            nonlocal begin
+            first, begin = begin, begin + padded(size)
+            return area[first : first + size]
+
+        kept = KEPT[self.rule]
+        return [
+            Trained(
+                place,
+                flat[place.begin : place.end],
+                take(place.size if kept > 0 else 0),
+                take(place.size if kept > 1 else 0),
+                take(int(kept > 0)),
+            )
+            for place in self.places
+            if place.trained
+        ]
 
     def views(self, flat: Any) -> list[torch.Tensor]:
         """The parameters as tensors that share memory with ``flat``, an array or a tensor, but no version counter."""

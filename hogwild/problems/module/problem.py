@@ -95,15 +95,16 @@ class ModuleProblem(Problem):
         """Function that assembles minibatches."""
         return feed_of(arrays)
 
-    def scratch(self, order: Minibatches, *_: Any) -> ModuleReplica:
-        return ModuleReplica(self.program, self.layout, int(self.discipline == "atomic"))
+    def scratch(self, order: Minibatches, *_: Any) -> list[ModuleReplica]:
+        """Room for the worker's replica, which is made when it is known over which array."""
+        return []
 
     def prepare(
-        self, shared: Shared, scratch: ModuleReplica, data: Feed, part: OrderSlice, step: Step
+        self, shared: Shared, scratch: list[ModuleReplica], data: Feed, part: OrderSlice, step: Step
     ) -> Callable[[], int]:
         return partial(self._turn, shared, scratch, data, part, step)
 
-    def _turn(self, shared: Shared, scratch: ModuleReplica, data: Feed, part: OrderSlice, step: Step) -> int:
+    def _turn(self, shared: Shared, scratch: list[ModuleReplica], data: Feed, part: OrderSlice, step: Step) -> int:
         random = torch.get_rng_state()
         torch.set_num_threads(1)
         try:
@@ -114,12 +115,16 @@ class ModuleProblem(Problem):
             torch.set_num_threads(self.threads)
             torch.set_rng_state(random)
 
-    def _work(self, shared: Shared, replica: ModuleReplica, feed: Feed, part: OrderSlice, step: Step) -> int:
+    def _work(self, shared: Shared, scratch: list[ModuleReplica], feed: Feed, part: OrderSlice, step: Step) -> int:
         order = part.order
         control = shared.control
         locked = self.discipline == "locked"
         done = 0
-        replica.bind(shared.parameters.flat, part.worker)
+        flat = shared.parameters.flat
+        if not scratch or scratch[0].flat is not flat:
+            scratch[:] = [ModuleReplica(self.program, self.layout, flat, part.worker, self.discipline == "atomic")]
+        replica = scratch[0]
+        replica.enter()
         beta1, beta2 = (np.float32(beta) for beta in self.betas)
         while done < part.limit and (chunk := modules.claim(control, order.n_chunks)) >= 0:
             first = chunk * order.batch
@@ -129,7 +134,7 @@ class ModuleProblem(Problem):
             torch.default_generator.manual_seed(int(generator(part.seed, part.epoch, chunk)) & SEEDS)
             if locked and not modules.lock(shared.locks, control):
                 return done
-            grads = replica.gradients(batch)
+            grads = replica.gradients(batch.inputs, batch.target)
             replica.land(grads, numbers)
             if locked:
                 modules.unlock(shared.locks)

@@ -8,91 +8,81 @@ version counters, which would report another thread's update as an error.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import torch
 
 from hogwild.problems.module import kernel as modules
-from hogwild.problems.module.feed import Batch
-from hogwild.problems.module.layout import Layout, Place, State, unpack
+from hogwild.problems.module.layout import Layout, Trained, unpack
 
 
-class _Weights:
-    """One trained parameter: its place, the state of its rule, and the kernels that update it."""
+class BoundModule:
+    """A module over the flat array, an array or a tensor on any device, with the buffers of one worker."""
 
-    def __init__(self, place: Place, weights: np.ndarray, state: State, rule: int, atomic: int) -> None:
-        self.weights = weights
-        self.state = state
-        self.rule = rule
-        self.dim = place.dim
-        self.n_rows = place.shape[0] if place.shape else 1
-        self.dense, self.rows = modules.dense(rule, atomic), modules.rows(rule, atomic)
-        self.places = np.empty(0, np.int32)
-        self.sums, self.named = np.empty(0, np.float32), np.empty(0, np.int64)
+    def __init__(self, program: bytes, layout: Layout, flat: Any, worker: int) -> None:
+        self.layout = layout
+        self.flat = flat
+        self.model, self._loss = unpack(program, layout, flat)
+        self._parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.trained = layout.trained(flat, worker)
+        self.slot = layout.slot(flat, worker)
 
-    def move(self, grad: torch.Tensor, numbers: tuple[np.float32, ...]) -> None:
-        """Apply a gradient of the whole array."""
-        if grad.layout != torch.strided:
-            if grad.sparse_dim() == 1 and grad.layout == torch.sparse_coo:
-                indices, values = grad._indices()[0].contiguous().numpy(), grad._values().reshape(-1).numpy()
-                self.move_rows(indices, values, numbers)
-                return
-            grad = grad.to_dense()
-        first, second, counts = self.state
-        self.dense(self.weights, grad.reshape(-1).contiguous().numpy(), first, second, counts, *numbers)
-
-    def move_rows(self, indices: np.ndarray, grads: np.ndarray, numbers: tuple[np.float32, ...]) -> None:
-        """Apply the gradient of the rows that ``indices`` name."""
-        if self.rule != modules.SGD:
-            if not self.places.size:
-                self.places = np.full(self.n_rows, -1, np.int32)
-            most = min(len(indices), self.n_rows)  # distinct rows
-            if most > len(self.named):
-                room = min(2 * most, self.n_rows)
-                self.sums, self.named = np.empty(room * self.dim, np.float32), np.empty(room, np.int64)
-        work = self.places, self.sums, self.named
-        self.rows(self.weights, indices, grads, *self.state, *work, self.dim, *numbers)
-
-
-class ModuleReplica:
-    """The module as one worker has it; completed by ``bind``."""
-
-    def __init__(self, program: bytes, layout: Layout, atomic: int) -> None:
-        self._program = program
-        self._layout = layout
-        self._atomic = atomic
-        self._flat: np.ndarray | None = None
-        self._worker = -1
-
-    def bind(self, flat: np.ndarray, worker: int) -> None:
-        """Place the module over ``flat``, once, and load the buffers that this worker left there."""
-        layout = self._layout
-        if self._flat is not flat or self._worker != worker:
-            self.model, self.loss = unpack(self._program, layout, flat)
-            self._parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-            rule, states = modules.RULES[layout.rule], layout.states(flat, worker)
-            self._weights = [
-                _Weights(place, flat[place.begin : place.end], next(states), rule, self._atomic)
-                for place in layout.places
-                if place.trained
-            ]
-            self._flat = flat
-            self._worker = worker
-            self._slot = layout.slot(flat, worker)
+    def enter(self) -> None:
+        """Load the buffers that this worker left in its slot."""
         self.model.train()
-        layout.write_buffers(self.model, layout.slot_buffers(self._slot))
+        self.layout.write_buffers(self.model, self.layout.slot_buffers(self.slot))
 
     def leave(self) -> None:
         """Record that the worker has done something, and its current buffers."""
-        self._layout.read_buffers(self.model, self._layout.slot_buffers(self._slot))
-        self._slot[0] = 1.0
+        self.layout.read_buffers(self.model, self.layout.slot_buffers(self.slot))
+        self.slot[:1] = 1.0
 
-    def gradients(self, batch: Batch) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of the batch's loss for each trained parameter."""
-        loss = self.loss(self.model(*batch.inputs), batch.target)
-        return torch.autograd.grad(loss, self._parameters, allow_unused=True)
+    def gradients(self, inputs: Sequence[torch.Tensor], target: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of a minibatch's loss for each trained parameter."""
+        with torch.enable_grad():
+            loss = self._loss(self.model(*inputs), target)
+            return torch.autograd.grad(loss, self._parameters, allow_unused=True)
+
+
+class ModuleReplica(BoundModule):
+    """The module as one worker on the CPU has it, with the kernels that update its parameters."""
+
+    def __init__(self, program: bytes, layout: Layout, flat: np.ndarray, worker: int, atomic: bool) -> None:
+        super().__init__(program, layout, flat, worker)
+        rule = modules.RULES[layout.rule]
+        self._updates = [_Update(part, rule, int(atomic)) for part in self.trained]
 
     def land(self, grads: tuple[torch.Tensor | None, ...], numbers: tuple[np.float32, ...]) -> None:
         """Add the update to the shared array; ``numbers`` are the step and both betas."""
-        for weights, grad in zip(self._weights, grads):
+        for update, grad in zip(self._updates, grads):
             if grad is not None:
-                weights.move(grad, numbers)
+                update(grad, numbers)
+
+
+class _Update:
+    """The kernels that update one trained parameter."""
+
+    def __init__(self, part: Trained, rule: int, atomic: int) -> None:
+        self.part = part
+        self.rule = rule
+        self.n_rows = part.place.shape[0] if part.place.shape else 1
+        self.dense, self.rows = modules.dense(rule, atomic), modules.rows(rule, atomic)
+        self.places = np.empty(0, np.int32)
+
+    def __call__(self, grad: torch.Tensor, numbers: tuple[np.float32, ...]) -> None:
+        """Apply a gradient of the whole array, or of the rows that a sparse one names."""
+        place, weights, *state = self.part
+        if grad.layout == torch.sparse_coo and grad.sparse_dim() == 1:
+            indices, values = grad._indices()[0].contiguous().numpy(), grad._values().reshape(-1).numpy()
+            most = 0
+            if self.rule != modules.SGD:  # other rules add up the entries of a row first
+                most = min(len(indices), self.n_rows)
+                if not self.places.size:
+                    self.places = np.full(self.n_rows, -1, np.int32)
+            work = self.places, np.empty(most * place.dim, np.float32), np.empty(most, np.int64)
+            self.rows(weights, indices, values, *state, *work, place.dim, *numbers)
+            return
+        grad = grad if grad.layout == torch.strided else grad.to_dense()
+        self.dense(weights, grad.reshape(-1).contiguous().numpy(), *state, *numbers)
