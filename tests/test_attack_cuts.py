@@ -9,8 +9,6 @@ from hogwild import train
 from hogwild.__main__ import main
 from hogwild.data.graphs.container import Graph
 from hogwild.data.graphs.source import open_graph
-from hogwild.errors import InputError, UsageError
-from hogwild.problems.cuts.model import Segmentation
 from hogwild.problems.cuts.problem import CutsProblem
 
 
@@ -30,15 +28,6 @@ def test_quoted_names_of_vertices(tmp_path):
     graph = edges(tmp_path, '"a, x",b,1\n"b","c ""d""",2\n', '"a, x",0\n"c ""d""",1\n')
     assert graph.ids.names().tolist() == ["a, x", "b", 'c "d"']
     assert graph.forward.tolist() == [1, 2]
-
-
-def test_labels_are_asked_for_by_number():
-    cut = Segmentation(np.array([[1, 0], [0, 1]]), 1.0, 1.0, 0.0)
-    for wrong in (["a"], [0.5], [True]):
-        with pytest.raises(UsageError, match="by number"):
-            cut.label_of(wrong)
-    with pytest.raises(InputError, match="no vertex is called"):
-        cut.label_of([2**70])
 
 
 @pytest.mark.parametrize("infinite", [1e9, 1e30, 1e38])

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.rows.store import FORMAT, VERSION, write_header
+from hogwild.data.rows.store import FORMAT, VERSION
 from tests.conftest import ROOT
 
 
@@ -32,17 +32,14 @@ def test_few_descriptors(tmp_path: Path) -> None:
 def hollow_store(path: Path, n: int, nnz: int, width: int = 1000) -> Path:
     """A store whose indices and values are holes in sparse files: all zero, as large as you like."""
     path.mkdir()
-    lengths = {"indptr": n + 1, "indices": n * nnz, "values": n * nnz, "targets": n}
-    content = {"indptr": np.arange(n + 1) * nnz, "targets": np.where(np.arange(n) % 2, 1, -1).astype("<f4")}
-    types = {"indptr": "<i8", "indices": "<i4", "values": "<f4", "targets": "<f4"}
-    for name, length in lengths.items():
-        with open(path / f"{name}.npy", "wb") as file:
-            write_header(file, types[name], length)
-            start = file.tell()
-            file.write(content.get(name, np.empty(0, np.int8)).tobytes())
-            file.truncate(start + length * np.dtype(types[name]).itemsize)
+    arrays = {"indptr": ("<i8", n + 1), "indices": ("<i4", n * nnz), "values": ("<f4", n * nnz), "targets": ("<f4", n)}
+    made = {}
+    for name, (kind, length) in arrays.items():
+        made[name] = np.lib.format.open_memmap(path / f"{name}.npy", "w+", kind, (length,))
+    made["indptr"][:] = np.arange(n + 1) * nnz
+    made["targets"][:] = np.where(np.arange(n) % 2, 1, -1)
     meta = {"format": FORMAT, "version": VERSION, "rows": n, "nnz": n * nnz, "width": width}
-    meta["arrays"] = {name: {"dtype": types[name], "length": lengths[name]} for name in lengths}
+    meta["arrays"] = {name: {"dtype": kind, "length": length} for name, (kind, length) in arrays.items()}
     (path / "meta.json").write_text(json.dumps(meta))
     return path
 

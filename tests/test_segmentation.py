@@ -105,7 +105,11 @@ def test_labels_by_name():
         found.label_of(["v99"])
     bare = Segmentation(shares(4, 2), 0.0, 0.0)
     assert bare.label_of(3).tolist() == [bare.labels[3]]
-    with pytest.raises(InputError, match="no vertex is called 4"):
-        bare.label_of([0, 4])
+    for wrong in ([0, 4], [2**70]):
+        with pytest.raises(InputError, match=f"no vertex is called {wrong[-1]}"):
+            bare.label_of(wrong)
+    for wrong in (["a"], [0.5], [True]):
+        with pytest.raises(UsageError, match="by number"):
+            bare.label_of(wrong)
     with pytest.raises(UsageError, match="the graph is no grid"):
         bare.grid()

@@ -4,7 +4,8 @@ A loop over the classes of a nonzero keeps its sums in memory, where each waits 
 these vectors the sums stay in registers, and the loop runs at twice the speed. ``LANES`` has a tuple of each length:
 its contents are never read, but its length is part of its type. A vector of one number is that number, so what is
 written for vectors serves models with one margin too. Each lane is computed exactly as a scalar would be, to
-the last bit. The plain Python meaning, which also runs with the JIT off, works on arrays.
+the last bit. ``+``, ``*`` and ``/`` are those of numbers, one of which may be a number of float32. The plain Python
+meaning, which also runs with the JIT off, works on arrays.
 
 Rows of factors are ``LANE * len(lanes)`` numbers of a flat array, a cache line for each element of the tuple ``lanes``;
 row ``u`` is at ``u * LANE * len(lanes)``. Their dot products and steps are loops over vectors that are unrolled at
@@ -18,6 +19,8 @@ at the same speed, but whether it fuses depends on context, so two disciplines w
 """
 
 from __future__ import annotations
+
+import operator
 
 import numpy as np
 from llvmlite import ir
@@ -53,11 +56,6 @@ class _Model(models.PrimitiveModel):
         super().__init__(manager, kind, ir.VectorType(NUMBER, kind.size))
 
 
-def nothing(lanes):
-    """Return a vector of zeros."""
-    return filled(lanes, ZERO)
-
-
 def own(lanes):
     """Return an array (n,) of the calling function alone, whose numbers stay in registers if n is 1."""
     return np.zeros(len(lanes), np.float32)
@@ -81,21 +79,6 @@ def fma(x, y, z):
 def filled(lanes, x):
     """Return a vector of which every number is ``x``, or ``x`` if it is a vector."""
     return np.full(len(lanes), x, np.float32) if len(lanes) > 1 else np.float32(x)
-
-
-def times(x, vector):
-    """Return ``x * vector``; ``x`` is a number or a vector."""
-    return np.float32(x) * vector
-
-
-def plus(vector, other):
-    """Return ``vector + other``."""
-    return vector + other
-
-
-def over(vector, x):
-    """Return ``vector / x``; ``x`` is a number or a vector."""
-    return vector / np.float32(x)
 
 
 def root(vector):
@@ -135,7 +118,7 @@ def dot(lanes, p, u, q, i):
             s2 = add_product(lanes, s2, p, u, q, i, k + 2)
         if k + 3 < n:
             s3 = add_product(lanes, s3, p, u, q, i, k + 3)
-    return total(plus(plus(s0, s1), plus(s2, s3)))
+    return total((s0 + s1) + (s2 + s3))
 
 
 @inlined
@@ -147,7 +130,7 @@ def add_product(lanes, sums, p, u, q, i, k):
 @inlined
 def moved(vector, step, other, shrink):
     """Return ``shrink * (vector + step * other)``."""
-    return times(shrink, fma(step, other, vector))
+    return np.float32(shrink) * fma(step, other, vector)
 
 
 @inlined
@@ -238,6 +221,13 @@ def _total(typingctx, vector):
     return types.float32(vector), codegen
 
 
+OPERATORS = {
+    operator.add: lambda builder, vector, x, y: builder.fadd(x, y),
+    operator.mul: lambda builder, vector, x, y: builder.fmul(x, y),
+    operator.truediv: lambda builder, vector, x, y: builder.fdiv(x, y),
+}
+
+
 def _arithmetic(function, emit):
     """Generate the code of ``function``: ``emit`` gets the type of its vectors and the arguments, each as a vector.
 
@@ -248,6 +238,8 @@ def _arithmetic(function, emit):
     def define(typingctx, *kinds):
         tuples = [_kind(kind) for kind in kinds if isinstance(kind, types.BaseTuple)]
         result = next((kind for kind in (*kinds, *tuples) if isinstance(kind, Lanes)), types.float32)
+        if function in OPERATORS and result is types.float32:  # numba's own
+            return None
 
         def codegen(context, builder, signature, args):
             vector = context.get_value_type(result)
@@ -282,11 +274,9 @@ def _nearer_zero(builder, vector, value, by):
     return nearer
 
 
-_arithmetic(nothing, lambda builder, vector: _zeros(vector))
 _arithmetic(filled, lambda builder, vector, x: x)
 _arithmetic(fma, _call("fma"))
 _arithmetic(root, _call("sqrt"))
-_arithmetic(times, lambda builder, vector, x, y: builder.fmul(x, y))
-_arithmetic(plus, lambda builder, vector, x, y: builder.fadd(x, y))
-_arithmetic(over, lambda builder, vector, x, y: builder.fdiv(x, y))
+for _function, _emit in OPERATORS.items():
+    _arithmetic(_function, _emit)
 _arithmetic(nearer_zero, _nearer_zero)

@@ -184,15 +184,8 @@ class Sums(NamedTuple):
 
     totals: np.ndarray  # (m,) float64
     rows: int
-    scores: np.ndarray | None = None  # (n,) float32: what the rows are ranked by, for an area under a curve
-    positive: np.ndarray | None = None  # (n,) bool
-
-
-def in_all(parts: list[Sums]) -> Sums:
-    """Return the evaluation of the rows of all parts together, in the order of the parts; several have no scores."""
-    if len(parts) == 1:
-        return parts[0]
-    return Sums(np.sum([part.totals for part in parts], axis=0), sum(part.rows for part in parts))
+    #: What the rows are ranked by, (n,) float32, and whether they are positive, for an area under a curve.
+    ranked: tuple[np.ndarray, np.ndarray] | None = None
 
 
 class Case(Protocol):

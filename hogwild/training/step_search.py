@@ -37,7 +37,6 @@ from hogwild.hosts.job import Job
 from hogwild.hosts.simulator import Simulator
 from hogwild.methods import LABEL_LOSSES, parse_link
 from hogwild.problems.linear.layout import job_of
-from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
 from hogwild.training.engine import Engine
@@ -167,11 +166,7 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
 
         pool = Simulator(replicas, f"round-robin:quantum={QUANTUM}")
         workers = RacingWorkers(problem, Engine(lay_out, pool, wire=parse_link(config.link)))
-    weights = row_weights(sample, None)
-    p = problem
-    objective = Objective(
-        sample, p.loss, p.loss_param, l1=p.l1, l2=p.l2, normalize=p.normalize, labels=p.labels, weights=weights
-    )
+    objective = problem.objective(sample, weights=row_weights(sample, None))
 
     def value(flat: np.ndarray) -> float:
         return float(objective.evaluate(*problem.solution(flat))["objective"] or 0.0)

@@ -12,7 +12,6 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows, narrowed
-from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
@@ -54,17 +53,7 @@ def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
     """
     problem = LinearProblem.of(config, rows, "serial")
     classes = problem.classes
-    objective = Objective(
-        rows,
-        config.loss,
-        problem.loss_param,
-        l1=config.l1,
-        l2=config.l2,
-        normalize=config.normalize,
-        labels=problem.labels,
-        weights=row_weights(rows, config.class_weight),
-        width=problem.width,
-    )
+    objective = problem.objective(rows, weights=row_weights(rows, config.class_weight))
     narrow, columns = narrowed(rows if rows.contiguous else rows.compact())
     posed = FitProblem.of(objective, narrow, classes, config.intercept)
     coef = np.zeros((problem.width,) if classes == 1 else (classes, problem.width))

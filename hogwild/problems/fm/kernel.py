@@ -66,17 +66,16 @@ def margin_of(lanes, coef, data, stride, begin, end, factor, buffer):
     """Return a row's margin without the intercept, and set ``A`` in the buffer."""
     margin = ZERO
     for k in range(0, stride, len(lanes)):
-        sums = vectors.nothing(lanes)
-        squares = vectors.nothing(lanes)
+        sums = squares = vectors.filled(lanes, ZERO)
         for j in range(begin, end):
             x = data.values[np.uint64(j)] * factor
-            part = vectors.times(x, vectors.load(lanes, coef, line_of(data, stride, j) + np.uint64(k)))
-            sums = vectors.plus(sums, part)
+            part = x * vectors.load(lanes, coef, line_of(data, stride, j) + np.uint64(k))
+            sums = sums + part
             squares = fma(part, part, squares)
         mask = vectors.load(lanes, buffer, MASK * stride + k)
         unit = vectors.load(lanes, buffer, UNIT * stride + k)
-        pairs = fma(sums, sums, vectors.times(-ONE, squares))
-        margin += vectors.total(fma(vectors.times(HALF, mask), pairs, vectors.times(unit, sums)))
+        pairs = fma(sums, sums, -ONE * squares)
+        margin += vectors.total(fma(HALF * mask, pairs, unit * sums))
         vectors.store(fma(mask, sums, unit), buffer, TILT * stride + k)
     return margin
 
@@ -94,11 +93,11 @@ def move(lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, 
             first = line_of(data, stride, j) + np.uint64(k)
             x = data.values[np.uint64(j)] * factor
             line = vectors.load(lanes, coef, first)
-            slope = vectors.times(g * x, fma(vectors.times(-x, mask), line, tilt))
+            slope = (g * x) * fma(-x * mask, line, tilt)
             line = moved(lanes, adagrad, sums, first, line, slope, step)
             if shrinks:
                 rate = data.rates[place_of_rate(np.uint32(data.indices[np.uint64(j)]), popular)]
-                line = vectors.over(line, fma(step * rate, pull, ones))
+                line = line / fma(step * rate, pull, ones)
             vectors.store(line, coef, first)
 
 
@@ -150,7 +149,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                 margin = margin + (work.bias[0] - work.owed[0])
                 g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
                 if g[0] != ZERO or shrinks:
-                    if discipline == AIG and not lock_row(locks, data, begin, end, control):
+                    if discipline == AIG and not lock_row(locks, data, row, control):
                         return
                     of_row = parameters, data, stride, begin, end, factor, g[0], step
                     if block:
@@ -159,7 +158,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                     else:
                         move(lanes, adagrad, shrinks, *of_row, buffer, popular)
                     if discipline == AIG:
-                        unlock_row(locks, data, begin, end)
+                        unlock_row(locks, data, row)
                 if part != ZERO:
                     unpaid += 1
                     owe(adagrad, work, part * step)

@@ -46,7 +46,7 @@ def block_of(data, size, j):
 def margin_of_pairs(lanes, size, last, coef, data, stride, begin, end, factor):
     """Return a row's margin without the intercept; a line's weight is at ``last``."""
     margin = ZERO
-    sums = vectors.nothing(lanes)
+    sums = vectors.filled(lanes, ZERO)
     for i in range(begin, end):
         x = data.values[np.uint64(i)] * factor
         line, block = line_of(data, stride, i), block_of(data, size, i)
@@ -57,7 +57,7 @@ def margin_of_pairs(lanes, size, last, coef, data, stride, begin, end, factor):
             for k in range(0, size, len(lanes)):
                 one = vectors.load(lanes, coef, first + np.uint64(k))
                 other = vectors.load(lanes, coef, second + np.uint64(k))
-                sums = fma(vectors.times(product, one), other, sums)
+                sums = fma(product * one, other, sums)
     return margin + vectors.total(sums)
 
 
@@ -67,7 +67,7 @@ def moved(lanes, adagrad, sums, first, line, slope, step):
     if adagrad:
         total = fma(slope, slope, vectors.load(lanes, sums, first))
         vectors.store(total, sums, first)
-        slope = vectors.over(slope, vectors.root(total))
+        slope = slope / vectors.root(total)
     return fma(-step, slope, line)
 
 
@@ -86,8 +86,8 @@ def move_pairs(
             for k in range(0, size, len(lanes)):
                 at, to = first + np.uint64(k), second + np.uint64(k)
                 one, other = vectors.load(lanes, coef, at), vectors.load(lanes, coef, to)
-                vectors.store(moved(lanes, adagrad, sums, at, one, vectors.times(slope, other), step), coef, at)
-                vectors.store(moved(lanes, adagrad, sums, to, other, vectors.times(slope, one), step), coef, to)
+                vectors.store(moved(lanes, adagrad, sums, at, one, slope * other, step), coef, at)
+                vectors.store(moved(lanes, adagrad, sums, to, other, slope * one, step), coef, to)
         place = line + np.uint64(last)
         if adagrad:
             sums[place] = fma(x, x, sums[place])
@@ -101,4 +101,4 @@ def move_pairs(
             for k in range(0, stride, len(wide)):
                 at = line + np.uint64(k)
                 pulls = fma(step * rate, vectors.load(wide, pull, k), ones)
-                vectors.store(vectors.over(vectors.load(wide, coef, at), pulls), coef, at)
+                vectors.store(vectors.load(wide, coef, at) / pulls, coef, at)

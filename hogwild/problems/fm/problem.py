@@ -7,7 +7,6 @@ Everything but the line (labels, weights of rows, rates of penalties, intercept,
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.fm import kernel as fm
 from hogwild.problems.fm.pairs_kernel import FieldData
 from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data
-from hogwild.problems.linear.problem import MOST_LANES, OUTGROWN, LinearProblem, Scratch, stride_of
+from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, stride_of
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
 
@@ -44,21 +43,20 @@ class FMProblem(LinearProblem):
     fields: int = 0  # a feature has a factor for each; 0: one for all
 
     @classmethod
-    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> Self:
+    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20, **fields: Any) -> Self:
         """The problem that ``config`` poses on these training rows; errors are those of ``LinearProblem.of``."""
-        problem = super().of(config, rows, discipline, cache_bytes)
+        fields |= {"rank": config.rank, "l2": float(config.l2 or 0.0), "l2_factors": float(config.l2_factors or 0.0)}
+        if config.field_aware and rows.fields is not None:
+            fields["fields"] = int(rows.fields.max(initial=0)) + 1
+        problem = super().of(config, rows, discipline, cache_bytes, tabulate=False, **fields)
         if len(problem.labels) > 2:
             count = len(problem.labels)
             raise InputError(f"problem {config.problem!r} needs two labels; got {count}: choose problem 'linear'")
-        own = {"rank": config.rank, "l2": float(config.l2 or 0.0), "l2_factors": float(config.l2_factors or 0.0)}
-        if config.field_aware:
-            if rows.nnz == 0:
-                raise InputError(f"problem {config.problem!r} needs features; the rows have none")
-            if rows.fields is None:
-                raise InputError(f"problem {config.problem!r} needs fields of features: read a table or libffm's text")
-            own["fields"] = int(rows.fields.max(initial=0)) + 1
-        problem = dataclasses.replace(problem, tabulate=False, **own)
-        return dataclasses.replace(problem, far=4 * rows.width * problem.stride > OUTGROWN * cache_bytes)
+        if config.field_aware and rows.nnz == 0:
+            raise InputError(f"problem {config.problem!r} needs features; the rows have none")
+        if config.field_aware and rows.fields is None:
+            raise InputError(f"problem {config.problem!r} needs fields of features: read a table or libffm's text")
+        return problem
 
     @cached_property
     def stride(self) -> int:

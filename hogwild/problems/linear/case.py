@@ -35,7 +35,7 @@ from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import choose
-from hogwild.problems.protocol import Sums, in_all
+from hogwild.problems.protocol import Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
 
@@ -65,8 +65,7 @@ class LinearCase:
         if test is not None and train.held_out is test:
             self.held_out = "test_loss"
         self._coordinates, self.note = scaled_for(config, train)
-        self._scaled = self._coordinates.rows(train)
-        self._rows = self._pose(self._scaled)  # what is trained on
+        self._rows = self._pose(self._coordinates.rows(train))  # what is trained on
         self._check_classes()
         self.order = Order.of(
             len(train), config.order == "shuffled", 8 * self._rows.nnz / len(train), outgrows_memory(self._rows)
@@ -123,7 +122,7 @@ class LinearCase:
             rows, popular = numbering.rows(rows), numbering.popular if rows.inverse is None else 0
             page = PAGE if can_overlay() else FLOATS
             self.problem = self.problem.narrowed(len(numbering.features), popular, page)
-            self._coordinates = dataclasses.replace(self._coordinates, numbering=numbering)
+            self._coordinates = self._coordinates._replace(numbering=numbering)
         self._arrays = self.problem.row_arrays(rows, c.class_weight)
         self._weights = self._arrays["weights"] if self._arrays["weights"].size else None
         self._tiers: Tiers | None = None
@@ -147,20 +146,17 @@ class LinearCase:
         if like is not None:
             self._objectives = like._objectives
             return
-        c, p, width = self.config, self.problem, self._train.width
+        width = self._train.width
         if self._test is not None and (unknown := count_unknown(self._test, width)):
             message = f"{unknown:,} values of features beyond the model's {width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
-        penalised: dict[str, Any] = {"l1": c.l1, "l2": c.l2, "weights": self._weights}
+        penalised: dict[str, Any] = {"weights": self._weights}
+        others: dict[str, Any] = {"auc": True, "l1": 0.0, "l2": 0.0}
         self._objectives = {
-            name: self.objective(
+            name: self.problem.objective(
                 rows if self.numbering is None else self.numbering.rows(rows),  # in half the time then
-                c.loss,
-                p.loss_param,
-                normalize=c.normalize,
-                labels=p.labels,
-                width=p.width,
-                **(penalised if name == "train" else {"auc": True}),
+                self.objective,
+                **(penalised if name == "train" else others),
             )
             for name, rows in (("train", self._train), ("held_out", self._held), ("test", self._test))
             if rows is not None
@@ -190,7 +186,7 @@ class LinearCase:
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        probe = Probe(self.config, self._scaled.replace(totals=None), self._weights)
+        probe = Probe(self.config, self._rows.replace(totals=None), self._weights)
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:
@@ -228,7 +224,7 @@ class LinearCase:
         named: dict[str, float | None] = {}
         for k, (kind, objective) in enumerate(self._objectives.items()):
             sums = [part[k] for part in parts if len(part) > k]
-            for name, value in (objective.facts(solution[0], in_all(sums)) if sums else {}).items():
+            for name, value in (objective.facts(solution[0], sums) if sums else {}).items():
                 if name != "objective":
                     named[f"{kind}_{name}"] = value
                 elif kind == "train":

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -251,16 +251,11 @@ def packed(features: np.ndarray, degree: np.ndarray) -> tuple[np.ndarray, int]:
     return np.concatenate([features[~in_pack], features[in_pack]]), int(len(features) - in_pack.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class Coordinates:
+class Coordinates(NamedTuple):
     """Those of a run: the user's columns are scaled, and then numbered; each may be left out."""
 
     scaling: Scaling | None = None
     numbering: Numbering | None = None
-
-    @property
-    def _parts(self) -> list[Scaling | Numbering]:
-        return [part for part in (self.scaling, self.numbering) if part is not None]
 
     def rows(self, rows: Rows) -> Rows:
         """The user's rows in these coordinates."""
@@ -279,6 +274,10 @@ class Coordinates:
         for part in reversed(self._parts):
             coef, intercept = part.outward(coef, intercept)
         return coef, intercept
+
+    @property
+    def _parts(self) -> list[Scaling | Numbering]:
+        return [part for part in self if part is not None]
 
     @property
     def smallest_scale(self) -> float:

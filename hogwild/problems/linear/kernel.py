@@ -75,6 +75,7 @@ NEAR, FAR, PACKED = range(3)
 
 TINY = np.float32(1e-10)  # below AdaGrad's root, so that a zero gradient is not divided by zero
 ZERO, ONE = np.float32(0), np.float32(1)
+NONE = np.uint32(0)  # features that have a rate of their own while others share one
 # Cells of a worker's state, from which a call continues where the last one returned: rows in the current chunk, how
 # many of them are done, rows of the run before it; tiered: whether the epoch has begun, rows done in it
 LENGTH, DONE, VISITED, BEGUN, SEEN = range(5)
@@ -155,10 +156,7 @@ def dots(lanes, margins, coef, data, stride, begin, end, unit=0):
     There are four sums, so that no addition waits for the last.
     """
     for k in range(0, stride, len(lanes)):
-        s0 = vectors.nothing(lanes)
-        s1 = vectors.nothing(lanes)
-        s2 = vectors.nothing(lanes)
-        s3 = vectors.nothing(lanes)
+        s0 = s1 = s2 = s3 = vectors.filled(lanes, ZERO)
         j = begin
         while j + 4 <= end:
             s0 = add_products(lanes, s0, coef, data, stride, j, k, unit)
@@ -169,7 +167,7 @@ def dots(lanes, margins, coef, data, stride, begin, end, unit=0):
         while j < end:
             s0 = add_products(lanes, s0, coef, data, stride, j, k, unit)
             j += 1
-        vectors.store(vectors.plus(vectors.plus(s0, s1), vectors.plus(s2, s3)), margins, k)
+        vectors.store((s0 + s1) + (s2 + s3), margins, k)
 
 
 @inlined
@@ -192,19 +190,19 @@ def moved(penalty, w, a, b, step, rate, l1, l2):
     """Weights ``w`` after a step along ``a * b`` and the penalty's proximal step; all are numbers or vectors."""
     w = fma(a, b, w)
     if penalty == L2_TABLE:
-        return vectors.times(rate, w)
-    pull = vectors.times(step, rate)
+        return rate * w
+    pull = step * rate
     if penalty == ELASTIC or penalty == APART:  # truncated gradient (Langford, Li, Zhang 2009) at every visit
-        w = vectors.nearer_zero(w, vectors.times(pull, l1))
+        w = vectors.nearer_zero(w, pull * l1)
     if visits(penalty):
-        w = vectors.over(w, fma(pull, l2, ONE))
+        w = w / fma(pull, l2, ONE)
     return w
 
 
 @inlined
 def own_step(step, total):
     """AdaGrad's step of a coordinate, by the sum of its squares with this gradient's (algorithm 4.4)."""
-    return vectors.over(step, vectors.root(vectors.plus(total, TINY)))
+    return step / vectors.root(total + TINY)
 
 
 @inlined
@@ -216,8 +214,8 @@ def write(lanes, penalty, adagrad, parameters, first, a, b, step, rate, l1, l2):
     coef, squares = parameters.coef, parameters.coef_squares
     a, b, step = vectors.filled(lanes, a), vectors.filled(lanes, b), vectors.filled(lanes, step)
     if adagrad:
-        b = vectors.times(a, b)
-        total = vectors.plus(vectors.load(lanes, squares, first), vectors.times(b, b))
+        b = a * b
+        total = vectors.load(lanes, squares, first) + b * b
         vectors.store(total, squares, first)
         step = own_step(step, total)
         a = step
@@ -247,25 +245,24 @@ def write_row(
     parameters,
     data,
     stride,
-    begin,
-    end,
+    row,
     g,
-    factor,
     step,
     l1,
     l2,
-    unit,
-    popular,
+    unit=0,
+    popular=NONE,
     folded=0,
 ):
-    """Update the weights of a row's features, whose gradient is ``g[k] * factor * values``.
+    """Update the weights of a row's features, whose gradient is ``g[k] * scale * values``.
 
     ``several`` is None with one margin, and ``atomic`` unless updates are: numba then leaves out what does not fit.
     Candidates side by side, of one margin each, have a vector of steps and penalties, and ``folded`` one of each rate.
     """
+    factor = row_factor(data.scales, row)
     for k in range(0, stride, len(lanes)):
         slope = vectors.load(lanes, g, k)
-        for j in range(begin, end):
+        for j in range(data.begin[row], data.end[row]):
             i = np.uint64(j)
             u = np.uint32(data.indices[i])
             first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
@@ -277,10 +274,10 @@ def write_row(
                 rate = vectors.filled(lanes, data.rates[place_of_rate(u, popular)])
             if penalty == APART:
                 other = np.uint64(len(data.rates) - len(parameters.coef) // stride) + np.uint64(u)
-                pull = vectors.times(data.rates[other], l2)
+                pull = l2 * data.rates[other]
             if several is None:
-                a = vectors.times(factor, slope)
-                a = vectors.times(-ONE, a if adagrad else vectors.times(step, a))
+                a = factor * slope
+                a = -ONE * (a if adagrad else step * a)
                 b = vectors.filled(lanes, x)
             else:
                 a, b = vectors.filled(lanes, (-ONE if adagrad else -step) * (factor * x)), slope
@@ -364,17 +361,17 @@ def slopes(
 
 
 @inlined
-def lock_row(locks, data, begin, end, control):
+def lock_row(locks, data, row, control):
     """Take the locks of a row's coordinates, in ascending order so that two workers cannot wait for each other."""
-    for j in range(begin, end):
+    for j in range(data.begin[row], data.end[row]):
         if not acquire(locks, np.uint32(data.indices[np.uint64(j)]), control, ABORT):
             return False
     return True
 
 
 @inlined
-def unlock_row(locks, data, begin, end):
-    for j in range(begin, end):
+def unlock_row(locks, data, row):
+    for j in range(data.begin[row], data.end[row]):
         release(locks, np.uint32(data.indices[np.uint64(j)]))
 
 
@@ -544,7 +541,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                     bent[0], most = ZERO, ZERO
                 scale = scale * shrink
                 if some or visits(penalty):
-                    if discipline == AIG and not lock_row(locks, data, begin, end, control):
+                    if discipline == AIG and not lock_row(locks, data, row, control):
                         return
                     write_row(
                         written,
@@ -555,10 +552,8 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                         parameters,
                         data,
                         stride,
-                        begin,
-                        end,
+                        row,
                         g,
-                        factor,
                         step / scale,
                         l1,
                         l2,
@@ -566,7 +561,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                         popular,
                     )
                     if discipline == AIG:
-                        unlock_row(locks, data, begin, end)
+                        unlock_row(locks, data, row)
                 if part != ZERO:
                     unpaid += 1
                     owe(adagrad, work, part * step)
@@ -616,8 +611,7 @@ def take_slopes(loss, several, g, data, plan, row):
 def write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, g, step):
     """Update the weights of a row by what ``take_slopes`` has found, with plain stores."""
     l1, l2 = np.float32(plan.l1), np.float32(plan.l2)
-    at = data.begin[row], data.end[row], g, row_factor(data.scales, row)
-    write_row(lanes, None, several, penalty, adagrad, parameters, data, len(g), *at, step, l1, l2, 0, np.uint32(0))
+    write_row(lanes, None, several, penalty, adagrad, parameters, data, len(g), row, g, step, l1, l2)
 
 
 @inlined

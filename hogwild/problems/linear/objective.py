@@ -130,7 +130,7 @@ class Objective:
             (None if undefined); else ``rmse`` and ``mae`` of the predicted mean. Parameters that are not finite give
             numbers that are not finite.
         """
-        return self.facts(coef, self.sums(coef, intercept))
+        return self.facts(coef, [self.sums(coef, intercept)])
 
     def sums(self, coef: Any, intercept: Any, every: int = 1) -> Sums:
         """What :meth:`facts` needs of these rows, or of one of ``every`` so many chunks of them."""
@@ -164,21 +164,21 @@ class Objective:
         with np.errstate(all="ignore"):
             sums = sum(map_cuts(cuts, part, self.threads), np.zeros(4))
         count = sum(last - first for first, last in cuts)
-        return Sums(sums, count, scores, None if scores is None else self.targets > 0)
+        return Sums(sums, count, None if scores is None else (scores, self.targets > 0))
 
-    def facts(self, coef: Any, found: Sums) -> dict[str, float | None]:
-        """Result of :meth:`evaluate`, from sums over these rows or more."""
-        sums = found.totals
+    def facts(self, coef: Any, parts: list[Sums]) -> dict[str, float | None]:
+        """Result of :meth:`evaluate`, from sums over these rows, or over those of several machines."""
+        sums = np.sum([part.totals for part in parts], axis=0)
         with np.errstate(all="ignore"):
             loss = float(np.divide(sums[1], sums[0]))
-            first, second = (float(value) for value in np.divide(sums[2:], found.rows))
+            first, second = (float(value) for value in np.divide(sums[2:], sum(part.rows for part in parts)))
         facts: dict[str, float | None] = {"objective": loss + self.penalty(coef), "loss": loss}
         if not self.labels:
             return facts | {"rmse": math.sqrt(first), "mae": second}
         facts["accuracy"] = first
         if self.auc:
-            scores, positive = found.scores, found.positive
-            facts["auc"] = None if scores is None or positive is None else auc(scores, positive)
+            ranked = parts[0].ranked if len(parts) == 1 else None
+            facts["auc"] = None if ranked is None else auc(*ranked)
         return facts
 
     def penalty(self, coef: Any) -> float:

@@ -79,7 +79,7 @@ def many_margins(code, size):
         stride, total = np.uint64(len(row)), 0.0
         for i in range(len(begin)):
             for k in range(0, len(row), size):
-                margins = vectors.nothing(lanes)
+                margins = vectors.filled(lanes, np.float32(0))
                 for j in range(begin[i], end[i]):
                     first = np.uint64(np.uint32(indices[j])) * stride + np.uint64(k)
                     margins = vectors.fma(values[j], vectors.load(lanes, coef, first), margins)

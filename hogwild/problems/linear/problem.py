@@ -33,6 +33,7 @@ from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers, as_tiers,
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
+from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.rows import (
     all_ones,
     class_numbers,
@@ -79,8 +80,8 @@ class LinearProblem(Problem):
     width: int
     longest: int  # most nonzeros in a row
     falling: bool  # the step falls within an epoch
-    far: bool  # the weights outgrow the cache
-    unit: bool  # all values are one
+    far: bool = False  # the weights outgrow the cache
+    unit: bool = False  # all values are one
     tabulate: bool = True  # whether l2 factors may be tabulated: not if few rows come at a time
     scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
@@ -89,8 +90,8 @@ class LinearProblem(Problem):
     page: int = FLOATS  # float32 that each part of the flat array is padded to: a memory page if workers replace some
 
     @classmethod
-    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20) -> Self:
-        """The problem that ``config`` poses on these training rows.
+    def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20, **fields: Any) -> Self:
+        """The problem that ``config`` poses on these training rows, with these ``fields`` whatever it says.
 
         Raises
         ------
@@ -101,39 +102,32 @@ class LinearProblem(Problem):
             raise InputError("the training data have no rows")
         totals = rows.totals
         targets = totals.labels if totals is not None and len(totals.labels) else rows.targets
-        labels = tuple(float(label) for label in labels_of(targets, config.loss, rows.table))
         loss = LOSSES[config.loss]
         safe = loss.targets == COUNTS or uneven(rows, row_weights(rows, config.class_weight))
-        param = (loss.param or 0.0) if config.loss_param is None else config.loss_param
-        return cls.of_rows(
-            rows,
-            cache_bytes,
-            loss=config.loss,
-            loss_param=float(param),
-            l1=float(config.l1),
-            l2=float(config.l2),
-            adagrad=config.adagrad,
-            discipline=discipline,
-            normalize=config.normalize,
-            labels=labels,
-            intercept=intercept_share(config, rows) if totals is None else totals.intercept,
-            falling=config.schedule in FALLING,
-            passive="safe" if safe and not config.adagrad else "none",
-        )
+        of_config: dict[str, Any] = {
+            "loss": config.loss,
+            "loss_param": float((loss.param or 0.0) if config.loss_param is None else config.loss_param),
+            "l1": float(config.l1),
+            "l2": float(config.l2),
+            "adagrad": config.adagrad,
+            "discipline": discipline,
+            "normalize": config.normalize,
+            "labels": tuple(float(label) for label in labels_of(targets, config.loss, rows.table)),
+            "intercept": intercept_share(config, rows) if totals is None else totals.intercept,
+            "falling": config.schedule in FALLING,
+            "passive": "safe" if safe and not config.adagrad else "none",
+        }
+        return cls.of_rows(rows, cache_bytes, **(of_config | fields))
 
     @classmethod
-    def of_rows(cls, rows: Rows, cache_bytes: int, *, loss: str, labels: tuple[float, ...], **given: Any) -> Self:
+    def of_rows(cls, rows: Rows, cache_bytes: int, **fields: Any) -> Self:
         """The problem with these fields on rows, which say what the other fields are."""
-        stride = stride_of(len(labels)) if _vector(loss, len(labels)) else 1
-        return cls(
-            loss=loss,
-            labels=labels,
-            width=rows.width,
-            longest=int((rows.end - rows.begin).max(initial=0)),
-            far=4 * rows.width * stride > OUTGROWN * cache_bytes,
-            unit=stride == 1 and all_ones(rows.values),
-            rescaled=rows.inverse is not None,
-            **given,
+        longest = int((rows.end - rows.begin).max(initial=0))
+        problem = cls(width=rows.width, longest=longest, rescaled=rows.inverse is not None, **fields)
+        return dataclasses.replace(
+            problem,
+            far=4 * rows.width * problem.stride > OUTGROWN * cache_bytes,
+            unit=problem.stride == 1 and all_ones(rows.values),
         )
 
     def narrowed(self, width: int, popular: int = 0, page: int = FLOATS) -> Self:
@@ -149,7 +143,7 @@ class LinearProblem(Problem):
     @cached_property
     def classes(self) -> int:
         """Number of margins of a row."""
-        return len(self.labels) if _vector(self.loss, len(self.labels)) else 1
+        return len(self.labels) if len(self.labels) > 2 or self.loss == "softmax" else 1
 
     @cached_property
     def stride(self) -> int:
@@ -202,6 +196,11 @@ class LinearProblem(Problem):
         parts = self.parameters(flat)
         coef = parts.coef.reshape(self.width, self.stride)[:, : self.classes].copy()
         return coef.T if self.classes > 1 else coef[:, 0], parts.intercept[: self.classes].copy()
+
+    def objective(self, rows: Rows, kind: Callable[..., Objective] = Objective, **more: Any) -> Objective:
+        """What judges solutions of this problem on rows."""
+        fields = {"l1": self.l1, "l2": self.l2, "normalize": self.normalize, "labels": self.labels, "width": self.width}
+        return kind(rows, self.loss, self.loss_param, **(fields | more))
 
     def write_out(self, coef: np.ndarray, step: Step, first: int, rows: int) -> None:
         """Multiply the weights by their scale after ``rows`` rows from ``first`` on, see kernel.py, PENALTIES."""
@@ -323,20 +322,19 @@ class LinearProblem(Problem):
             parameters = self.parameters(scratch.private)
         tiers = None if replica is None else shared.tiers
         memory = scratch.rows, scratch.buffer, scratch.state, tiers, replica
-        penalties = [self.penalty(falls) for falls in (False, True)]  # they may be the same
-        kernels = [self._kernel(penalty) for penalty in penalties]
+        loops = [(penalty, self._kernel(penalty)) for penalty in map(self.penalty, (False, True))]  # maybe the same
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
-            falls = step[2] != 0.0
+            penalty, loop = loops[step[2] != 0.0]
             inputs, plan = data, self.plan(part, step)
-            if penalties[falls] == linear.L2_TABLE:
+            if penalty == linear.L2_TABLE:
                 inputs = data._replace(rates=readonly(scratch.table))
                 linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
             scratch.state[:] = 0
             if part.crew is not None:
-                events = simulated.events(LOSSES[self.loss].code, self.lanes, penalties[falls], int(self.adagrad))
+                events = simulated.events(LOSSES[self.loss].code, self.lanes, penalty, int(self.adagrad))
                 return partial(events, shared.parameters, inputs, shared.control, plan, scratch.rows, part.crew)
-            return partial(kernels[falls], parameters, inputs, shared.control, shared.locks, plan, *memory)
+            return partial(loop, parameters, inputs, shared.control, shared.locks, plan, *memory)
 
         return call
 
@@ -411,10 +409,6 @@ def aligned(size: int) -> np.ndarray:
     padded = np.zeros(size + 2 * FLOATS, dtype=np.float32)
     start = -padded.__array_interface__["data"][0] // 4 % FLOATS
     return padded[start : start + size]
-
-
-def _vector(loss: str, labels: int) -> bool:
-    return labels > 2 or loss == "softmax"
 
 
 def stride_of(classes: int) -> int:

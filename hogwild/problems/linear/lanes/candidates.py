@@ -93,7 +93,13 @@ class Candidates:
         fold_of: np.ndarray | None = None,
         first: float = 0.0,
     ) -> None:
-        _check_room(problem, len(lanes), fold_of is not None)
+        total, _ = machine.memory()
+        needed = 4 * problem.width * len(lanes) * (1 + problem.adagrad + (fold_of is not None))
+        if total is not None and needed > ROOM * total:
+            raise UsageError(
+                f"{len(lanes)} sets of {problem.width:,} weights side by side take {needed / 2**30:.1f} GiB, over half "
+                "of the memory: choose among fewer penalties"
+            )
         self.epoch = 0
         self.problem = dataclasses.replace(
             problem,
@@ -202,15 +208,6 @@ class _Group(NamedTuple):
     lanes: Sequence[Candidate]
     parameters: Parameters
     rates: np.ndarray
-
-
-def _check_room(problem: LinearProblem, lanes: int, folded: bool) -> None:
-    needed, (total, _) = 4 * problem.width * lanes * (1 + problem.adagrad + folded), machine.memory()
-    if total is not None and needed > ROOM * total:
-        raise UsageError(
-            f"{lanes} sets of {problem.width:,} weights side by side take {needed / 2**30:.1f} GiB, over half of the "
-            "memory: choose among fewer penalties"
-        )
 
 
 def steps_between(search: Callable[[float], float], penalties: Sequence[float]) -> list[float]:

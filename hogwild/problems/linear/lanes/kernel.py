@@ -111,24 +111,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
                 if some or visits(penalty):
                     step = vectors.load(lanes, now, 0)
                     write_row(
-                        lanes,
-                        None,
-                        None,
-                        penalty,
-                        adagrad,
-                        parameters,
-                        data,
-                        size,
-                        begin,
-                        end,
-                        g,
-                        factor,
-                        step,
-                        l1,
-                        l2,
-                        0,
-                        np.uint32(0),
-                        folded,
+                        lanes, None, None, penalty, adagrad, parameters, data, size, row, g, step, l1, l2, folded=folded
                     )
                 for k in range(size):
                     reach = of.part[k] * now[k]
