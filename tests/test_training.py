@@ -254,7 +254,7 @@ def test_runs_can_take_turns_with_a_pool(rows: Rows) -> None:
 
 def test_stop_from_another_thread(tmp_path: Path) -> None:
     rows = long_epochs(tmp_path)
-    run = start(rows, workers=2, discipline="locked", epochs=3)
+    run = start(rows, workers=2, discipline="locked", epochs=3, target=1e9)  # part of an epoch, even if it suffices
     assert next(run)["status"] == "ok"
     when(lambda: run.progress().rows_done > 5000, run.stop)
     last = next(run)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.container import frozen_array
-from hogwild.errors import InputError
+from hogwild.errors import InputError, reason_of
 
 
 class Ids:
@@ -108,19 +108,15 @@ class Ids:
         arrays = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         if not arrays:
             return None
-        if set(arrays) == {"numbers"} and arrays["numbers"].ndim == 1 and arrays["numbers"].dtype.kind in "iu":
-            return cls(arrays["numbers"])
-        if set(arrays) != {"text", "ends"}:
-            raise InputError(f"ids: expected an array of numbers, or text and its ends, got {sorted(arrays)}")
-        text, ends = np.ascontiguousarray(arrays["text"]), arrays["ends"]
-        begins = np.append(0, ends)[:-1] if ends.ndim == 1 else ends
-        if text.dtype != np.uint8 or ends.ndim != 1 or np.any(ends <= begins) or (ends[-1:] != len(text)).any():
-            raise InputError("ids: damaged: the ends of the names do not ascend to the length of their text")
-        data = text.tobytes()
         try:
-            return cls([data[a:b].decode() for a, b in zip(begins.tolist(), ends.tolist(), strict=True)])
-        except UnicodeDecodeError:
-            raise InputError("ids: damaged: a name is not UTF-8") from None
+            if "numbers" in arrays:
+                return cls(arrays["numbers"])
+            text, ends = arrays["text"].tobytes(), arrays["ends"].tolist()
+            if ends == sorted(ends) and ends[-1:] in ([], [len(text)]):
+                return cls([text[begin:end].decode() for begin, end in zip([0, *ends], ends)])
+        except (KeyError, TypeError, UnicodeDecodeError) as error:
+            raise InputError(f"ids: damaged: {reason_of(error)}") from None
+        raise InputError("ids: damaged: the ends of the names do not ascend to the length of their text")
 
 
 def _named(names: Any) -> np.ndarray:

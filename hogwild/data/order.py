@@ -42,3 +42,21 @@ class Order:
     @property
     def n_chunks(self) -> int:
         return -(-self.n_rows // self.chunk)
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Division of ``n_rows`` examples into chunks of one length, such as minibatches; a block is one example."""
+
+    n_rows: int
+    chunk: int
+    shuffled: bool
+    block: int = 1
+
+    @property
+    def n_blocks(self) -> int:
+        return self.n_rows
+
+    @property
+    def n_chunks(self) -> int:
+        return -(-self.n_rows // self.chunk)

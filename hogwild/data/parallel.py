@@ -19,36 +19,26 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def pieces(length: int, size: int) -> Iterator[tuple[int, int]]:
-    """Cut ``0 <= i < length`` into runs ``(first, last)`` of length ``size``, the last one possibly shorter."""
-    for first in range(0, length, size):
-        yield first, min(first + size, length)
-
-
 def map_pieces(
     length: int, size: int, function: Callable[[int, int], Result], threads: int | None = None
 ) -> Iterator[Result]:
-    """Yield ``function(first, last)`` of each piece in order, computed on ``threads`` threads (default: all cores).
-
-    Pieces not yet begun are dropped when the caller stops asking, or on an error or Ctrl-C.
-    """
-    return map_cuts(list(pieces(length, size)), function, threads)
+    """Yield ``function(first, last)`` of each piece of ``0 <= i < length`` in order, as :func:`map_cuts` does."""
+    return map_cuts([(first, min(first + size, length)) for first in range(0, length, size)], function, threads)
 
 
 def map_cuts(
     cuts: list[tuple[int, int]], function: Callable[[int, int], Result], threads: int | None = None
 ) -> Iterator[Result]:
-    """Yield ``function(first, last)`` of each given run in order, whatever its length."""
-    threads = 1 if len(cuts) <= 1 else threads or len(os.sched_getaffinity(0))
-    if threads == 1:
+    """Yield ``function(first, last)`` of each run in order, computed on ``threads`` threads (default: all cores).
+
+    Runs not yet begun are dropped when the caller stops asking, or on an error or Ctrl-C.
+    """
+    threads = 1 if len(cuts) <= 1 else min(threads or len(os.sched_getaffinity(0)), len(cuts))
+    if threads > 1:
+        yield from in_order(cuts, lambda cut: function(*cut), threads)
+    else:
         for cut in cuts:
             yield function(*cut)
-        return
-    pool = ThreadPoolExecutor(min(threads, len(cuts)), thread_name_prefix="hogwild-pieces")
-    try:
-        yield from pool.map(lambda cut: function(*cut), cuts)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def in_order(items: Iterable[Item], function: Callable[[Item], Result], threads: int | None = None) -> Iterator[Result]:

@@ -109,9 +109,10 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self._fit(ratings, checked(self))
 
     def partial_fit(self, X: Any, y: Any = None) -> Self:
-        """Pass once over new ratings by one worker, with steps of the first size; the first call is a fit of one pass.
+        """Pass once over new ratings, by one worker with a fifth of the first step; the first call fits in one pass.
 
-        Rows beyond the model's users are new users. Of ``Ratings`` with names those of the model's count.
+        Rows beyond the model's users are new users. To rank, give all that these users have chosen: other items are
+        drawn against it. ``Ratings`` with names may have those of the model only.
         """
         p = checked(self)
         if not hasattr(self, "model_"):

@@ -364,7 +364,8 @@ class Replicas:
                     self._retry(waiting, network.now[replica])
         due[-1] = min(due[-1], network.next_arrival(SERVERS))
         for waiting in self._waiting:
-            self._retry(waiting, network.next_arrival(waiting))
+            if (when := network.next_arrival(waiting)) < due[waiting]:
+                self._retry(waiting, when)
         return True
 
     def _retry(self, replica: int, when: float) -> None:

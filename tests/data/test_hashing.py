@@ -133,6 +133,9 @@ def test_every_kind_of_data_is_hashed_alike(tmp_path, text):
         assert same(open_store(made), expected)
         assert (meta["hash_bits"], meta["width"]) == (BITS, 2**BITS)
         assert same(open_data(made, hash_bits=np.int64(BITS)), expected)
+    libffm = hogwild.Rows.from_scipy(np.eye(3), [1, 0, 1], fields=[0, 1, 2])
+    convert(save_store(libffm, tmp_path / "ffm"), tmp_path / "made", hash_bits=BITS)
+    assert open_store(tmp_path / "made").fields is None  # the numbers were of other features
     convert(tmp_path / "made0", tmp_path / "again", hash_bits=BITS)  # hashed alike already: a copy
     assert same(open_store(tmp_path / "again"), expected)
     assert convert(tmp_path / "made0", tmp_path / "again", overwrite=True)["hash_bits"] == BITS

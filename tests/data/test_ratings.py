@@ -69,9 +69,10 @@ def test_names_that_cannot_be(names, message):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"text": np.zeros(3, np.uint8)}, "expected an array of numbers"),
+        ({"text": np.zeros(3, np.uint8)}, "damaged: no 'ends'"),
         ({"text": np.zeros(3, np.uint8), "ends": np.array([2])}, "do not ascend"),
-        ({"numbers": np.zeros((1, 1), np.int64)}, "expected an array of numbers"),
+        ({"text": np.full(3, 255, np.uint8), "ends": np.array([1, 3])}, "damaged: .*utf-8"),
+        ({"numbers": np.zeros((1, 1), np.int64)}, "expected one dimension"),
     ],
 )
 def test_damaged_names(arrays, message):

@@ -101,6 +101,7 @@ ERRORS = {
         "1 2 3\n4 5 340282356779733661637539395458142568448.0\n",
         r":2: bad rating '3402823567.*: expected a finite number within",
     ),
+    "an empty rating": ("1,2,3\n4,5,\n", r":2: bad rating '': expected a finite number"),
     "an empty user": ("1,2,3\n,5,6\n", r":2: bad user '': it is empty"),
     "NUL": ("1,2,3\n4,a\0b,6\n", r":2: binary data \(a zero byte\), expected text"),
     "UTF-16": ("1,2,3\n4,5,6\n".encode("utf-16"), r":1: binary data \(a zero byte\), expected text in UTF-8"),

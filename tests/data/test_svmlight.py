@@ -86,8 +86,19 @@ ROWS = [
         lambda text: text + b"  \t ",
         lambda text: text.replace(b" # and", b"# caf\xc3\xa9 \x00 \xff"),
         lambda text: text.replace(b"1:0.5", b"001:5.0e-1"),
+        lambda text: gzip.compress(text) + bytes(512),
     ],
-    ids=["windows", "no-final-newline", "bom", "blanks", "comment-last", "blanks-last", "any-comment", "zeros"],
+    ids=[
+        "windows",
+        "no-final-newline",
+        "bom",
+        "blanks",
+        "comment-last",
+        "blanks-last",
+        "any-comment",
+        "zeros",
+        "padded",
+    ],
 )
 def test_same_rows(change: Callable[[bytes], bytes]) -> None:
     assert parse(change(TEXT), chunk_bytes=16, workers=2)[0] == ROWS

@@ -237,6 +237,11 @@ def test_a_cell_that_makes_a_column_categorical_is_named(tmp_path: Path) -> None
     assert len(told) == 1
     assert roles(rows) == {"a": "categorical", "b": "categorical", "c": "numeric"}
     hogwild.open_table(path, "y", categorical="a")  # as asked
+    path.write_text("y,a\n0,1\n1,2\n0,3\n1,x\n0,z\n")  # two of five, and then two of four
+    with pytest.warns(HogwildWarning, match=r"t.csv:5: column a: 'x' is no number, though most are"):
+        hogwild.open_table(path, "y")
+    path.write_text("y,a\n0,1\n1,2\n0,x\n1,z\n")
+    hogwild.open_table(path, "y")
 
 
 def test_a_model_reads_text_with_the_separator_of_its_table(tmp_path: Path) -> None:

@@ -269,6 +269,12 @@ def test_dates_as_text_numbers_and_days() -> None:
     assert names(days) == [{"t.weekday=Sun", "t.month=12"}, {"t.weekday=Sat", "t.month=12", "t.age"}]
 
 
+def test_booleans_learned_as_words_may_be_digits_later() -> None:
+    train = hogwild.open_table(pa.table({"y": [True, False, True], "a": [1.0, 2.0, 3.0]}), "y", hash_bits=8)
+    later = hogwild.open_table(pa.table({"y": ["0", "1", "TRUE"], "a": [1.0, 2.0, 3.0]}), like=train)
+    assert (train.targets.tolist(), later.targets.tolist()) == ([1, 0, 1], [0, 1, 1])
+
+
 def test_crosses_and_their_fields() -> None:
     frame = pa.table({"y": [0, 1], "a": ["x", None], "n": [1.0, 3.0], "b": ["u", "v"]})
     assert names(frame, cross="all", bucket="n:2") == [

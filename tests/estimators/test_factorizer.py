@@ -85,6 +85,11 @@ def test_new_ratings_are_passed_over(ratings: Any) -> None:
     assert early.n_iter_ == 22
     untouched = np.flatnonzero(np.diff(test.indptr) == 0)
     assert np.allclose(early.user_factors_[untouched], users[untouched], rtol=1e-5)
+    one, other = (
+        HogwildFactorizer(4, random_state=0, n_jobs=1).fit(train * unit).partial_fit(new * unit) for unit in (1, 16)
+    )
+    pairs = [[3, 7], [20, 40], [300, 5]]
+    assert np.allclose(other.predict(pairs), 16 * one.predict(pairs), rtol=1e-3)  # the same in other units
     few = HogwildFactorizer(4, random_state=0, n_jobs=1).partial_fit(train)
     once = HogwildFactorizer(4, random_state=0, n_jobs=1, max_iter=1).fit(train)
     assert np.array_equal(few.user_factors_, once.user_factors_)

@@ -61,6 +61,15 @@ def test_without_a_row_nothing_changes(exchange: str) -> None:
     assert r.meet(0, 5).tobytes() == start.tobytes()  # a single one is taken over as it is, minus zeros and all
 
 
+def test_a_replica_of_which_nobody_has_begun_is_where_all_begin() -> None:
+    r = Room(ONE_SHOT, 2, 40, 1.0)
+    r.w[1][:] = 9  # its worker died at once, and left what an earlier run had there
+    r.arrays["begun"][1] = 0
+    r.w[0] += 1
+    assert (r.meet(5, 0) == 2).all()
+    assert (r.w[1] == 1).all()
+
+
 # ---- a job whose workers are driven by hand
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hogwild.exchanges.averaging import Averaging
-from hogwild.exchanges.link import START, DirectLink
+from hogwild.exchanges.link import START, DirectLink, Trader
 from hogwild.exchanges.trade import ALL, Message, Step, collect, collected
 from hogwild.hosts.memory import Block
 from hogwild.hosts.simulator import Network, TimedLink
@@ -83,6 +83,12 @@ def test_who_trains_no_more_holds_up_nobody() -> None:
     DirectLink(Averaging(), arrays, 2)  # a replacement, which must not read what is overwritten
     assert links[0].here().tolist() == [True, True, True]
     assert heard(links[1]) == [(0, 2, [2])]
+
+
+def test_a_task_begins_with_all_replicas_whether_or_not_their_workers_have_begun() -> None:
+    trader = Trader(Averaging(period=1), 8, 3, shared=False)
+    trader.begin(np.zeros(8, np.float32))
+    assert DirectLink(trader.exchange, trader.arrays, 0).here().all()
 
 
 def test_a_replacement_goes_on_reading_where_the_dead_one_stopped() -> None:

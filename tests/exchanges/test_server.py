@@ -80,6 +80,13 @@ def test_a_replica_whose_worker_died_taking_in_an_answer_reads_all() -> None:
     np.testing.assert_array_equal(r.w[0], r.arrays["centre"])
     assert r.w[0][0] == -1 + 1 + 5
     assert r.w[0][-1] == 1 + 1  # what it owed of this shard is lost
+    r = Room("server:push=1,fetch=9,rule=sum", 2, start=RAMP)
+    r.arrays["known"][0, 0] = TAKING
+    for _ in range(2):
+        r.trade(0)
+        r.w[0] += 5
+    r.trade(0)
+    assert r.arrays["centre"][0] == -1 + 10  # but not what it learns before it has read
 
 
 def test_messages_and_bytes() -> None:

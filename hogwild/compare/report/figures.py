@@ -27,7 +27,6 @@ AXES = {
     "train_seconds": ("seconds", "seconds of training", 1.0, "log"),
     "call_seconds": ("from call", "seconds of set-up and training", 1.0, "log"),
     "epoch": ("epochs", "epochs", 1.0, "linear"),
-    "updates": ("updates", "million updates", 1e-6, "linear"),
     "virtual_seconds": ("virtual", "virtual milliseconds", 1e3, "log"),
     "bytes_sent": ("bytes", "megabytes sent by all replicas", 1e-6, "log"),
 }
@@ -98,7 +97,6 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
     """
     metric = source.metric[0] if source.metric else "no metric"
     rows = frame([group]).reindex(columns=["seed", *AXES, "gap", metric]).astype(float)
-    rows["updates"] = rows.groupby("seed")["updates"].cumsum()
     if not source.timed:
         rows[["train_seconds", "call_seconds"]] = math.nan
     if source.clock != "virtual_seconds":

@@ -35,6 +35,7 @@ from hogwild.training.schedule import make_schedule
 
 HELD_OUT = 0.1  # share of the ratings that judge the candidates
 PATIENCE = 5  # epochs that are not nearly as good as the best, after which a candidate ends
+REFINING = 0.2  # share of the first step that later passes over new ratings take
 NEAR_NDCG, NEAR_RMSE = 0.01, 0.001  # share of the best metric that is nearly as good
 
 
@@ -49,19 +50,21 @@ def posed(config: TrainConfig, ratings: Ratings, discipline: str, workers: int =
 def passed_over(model: CompletionModel, ratings: Ratings, config: TrainConfig) -> CompletionModel:
     """The model after one serial pass over more ratings, which have its items and may have more users, behind its own.
 
-    Units and penalty are those it was trained with, and ``config`` has the rest.
+    Units and l2 are those it was trained with, and ``config`` has the rest. The penalty is that of these ratings alone:
+    a smoothed one would shrink a user again at each call. The step is small, since the model is near its optimum: half
+    of MovieLens-100k, and then four tenths more in ten calls, end at an RMSE of .92, by whole steps at .97.
     """
     size = max(ratings.shape[0], model.shape[0]), model.shape[1]
     ratings = Ratings(ratings.users, ratings.items, ratings.values, size, check=False)
     scale = model.ridge[0] / model.ridge[1] if model.ridge[1] else float(ratings.values.std()) or 1.0
     problem = dataclasses.replace(
-        posed(config, ratings, "serial"), mean=model.mean, scale=scale, l2=model.ridge[1], penalty=model.penalty
+        posed(config, ratings, "serial"), mean=model.mean, scale=scale, l2=model.ridge[1], penalty="per-rating"
     )
     order, arrays = problem.lay_out(ratings, machine.l2_bytes(), 1, config.seed)
     job = Job.of(problem, order, config.seed, 1, arrays, shared=False)
     problem.adopt(job.flat, (model.user_factors, model.item_factors, model.user_bias, model.item_bias))
     job.begin_epoch(0, 0)
-    job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, (config.step or 0.0, 1.0, 0.0)), 0)
+    job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, (REFINING * (config.step or 0.0), 1.0, 0.0)), 0)
     users, items, user_bias, item_bias = problem.solution(job.flat)
     return dataclasses.replace(model, user_factors=users, item_factors=items, user_bias=user_bias, item_bias=item_bias)
 

@@ -18,6 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from hogwild.config import TrainConfig
+from hogwild.data.order import Chunks
 from hogwild.data.rows.container import readonly
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
@@ -25,7 +26,7 @@ from hogwild.hosts.job import Job
 from hogwild.problems.module.feed import Examples, Feed, feed_of
 from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.model import ModuleModel
-from hogwild.problems.module.problem import Minibatches, ModuleProblem, describe
+from hogwild.problems.module.problem import ModuleProblem, describe
 from hogwild.problems.module.replica import BoundModule
 from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
@@ -98,7 +99,7 @@ class ModuleCase(Case):
             threads=torch.get_num_threads(),
         )
         self._batch = min(c.batch or 1, self.n)
-        self.order: Any = Minibatches(self.n, self._batch, c.order == "shuffled")
+        self.order: Any = Chunks(self.n, self._batch, c.order == "shuffled")
         self._feed = self._feed_of(train.examples)
         self._try()
         places = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
@@ -133,7 +134,7 @@ class ModuleCase(Case):
 
     def recut(self, saved: dict[str, Any]) -> None:
         self._batch = saved["batch"]
-        self.order = dataclasses.replace(self.order, batch=self._batch)
+        self.order = dataclasses.replace(self.order, chunk=self._batch)
 
     def make_evaluator(self, like: Any = None) -> None:
         self._flat = np.zeros(self.layout.size, np.float32)

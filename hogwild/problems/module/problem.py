@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from hogwild.data.order import Chunks
 from hogwild.errors import TrainingError
 from hogwild.kernels.control import cells, count
 from hogwild.kernels.order import generator
@@ -39,28 +40,6 @@ from hogwild.training.schedule import Step
 SEEDS = (1 << 63) - 1
 #: Folders of files that a message about a mistake should not name.
 NOT_THE_USERS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().parents[2]))
-
-
-@dataclass(frozen=True)
-class Minibatches:
-    """The cut of ``n_rows`` permuted rows into minibatches of ``batch`` rows, of which the last may be shorter."""
-
-    n_rows: int
-    batch: int
-    shuffled: bool
-    block: int = 1  # rows that stay together, for ``Problem.shuffle``
-
-    @property
-    def chunk(self) -> int:
-        return self.batch
-
-    @property
-    def n_blocks(self) -> int:
-        return self.n_rows
-
-    @property
-    def n_chunks(self) -> int:
-        return -(-self.n_rows // self.batch)
 
 
 class Parameters(NamedTuple):
@@ -95,7 +74,7 @@ class ModuleProblem(Problem):
         """Function that assembles minibatches."""
         return feed_of(arrays)
 
-    def scratch(self, order: Minibatches, *_: Any) -> list[ModuleReplica]:
+    def scratch(self, order: Chunks, *_: Any) -> list[ModuleReplica]:
         """Room for the worker's replica, which is made when it is known over which array."""
         return []
 
@@ -127,8 +106,8 @@ class ModuleProblem(Problem):
         replica.enter()
         beta1, beta2 = (np.float32(beta) for beta in self.betas)
         while done < part.limit and (chunk := modules.claim(control, order.n_chunks)) >= 0:
-            first = chunk * order.batch
-            chosen = part.blocks[first : first + order.batch]
+            first = chunk * order.chunk
+            chosen = part.blocks[first : first + order.chunk]
             batch = feed(chosen)
             numbers = step_at(step, part.epoch * order.n_rows + first), beta1, beta2
             torch.default_generator.manual_seed(int(generator(part.seed, part.epoch, chunk)) & SEEDS)
