@@ -105,7 +105,10 @@ class ModuleProblem(Problem):
         done = 0
         own = shared.parameters
         if not scratch or scratch[0].flat is not own.flat:
-            scratch[:] = [ModuleReplica(self.program, self.layout, *own, part.worker, self.discipline == "atomic")]
+            made = ModuleReplica(
+                self.program, self.layout, own.flat, own.slots, part.worker, self.discipline == "atomic"
+            )
+            scratch[:] = [made]
         replica = scratch[0]
         replica.enter()
         beta1, beta2 = (np.float32(beta) for beta in self.betas)
