@@ -77,8 +77,10 @@ def _bent(
     steps = 0
     gap = math.inf
     inner = loosest = LOOSE
+    bent = sums.bent()
     for _ in range(BENDS):
-        bent = sums.bent(y / unit - m, sums.param if sums.code == QUANTILE else epsilon / unit)
+        bent.targets = y / unit - m
+        bent.param = sums.param if sums.code == QUANTILE else epsilon / unit
         fit = newton.lower(bent, x / unit, l1, l2 * unit, work - spent, inner, 0.0, newton.floor / unit)
         x = fit.x * unit
         spent = spent + fit.spent

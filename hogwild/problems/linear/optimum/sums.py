@@ -60,12 +60,10 @@ class LossSums:
         ends = np.linspace(0, len(rows), 2 if one else PARTS + 1).astype(np.int64).tolist()
         self.cuts = [(a, b) for a, b in itertools.pairwise(ends) if a < b]
 
-    def bent(self, targets: np.ndarray, param: float) -> LossSums:
-        """The same rows with parabolas for the kinks of their loss, which are at these targets."""
+    def bent(self) -> LossSums:
+        """The same rows with parabolas for the kinks of their loss, which targets and parameter are then to place."""
         other = copy.copy(self)
         other.code = self.code + kernel.BENT
-        other.targets = targets
-        other.param = param
         return other
 
     @property
@@ -82,6 +80,8 @@ class LossSums:
         return begin[first:last], end[first:last], indices, values, scales[first:last]
 
     def each(self, function: Callable[[int, int], Any]) -> list[Any]:
+        if len(self.cuts) == 1:  # on few rows a generator takes as long as some passes
+            return [function(*self.cuts[0])]
         return list(map_cuts(self.cuts, function))
 
     def margins(self, x: np.ndarray) -> np.ndarray:
