@@ -301,7 +301,6 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
     ),
     "loss": (network(), "crossentropy", (X, Y), {}, "expected one of cross-entropy, mse, bce, or a function"),
     "a poor factory": (lambda: 3, "mse", (X, Y), {}, "the function returned int"),
-    "exchange": (network(), "mse", (X, Y), {"exchange": "consensus"}, "choose another exchange"),
     "unpicklable": (
         _with(network(), lambda m: setattr(m, "lock", threading.Lock())),
         "cross-entropy",

@@ -138,7 +138,7 @@ class DeviceReplica:
         problem, flat = self._launcher.problem, self._launcher.flat
         first, second = problem.betas
         self._betas = float(np.float32(first)), float(np.float32(second))  # rounded as in the CPU's kernels
-        self._module = BoundModule(problem.program, problem.layout, flat, self._worker)
+        self._module = BoundModule(problem.program, problem.layout, flat, flat, self._worker)
         modules = self._module.model.modules()
         self._replaceable = [
             (module, *pair) for module in modules for pair in module._buffers.items() if pair[1] is not None

@@ -99,7 +99,7 @@ class Job:
             workers,
             Block({"flat": ((problem.size,), np.float32)}, shared, tiers.in_place),
             Block(state, shared),
-            None if exchange is None else Trader(exchange, problem.size, workers, shared),
+            None if exchange is None else Trader(exchange, problem.trained, workers, shared),
             Block.copy(tiers._asdict(), shared),
             Block.copy({name: array for name, array in data.items() if shared and name not in mapped}, shared),
             mapped,
@@ -118,6 +118,11 @@ class Job:
     def flat(self) -> np.ndarray:
         """The parameter array, (size,) float32."""
         return self.parameters["flat"]
+
+    @property
+    def traded(self) -> np.ndarray:
+        """The part of it that replicas have of their own."""
+        return self.flat[: self.problem.trained]
 
     @property
     def control(self) -> np.ndarray:
@@ -181,8 +186,8 @@ class Job:
         if trader is None:
             self.problem.prepare(shared, scratch, data, self.part(task, worker), task.step)()
             return
-        replica = take(self.flat, trader.arrays, worker, task.step[0])
-        shared = shared._replace(parameters=self.problem.parameters(replica))
+        replica = take(self.traded, trader.arrays, worker, task.step[0])
+        shared = shared._replace(parameters=self.problem.replica(replica, self.flat))
         part = self.part(task, worker, trader.exchange.period)
         trader.train(worker, replica, self.problem.prepare(shared, scratch, data, part, task.step), self.control)
 
@@ -200,12 +205,12 @@ class Job:
         self.control[NEXT] = start + (part - start) % parts
         self.control[SKIP] = parts - 1
         if self.trader is not None:
-            self.trader.begin(self.flat)
+            self.trader.begin(self.traded)
 
     def meet(self) -> None:
         """Complete the epoch: with an exchange, set the parameters."""
         if self.trader is not None:
-            self.trader.meet(self.flat, self._progress()[:, ROWS])
+            self.trader.meet(self.traded, self._progress()[:, ROWS])
 
     def finished(self) -> bool:
         """Whether the whole epoch was handed out, or the workers were asked to stop."""

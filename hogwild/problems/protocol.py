@@ -89,6 +89,10 @@ class Problem(Protocol):
         """How many numbers of the array, the first ones, are parameters; what follows a worker keeps."""
         return self.size
 
+    def replica(self, w: Any, flat: Any) -> Any:
+        """Do ``parameters`` for a replica ``w`` of the ``trained`` numbers, beside which the rest stays in ``flat``."""
+        return self.parameters(w)
+
     @property
     def locks(self) -> int:
         """Number of locks that workers take, at least 1."""

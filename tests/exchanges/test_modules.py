@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 import hogwild
-from hogwild.errors import UsageError
 from hogwild.machines.cluster import Cluster
 from tests.machines.test_machines import together
 
@@ -47,7 +46,7 @@ def test_one_replica_is_serial_to_the_bit(exchange: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:4 workers share")
-@pytest.mark.parametrize("exchange", ["gossip:period=64", "server:push=64"])
+@pytest.mark.parametrize("exchange", ["averaging:period=64", "gossip:period=64", "server:push=64", "consensus"])
 def test_replicas_learn(exchange: str) -> None:
     rows, state = trained(exchange, 2)
     assert (rows[-1]["status"], rows[-1]["updates"], rows[-1]["replicas"]) == ("ok", 640, 2)
@@ -80,6 +79,18 @@ def test_machines_with_unlike_modules_are_refused() -> None:
     assert all("differs from machine 0" in str(error) for error in together(2, work))
 
 
-def test_consensus_is_refused() -> None:
-    with pytest.raises(UsageError, match="would pull optimisers' states together"):
-        trained("consensus", 2)
+@pytest.mark.parametrize("exchange", ["one-shot-averaging", "averaging:period=64", "gossip:period=64"])
+def test_buffers_and_optimiser_states_stay_each_workers_own(exchange: str) -> None:
+    options = OPTIONS | {"workers": 2, "exchange": exchange, "optimizer": "adam"}
+    run = hogwild.train_module(network(), "cross-entropy", data(), **options)
+    run.finish()
+    layout, flat = run.problem.layout, run.engine.job.flat
+    counts = []
+    for worker in range(2):
+        model, slot = network(), layout.slot(flat, worker)
+        if slot[0]:
+            layout.write_buffers(model, layout.slot_buffers(slot))
+            counts.append(int(model[1].num_batches_tracked))
+            steps = {float(part[-1][0]) for part in layout.trained(flat, slot)}
+            assert steps == {counts[-1]}
+    assert sum(counts) == 3 * 640 // 16

@@ -120,7 +120,7 @@ def test_only_the_rows_that_are_named_are_written(name: str, bag: bool) -> None:
     run = hogwild.train_module(Embedded(50, 8, True, bag), "cross-entropy", data, **QUIET, optimizer=name, step=0.1)
     next(run)
     layout, flat = run.problem.layout, run._job.flat  # type: ignore[attr-defined]
-    _, *parts, _ = layout.trained(flat, 0)[0]
+    _, *parts, _ = layout.trained(flat, layout.slot(flat, 0))[0]
     arrays = [part for part in parts if part.size]
     for array in arrays:
         array.reshape(50, 8)[25:] = SENTINEL
@@ -233,7 +233,7 @@ def test_everything_has_a_place_of_its_own() -> None:
         assert place.begin % 16 == 0
         flat[place.begin : place.end] += mark
     for worker in range(3):
-        for _, _, *state in layout.trained(flat, worker):
+        for _, _, *state in layout.trained(flat, layout.slot(flat, worker)):
             for part in state:
                 assert part.ctypes.data % 64 == flat.ctypes.data % 64
                 part += mark

@@ -122,7 +122,8 @@ class ModuleCase(Case):
         batch = self._feed(np.arange(min(self._batch, TRIED, self.n), dtype=np.int32))
         try:
             with torch.random.fork_rng(devices=[]):
-                replica = BoundModule(self.problem.program, self.layout, self._initial.copy(), 0)
+                initial = self._initial.copy()
+                replica = BoundModule(self.problem.program, self.layout, initial, initial, 0)
                 replica.enter()
                 replica.gradients(batch.inputs, batch.target)
         except Exception as error:

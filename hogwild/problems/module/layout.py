@@ -146,9 +146,8 @@ class Layout:
     def slot_buffers(self, slot: Any) -> Any:
         return slot[WORKED : WORKED + self.buffers_size]
 
-    def trained(self, flat: Any, worker: int) -> list[Trained]:
-        """The trained parameters in order, with this worker's optimiser state."""
-        area = self.slot(flat, worker)
+    def trained(self, flat: Any, area: Any) -> list[Trained]:
+        """The trained parameters in order, with the optimiser's state in a worker's slot ``area``."""
         begin = padded(WORKED + self.buffers_size)
 
         def take(size: int) -> Any:

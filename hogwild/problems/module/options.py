@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from hogwild.config import MODULE, TrainConfig, inherited, option
-from hogwild.methods import OPTIMIZERS, parse_exchange
+from hogwild.methods import OPTIMIZERS
 
 LOSSES = ("custom", "cross-entropy", "mse", "bce")
 
@@ -61,7 +61,5 @@ class ModuleConfig(TrainConfig):
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
-        if parse_exchange(self.exchange)[0] == "consensus":
-            yield f"exchange={self.exchange!r} would pull optimisers' states together: choose another exchange"
         if self.device == "cuda" and self.in_flight is not None:
             yield "device='cuda' takes in_flight for other problems: a module has a minibatch in hand a worker"

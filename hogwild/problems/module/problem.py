@@ -43,9 +43,10 @@ NOT_THE_USERS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().p
 
 
 class Parameters(NamedTuple):
-    """The flat array itself, laid out as in ``layout.py``."""
+    """The flat array itself, laid out as in ``layout.py``; of a replica its parameters are another array."""
 
     flat: np.ndarray
+    slots: np.ndarray  # the array whose end has the workers' slots
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,10 @@ class ModuleProblem(Problem):
         return self.layout.parameters_size
 
     def parameters(self, flat: np.ndarray) -> Parameters:
-        return Parameters(flat)
+        return Parameters(flat, flat)
+
+    def replica(self, w: np.ndarray, flat: np.ndarray) -> Parameters:
+        return Parameters(w, flat)
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Feed:
         """Function that assembles minibatches."""
@@ -99,9 +103,12 @@ class ModuleProblem(Problem):
         control = shared.control
         locked = self.discipline == "locked"
         done = 0
-        flat = shared.parameters.flat
-        if not scratch or scratch[0].flat is not flat:
-            scratch[:] = [ModuleReplica(self.program, self.layout, flat, part.worker, self.discipline == "atomic")]
+        own = shared.parameters
+        if not scratch or scratch[0].flat is not own.flat:
+            made = ModuleReplica(
+                self.program, self.layout, own.flat, own.slots, part.worker, self.discipline == "atomic"
+            )
+            scratch[:] = [made]
         replica = scratch[0]
         replica.enter()
         beta1, beta2 = (np.float32(beta) for beta in self.betas)

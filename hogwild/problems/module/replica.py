@@ -19,15 +19,15 @@ from hogwild.problems.module.layout import Layout, Trained, unpack
 
 
 class BoundModule:
-    """A module over the flat array, an array or a tensor on any device, with the buffers of one worker."""
+    """A module over a flat array or tensor on any device, with one worker's slot of the array ``slots``."""
 
-    def __init__(self, program: bytes, layout: Layout, flat: Any, worker: int) -> None:
+    def __init__(self, program: bytes, layout: Layout, flat: Any, slots: Any, worker: int) -> None:
         self.layout = layout
         self.flat = flat
         self.model, self._loss = unpack(program, layout, flat)
         self._parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.trained = layout.trained(flat, worker)
-        self.slot = layout.slot(flat, worker)
+        self.slot = layout.slot(slots, worker)
+        self.trained = layout.trained(flat, self.slot)
 
     def enter(self) -> None:
         """Load the buffers that this worker left in its slot."""
@@ -49,8 +49,10 @@ class BoundModule:
 class ModuleReplica(BoundModule):
     """The module as one worker on the CPU has it, with the kernels that update its parameters."""
 
-    def __init__(self, program: bytes, layout: Layout, flat: np.ndarray, worker: int, atomic: bool) -> None:
-        super().__init__(program, layout, flat, worker)
+    def __init__(
+        self, program: bytes, layout: Layout, flat: np.ndarray, slots: np.ndarray, worker: int, atomic: bool
+    ) -> None:
+        super().__init__(program, layout, flat, slots, worker)
         rule = modules.RULES[layout.rule]
         self._updates = [_Update(part, rule, int(atomic)) for part in self.trained]
 
