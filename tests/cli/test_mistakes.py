@@ -89,6 +89,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "simulate d.svm --host threads": (2, "No such option"),
     "bench --host thread": (2, "--host thread: expected one of processes, threads: did you mean threads?"),
     "bench --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
+    "bench --workers two": (2, "--workers two: expected numbers"),
     "train --problem ffm": (2, "--problem ffm needs DATA: a table, or libffm's text"),
     # options that do not go together
     "train d.svm --out -": (2, "--out -: a model goes to a file: name it"),
