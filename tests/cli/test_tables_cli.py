@@ -43,7 +43,6 @@ def test_from_training_to_predictions(clicks: Path, tmp_path: Path, hogwild: Any
     done = hogwild(f"train {text} {TRAIN} --test {packed} --out {model}")
     assert done.status == 0, done.err
     assert "categorical: site\nnumeric: price\nleft out: time, id\n" in done.out
-    assert "hashed to 2^18 = 262,144 weights: 21 buckets used" in done.out
     again = hogwild(f"train {text} {TRAIN} --holdout 0.2")  # from the cache
     assert "categorical: site\nnumeric: price\nleft out: time, id\n" in again.out
     measured = [hogwild(f"evaluate {model} {data} --json").facts() for data in (text, packed)]
