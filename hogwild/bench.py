@@ -20,11 +20,11 @@ from hogwild import machine
 from hogwild.config import options_of
 from hogwild.errors import HogwildError, HogwildWarning
 from hogwild.methods import DISCIPLINES
+from hogwild.problems.protocol import HOLDS
 from hogwild.training.run import Run, train
 
 Row = dict[str, Any]
 Note = Callable[[str], Any]  # told in a few words what is being done
-WAITING = ("aig", "locked", "round-robin")  # disciplines whose workers wait for each other
 ENDLESS = 10**6  # epochs
 
 
@@ -125,7 +125,7 @@ def measure(
         options["step"] = serial.run.config.step
     for workers in counts:
         crowded = workers > machine.physical_cores()
-        group = {name: way for name, way in ways.items() if not (crowded and name in WAITING)}
+        group = {name: way for name, way in ways.items() if not (crowded and name in HOLDS)}
         with ExitStack() as stack:
             sides = {}
             for name, way in group.items():

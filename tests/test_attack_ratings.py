@@ -39,7 +39,7 @@ def test_test_ratings_that_name_others_are_refused():
     """Numbers mean names: the same numbers for other names gave errors of nobody's ratings."""
     ours = Ratings(USERS, ITEMS, VALUES, (6, 4), None, Ids(range(6)), Ids(range(4)))
     theirs = Ratings(USERS, ITEMS, VALUES, (6, 4), None, Ids([5, 4, 3, 2, 1, 0]), Ids(range(4)))
-    with pytest.raises(UsageError, match="users have other names"):
+    with pytest.raises(UsageError, match="test needs the training user names"):
         complete(ours, theirs)
     equal = Ratings(USERS, ITEMS, VALUES, (6, 4), None, Ids(range(6)), Ids(range(4)))
     assert complete(ours, equal).finish().history[-1]["test_rmse"] > 0

@@ -121,7 +121,7 @@ def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path) -> Non
     thread.join()
     epoch, coef = max(coefs.items())
     assert re.fullmatch(
-        r"worker 1 died \(killed by signal 9, Killed\) and may have held .*: discipline locked cannot go on; "
+        r"worker 1 died \(killed by signal 9, Killed\), perhaps holding a lock that discipline locked waits for: "
         "resume from the last checkpoint, or choose a lock-free one",
         str(caught.value),
     )

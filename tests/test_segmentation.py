@@ -69,7 +69,7 @@ def test_a_model_file_gives_back_all_of_it(tmp_path, labels, names):
         ({"x": np.ones(3)}, "x: expected shares of two or more labels"),
         ({"x": np.ones((3, 1))}, "x: expected shares of two or more labels"),
         ({"x": [[0, 1], [np.nan, 1]]}, "x: vertex 1 has a share that is not finite"),
-        ({"shape": (3, 3)}, "a grid of \\(3, 3\\) has other points than the 4 vertices"),
+        ({"shape": (3, 3)}, "a grid of \\(3, 3\\) needs as many vertices as points; got 4"),
         ({"ids": Ids(["a"])}, "ids: expected 4, got 1"),
     ],
 )

@@ -168,7 +168,7 @@ def evaluate(
         show(evaluate_completion(trained, pairs, excluded), json)
         return
     if seen is not None:
-        raise UsageError(f"--seen {seen}: is for models of ratings, and {model} is linear")
+        raise UsageError(f"--seen needs a model of ratings; {model} is linear")
     from hogwild.metrics import evaluate as measure  # only linear models need it
 
     with naming(data, "<stdin>"):
@@ -361,7 +361,7 @@ def inspect(
     trained = opened(model, inputs=[names])
     kind = type(trained).__name__
     if kind not in LINEAR and names is not None:
-        raise UsageError(f"--names is for linear models, and {model} is none")
+        raise UsageError(f"--names needs a linear model; {model} is none")
     arrays, facts = trained.to_file()
     table = facts.pop("table", None)
     facts["config"] = {name: value for name, value in facts["config"].items() if value not in OFF}

@@ -1,8 +1,8 @@
 """What ``hogwild compare --model`` reads: a module, its data and its loss, as functions of a user's file.
 
 ``FILE.py:NAME`` names a function that makes a module or data, or is a loss. The file is run once, by its path, in this
-process. Workers get its definitions by value, since no module of that name can be imported, so they run no file, and it
-needs neither a place in a package nor a guard against being run twice. An error in it is one line with file and line.
+process. Workers receive its definitions pickled by value and never run the file, so it needs no package and no
+``__main__`` guard. An error in it is one line with file and line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_function(spec: str) -> bool:
 
 
 def check_module(data: str | None, options: dict[str, Any]) -> str:
-    """Return the name of the data of a module, after checking that these, it and its loss can be opened."""
+    """Return the name of the data of a module, after checking that the data, module and loss files can be read."""
     options["loss"] = options["loss"] or NAMED_LOSSES[0]
     model, loss = options["model"], options["loss"]
     if data is None:

@@ -142,7 +142,7 @@ def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
     results = Results(**options)
     results.check(sources)
     if not sources.holdout and config.keep == "best":
-        raise UsageError("--keep best goes by rows held out of DATA, and --test only judges: give --holdout FRACTION")
+        raise UsageError("--keep best needs rows held out of DATA: add --holdout FRACTION (--test only judges)")
     if sources.holdout and sources.test and config.problem == "completion":
         raise UsageError("--test and --holdout both name the rows to test on: give one of them")
     display = results.display()
@@ -225,7 +225,7 @@ def carry_out(
                 if run.chosen is not None:
                     display.say(*lines_of_choice(run.chosen, choosing is None))
                 if run.config.epochs != config.epochs:
-                    display.say(f"epochs {run.config.epochs}, chosen with it, of at most {config.epochs}")
+                    display.say(f"epochs {run.config.epochs}, chosen with l2 (at most {config.epochs})")
                 show(run, display, rows_file, results, signals)
         return 128 + signals[0] if signals else 0
 

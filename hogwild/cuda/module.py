@@ -34,9 +34,10 @@ import torch
 from hogwild.cuda.backend import Backend, DeviceStream
 from hogwild.cuda.streams import Launcher, Visits
 from hogwild.errors import HogwildWarning, InputError
+from hogwild.kernels.steps import step_after
 from hogwild.problems.module import kernel as on_cpu
 from hogwild.problems.module.layout import Trained
-from hogwild.problems.module.problem import ModuleProblem, describe, step_at
+from hogwild.problems.module.problem import ModuleProblem, describe
 from hogwild.problems.module.replica import BoundModule
 
 ADAGRAD_EPS, ADAM_EPS = float(on_cpu.ADAGRAD_EPS), float(on_cpu.ADAM_EPS)
@@ -110,7 +111,7 @@ class DeviceReplica:
         for k, rows in enumerate(launcher.rows[visits.first : visits.first + visits.size].split(batch)):
             if k == 0 or visits.power:
                 step = visits.scale, visits.since, visits.power
-                self._step.fill_(float(step_at(step, visits.first + k * batch)))
+                self._step.fill_(float(step_after(step, visits.first + k * batch)))
             if self.replay is not None and len(rows) == batch:
                 for array, part in zip(launcher.data.values(), self._parts):
                     torch.index_select(array, 0, rows, out=part)

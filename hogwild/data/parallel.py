@@ -1,6 +1,6 @@
 """Processes numbered items in pieces of a given length, on several threads, in order.
 
-As in ``rows/chunks.py``, where the cuts fall depends on the length alone, so sums over the pieces are the same to the
+Where the cuts fall depends on the length alone, so sums over the pieces are the same to the
 last bit on any number of threads.
 """
 

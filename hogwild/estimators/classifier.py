@@ -37,8 +37,8 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     Attributes
     ----------
     coef_ : array, shape (1, features) or (classes, features)
-        Float64 if :meth:`fit` was given float64, with exactly the float32 values that were trained (†); otherwise, and
-        after :meth:`partial_fit`, which changes it in place, float32.
+        Float64 if :meth:`fit` was given float64 (the values are those of float32, †), else float32.
+        :meth:`partial_fit` updates it in place, in float32.
     intercept_ : array, shape (1,) or (classes,)
     classes_ : array of shape (classes,)
     n_iter_ : int
@@ -46,7 +46,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     t_ : float
         Number of rows visited, plus one.
     loss_curve_ : list of float
-        The objective after each epoch of ``fit``, or after each group of epochs that count as one.
+        The objective after each epoch of ``fit``; on tiny data several epochs count as one.
     validation_scores_ : list of float or None
         The accuracy after each epoch, with ``early_stopping``.
     n_features_in_, feature_names_in_ : int, array of str
@@ -143,7 +143,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if classes is not None:
             classes = _unique("classes", np.asarray(classes))
             if classes.dtype.kind == "f" and not np.isfinite(classes).all():
-                raise InputError(f"classes={classes.tolist()}: labels of one kind, and none missing, are expected")
+                raise InputError(f"classes need one type and no NaN; got {classes.tolist()}")
             if len(classes) < 2:
                 raise InputError(f"classes={classes.tolist()}: expected two or more")
             if not fresh and not np.array_equal(classes, self.classes_):
@@ -199,7 +199,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             needs = f"a model file needs classes that are numbers; got {self.classes_[:1].tolist()}"
             raise InputError(f"{needs}: fit on codes of them (LabelEncoder), or pickle the estimator")
         if len(set(self.classes_.astype(np.float64).tolist())) < len(self.classes_):
-            raise InputError(f"classes {self.classes_[:3].tolist()}: in a model file's float64 some of them are one")
+            raise InputError(f"classes {self.classes_[:3].tolist()}: some are equal in float64, which a model file has")
         return self._model([float(label) for label in self.classes_])
 
     def _class_weights(self, classes: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray | None:
@@ -230,9 +230,7 @@ def _unique(name: str, labels: np.ndarray) -> np.ndarray:
     try:
         return np.unique(labels)
     except TypeError:  # text among numbers
-        raise InputError(
-            f"{name}: labels of one kind are expected, not such as {labels.ravel()[:3].tolist()}"
-        ) from None
+        raise InputError(f"{name} needs labels of one type; got {labels.ravel()[:3].tolist()}") from None
 
 
 def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:

@@ -41,6 +41,7 @@ class FMEstimator(BaseEstimator):
     field_aware: bool = parameter(False, "Whether a feature has a factor for each field.")
     fields: Any = parameter(None, "Field of each column, for ``field_aware``; None: each is one of its own.")
     loss: str | None = parameter(None, "Name of a loss of ``hogwild.train``; None: ``log`` or ``squared-error``.")
+    loss_param: float | None = parameter(None, "Parameter of the loss, such as the quantile; None: the loss's own.")
     l2: float | None = parameter(None, "L2 penalty of the weights; None: a tenth of that of the factors.")
     l2_factors: float | None = parameter(None, "L2 penalty of the factors; None: the best on rows held out.")
     step: float | None = parameter(None, "First step size; None: the best on rows held out.")
@@ -58,6 +59,7 @@ class FMEstimator(BaseEstimator):
         config = TrainConfig(
             problem="ffm" if self.field_aware else "fm",
             loss=self.loss or self._usual,
+            loss_param=self.loss_param,
             rank=self.rank,
             l2=self.l2,
             l2_factors=self.l2_factors,

@@ -47,7 +47,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
 
     _: KW_ONLY
     loss_param: float | None = parameter(
-        None, "Parameter of ``quantile`` (which one, 0.5), or ``tweedie`` (its power, 1.5; †)."
+        None, "The quantile (default 0.5), or the power of ``tweedie`` (default 1.5) (†)."
     )
 
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:
@@ -78,7 +78,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         return tags
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the value of each row, (n,); for counts and amounts what is expected."""
+        """Predict the value of each row, (n,); of losses for counts and amounts, the expected value."""
         return self._mean(self._margins(X))
 
     def to_model(self) -> LinearModel:

@@ -7,15 +7,14 @@ own sum of all ``x - z`` so far, the price of its disagreement. A trade is one i
     z <- mean of x + u               of all replicas, in two steps as in ``averaging.py``
     u <- u + x - z
 
-The pull is one implicit step on the quadratic term: ``rho = pull / ((1 - pull) rows step)``. Where nothing moves any
-more, every replica's drift is held by its own price, the prices add up to zero, and so do the gradients: ``z`` is the
-optimum over all rows, though every replica has only some of them. The penalty is part of every row's loss, so ``z``
+The pull is one implicit step on the quadratic term: ``rho = pull / ((1 - pull) rows step)``. At a fixed
+point each replica's price cancels its drift. The prices sum to zero, so the gradients do too: ``z`` is the optimum over
+all rows, though every replica has only some of them. The penalty is part of every row's loss, so ``z``
 is a plain mean.
 
 Prices outlive the epoch, after which every replica begins at ``z``; a resumed run begins with prices of zero. Rows are
-dealt out anew in each epoch, so there is little disagreement to price, and averaging, which this becomes without a pull
-and prices, is quicker: the scheme is for comparison, and for replicas whose rows differ. It takes three arrays more a
-replica.
+reshuffled in each epoch, so replicas disagree little and plain averaging is faster. Use this to compare, or where
+replicas keep different rows. It takes three more arrays a replica.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Consensus(Exchange):
         base, price = arrays["base"][me, :size], arrays["price"][me, :size]
         this = arrays["clock"][me] = next_round(arrays, link)[0]
         lost = left_out(w, arrays, me)
-        if lost:  # it begins again
+        if lost:  # this replica restarts from the common model
             w[:], price[:] = base, 0
         with np.errstate(all="ignore"):
             w += np.float32(self.pull) * (base - price - w)

@@ -12,7 +12,7 @@ from hogwild.hosts.job import Job, Task
 
 
 class Pool(Protocol):
-    """Started workers that serve one job after another: ``threads.Threads``, ``processes.Processes``, ``cuda.Streams``.
+    """Started workers that serve one job after another: threads, processes, or streams of a GPU.
 
     A pool that is dropped, or still open when the interpreter ends, closes itself. Pools inherit from this class for
     its default methods, which are those of a host that measures nothing.

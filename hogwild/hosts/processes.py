@@ -271,8 +271,8 @@ class Processes(Crew):
                 locking = job.problem.discipline in HOLDS
                 name = f"discipline {job.problem.discipline}" if locking else "order blocks"
                 raise TrainingError(
-                    f"worker {number} died ({cause}) and may have held a lock or the turn: {name} cannot go on; resume "
-                    f"from the last checkpoint, or choose {'a lock-free one' if locking else 'order shuffled'}"
+                    f"worker {number} died ({cause}), perhaps holding a lock that {name} waits for: resume from the "
+                    f"last checkpoint, or choose {'a lock-free one' if locking else 'order shuffled'}"
                 )
         if self._deaths[number] >= DEATHS_IN_A_ROW:
             raise TrainingError(f"worker {number} died {DEATHS_IN_A_ROW} times in a row ({cause}): out of memory?")

@@ -11,11 +11,13 @@ from hogwild.kernels.options import inlined
 STEP_EVERY = 16  # rows between two evaluations of a falling step
 
 
-@inlined
-def step_at(step, visited):
+def step_after(step, visited):
     """Return ``scale / (offset + visited)**power`` as float32."""
     scale, offset, power = step
     return np.float32(scale if power == 0.0 else scale * (offset + visited) ** -power)
+
+
+step_at = inlined(step_after)
 
 
 def area(step, visited):

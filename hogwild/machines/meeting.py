@@ -2,8 +2,8 @@
 
 Machine 0 listens at the address of ``--meet``, on that address only, with a TCPStore of torch. Every other machine asks
 there to take part: it writes what it is and wants under a number of its own ("ask/3"), and waits for machine 0's answer
-("answer/3"): its place and all others', or why not. Machine 0 answers when all places are taken, so a difference or a
-missing machine is the same one line everywhere. Who asks later asks for the place of one that is gone (``cluster.py``).
+("answer/3"): the machine's number and all addresses, or the reason for a refusal. Machine 0 answers when all places are
+taken, so every machine prints the same error. A late machine takes the place of one that left (``cluster.py``).
 The number of the run is new whenever machine 0 starts, and stands in every key.
 """
 
@@ -216,7 +216,7 @@ class Notes:
         return note
 
     def asks(self) -> dict[int, dict[str, Any]]:
-        """What machines say who ask to take part and have no answer, by their requests' numbers; on machine 0."""
+        """Requests to take part that have no answer yet, by number; on machine 0."""
         count = int(self.store.add("asks", 0))
         asked = {k: self.get(f"ask/{k}") for k in range(1, count + 1) if not self.get(f"answer/{k}")}
         return {k: hello for k, hello in asked.items() if hello}  # else it is about to be written, or withdrawn

@@ -68,7 +68,7 @@ def _shares_of(cluster: Cluster, *examples: Rows | None) -> list[Rows | None]:
     twice = next((k for k, each in enumerate(trained) if trained.index(each) < k), None)
     if twice is not None and not same[0]:
         names = cluster.name(twice), cluster.name(trained.index(trained[twice]))
-        raise InputError(f"{names[0]} has opened the same rows as {names[1]}: give each its own, or all the same")
+        raise InputError(f"{names[0]} and {names[1]} opened the same rows: give every machine its own, or all the same")
     return [_range_of(rows, cluster) if shared else rows for rows, shared in zip(examples, same)]
 
 

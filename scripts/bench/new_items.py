@@ -66,9 +66,10 @@ def main(source: str) -> None:
     import lightfm
 
     items = scipy.sparse.hstack([scipy.sparse.identity(len(hidden)), features]).tocsr()
+    pairs = scipy.sparse.coo_array((train.values, (train.users, train.items)), train.shape)
     for epochs in (10, 30):
         began = time.perf_counter()
-        model = lightfm.LightFM(no_components=32, loss="warp").fit(train.to_scipy(), item_features=items, epochs=epochs)
+        model = lightfm.LightFM(no_components=32, loss="warp").fit(pairs, item_features=items, epochs=epochs)
         biases, factors = model.get_item_representations(items)
         show(f"lightfm, {epochs} epochs", began, model.user_embeddings, factors, biases)
 

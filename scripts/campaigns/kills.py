@@ -41,7 +41,7 @@ OPTIONS = {
     "cuts": {"step": 0.5},
 }
 HOLDING = ("aig", "locked", "round-robin")
-STOPPED = r"worker \d died \(.*\) and may have held a lock or the turn: discipline [a-z-]+ cannot go on; resume from .*"
+STOPPED = r"worker \d died \(.*\), perhaps holding a lock that discipline [a-z-]+ waits for: resume from .*"
 ROWS_AFTER = 2  # complete epochs to see after a kill
 LATEST = 0.25  # seconds into a run for the first kill
 ENDLESS = 10**6

@@ -111,7 +111,7 @@ def test_another_gpu_is_another_comparison(monkeypatch: pytest.MonkeyPatch) -> N
             "On the processor's cores: cuda-hogwild gets there 8.0x",
             "On 16 workers",
         ),
-        (["hogwild 2 4", "locked 2 8", "cuda-one-stream 1 1"], "On 2 workers hogwild reaches", "replica"),
+        (["hogwild 2 4", "locked 2 8", "cuda-one-stream 1 1"], "On 2 workers hogwild comes within", "replica"),
     ],
 )
 def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(

@@ -26,7 +26,7 @@ def test_lock_free_wins(judge: Callable) -> None:
         race("serial 1 1.6", "tiered 2 1", "hogwild 2 1.2", "locked 2 3", "aig 2 2"),
     )
     assert said[0] == (
-        "On 2 workers tiered reaches 0.1 % of the optimum 2.0x (95 % CI 1.9–2.1) sooner than aig and "
+        "On 2 workers tiered comes within 0.1 % of the optimum 2.0x (95 % CI 1.9–2.1) sooner than aig and "
         "1.6x (95 % CI 1.5–1.7) sooner than serial; final test accuracy: tiered 90 %, aig 90 %, serial 90 %."
     )
     assert len(said) == 1
@@ -68,7 +68,7 @@ def test_a_wide_interval_over_the_seeds_where_both_got_there_is_no_verdict(judge
 
 def test_a_tie(judge: Callable) -> None:
     said = judge(race("serial 1 1", "tiered 2 1", "locked 2 1"))
-    assert "On 2 workers tiered reaches 0.1 % of the optimum as soon as locked (ratio 1.00, 95 % CI 0." in said[0]
+    assert "On 2 workers tiered comes within 0.1 % of the optimum as soon as locked (ratio 1.00, 95 % CI 0." in said[0]
     assert ": no difference shown)" in said[0]
     assert any(text.startswith("Locks were not the problem") for text in said)
     assert any(text.startswith("It was not worth it") for text in said)
@@ -86,7 +86,7 @@ def test_a_hair_sooner_shows_its_decimals(judge: Callable) -> None:
 
 def test_too_few_seeds(judge: Callable) -> None:
     said = judge(race("serial 1 2", "tiered 2 1", "locked 2 3", noise=(1.0, 1.0)))
-    assert "reaches 0.1 % of the optimum in 3.00 s (median)" in said[0]
+    assert "comes within 0.1 % of the optimum in 3.00 s (median)" in said[0]
     assert "there are too few seeds for a verdict against locked (2 on which both got there, of 3" in said[0]
     assert "too few seeds for a verdict against serial" in said[0]
     assert "sooner" not in said[0]
@@ -107,7 +107,7 @@ def test_one_side_never_reaches(judge: Callable) -> None:
 
 def test_the_target_is_the_hardest_that_serial_always_reaches(judge: Callable) -> None:
     short = [run("serial", halving(0.1, 2), 2.0, seed=seed) for seed in range(3)]
-    assert "reaches 1 % of the optimum" in judge(*short, race("tiered 2 1", "locked 2 2"))[0]
+    assert "comes within 1 % of the optimum" in judge(*short, race("tiered 2 1", "locked 2 2"))[0]
     none = [run("serial", [1.0, 0.5, 0.25], seed=seed) for seed in range(3)]
     [said] = judge(*none, race("tiered 2 1"))
     assert said == (
@@ -143,7 +143,7 @@ def test_the_simulator_has_epochs_only(judge: Callable) -> None:
     parts = [race("serial 1 1"), race("hogwild 64 9", fall=10**-0.75), race("locked 64 1")]
     said = judge(*parts, host="simulator", cores=2, load=9.0)
     assert said[0].startswith(
-        "On 64 simulated workers, counted in epochs, hogwild reaches 0.1 % of the optimum 1.3x (95 % CI 1.3–1.3) later"
+        "On 64 simulated workers, counted in epochs, hogwild comes within 0.1 % of the optimum 1.3x (95 % CI 1.3–1.3) "
     )
     assert "not the problem" not in " ".join(said)
     assert said[-1] == "The workers were simulated on one core, so seconds mean nothing: only epochs are compared."
@@ -186,7 +186,7 @@ def test_numbers_in_words() -> None:
 def test_more_workers_than_locks_have_results_for(judge: Callable) -> None:
     crowd = refused("locked", 8, "8 workers on 2 cores")
     said = judge(race("serial 1 1", "hogwild 2 0.5", "hogwild 8 0.5", "locked 2 2"), crowd)
-    assert said[0].startswith("On 2 workers hogwild reaches 0.1 % of the optimum 4.")
+    assert said[0].startswith("On 2 workers hogwild comes within 0.1 % of the optimum 4.")
 
 
 def test_nearly_there_is_not_there(judge: Callable) -> None:

@@ -57,7 +57,7 @@ def test_arrays_have_their_types_and_are_read_only() -> None:
         ({"terminal_labels": [0]}, "different vertices and one label each"),
         ({"terminal_labels": [0, 2]}, "terminal labels run from 0 to 2, expected 0 to 1"),
         ({"terminal_labels": [0, 0]}, "2 labels: a cut needs two or more, each with a terminal"),
-        ({"shape": (5,)}, "a grid of \\(5,\\) has other points"),
+        ({"shape": (5,)}, "a grid of \\(5,\\) needs as many vertices"),
         ({"ids": Ids(["a", "b"])}, "ids: expected 4, got 2"),
     ],
 )

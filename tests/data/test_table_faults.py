@@ -137,7 +137,7 @@ def test_what_pyarrow_cannot_write() -> None:
 
 def test_names_are_not_trained_on_as_numbers() -> None:
     rows = hogwild.open_table(pd.DataFrame({"y": ["no", "yes"] * 5, "x": range(10)}), "y", hash_bits=8)
-    said = "loss squared-error is for numbers, and column y holds text such as 'no': choose a loss for labels"
+    said = "loss squared-error needs numbers; column y holds text .'no'.: choose a loss for labels"
     with pytest.raises(InputError, match=f"^{said} such as log$"):
         hogwild.train(rows, loss="squared-error", epochs=1, workers=1)
     rows = hogwild.open_table(pd.DataFrame({"y": [False, True] * 5, "x": range(10)}), "y", hash_bits=8)

@@ -229,7 +229,7 @@ REFUSED: dict[str, tuple[list[Rows], dict[str, Any], str]] = {
     ),
     "one class": ([of_one_class(toy(200)), of_one_class(toy(90))], {}, "^all .* have the label 1: loss log needs two"),
     "no step": ([of_one_class(toy(300)), OTHER], {"step": None}, "the label 1 only: give step"),
-    "same rows": ([toy(200), OTHER, toy(200)], {}, "machine 2 .*has opened the same rows as machine 0"),
+    "same rows": ([toy(200), OTHER, toy(200)], {}, "machine 2 .* and machine 0 .*opened the same rows"),
     "hashed": ([toy(100), OTHER.replace(hash_bits=8)], {}, "give all of them one store"),
 }
 

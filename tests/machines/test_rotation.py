@@ -177,7 +177,7 @@ def test_an_epoch_that_was_begun_otherwise_is_completed_otherwise(
     both = OPTIONS | {"epochs": 1000, "checkpoint": tmp_path / "c", "resume": True}
     first, _ = together(2, fit(ratings, **both))
     assert isinstance(first, InputError)
-    assert "from the middle of an epoch, and rotation begins with whole ones" in str(first)
+    assert "rotation resumes at a whole epoch; got a checkpoint within one" in str(first)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_what_makes_no_sense_is_refused():
     graph, many = random_graph(), random_graph(3)
     with pytest.raises(UsageError, match="discipline='tiered': expected one of auto, serial, hogwild, atomic"):
         hogwild.train(graph, problem="cuts", discipline="tiered")
-    with pytest.raises(UsageError, match="atomic cannot project: with 3 labels"):
+    with pytest.raises(UsageError, match="atomic needs two labels; got 3"):
         CutsProblem.of(many, "atomic")
     with pytest.raises(InputError, match="no edges but between terminals"):
         CutsProblem.of(Graph([0], [1], [1.0], [1.0], 2, [0, 1], [0, 1]), "serial")

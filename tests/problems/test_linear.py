@@ -19,14 +19,14 @@ def labels_of(targets, loss: str = "log") -> tuple[float, ...]:
 
 
 def test_labels_that_float32_would_merge_are_refused() -> None:
-    with pytest.raises(InputError, match=r"whole numbers of 2\^24 and more"):
+    with pytest.raises(InputError, match=r"labels need to be below 2\^24"):
         labels_of([20230101, 20230102, 5])  # the first two are one number
     assert labels_of([2**24 - 1, 2**24 - 2]) == (2**24 - 2, 2**24 - 1)
     assert labels_of([2e30, 1e30], "squared-error") == ()
 
 
 def test_real_targets_given_to_a_loss_for_labels_are_warned_of() -> None:
-    with pytest.warns(HogwildWarning, match="the targets have 100 different values, and each is taken for a class"):
+    with pytest.warns(HogwildWarning, match="100 different targets are taken for classes"):
         labels_of(np.arange(100) / 3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -37,7 +37,7 @@ OUTCOMES = {
     f"{FEWEST_PAIRS} that are needed; medians {{medians}})",
     "never": "{never}",
 }
-CLAUSES = ("few", "never")  # these stand for themselves; the others follow "reaches"
+CLAUSES = ("few", "never")  # these stand for themselves; the others follow "comes within"
 NOT_SOONER = ("later", "same", "noise")
 #: What follows where the best lock-free method is not sooner than the best of a kind.
 MORALS = {
@@ -148,7 +148,7 @@ def _of_race(source: ComparisonResult) -> Iterator[str]:
         return
     outcomes = [race.against(best, rival) for rival in rivals]
     how = " and ".join(text for kind, text in outcomes if kind not in CLAUSES)
-    clauses = [f"{where} {best.method} reaches {race.aim} {how or f'in {race.time(best)} (median)'}"]
+    clauses = [f"{where} {best.method} comes within {race.aim} {how or f'in {race.time(best)} (median)'}"]
     clauses += [text for kind, text in outcomes if kind in CLAUSES] if rivals else ["there is nothing beside it"]
     yield "; ".join([*clauses, *_difference(source, [best, *rivals])]) + "."
     for rival, (kind, _) in zip(rivals, outcomes, strict=True):

@@ -149,7 +149,7 @@ class Graph:
                 f"labels; there are {self.n_labels}"
             )
         if self.shape is not None and not 0 < math.prod(self.shape) <= self.n_vertices:
-            raise InputError(f"a grid of {self.shape} has other points than the {self.n_vertices} vertices")
+            raise InputError(f"a grid of {self.shape} needs as many vertices as points; got {self.n_vertices}")
         for name, ids, count in (("ids", self.ids, self.n_vertices), ("label_ids", self.label_ids, self.n_labels)):
             if ids is not None and len(ids) != count:
                 raise InputError(f"{name}: expected {count}, got {len(ids)}")

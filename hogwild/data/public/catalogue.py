@@ -23,7 +23,7 @@ from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import InputError, UsageError, expected_one_of, nearest
 
 CARDS = Path(__file__).resolve().parents[2] / "datasets"  # in a checkout a link to its datasets/
-PROBLEMS = {"svmlight": "linear", "ratings": "completion", "dimacs": "cuts"}  # that data of a format are for
+PROBLEMS = {"svmlight": "linear", "ratings": "completion", "dimacs": "cuts"}  # the problem that each format is for
 ROLES = ("train", "test", "validation", "ratings", "graph")
 
 
@@ -41,7 +41,7 @@ class Part:
     member : str
         Pattern of the file meant inside an archive (``*/u.data``); empty if the file is not an archive.
     rows, nonzeros : int, optional
-        ``rows`` are also ratings.
+        Number of rows, or of ratings.
     """
 
     role: str

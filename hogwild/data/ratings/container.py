@@ -119,7 +119,7 @@ class Ratings:
         n = len(self.users)
         for name, array in (("items", self.items), ("values", self.values), ("times", self.times)):
             if array is not None and array.shape != (n,):
-                raise InputError(f"{name}: expected one for each of {n} users, got an array of shape {array.shape}")
+                raise InputError(f"{name} needs shape ({n},), as users have; got {array.shape}")
         for side, indices, size, ids in self.sides():
             if ids is not None and len(ids) != size:
                 raise InputError(f"{len(ids)} ids for {size} {side}s")

@@ -1,9 +1,9 @@
 """Synthetic ratings named like files: ``synthetic:ratings?users=5000&seed=1``, the same bits on every machine.
 
 A planted low-rank model with biases gives every pair a rating; which pairs are rated is drawn. Popularity falls as
-``1 / (rank + shift)^zipf`` on both sides, and ranks are assigned to numbers at random. Each user has a number of
-ratings in proportion to popularity, for that many different items drawn by popularity, so no pair occurs twice; ratings
-are stored user by user.
+``1 / (rank + shift)^zipf`` on both sides, and ranks are assigned to numbers at random. A user's number
+of ratings is proportional to that user's popularity. Items are drawn by popularity, without repetition. Ratings are
+stored user by user.
 
 Only operations that IEEE 754 rounds exactly are used, as in ``data/rows/synthetic.py``, and there are no tables of
 factors: they are hashed afresh for every rating (``generate_kernel.py``), about 2 ns a factor, so that ten million
@@ -65,7 +65,7 @@ def rating_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
 
 
 class _Source:
-    """Tables of one spec, and the function from users to their ratings, however users are grouped."""
+    """The tables of one data set; ``draw`` gives the ratings of any range of users."""
 
     def __init__(self, spec: SimpleNamespace) -> None:
         self.spec = spec

@@ -6,6 +6,7 @@ files by pyarrow's datasets, frames of any library by Arrow's C interface.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import warnings
@@ -129,14 +130,17 @@ class TextSource(TableSource):
         self.table = Delimited(text, separator, lead=lambda number, line: False, table=True, progress=progress)
         self.name = self.table.label
         where = f"{self.name}:{self.table.first}"
-        names = self.table.names = self.table.skip_header()
-        for name in names:
-            if any("\udc80" <= character <= "\udcff" for character in name):
-                raise InputError(f"{where}: the column's name {shown_word(name)} is not UTF-8")
-        self.schema = pa.schema([(name, pa.null()) for name in names])
-        check_names(names, where)
-        if not self.table.rows:
-            raise InputError(f"{self.name}: no rows in it")
+        with contextlib.ExitStack() as failing:
+            failing.callback(self.close)
+            names = self.table.names = self.table.skip_header()
+            for name in names:
+                if any("\udc80" <= character <= "\udcff" for character in name):
+                    raise InputError(f"{where}: the column's name {shown_word(name)} is not UTF-8")
+            self.schema = pa.schema([(name, pa.null()) for name in names])
+            check_names(names, where)
+            if not self.table.rows:
+                raise InputError(f"{self.name}: no rows in it")
+            failing.pop_all()
 
     def kinds(self) -> tuple[dict[str, str], tuple[Any, Place] | None]:
         """Return what the first values of each column look like, and these values."""

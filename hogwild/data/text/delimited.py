@@ -138,8 +138,15 @@ class Delimited:
         self.hint = ""
         self.first = 1
         self._source: Source | None = None
+        try:
+            self._begin(lead or (lambda number, line: line.startswith(COMMENTS)))
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, skipped: Callable[[int, bytes], bool]) -> None:
+        """Read the lines before the first row, and two rows."""
         text, seen, pieces = b"", list[bytes](), self._read()
-        skipped = lead or (lambda number, line: line.startswith(COMMENTS))
         while not text and (text := next(pieces, b"")):
             seen.append(text)
             while text:

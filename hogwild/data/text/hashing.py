@@ -2,7 +2,7 @@
 
 The hash is fixed, and part of every hashed store and model: the bucket of the zero-based index i is the top B bits of
 the first output of splitmix64 seeded with i (Steele, Lea, Flood 2014), an invertible mixing of 64 bits. It is applied
-*after* 1-based text is shifted to 0, so the same data hash alike in either numbering and as a matrix of columns. It has
+*after* 1-based text is shifted to 0, so data hash alike whether numbered from 0, from 1, or given as a matrix. It has
 no seed, so data and model need to agree on B only.
 
 The hash is unsigned, as in Vowpal Wabbit. The signs of Weinberger et al. (2009, "Feature hashing for large scale
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hogwild.data.cache import Recipe
 
 LARGEST = 2**64 - 1  # index, as the text writes it
-CROWDED = 0.5  # share of features with company from which it is worth a warning
+CROWDED = 0.5  # warn if more than this share of the features shares a bucket
 ROOMY = 0.2  # the share that is left with the bits that the warning suggests
 
 
@@ -114,7 +114,7 @@ def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
 
 
 def hashed_copy(rows: Rows, bits: int) -> Rows:
-    """Return the same as :func:`hash_rows`, which warns besides."""
+    """Do :func:`hash_rows` without its warning."""
     if rows.hash_bits is not None:
         raise InputError(f"the features are {_said(rows.hash_bits)} already: hash the data they were made from")
     bits = check_bits(bits)
@@ -146,8 +146,8 @@ def features_in(used: int, bits: int) -> int:
     return round(-(2**bits) * math.log1p(-min(used, 2**bits - 1) / 2**bits))
 
 
-def warn_if_crowded(name: str, rows: Rows, stacklevel: int = 2) -> None:
-    """Warn, as if from ``stacklevel``, if most features of hashed rows share a bucket, and say how many bits would do.
+def warn_if_crowded(name: str, rows: Rows) -> None:
+    """Warn if most features of hashed rows share a bucket, and say how many bits would do.
 
     With fewer entries than half the buckets they cannot, and nothing is counted.
     """
@@ -160,7 +160,7 @@ def warn_if_crowded(name: str, rows: Rows, stacklevel: int = 2) -> None:
     if now > CROWDED:
         remedy = f": --hash-bits {enough} would make it {100 * then:.0f} %" if enough > bits else ""
         message = f"{name}: {100 * now:.0f} % of the features share one of 2^{bits} buckets with others{remedy}"
-        warnings.warn(message, HogwildWarning, stacklevel=stacklevel + 1)
+        warnings.warn(message, HogwildWarning, stacklevel=3)
 
 
 def enough_bits(features: int, least: int, most: int = MOST_BITS) -> int:

@@ -37,7 +37,7 @@ class CompletionCase(Case):
         self._train, self._test = train, None if test is None else _alike(test, train)
         self._shares = shares_of(train)
         if self._shares is not None and c.device == "cuda":
-            raise UsageError("side features need device cpu")
+            raise UsageError("side features need device cpu; got cuda")
         parts = c.machines if c.exchange == "rotation" else 1
         self.problem = posed(c, train, c.discipline, c.workers or 1, parts=parts)
         self.fingerprint = fingerprint_of((*train.shape, len(train)), train.sample_arrays())
@@ -77,8 +77,8 @@ class CompletionCase(Case):
         parts = self.problem.parts
         if parts > 1 and saved.get("chunk"):
             raise InputError(
-                "the checkpoint is from the middle of an epoch, and rotation begins with whole ones: resume it with "
-                "another exchange, or on one machine, up to the end of the epoch"
+                "rotation resumes at a whole epoch; got a checkpoint within one: "
+                "finish the epoch with another exchange, or on one machine"
             )
         if rows % parts == columns % parts == 0:  # otherwise the ratings are cut anew
             self._grid = rows, columns
@@ -136,8 +136,7 @@ def _alike(test: Ratings, train: Ratings) -> Ratings:
     for side, ids, train_ids in pairs:
         if ids is not None and train_ids is not None and ids is not train_ids and ids != train_ids:
             raise UsageError(
-                f"test: its {side}s have other names than those of the training data: open it with "
-                f"{side}s=train.{side}_ids, or split one set of ratings"
+                f"test needs the training {side} names: open it with {side}s=train.{side}_ids, or split one set"
             )
     if test.shape == train.shape or test.shape[0] > train.shape[0] or test.shape[1] > train.shape[1]:
         return test  # the evaluator refuses larger numbers

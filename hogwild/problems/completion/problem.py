@@ -67,7 +67,7 @@ PER_ROW = {
 
 @dataclass(frozen=True)
 class CompletionProblem(Problem):
-    """Everything a worker must know besides the arrays; made by :meth:`of`. See ``work.Problem`` for the methods."""
+    """Everything a worker must know besides the arrays; made by :meth:`of`. For methods see ``protocol.Problem``."""
 
     users: int
     items: int
@@ -312,16 +312,17 @@ class CompletionProblem(Problem):
 
 def _check(problem: CompletionProblem, workers: int) -> None:
     discipline, loss, order = problem.discipline, problem.loss, problem.order
-    if problem.features is not None and (discipline not in PLAIN or order == "blocks" or problem.parts > 1):
+    if problem.features is not None and problem.parts > 1:
+        raise UsageError("side features need rows that all machines share; got exchange rotation: choose another")
+    if problem.features is not None and (discipline not in PLAIN or order == "blocks"):
         raise UsageError(
-            f"side features need discipline serial or hogwild, and rows that all workers share; got discipline "
-            f"{discipline}, order {order}"
+            f"side features need discipline serial or hogwild, and order shuffled or file; got {discipline}, {order}"
         )
     if order == "blocks":
         if discipline not in FENCED:
             raise UsageError(
-                f"order blocks leaves discipline {discipline} nothing to do: no two workers share a user or an item; "
-                f"choose {', '.join(FENCED[:-1])} or {FENCED[-1]}, or order shuffled"
+                f"order blocks needs discipline {', '.join(FENCED[:-1])} or {FENCED[-1]}; got {discipline}: "
+                "choose one of these, or order shuffled"
             )
         if loss != "squared-error":
             raise UsageError(
@@ -329,6 +330,6 @@ def _check(problem: CompletionProblem, workers: int) -> None:
             )
         if 2 * workers > min(problem.users, problem.items):
             raise UsageError(
-                f"order blocks with {workers} workers needs {2 * workers} users and items at least, and there are "
-                f"{problem.users} and {problem.items}: use fewer workers, or order shuffled"
+                f"order blocks needs {2 * workers} users and items for {workers} workers; got {problem.users} and "
+                f"{problem.items}: use fewer workers, or order shuffled"
             )

@@ -76,7 +76,7 @@ class Segmentation(TrainedModel):
             raise InputError(f"x: vertex {int(np.argmin(np.isfinite(x).all(axis=1)))} has a share that is not finite")
         shape = None if self.shape is None else tuple(int(side) for side in self.shape)
         if shape is not None and not 0 < int(np.prod(shape)) <= len(x):
-            raise InputError(f"a grid of {shape} has other points than the {len(x)} vertices")
+            raise InputError(f"a grid of {shape} needs as many vertices as points; got {len(x)} vertices")
         for name, ids, count in (("ids", self.ids, len(x)), ("label_ids", self.label_ids, x.shape[1])):
             if ids is not None and len(ids) != count:
                 raise InputError(f"{name}: expected {count}, got {len(ids)}")

@@ -45,7 +45,7 @@ class Scratch(NamedTuple):
 
 @dataclass(frozen=True)
 class CutsProblem(Problem):
-    """Everything a worker must know besides the arrays; made by :meth:`of`. See ``work.Problem`` for the methods."""
+    """Everything a worker must know besides the arrays; made by :meth:`of`. For methods see ``protocol.Problem``."""
 
     discipline: str
     n_vertices: int
@@ -80,8 +80,7 @@ class CutsProblem(Problem):
             raise InputError("the graph has no edges but between terminals: there is nothing to cut")
         if discipline == "atomic" and graph.n_labels > 2:
             raise UsageError(
-                f"discipline atomic cannot project: with {graph.n_labels} labels an update rewrites a vertex's whole "
-                "row: use hogwild, or aig to lock both rows"
+                f"discipline atomic needs two labels; got {graph.n_labels}: use hogwild, or aig to lock both rows"
             )
         pairs = zip(graph.terminals.tolist(), graph.terminal_labels.tolist())
         problem = cls(discipline, graph.n_vertices, updates, graph.n_labels, tuple(pairs), False)

@@ -139,7 +139,7 @@ class LinearCase:
 
     def recut(self, saved: dict[str, Any]) -> None:
         if any(saved.get(name, 0) != count for name, count in self._coordinates.counts.items()):
-            raise UsageError("it was trained in other columns, scaled or not: resume it with the version that made it")
+            raise UsageError("the checkpoint scales columns differently: resume it with the version that wrote it")
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
     def make_evaluator(self, like: LinearCase | None = None) -> None:

@@ -180,8 +180,8 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
     if loss not in LABEL_LOSSES:
         if table is not None and table["label_kind"] == "text":
             raise InputError(
-                f"loss {loss} is for numbers, and column {table['label']} holds text such as "
-                f"{table['label_names'][0]!r}: choose a loss for labels such as log"
+                f"loss {loss} needs numbers; column {table['label']} holds text ({table['label_names'][0]!r}): "
+                "choose a loss for labels such as log"
             )
         if problem := below_range(loss, targets):
             raise InputError(problem)
@@ -192,19 +192,18 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
         raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
     if len(labels) > MAX_CLASSES:
         raise InputError(
-            f"{len(labels)} different labels are too many classes for loss {loss} (at most {MAX_CLASSES}): "
+            f"loss {loss} takes {MAX_CLASSES} classes at most; got {len(labels)} labels: "
             "for real targets choose a regression loss such as squared-error"
         )
     large = labels[np.abs(labels) >= EXACT]
     if len(large):
         raise InputError(
-            f"label {shortest(large[0])}: whole numbers of 2^24 and more are one with their neighbours in float32: "
-            "give the classes smaller numbers"
+            f"labels need to be below 2^24 (float32 is exact to there); got {shortest(large[0])}: renumber them"
         )
     if fewest > 1 and len(labels) > MANY_CLASSES and (labels % 1 != 0).any():
         warnings.warn(
-            f"the targets have {len(labels)} different values, and each is taken for a class: for real targets choose "
-            "a regression loss such as squared-error",
+            f"{len(labels)} different targets are taken for classes: for real targets choose a regression loss such as "
+            "squared-error",
             HogwildWarning,
             stacklevel=2,
         )

@@ -30,6 +30,7 @@ from hogwild.data.order import Chunks
 from hogwild.errors import TrainingError
 from hogwild.kernels.control import cells, count
 from hogwild.kernels.order import generator
+from hogwild.kernels.steps import step_after
 from hogwild.problems.module import kernel as modules
 from hogwild.problems.module.feed import Feed, feed_of
 from hogwild.problems.module.layout import Layout
@@ -43,15 +44,15 @@ NOT_THE_USERS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().p
 
 
 class Parameters(NamedTuple):
-    """The flat array itself, laid out as in ``layout.py``; of a replica its parameters are another array."""
+    """The flat array itself, laid out as in ``layout.py``; a replica that trades has its own array of parameters."""
 
     flat: np.ndarray
-    slots: np.ndarray  # the array whose end has the workers' slots
+    slots: np.ndarray  # array that ends with the workers' slots
 
 
 @dataclass(frozen=True)
 class ModuleProblem(Problem):
-    """Everything a worker must know besides the arrays. See ``work.Problem`` for the methods."""
+    """Everything a worker must know besides the arrays. See ``protocol.Problem`` for the methods."""
 
     discipline: str
     layout: Layout
@@ -79,7 +80,7 @@ class ModuleProblem(Problem):
         return feed_of(arrays)
 
     def scratch(self, order: Chunks, *_: Any) -> list[ModuleReplica]:
-        """Room for the worker's replica, which is made when it is known over which array."""
+        """An empty list: the worker puts its replica here once it knows the replica's array."""
         return []
 
     def prepare(
@@ -116,7 +117,7 @@ class ModuleProblem(Problem):
             first = chunk * order.chunk
             chosen = part.blocks[first : first + order.chunk]
             batch = feed(chosen)
-            numbers = step_at(step, part.epoch * order.n_rows + first), beta1, beta2
+            numbers = step_after(step, part.epoch * order.n_rows + first), beta1, beta2
             torch.default_generator.manual_seed(int(generator(part.seed, part.epoch, chunk)) & SEEDS)
             if locked and not modules.lock(shared.locks, control):
                 return done
@@ -156,9 +157,3 @@ def describe(error: BaseException) -> str:
     return text + (
         f" ({os.path.basename(user_frames[-1].filename)}, line {user_frames[-1].lineno})" if user_frames else ""
     )
-
-
-def step_at(step: Step, visited: int) -> np.float32:
-    """Return ``scale / (offset + visited)**power``."""
-    scale, offset, power = step
-    return np.float32(scale if power == 0.0 else scale * (offset + visited) ** -power)

@@ -1,16 +1,13 @@
-"""Losses with kinks, which Newton's method needs bent, and the bound that dual variables give.
+"""Losses with kinks: parabolas that replace the kinks for Newton's method, and lower bounds from dual variables.
 
-A parabola takes the place of each kink. With a multiplier ``m`` of the row, which is a slope that the loss has
-somewhere, the bent loss of a margin that is ``r`` from the kink's middle is ``max_s (s r - epsilon |s| - unit / 2 (s -
-m)^2)`` over the slopes ``s`` of the loss, and the ``s`` found is the multiplier of the next bend (method of
-multipliers), so the parabolas need not become narrow. In units of ``unit`` each has curvature one. Only
-epsilon-insensitive loss has an epsilon. The minimum of the bent objective is never above the optimum, which
-bounds that from below.
+Each row has a multiplier ``m``, a subgradient of its loss. At a distance ``r`` from the kink the bent loss is the
+maximum over subgradients ``s`` of ``s r - epsilon |s| - unit / 2 (s - m)^2``. Its maximiser becomes the next ``m``
+(method of multipliers), so the parabolas need not become narrow. Measured in ``unit`` each has curvature one. Only
+epsilon-insensitive loss has an ``epsilon``. The minimum of the bent objective is a lower bound of the optimum.
 
-Of many columns with an l2 penalty, coordinate ascent over the dual is faster. The other two losses are sums of
-two hinges, so each row is there twice. One dual variable at a time cannot change under the condition of a free
-intercept, so the distance of the intercept from where it was before a pass costs something, which lifts the condition,
-and the next pass begins where this one has ended (proximal point; the multiplier is the intercept).
+With many columns and an l2 penalty, coordinate ascent over the dual is faster. Epsilon-insensitive and quantile losses
+are sums of two hinges, so each row appears twice. A free intercept constrains the dual variables jointly. A proximal
+term on the intercept removes that constraint, and each pass starts at the last intercept (proximal point method).
 
 References
 ----------
@@ -37,10 +34,11 @@ FALLEN = 0.25  # share of the gap that a bend may leave; after one that leaves m
 TIGHTEST = 1e-10  # tolerance, as a share of the objective, at which parabolas are made narrower instead
 BENDS = 60
 SLIGHT = 1e-4  # share of the objective up to which a penalty is too weak for a bound by dual variables
-LOOSE, CLOSE = 3e-3, 0.05  # shares of the objective, and of the gap, that the last step on a bent loss gains at most
+LOOSE = 3e-3  # largest gain of the last Newton step on a bent loss, as a share of the objective
+CLOSE = 0.05  # the same as a share of the gap
 DUAL_PASSES = 20  # passes without which dual ascent is of no use
-REACH = 0.01  # squared length of a row, over that of the mean row, that the intercept counts as
-TIGHT = 1e-3  # difference of the largest and the least derivative, over a usual loss, at which rows left out come back
+REACH = 0.01  # the intercept counts as a row of this squared length, over the mean row's
+TIGHT = 1e-3  # spread of the derivatives, over a typical loss, at which dropped rows return
 TIGHTER = 0.1  # factor by which that difference, and the tolerance of a bend, are tightened
 LATE = 100.0  # passes after which rows left out come back at each look, since violations may fall slowly
 LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose rows still fall short of their kinks
@@ -180,7 +178,7 @@ class _Ascent:
         return spent
 
     def _look(self) -> bool:
-        """Evaluate, with the best intercept of these weights, or longer ones; and say whether the bound is near."""
+        """Evaluate these weights, and longer ones, with the best intercept; say whether the bound is near."""
         y = self.y
         before = math.inf
         free = self.newton.intercept
@@ -210,7 +208,7 @@ def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> floa
 def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
     """Lower bound of the objective of a loss with kinks, by dual variables: slopes that the losses may have (n,).
 
-    Each is times its row's share.
+    Each slope is multiplied by its row's share.
     """
     slopes = slopes * balance(slopes) if intercept else slopes
     height = -float(slopes @ sums.targets) - half_width(sums) * float(np.abs(slopes).sum())
@@ -218,5 +216,5 @@ def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: b
 
 
 def half_width(sums: LossSums) -> float:
-    """Half-width of the tube without a loss; 0 if there is none."""
+    """Half-width of the insensitive tube; 0 for hinge and quantile."""
     return 0.0 if sums.code in (HINGE, QUANTILE) else sums.param
