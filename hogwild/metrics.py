@@ -45,7 +45,8 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
         the ``share`` of the second label (Murphy 1973);
         ``f1_macro`` and ``f1``, by label; ``labels`` and ``confusion``, a list of lists with true labels as rows.
         Otherwise: ``rmse mae r2`` (None for constant targets) and, of counts and amounts, the mean deviance, such as
-        ``poisson_deviance``. NaN predictions give NaN.
+        ``poisson_deviance``; of a quantile the ``pinball_loss`` and the share of targets ``below`` the
+        predictions. NaN predictions give NaN.
 
     Raises
     ------
@@ -150,6 +151,10 @@ def _reals_result(model: LinearModel, targets: np.ndarray, predicted: np.ndarray
         "mae": float(np.abs(error).mean()),
         "r2": 1.0 - squared / float(truth.var()) if truth.min() < truth.max() else None,
     }
+    if model.loss == "quantile":
+        below = truth < predicted
+        metrics["pinball_loss"] = float((np.where(below, model.loss_param - 1.0, model.loss_param) * -error).mean())
+        metrics["below"] = float(below.mean())
     if model.loss in COUNT_LOSSES:
         mean = np.maximum(predicted, 1e-200)  # the deviance divides by the prediction
         wrong = below_range(model.loss, truth)

@@ -291,3 +291,13 @@ def test_few_rows_are_all_held_out_once_and_scales_do_not_matter(classes: int) -
     assert (found.folds, found.rows + found.held_out) == (5, 300)
     assert other.l2 == pytest.approx(found.l2 * 1e-6, rel=0.1)  # 2^-20 is 1e-6 within 5 %
     assert other.value(other.l2) == pytest.approx(found.value(found.l2), rel=0.02)
+
+
+@pytest.mark.parametrize("loss", ["quantile", "huber"])
+def test_losses_of_bounded_slope_take_steps_of_the_targets_size(loss: str) -> None:
+    random = np.random.default_rng(0)
+    X = random.normal(size=(3000, 3))
+    y = 1e6 * (X @ [1.0, -2.0, 3.0] + random.normal(size=3000))
+    run = hogwild.train((X, y), loss=loss, l2="auto", workers=1)
+    error = run.finish().predict(X) - y
+    assert np.abs(error).mean() < 0.5 * np.abs(y).mean()

@@ -74,7 +74,7 @@ def test_labels(loss, classes):
         assert found["auc"] is None
 
 
-@pytest.mark.parametrize("loss", ["squared-error", "huber", *POWERS])
+@pytest.mark.parametrize("loss", ["squared-error", "huber", "quantile", *POWERS])
 def test_reals(loss):
     model, rows = example(loss, 0)
     found = evaluate(model, rows)
@@ -86,6 +86,10 @@ def test_reals(loss):
     power = POWERS.get(loss, 0.0)
     deviance = {f"{loss}_deviance": theirs.mean_tweedie_deviance(truth, predicted, power=power)} if power else {}
     assert deviances == pytest.approx(deviance, rel=1e-10)
+    if loss == "quantile":
+        pinball = theirs.mean_pinball_loss(truth, predicted, alpha=0.5)
+        assert found["pinball_loss"] == pytest.approx(pinball)
+        assert found["below"] == np.mean(truth < predicted)
 
 
 @pytest.mark.parametrize(("loss", "classes"), [("log", 2), ("softmax", 3), ("huber", 0)])

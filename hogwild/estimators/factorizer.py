@@ -172,7 +172,12 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         choices, against items drawn anew.
         """
         check_is_fitted(self)
-        return fold_in(self.model_, self._ratings(X, reset=False))[0]
+        ratings = self._ratings(X, reset=False)
+        items = self.model_.place(ratings).items
+        known = items >= 0
+        shape = ratings.shape[0], self.model_.shape[1]
+        history = Ratings(ratings.users[known], items[known], ratings.values[known], shape, check=False)
+        return fold_in(self.model_, history)[0]
 
     def predict(self, pairs: Any) -> np.ndarray:
         """Scores of (user, item) pairs of numbers, (m, 2): predicted ratings, or values to rank by; (m,)."""
@@ -199,7 +204,9 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         ratings = self._ratings(X, reset=False)
         if len(ratings) == 0:
             raise InputError("X holds no ratings")
-        error = self.model_.predict(ratings.users, ratings.items) - ratings.values
+        placed = self.model_.place(ratings)
+        self.model_.warn_unknown(placed.users, placed.items)
+        error = self.model_.scores(placed.users, placed.items) - ratings.values
         return -math.sqrt(float(np.mean(np.square(error))))
 
     def _ratings(self, X: Any, reset: bool) -> Ratings:

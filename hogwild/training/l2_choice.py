@@ -39,7 +39,7 @@ from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.margins import margins
 from hogwild.errors import NoChoice
-from hogwild.kernels.losses import LOSSES
+from hogwild.kernels.losses import LOSSES, NUMBERS
 from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
@@ -535,8 +535,9 @@ class _Lanes:
 
 
 def _steepest(config: TrainConfig, rows: Rows) -> float:
-    """The largest step that a typical row stands."""
-    if config.adagrad:
+    """The largest step that a typical row stands; without a bound where it must suit the size of the targets."""
+    loss = LOSSES[config.loss]
+    if config.adagrad or (loss.targets == NUMBERS and not loss.smooth) or config.loss == "huber":
         return math.inf
     if config.normalize != "none":
         return STEEPEST

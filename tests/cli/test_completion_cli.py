@@ -113,7 +113,7 @@ def test_choices_instead_of_stars(hogwild: Callable, stars: tuple[Path, Ratings]
     assert result.status == 0, result.err
     assert "chosen of 4 from 0.005 to 0.04: ndcg at 10 0." in result.out
     rows = rows_of(tmp_path / "rows")
-    assert f"epochs {rows[-1]['epoch']}, chosen with it, of at most 40" in result.out
+    assert f"epochs {rows[-1]['epoch']}, chosen with l2 (at most 40)" in result.out
     assert rows[-1]["objective"] < rows[0]["objective"]
     assert {"test_auc", "test_precision_at_10", "test_ndcg_at_10"} <= set(rows[-1])
     facts = hogwild(f"evaluate {tmp_path / 'm'} {stars[0]} --json").facts()

@@ -18,6 +18,7 @@ import hogwild
 from hogwild.data.rows.source import convert, open_data
 from hogwild.data.tables.plan import AskedColumns, TablePlan
 from hogwild.data.tables.source import feature_names
+from hogwild.data.text import delimited
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
@@ -265,3 +266,13 @@ def test_options_of_tables_are_refused_for_a_store(tmp_path: Path) -> None:
     convert(path, tmp_path / "store", columns=AskedColumns.of(label="y"))
     with pytest.raises(UsageError, match="options of columns are for tables .*; got store"):
         open_data(tmp_path / "store", separator=";")
+
+
+def test_a_value_longer_than_a_block_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "BLOCK", 16)
+    path = tmp_path / "t.csv"
+    path.write_text(f"y,a\n1,{'z' * 50}\n0,x\n")
+    assert len(hogwild.open_table(path, "y", cache=None)) == 2
+    path.write_text(f"y,a\n1,{'z' * 300}\n0,x\n")
+    with pytest.raises(InputError, match="t.csv:2: a value longer than 256 bytes"):
+        hogwild.open_table(path, "y", cache=None)

@@ -13,6 +13,7 @@ from sklearn.base import clone
 
 import hogwild
 from hogwild import HogwildFactorizer, TrainingError, UsageError
+from hogwild.data.ids import Ids
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_features_rank_items_without_ratings(ratings: Any) -> None:
     model = HogwildFactorizer(4, loss="log", random_state=0, max_iter=3).fit(train, item_features=genres)
     factors = model.components_.T
     assert np.allclose(factors[40:], np.tile(factors[40:44], (10, 1)))  # nothing but their features
-    with pytest.raises(ValueError, match="item features: 2 rows for 80 items"):
+    with pytest.raises(ValueError, match="item features need numbers for 80 items .*; got float64 of shape .2, 2"):
         model.fit(train, item_features=np.eye(2))
 
 
@@ -133,3 +134,18 @@ def test_a_step_that_is_too_large_is_called_by_its_name(ratings: Any) -> None:
         HogwildFactorizer(alpha="auto").fit(ratings[0])
     with pytest.raises(UsageError, match="verbose='loud'"):
         HogwildFactorizer(2, verbose="loud").fit(ratings[0])
+
+
+def test_ratings_with_names_are_matched_by_name() -> None:
+    random = np.random.default_rng(0)
+    cells = random.permutation(300)[:200]
+    users, items = cells // 15, cells % 15
+    values = 1.0 + users % 2 + items % 3
+    names = [Ids([f"{side}{k}" for k in range(size)]) for side, size in (("u", 20), ("i", 15))]
+    ratings = hogwild.Ratings(users, items, values, (20, 15), user_ids=names[0], item_ids=names[1])
+    model = HogwildFactorizer(2, random_state=0).fit(ratings)
+    assert model.score(ratings) > -0.5
+    later = ratings.select(np.flatnonzero(items >= 5))
+    few = Ids([f"i{k}" for k in range(5, 15)])
+    alike = hogwild.Ratings(later.users, later.items - 5, later.values, (20, 10), user_ids=names[0], item_ids=few)
+    np.testing.assert_array_equal(model.transform(alike), model.transform(later))

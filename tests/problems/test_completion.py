@@ -94,9 +94,9 @@ def test_rates_smooth_the_degree():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"discipline": "aig", "order": "blocks"}, "order blocks leaves discipline aig nothing to do"),
+        ({"discipline": "aig", "order": "blocks"}, "order blocks needs discipline .*; got aig"),
         ({"loss": "bpr", "order": "blocks"}, "order blocks does not go with loss bpr"),
-        ({"workers": 30, "order": "blocks"}, "needs 60 users and items at least, and there are 43 and 37"),
+        ({"workers": 30, "order": "blocks"}, "needs 60 users and items for 30 workers; got 43 and 37"),
     ],
 )
 def test_what_does_not_go_together_is_refused(options, message):

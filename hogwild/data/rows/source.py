@@ -10,6 +10,7 @@ The cost is that the first opening of a text file writes its content once more t
 from __future__ import annotations
 
 import os
+import re
 import stat
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -320,7 +321,9 @@ def recipe_of(
             for block in reader.read(source):
                 writer.append(*block)
         except InputError as error:
-            raise InputError(f"{error}{OTHERS if ':1: ' in str(error) else ''}") from None
+            said = str(error).partition(":1: ")[2]
+            other = said and not re.search("archive|binary|svmlight", said)
+            raise InputError(f"{error}{OTHERS if other else ''}") from None
         facts = {"width": reader.width, "fields": reader.fields, "warnings": reader.repairs}
         return facts if hash_bits is None else facts | {"hash_bits": hash_bits}
 

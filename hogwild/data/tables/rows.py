@@ -251,7 +251,7 @@ def _warn_of_words(name: str, texts: Any, place: Place) -> None:
     if 0 < 2 * count < len(texts) - pc.sum(missing).as_py():
         row = pc.index(words, True).as_py()
         warnings.warn(
-            f"{place(row)}: column {name}: {texts[row].as_py()!r} is no number, though most are: "
+            f"{place(row)}: column {name}: {texts[row].as_py()!r:.40} is no number, though most are: "
             "the column is categorical",
             HogwildWarning,
             stacklevel=3,

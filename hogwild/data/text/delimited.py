@@ -155,13 +155,15 @@ class Delimited:
                     break
                 self.first += 1
                 text = after
+        while len(rows := list(itertools.islice(self.fields((self.first, text)), 2))) < 2 and (
+            more := next(pieces, b"")
+        ):
+            seen.append(more)
+            text += more
+        self.rows = [fields for _, fields in rows]
         self._pieces: Iterator[bytes] | None = itertools.chain(seen, pieces)
-        lines, self.rows = [], list[list[str]]()
-        for line_number, fields in itertools.islice(self.fields((self.first, text)), 2):
-            lines.append(line_number)
-            self.rows.append(fields)
         #: Line of the second row, or where it would be.
-        self._second = lines[1] if len(lines) > 1 else self.first + text.count(b"\n")
+        self._second = rows[1][0] if len(rows) > 1 else self.first + text.count(b"\n")
 
     def close(self) -> None:
         """Stop reading."""
@@ -285,6 +287,8 @@ class Delimited:
         except csv.Error as error:
             if strict and "end of data" in str(error):
                 raise InputError(f"{self.label}:{begin}: a quote in this row is never closed") from None
+            if "larger" in str(error):
+                raise InputError(f"{self.label}:{begin}: a value longer than {LONGEST * BLOCK:,} bytes") from None
         finally:
             csv.field_size_limit(limit)
 

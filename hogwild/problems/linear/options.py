@@ -192,11 +192,10 @@ def wrong_param(loss: str, param: float | None) -> Iterator[str]:
     """Say why a loss cannot have this parameter, if so."""
     if param is None:
         return
-    if loss not in DEFAULT_PARAM:
-        yield f"loss_param belongs to loss {', '.join(DEFAULT_PARAM)}, not to {loss!r}"
-        return
     low, high = losses.LOSSES[loss].range
-    if not low <= param <= high:
+    if loss not in DEFAULT_PARAM or low == high:
+        yield f"loss_param belongs to other losses (huber, quantile, tweedie, ...); got {loss!r}"
+    elif not low <= param <= high:
         yield f"loss_param of loss {loss!r} is from {low:g} to {high:g}; got {param:g}"
 
 
