@@ -108,7 +108,7 @@ def test_what_cannot_be_matched(tmp_path: Path) -> None:
         read_features(tmp_path / "nothing.csv", FILMS, 3, "item")
     with pytest.raises(InputError, match="the table: item 3 is not among the 3 of the ratings"):
         read_features(pd.DataFrame({"item": [0, 3], "genre": ["p", "p"]}), None, 3, "item")
-    with pytest.raises(InputError, match="user features need numbers for 3 users .*; got float64 of shape .2, 2"):
+    with pytest.raises(InputError, match="user features need numbers for 3 users.*; got float64 of shape .2, 2"):
         read_features(np.eye(2), None, 3, "user")
     with pytest.raises(InputError, match="item features: a value is not finite"):
         read_features(np.full((3, 1), np.nan), None, 3, "item")

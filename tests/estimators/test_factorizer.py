@@ -107,7 +107,7 @@ def test_features_rank_items_without_ratings(ratings: Any) -> None:
     model = HogwildFactorizer(4, loss="log", random_state=0, max_iter=3).fit(train, item_features=genres)
     factors = model.components_.T
     assert np.allclose(factors[40:], np.tile(factors[40:44], (10, 1)))  # nothing but their features
-    with pytest.raises(ValueError, match="item features need numbers for 80 items .*; got float64 of shape .2, 2"):
+    with pytest.raises(ValueError, match="item features need numbers for 80 items.*; got float64 of shape .2, 2"):
         model.fit(train, item_features=np.eye(2))
 
 
