@@ -121,7 +121,7 @@ class Job:
 
     @property
     def traded(self) -> np.ndarray:
-        """The part of it that replicas have of their own."""
+        """The part of it that replicas, of workers or machines, have of their own."""
         return self.flat[: self.problem.trained]
 
     @property

@@ -31,7 +31,7 @@ from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import NO_LIMIT, STOP
 from hogwild.machines.cluster import Cluster, Note
-from hogwild.machines.trading import MachineLink, parameters
+from hogwild.machines.trading import MachineLink
 from hogwild.training.schedule import slower
 
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
@@ -123,10 +123,10 @@ class Machines(Pool):
 
     def _model(self) -> list[np.ndarray]:
         """What is sent to machines that may have another model."""
-        return [] if self.job is None or self.in_step else [parameters(self.job)]
+        return [] if self.job is None or self.in_step else [self.job.traded]
 
     def _take(self, note: Note) -> None:
-        flat = parameters(self._job())
+        flat = self._job().traded
         (flat[:],) = self.cluster.arrays_of(note, (np.float32, len(flat)))
 
     def _job(self) -> Job:
@@ -285,7 +285,7 @@ class Replicas(Machines):
         Rounds set weights to their mean, so while workers race on the array a copy of it is traded. Before and after a
         trade each of the two gets what the other has gained since the last time, as tiers do (``kernels/tiers.py``).
         """
-        flat, exchange, count = parameters(job), self._exchange, len(self.members)
+        flat, exchange, count = job.traded, self._exchange, len(self.members)
         if len(self._arrays.get("rows", ())) != count:
             spec = exchange.spec(len(flat), count)
             self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}

@@ -11,13 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from hogwild.exchanges.trade import ALL, BYE, NOTHING, PUSH, Arrays, Counts, Exchange, Link, Message
-from hogwild.hosts.job import Job
 from hogwild.machines.cluster import Cluster, Note
-
-
-def parameters(job: Job) -> np.ndarray:
-    """Return what machines trade: all of a job's array but what each worker keeps for itself."""
-    return job.flat[: job.problem.trained]
 
 
 class MachineLink(Link):
