@@ -209,6 +209,7 @@ class Case(Protocol):
     note: str = ""  # what else was chosen by itself, for the user; empty if nothing
     reason: str = ""  # reason for what "auto" chose; empty if there was no choice
     held_out: str = ""  # field of the loss on rows held out of the training data, which may choose; "" without
+    sampled: bool = False  # the data are too many to be evaluated but by a sample, also in the end
     convex: bool = False  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
     numbering: Any = None  # its own of flat parameters, with ``size`` and ``flat``; checkpoints have the user's
 
