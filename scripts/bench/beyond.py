@@ -314,7 +314,7 @@ def measure(given: argparse.Namespace, group: Group) -> None:
         done.line("text piped into VW, its cache made", rows)
     forget(cache)
     loss = f"{common} --loss_function logistic"
-    passed = run(group, [*python, f"{loss} --cache_file {name} -f {model} {given.vw_options}"])
+    passed = run(group, [*python, f"{loss} --cache_file {name} --passes 1 -f {model} {given.vw_options}"])
     tested = run(group, [*python, f"{loss} -t -i {model} -d /dev/stdin"], rows, last, vw=True)
     passed.line("VW, one pass over its cache", rows, f", held-out loss {float(tested.output):.4f}")
 
@@ -326,7 +326,9 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=4.0, help="of memory, in GB")
     parser.add_argument("--folder", type=Path, default=Path("beyond"), help="made, and removed again (default: beyond)")
     parser.add_argument("--keep", action="store_true", help="leave store and cache there for another measurement")
-    parser.add_argument("--train", default="--workers 2 --epochs 1", help="options of hogwild train")
+    parser.add_argument(
+        "--train", default="--workers 2 --epochs 1 --adagrad --step 0.1 --l2 1e-7", help="options of hogwild train"
+    )
     parser.add_argument("--vw-options", default="", help="more options of VW's pass")
     parser.add_argument("--no-vw", dest="vw", action="store_false")
     given = parser.parse_args()
