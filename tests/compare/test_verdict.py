@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hogwild.compare.report.cells import duration, percent, place
+from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import choice, verdict
 from tests.compare.rows import halving, loaded, race, refused, run
 
@@ -192,3 +193,24 @@ def test_more_workers_than_locks_have_results_for(judge: Callable) -> None:
 def test_nearly_there_is_not_there(judge: Callable) -> None:
     near = [run("locked", [1.0, 0.01, 0.00104], 1.0, 2, seed) for seed in range(5)]
     assert "(best: 0.104 %)" in judge(race("serial 1 2", "tiered 2 1"), *near)[0]
+
+
+def test_the_first_by_the_other_clock(tmp_path: Path) -> None:
+    parts = race("serial 1 2", once_seconds=1.0), race("tiered 2 1", once_seconds=9.0)
+    said = choice(loaded(tmp_path, *parts))
+    assert said.endswith(
+        "From the call, with reading, set-up and compiling, it takes 12.5 s; serial is first then, in 7.50 s."
+    )
+    said = choice(loaded(tmp_path, parts[0], race("tiered 2 1", once_seconds=2.0)))
+    assert said.endswith("it takes 5.50 s.")
+
+
+def test_an_objective_of_its_own_is_in_no_race(tmp_path: Path) -> None:
+    other = race("sklearn-sgd 1 0.1", own_objective="it draws others")
+    source = loaded(tmp_path, race("serial 1 2", "tiered 2 1"), other)
+    assert "clearly sooner than all others" in choice(source)
+    assert "is tiered" in choice(source)
+    assert "Outside" not in " ".join(verdict(source))
+    first = tables([source])[0]
+    assert "it draws others" in first.notes
+    assert dict(zip(first.columns, first.rows[-1]))["to 10 %"] == "–"

@@ -54,8 +54,8 @@ def verdict(source: ComparisonResult) -> list[str]:
 def choice(source: ComparisonResult) -> str:
     """Return one sentence: which method gets to the hardest target first, and which others may be as good."""
     eps = target(source, source.serial)
-    best = None if eps is None else fastest(source.groups, eps, source.clock)
-    others = [each for each in source.groups if best and each.method != best.method]
+    best = None if eps is None else fastest(source.racing, eps, source.clock)
+    others = [each for each in source.racing if best and each.method != best.method]
     if best is None or eps is None or not others:
         return ""
     race = Race(source, eps)
@@ -66,7 +66,13 @@ def choice(source: ComparisonResult) -> str:
         clear = "of too few seeds to tell it from the others"
     where = "" if best.kind in REFERENCES else f" on {staff(source, best)}"
     seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"
-    return f"First at {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
+    said = f"First at {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
+    if not source.timed or math.isnan(best.median("once_seconds")):
+        return said
+    soonest = fastest(source.racing, eps, "call_seconds")
+    called, least = (duration(each.median(f"call_seconds to {eps:g}")) for each in (best, soonest or best))
+    sooner = f"; {soonest.method} is first then, in {least}" * (soonest is not best) if soonest else ""
+    return f"{said} From the call, with reading, set-up and compiling, it takes {called}{sooner}."
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ def _of_race(source: ComparisonResult) -> Iterator[str]:
     in_step = [group for group in beside if group.workers in (1, workers)]
     cores = [group for group in source.groups if device == "cuda" and group.first["device"] == "cpu"]
     for topic, other in (
-        ("Outside solvers", race.best(source.groups, "outside")),
+        ("Outside solvers", race.best(source.racing, "outside")),
         ("Exchange of whole models", race.best(here, "exchange")),
         ("Blocks nobody shares", race.best(here, "blocks")),
         ("On the same GPU without a race", race.best(in_step, "in step")),
