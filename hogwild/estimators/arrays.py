@@ -37,6 +37,8 @@ COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, 
 MEAN = 500  # rows that a mean is taken over
 FEW = 1_000_000  # nonzeros below which one thread counts as fast as several
 
+FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
+
 Start = tuple[np.ndarray, np.ndarray]  # weights (k, width) and intercepts (k,) to start from, float64
 
 
@@ -45,7 +47,7 @@ def validated(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
     from sklearn.utils.validation import validate_data
 
     try:
-        return validate_data(estimator, X, *y, accept_sparse="csr", **how)
+        return validate_data(estimator, X, *y, accept_sparse="csr", dtype=FLOATS, **how)
     except (TypeError, ValueError):
         held: dict[str, str] = {}
         if is_frame(X):

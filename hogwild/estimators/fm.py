@@ -83,7 +83,7 @@ class FMEstimator(BaseEstimator):
 
     def _margins(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return self.model_.decision_function(validated(self, X, dtype="numeric", reset=False))
+        return self.model_.decision_function(validated(self, X, reset=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -130,7 +130,7 @@ class HogwildFMClassifier(ClassifierMixin, FMEstimator):
         TrainingError
             If training diverges.
         """
-        X, y = validated(self, X, y, dtype="numeric")
+        X, y = validated(self, X, y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) > 2:
@@ -186,7 +186,7 @@ class HogwildFMRegressor(RegressorMixin, FMEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model to rows (n, features), dense or sparse, and targets (n,); errors are the classifier's."""
-        X, y = validated(self, X, y, dtype="numeric", y_numeric=True)
+        X, y = validated(self, X, y, y_numeric=True)
         self._fit(X, y, sample_weight)
         return self
 

@@ -152,8 +152,8 @@ class PairScorer:
     @classmethod
     def of(cls, arrays: dict[str, np.ndarray], facts: Mapping[str, Any]) -> PairScorer:
         """Return the scorer of a file's arrays and facts."""
-        kinds = [[arrays[f"{side}_{kind}"] for side in SIDES] for kind in ("bias", "factors")]
-        return cls([Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES], *kinds, float(facts["mean"]))
+        biases, factors = ([arrays[f"{side}_{kind}"] for side in SIDES] for kind in ("bias", "factors"))
+        return cls([Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES], biases, factors, float(facts["mean"]))
 
     def predict_one(self, row: Any) -> float:
         """Return the score of ``{"user": name, "item": name}``; what is unknown counts nothing."""

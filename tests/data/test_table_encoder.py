@@ -70,10 +70,11 @@ def test_an_estimator_that_gets_the_frame_itself_names_the_encoder() -> None:
     table = frame(20)
     numbers, y = table[["device", "price"]], table["y"]
     for estimator in (HogwildClassifier(), HogwildFMClassifier()):
+        with pytest.raises(InputError, match="X: column time holds times, expected numbers: make_pipeline"):
+            estimator.fit(table[["time", "price"]], y)
         for kind in (pd.DataFrame, pl.from_pandas, pa.table):
-            for column, held in [("site", "text"), ("time", "times")]:
-                with pytest.raises(InputError, match=f"X: column {column} holds {held}, expected numbers: make_pipel"):
-                    estimator.fit(kind(table[["price", column]]), y)
+            with pytest.raises(InputError, match="X: column site holds text, expected numbers: make_pipeline"):
+                estimator.fit(kind(table[["price", "site"]]), y)
             with pytest.raises(ValueError, match="Found input variables with inconsistent numbers of samples"):
                 estimator.fit(kind(numbers), y[:9])
     fitted = HogwildClassifier().fit(pl.from_pandas(numbers), y)
