@@ -122,8 +122,8 @@ class Scorer:
         """The sum over each row's pairs of features, (rows,) float64."""
         if self.fields is None:
             parts = factors.take(indices, axis=0) * values[:, :, np.newaxis]  # (rows, n, rank)
-            sums = parts.sum(axis=1)
-            return 0.5 * (np.einsum("ik,ik->i", sums, sums) - np.einsum("ijk,ijk->i", parts, parts))
+            sums = np.add.reduce(parts, axis=1)
+            return 0.5 * (np.add.reduce(sums * sums, axis=1) - np.add.reduce(parts * parts, axis=(1, 2)))
         size = indices.shape[1]
         sums = np.empty(len(indices))
         for i, (places, x) in enumerate(zip(indices, values)):
