@@ -199,7 +199,7 @@ def test_the_first_by_the_other_clock(tmp_path: Path) -> None:
     parts = race("serial 1 2", once_seconds=1.0), race("tiered 2 1", once_seconds=9.0)
     said = choice(loaded(tmp_path, *parts))
     assert said.endswith(
-        "From the call, with reading, set-up and compiling, it takes 12.5 s; serial is first then, in 7.50 s."
+        "From the call, with reading, set-up and compiling, it takes 12.5 s; serial is clearly sooner then, in 7.50 s."
     )
     said = choice(loaded(tmp_path, parts[0], race("tiered 2 1", once_seconds=2.0)))
     assert said.endswith("it takes 5.50 s.")
@@ -211,6 +211,15 @@ def test_an_objective_of_its_own_is_in_no_race(tmp_path: Path) -> None:
     assert "clearly sooner than all others" in choice(source)
     assert "is tiered" in choice(source)
     assert "Outside" not in " ".join(verdict(source))
-    first = tables([source])[0]
-    assert "it draws others" in first.notes
-    assert dict(zip(first.columns, first.rows[-1]))["to 10 %"] == "–"
+    shown = tables([source])[0]
+    assert "it draws others" in shown.notes
+    serial, tiered, last = (dict(zip(shown.columns, row)) for row in shown.rows)
+    assert last["to 10 %"] == last["behind the first"] == "–"
+    assert tiered["behind the first"] == "first"
+    assert serial["behind the first"] == "2.00x [1.93–2.07]"
+
+
+def test_many_that_may_be_as_soon_are_counted(tmp_path: Path) -> None:
+    lines = [f"{method} 2 1" for method in ("tiered", "hogwild", "atomic", "averaging", "aig", "round-robin")]
+    said = choice(loaded(tmp_path, race("serial 1 2", "locked 2 4", *lines)))
+    assert "is tiered on 2 workers, in 3.00 s: not clearly sooner than 5 of the 7 others (5 seeds" in said

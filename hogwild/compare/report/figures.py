@@ -143,7 +143,7 @@ def _layout(x: str, y: str, top: int, **more: Any) -> dict[str, Any]:
         "paper_bgcolor": clear,
         "plot_bgcolor": clear,
         "margin": {"l": 10, "r": 10, "t": top, "b": 10},
-        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "maxheight": 0.3},
         "modebar": {"orientation": "v", "bgcolor": clear},
         "xaxis": grid | {"title": {"text": x}},
         "yaxis": grid | {"title": {"text": y}},

@@ -159,7 +159,8 @@ def page(sources: Sequence[ComparisonResult], report: Report) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
     text = resources.files("hogwild.compare.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
-    names = dict.fromkeys(Path(str(source.head.get("data") or "data")).name for source in sources)
+    paths = (Path(str(source.head.get("data") or "data")) for source in sources)
+    names = dict.fromkeys(str(Path(*path.parts[-2:])) for path in paths)
     return environment.from_string(text).render(
         title=f"{' and '.join(names)}: methods compared",
         split=split,

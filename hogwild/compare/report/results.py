@@ -118,18 +118,12 @@ def lowest(rows: Iterable[Row], start: float) -> float:
 
 
 def with_gaps(rows: Iterable[Row], start: float, optimum: float) -> list[Row]:
-    """Add two fields to rows: ``gap``, the sub-optimality, which is 1 at the start, 0 at the optimum and NaN if it is
-    unknown or the method has an objective of its own; and ``call_seconds``, the time from the call: what is done once
-    (the data read, workers started, kernels compiled), set-up and training.
+    """Add to rows the field ``gap``, the sub-optimality, which is 1 at the start, 0 at the optimum and NaN if it is
+    unknown or the method has an objective of its own.
     """
     span = start - optimum if start > optimum else math.nan
-    parts = ("setup_seconds", "train_seconds")
     return [
-        row
-        | {
-            "gap": math.nan if row.get("own_objective") else (number(row, "objective") - optimum) / span,
-            "call_seconds": sum(number(row, part) for part in parts) + (row.get("once_seconds") or 0.0),
-        }
+        row | {"gap": math.nan if row.get("own_objective") else (number(row, "objective") - optimum) / span}
         for row in rows
     ]
 
@@ -188,8 +182,12 @@ def run_of(rows: list[Row], eps: Sequence[float]) -> Row:
     """Return one cell's run as a row: the fields of its first evaluation, and figures of the whole.
 
     Fields of the last evaluation are named "last objective" (absent if the run did not end ok), means of its epochs
-    "mean staleness_max", and ways to a target "epoch to 0.01". ``rows`` are its evaluations, with their gaps.
+    "mean staleness_max", and ways to a target "epoch to 0.01". ``rows`` are its evaluations, with their gaps; each gets
+    ``call_seconds``, the time from the call: what is done once (the data read, workers started, kernels compiled),
+    set-up and training.
     """
+    before = number(rows[-1], "setup_seconds") + (rows[-1].get("once_seconds") or 0.0)
+    rows = [row | {"call_seconds": before + number(row, "train_seconds")} for row in rows]
     first, last = rows[0], rows[-1]
     ended = last["status"] == "ok" and math.isfinite(number(last, "objective"))
     means = {}
