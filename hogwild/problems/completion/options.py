@@ -120,7 +120,7 @@ class CompletionConfig(TrainConfig):
     @property
     def usual_l2(self) -> float:
         """The penalty where none is given."""
-        return USUAL_L2.get(str(self.penalty) if self.loss == "squared-error" else "ranking", 0.05)
+        return USUAL_L2.get("ranking" if self.loss in ("log", "bpr") else str(self.penalty), 0.05)
 
     @property
     def usual_path(self) -> tuple[float, ...]:
