@@ -9,7 +9,7 @@ What counts as one indivisible event depends on where a discipline lets other wo
 * ``hogwild``, ``atomic``, ``aig``: between reading a row and storing its update; ``hogwild`` also between loading and
   storing. Each of these is an event (``kernels/control.py``). Rows are handed out one by one in the epoch's order. The
   *staleness* of an update is the number of others stored between its read and its store. Problems whose kernels have no
-  events (``problem.crew``) do the same with whole examples: the kernel does one in a copy of the parameters when it is
+  such events do the same with whole examples: the kernel does one in a copy of the parameters when it is
   read, and what it has changed there is stored later. A copy of all parameters for each example takes long if they are
   many.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
@@ -104,7 +104,7 @@ class Simulator(Pool):
         self.job = job
         # Whether others may come in within a row, and whether its kernel has events
         self._phased = job.trader is None and problem.discipline in PHASED
-        crewed = self._phased and hasattr(problem, "crew")
+        crewed = self._phased and problem.has_events
         self._window = self._law.window if problem.discipline == "hogwild" else 0.0
         self._shared, self._data = job.shared(), job.data()
         self._scratches = [job.scratch() for _ in range(1 if crewed else job.workers)]
@@ -117,7 +117,7 @@ class Simulator(Pool):
         job = self.job
         assert job is not None
         self._stale, self._overwritten, self._virtual = Counter(), 0, 0.0
-        within = self._events if hasattr(job.problem, "crew") else self._copies
+        within = self._events if job.problem.has_events else self._copies
         kind = self._replicas if job.trader is not None else within if self._phased else self._quanta
         self._steps = kind(job, task)
 

@@ -11,7 +11,7 @@ arrays of its kernel, evaluates parameters and makes a model of them. The traine
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -79,6 +79,7 @@ class Problem(Protocol):
     """
 
     discipline: str  # how an update reaches a shared coordinate
+    has_events: ClassVar[bool] = False  # whether its kernel can be led through an example, see hosts/simulator.py
 
     @property
     def size(self) -> int:

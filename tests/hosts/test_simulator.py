@@ -174,7 +174,11 @@ def test_whole_examples_are_delayed_too(workers: int, window: int) -> None:
 @pytest.mark.parametrize("discipline", ["hogwild", "locked"])
 @pytest.mark.parametrize(
     ("problem", "data"),
-    [("completion", "synthetic:ratings?users=50&items=30&ratings=400"), ("cuts", "synthetic:grid?side=8")],
+    [
+        ("completion", "synthetic:ratings?users=50&items=30&ratings=400"),
+        ("cuts", "synthetic:grid?side=8"),
+        ("fm", "synthetic:ctr?rows=300&features=1000"),
+    ],
 )
 def test_every_problem_is_played(problem: Any, data: str, discipline: str) -> None:
     """One worker is serial, to the last bit."""
