@@ -77,6 +77,18 @@ def export_model(model: Any, path: str | Path, to: str) -> None:
         If its package is not installed.
     OutputError
         If the file cannot be written; no partial file is left.
+
+    See Also
+    --------
+    hogwild.load : reads model files of hogwild itself.
+
+    Examples
+    --------
+    >>> import hogwild, numpy
+    >>> from hogwild.interchange import export_model
+    >>> export_model(hogwild.LinearModel([1.0, 2.0], 0.0, "log", labels=[0, 1]), "model.npz", "npz")
+    >>> numpy.load("model.npz")["coef"]
+    array([[1., 2.]], dtype=float32)
     """
     if to not in EXPORTS:
         raise UsageError(f"--to {to}: {expected_one_of(EXPORTS, to)}")

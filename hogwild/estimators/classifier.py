@@ -52,6 +52,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         The accuracy after each epoch, with ``early_stopping``.
     n_features_in_, feature_names_in_ : int, array of str
 
+    See Also
+    --------
+    HogwildRegressor, HogwildFMClassifier : real targets; pairs of features.
+    HogwildTableEncoder : makes features of a frame.
+    train : without scikit-learn's conventions, of files and stores too.
+
     Examples
     --------
     >>> from hogwild import HogwildClassifier

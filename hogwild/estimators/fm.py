@@ -109,6 +109,11 @@ class HogwildFMClassifier(ClassifierMixin, FMEstimator):
     classes_ : array of shape (2,)
     n_iter_, n_features_in_ : int
 
+    See Also
+    --------
+    HogwildFMRegressor, HogwildClassifier : real targets; linear models, of more than two classes too.
+    HogwildTableEncoder : makes features and fields of a frame.
+
     Examples
     --------
     >>> import numpy as np
@@ -172,6 +177,10 @@ class HogwildFMRegressor(RegressorMixin, FMEstimator):
     ----------
     model_ : FMModel
     n_iter_, n_features_in_ : int
+
+    See Also
+    --------
+    HogwildFMClassifier, HogwildRegressor : labels; linear models.
 
     Examples
     --------

@@ -32,6 +32,11 @@ class FMModel(LinearModel):
     fields_ : array of int16, shape (width,), optional
         The field of each feature, if it has a factor for each field.
 
+    See Also
+    --------
+    train : trains one, with ``problem="fm"`` or ``"ffm"``.
+    HogwildFMClassifier, HogwildFMRegressor : the same as scikit-learn estimators.
+
     Examples
     --------
     >>> import numpy as np, hogwild
