@@ -189,7 +189,8 @@ def test_every_problem_is_played(problem: Any, data: str, discipline: str) -> No
     for run in (serial, one, five):
         run.finish()
     assert [row["objective"] for row in one.history] == [row["objective"] for row in serial.history]
-    assert five.history[-1]["objective"] < five.history[0]["objective"]
+    assert five.history[-1]["updates"] == one.history[-1]["updates"]
+    assert five.history[-1]["objective"] == pytest.approx(one.history[-1]["objective"], rel=0.1)
     assert (five.history[-1]["staleness_max"] is None) == (discipline == "locked")
 
 
