@@ -144,7 +144,8 @@ def _group_facts(unified: str, classic: str) -> Iterator[str]:
             root = GROUPS / names
             for group in (Path(path), *Path(path).parents):
                 yield _text(root / str(group).lstrip("/") / (file if names else unified))
-=======
+
+
 def memory_of(process: int | str, file: str, field: str) -> float:
     """MB of a process by a field of its file in /proc, such as "status" and "VmHWM", its peak; 0 if it ended."""
     found = re.search(rf"^{field}:\s+(\d+) kB", _text(f"/proc/{process}/{file}"), re.MULTILINE)
