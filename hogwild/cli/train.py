@@ -28,7 +28,7 @@ from hogwild.cli.options import (
     takes,
 )
 from hogwild.cli.session import Results, description, drive, prepared, stoppable, summary
-from hogwild.cli.sources import COLUMNS, KINDS, Sources, check_size, naming
+from hogwild.cli.sources import COLUMNS, KINDS, OF_ROWS, Sources, check_size, naming
 from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice, UsageError
 from hogwild.methods import LABEL_LOSSES
@@ -105,9 +105,10 @@ def train(
 
 
 @takes(
-    f"test holdout {LAYOUT} {CACHE} {COLUMNS} loss loss_param l1 l2 normalize class_weight no_intercept "
-    f"no_scale_columns {STEPS} delay link {STOPS} {KEPT}",
-    ("linear",),
+    f"problem test holdout {LAYOUT} {CACHE} {COLUMNS} loss loss_param l1 l2 l2_factors normalize class_weight "
+    f"no_intercept no_scale_columns rank {STEPS} delay link {STOPS} {KEPT}",
+    OF_ROWS,
+    problem={"choices": OF_ROWS, "usual": "linear"},
     workers={
         "help": "Virtual workers, up to 1024.",
         "names": ("--workers", "-w"),
@@ -125,7 +126,8 @@ def simulate(
     **options: Any,
 ) -> None:
     """Train with virtual workers on one core: staleness and lost updates, counted."""
-    raise typer.Exit(begin(data, options | {"host": "simulator", "problem": "linear"}, SIMULATED_DATA))
+    options |= {"host": "simulator", "problem": options["problem"] or "linear"}
+    raise typer.Exit(begin(data, options, SIMULATED_DATA if options["problem"] == "linear" else ""))
 
 
 def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:

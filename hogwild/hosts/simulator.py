@@ -9,9 +9,9 @@ What counts as one indivisible event depends on where a discipline lets other wo
 * ``hogwild``, ``atomic``, ``aig``: between reading a row and storing its update; ``hogwild`` also between loading and
   storing. Each of these is an event (``kernels/control.py``). Rows are handed out one by one in the epoch's order. The
   *staleness* of an update is the number of others stored between its read and its store. Problems whose kernels have no
-  such events do the same with whole examples: the kernel does one in a copy of the parameters when it is
-  read, and what it has changed there is stored later. A copy of all parameters for each example takes long if they are
-  many.
+  such events do the same with whole examples: the kernel does one in a copy of the parameters when it is read, and what
+  it has changed there is stored later. If ``problem.touched`` does not say where that is, all parameters are compared,
+  which takes long if they are many.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
   another, in chunks as usual, and no staleness is counted.
 * ``round-robin``: the same with one row at a time: the turns are fixed, and with them the staleness, W - 1.
@@ -201,7 +201,7 @@ class Simulator(Pool):
 
     def _copies(self, job: Job, task: Task) -> Iterator[None]:
         """Workers that let others in within an example, of problems whose kernels do whole ones: one example a step."""
-        flat, copy = job.traded, np.empty_like(job.traded)
+        flat, copy = job.traded, job.traded.copy()  # the copy is the array but while an example is done in it
         shared = self._shared._replace(parameters=job.problem.replica(copy, job.flat))
         turns = [self._turn(job, task, worker, 1, shared) for worker in range(job.workers)]
         schedule = DelaySchedule(self._law, (job.seed, task.epoch, task.start), self._window)
@@ -212,12 +212,13 @@ class Simulator(Pool):
             for event in schedule.events(1):
                 worker, kind = divmod(event, EVENT_KINDS)
                 if kind == READ:
-                    copy[:] = flat
                     if not turns[worker]():
                         schedule.retire(worker)
                         continue
-                    where = np.flatnonzero(copy != flat)
+                    where = job.problem.touched(self._scratches[worker], self._data)
+                    where = np.flatnonzero(copy != flat) if where is None else where[copy[where] != flat[where]]
                     changes[worker] = where, flat[where], copy[where]
+                    copy[where] = flat[where]
                 elif kind == LOAD:
                     where = changes[worker][0]
                     loaded[worker] = flat[where], depths[where]
@@ -228,7 +229,7 @@ class Simulator(Pool):
                         now, depth = loaded.pop(worker)
                         self._overwritten += int((depths[where] - depth).sum())
                         depths[where] = depth + 1
-                    flat[where] = np.where(now == before, after, now + (after - before))
+                    flat[where] = copy[where] = np.where(now == before, after, now + (after - before))
             yield
         self._stale, self._virtual = schedule.staleness, self._seconds(job, schedule.now)
 

@@ -141,6 +141,10 @@ class Problem(Protocol):
         ``scratch`` is discarded.
         """
 
+    def touched(self, scratch: Any, data: Any) -> np.ndarray | None:
+        """Places in the flat array that a worker's latest example may have moved, each once; None if unknown."""
+        return None
+
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
 

@@ -155,9 +155,11 @@ def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
 def test_what_lies_beside_the_rows_changes_no_bit() -> None:
     """Disciplines, with one worker, and the numbering."""
     rows, always = clicks(400), {"renumber": "always"}
-    others = {"fm": [{"discipline": name} for name in ("hogwild", "aig", "locked")] + [always], "ffm": [always]}
+    played = {"host": "simulator", "discipline": "hogwild", "delay": "straggler:window=1"}
+    real = [{"discipline": name} for name in ("hogwild", "aig", "locked")]
+    others = {"fm": [*real, always, played], "ffm": [always, played]}
     for problem, changes in others.items():
-        options = FIXED | {"problem": problem, "renumber": "never"}
+        options = FIXED | {"problem": problem, "renumber": "never", "keep": "last"}
         usual, *models = (hogwild.train(rows, **options | change).finish() for change in ({}, *changes))
         for model in models:
             np.testing.assert_array_equal(model.factors_, usual.factors_)
@@ -181,6 +183,24 @@ def test_two_workers_learn_what_is_planted(options: dict[str, Any]) -> None:
         run = hogwild.train(rows, **FIXED | {"workers": 2, "step": 1.0, "epochs": 8} | options)
         objectives = [row["objective"] for row in run]
     assert min(objectives) < 0.9 * objectives[0]
+
+
+@pytest.mark.parametrize("options", [{}, {"adagrad": True}, {"problem": "ffm"}], ids=str)
+def test_virtual_workers_store_where_an_example_has_moved_something(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same bits as if all parameters were compared after each example."""
+    played = {"host": "simulator", "workers": 4, "discipline": "hogwild", "delay": "round-robin:window=1"}
+    runs = []
+    for _ in range(2):
+        runs.append(hogwild.train(clicks(300), **FIXED | played | options, keep="last"))
+        runs[-1].finish()
+        monkeypatch.setattr(FMProblem, "touched", lambda *_: None)
+    np.testing.assert_array_equal(runs[0].model.factors_, runs[1].model.factors_)
+    assert runs[0].model.intercept_ == runs[1].model.intercept_
+    one, other = (run.history[-1] for run in runs)
+    assert one["lost_updates"] == other["lost_updates"] > 0
+    assert one["staleness_max"] == 3
 
 
 @pytest.mark.parametrize(

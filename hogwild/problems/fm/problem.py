@@ -25,7 +25,7 @@ from hogwild.kernels.tiers import PACK, Tiers
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.fm import kernel as fm
 from hogwild.problems.fm.pairs_kernel import FieldData
-from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data, Plan
+from hogwild.problems.linear.kernel import DISCIPLINES, DONE, NO_PENALTY, Data, Plan
 from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, stride_of
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
@@ -185,6 +185,14 @@ class FMProblem(LinearProblem):
             )
 
         return call
+
+    def touched(self, scratch: Scratch, data: Data) -> np.ndarray:
+        """See :meth:`Problem.touched`: the lines of a row's features and the intercept."""
+        row = scratch.rows[scratch.state[DONE] - 1]
+        features = data.indices[data.begin[row] : data.end[row]].astype(np.int64)
+        lines = (features[:, None] * self.stride + np.arange(self.stride)).ravel()
+        places = np.append(lines, self._lengths[0])
+        return np.append(places, places + sum(self._lengths)) if self.adagrad else places
 
 
 def without_gaps(config: TrainConfig, rows: Rows) -> Rows:
