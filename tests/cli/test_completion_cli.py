@@ -111,7 +111,7 @@ def test_choices_instead_of_stars(hogwild: Callable, stars: tuple[Path, Ratings]
         f"{tmp_path / 'rows'} --out {tmp_path / 'm'}",
     )
     assert result.status == 0, result.err
-    assert "chosen of 4 from 0.005 to 0.04: ndcg at 10 0." in result.out
+    assert "chosen of 4 from 0.01 to 0.04: ndcg at 10 0." in result.out
     rows = rows_of(tmp_path / "rows")
     assert f"epochs {rows[-1]['epoch']}, chosen with l2 (at most 40)" in result.out
     assert rows[-1]["objective"] < rows[0]["objective"]
