@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import math
 import os
-import re
 import threading
 import time
 import warnings
@@ -54,8 +53,7 @@ class Runner(contextlib.ExitStack):
     def __post_init__(self) -> None:
         super().__init__()
         self.cores = machine.physical_cores()
-        self._pools: dict[tuple[str, int], Pool] = {}
-        self._starting: dict[tuple[str, int], float] = {}  # seconds, of a pool
+        self._pools: dict[tuple[str, int], tuple[Pool, float]] = {}  # and the seconds that it took to start
         self._compiling: dict[tuple[str, int], float] = {}  # seconds, of a method: what its first cell took
 
     @functools.cached_property
@@ -105,16 +103,16 @@ class Runner(contextlib.ExitStack):
         return [row | facts for row in rows]
 
     def _pool(self, workers: int, host: str) -> tuple[Pool, float]:
-        """Return the pool of that many workers on a host, started if absent or a worker died: no cell pays for it. And
-        the seconds that it took to start.
+        """Return the pool of that many workers on a host, started if absent or a worker died, and the seconds that it
+        took to start, which are not training.
         """
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
-        if key not in self._pools or self._pools[key].closed:
+        if key not in self._pools or self._pools[key][0].closed:
             began = time.perf_counter()
-            self._pools[key] = start_pool(*key, self.base.delay)
-            self._starting[key] = time.perf_counter() - began
-            self.callback(self._pools[key].close)
-        return self._pools[key], self._starting[key]
+            pool = start_pool(*key, self.base.delay)
+            self._pools[key] = pool, time.perf_counter() - began
+            self.callback(pool.close)
+        return self._pools[key]
 
     def _ours(self, cell: Cell, config: TrainConfig) -> list[Row]:
         """Run our own trainer; its clock is stopped while it evaluates."""
@@ -216,7 +214,10 @@ class Runner(contextlib.ExitStack):
             if history[-1]["status"] == "ok":
                 history[-1]["status"] = _failed(error)
         if measured:
-            history[-1].setdefault("peak_memory_mb", peak_memory() + sum(map(own_memory, workers)))
+            theirs = sum(
+                machine.memory_of(pid, "smaps_rollup", "Pss_Anon") for pid in workers
+            )  # what they do not share
+            history[-1].setdefault("peak_memory_mb", machine.memory_of("self", "status", "VmHWM") + theirs)
         return history
 
 
@@ -225,20 +226,6 @@ def reset_peak() -> bool:
     with contextlib.suppress(OSError):
         return bool(Path("/proc/self/clear_refs").write_text("5"))
     return False
-
-
-def peak_memory() -> float:
-    """Return the most memory in MB that this process has held since the peak began: with data, and Python's own."""
-    [kilobytes] = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    return 1024e-6 * int(kilobytes)
-
-
-def own_memory(process: int) -> float:
-    """Return the memory in MB that a worker has to itself now, beside what it shares with this process; 0: it ended."""
-    with contextlib.suppress(OSError):
-        [kilobytes] = re.findall(r"Pss_Anon:\s+(\d+)", Path(f"/proc/{process}/smaps_rollup").read_text())
-        return 1024e-6 * int(kilobytes)
-    return 0.0
 
 
 def _failed(error: BaseException) -> str:
