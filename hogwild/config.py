@@ -225,6 +225,16 @@ class TrainConfig:
         (``Rows.split``), else the better, by the objective, of the last ones and the tail mean of the ends of epochs.
     target : float or None, default never
         Stop at or below this objective.
+
+    See Also
+    --------
+    train : takes each of these as a keyword.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> hogwild.TrainConfig(loss="hinge", epochs=5).epochs
+    5
     """
 
     # What a run asks of every problem; the config of a problem that has the option overrides it.
@@ -243,7 +253,6 @@ class TrainConfig:
     rotates: ClassVar[bool] = False  # whether machines can pass blocks of items round
     sums: ClassVar[bool] = True  # whether parameters may leave the hull of all replicas
     usual_decay: ClassVar[float | None] = None  # of schedule "epoch"; None: the schedule's
-    usual_holdout: ClassVar[float] = 0.0  # share of the data that is held out to choose by if nobody says
 
     problem: str = option(
         "linear",
@@ -455,6 +464,11 @@ class TrainConfig:
     def between_workers(self) -> str:
         """The exchange between the workers of this machine; with several machines it is between those."""
         return self.exchange if self.machines == 1 else "none"
+
+    @property
+    def falls_by(self) -> float | None:
+        """The decay, or that of schedule "epoch" which is usual for the problem; None: the schedule's."""
+        return self.usual_decay if self.decay is None and self.schedule == "epoch" else self.decay
 
     @property
     def replicas(self) -> int:

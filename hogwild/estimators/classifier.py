@@ -15,8 +15,9 @@ from hogwild.errors import InputError, UsageError
 from hogwild.estimators.arrays import as_targets, rows_of
 from hogwild.estimators.linear import LinearEstimator
 from hogwild.estimators.options import config_of, documented, loss_of, parameter
-from hogwild.problems.linear.model import PROBABILITIES, LinearModel, probabilities
+from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.rows import check_classes
+from hogwild.serving.scorer import PROBABILITIES, probabilities
 
 
 def _has_probabilities(self: HogwildClassifier) -> bool:
@@ -50,6 +51,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     validation_scores_ : list of float or None
         The accuracy after each epoch, with ``early_stopping``.
     n_features_in_, feature_names_in_ : int, array of str
+
+    See Also
+    --------
+    HogwildRegressor, HogwildFMClassifier : real targets; pairs of features.
+    HogwildTableEncoder : makes features of a frame.
+    train : without scikit-learn's conventions, of files and stores too.
 
     Examples
     --------

@@ -32,7 +32,7 @@ from hogwild.data.tables.arrays import (
     texts_of,
     words_of,
 )
-from hogwild.data.tables.column import BEYOND, NUMBERS, TableColumn, bucket_of
+from hogwild.data.tables.column import BEYOND, NUMERIC, TableColumn, bucket_of
 from hogwild.data.tables.files import Place, TableSource
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
 from hogwild.data.text.hashing import enough_bits, features_in, sort_rows
@@ -44,6 +44,7 @@ WORDY = 4.0  # mean words per value from which a column is text rather than cate
 EXACT = 2**53  # larger whole numbers are taken as names, not amounts
 ID_WORDS = {"id", "ids", "code", "zip", "zipcode"}  # last words of the names of columns whose numbers are names
 DATE = r"^\s*\d{4}-\d\d-\d\d([T ]\d\d.*)?$"  # the first value of a column of dates
+OTHER_DATE = r"\s*(\d{1,2}([./])\d{1,2}\2\d{4}|\d{4}/\d{1,2}/\d{1,2})([ T]|$)"  # not ISO 8601's
 SAMPLED = 1 << 23  # numbers, at most, that deviations and buckets are made from
 SURVEYED = ("numeric", "date", "bucket")  # roles for which all rows are looked at before
 SEEN_AGAIN = 1.1  # rows per value from which values repeat
@@ -70,7 +71,7 @@ class Reader:
         """Yield ``make(batch)`` of the table's batches in order, made on several threads."""
         plan = self.plan
         amounts = ("numeric", "bucket")
-        numbers = {c.name: c.role in amounts or (c.role == "date" and c.kind in NUMBERS) for c in plan.columns}
+        numbers = {c.name: c.role in amounts or (c.role == "date" and c.kind in NUMERIC) for c in plan.columns}
         if plan.label:
             numbers[plan.label] = plan.label_kind == "number"
         if plan.weight is not None:
@@ -224,7 +225,7 @@ def _hint(name: str, kind: str, values: Any) -> str | None:
         if pc.any(pc.match_substring_regex(first, DATE)).as_py():
             return "date"
         return "text" if words is not None and words + 1 >= WORDY else None
-    if kind not in NUMBERS:  # whole numbers beyond 64 bits are inferred as decimals
+    if kind not in NUMERIC:  # whole numbers beyond 64 bits are inferred as decimals
         return None
     numbers = numbers_of(values)
     numbers = numbers[~np.isnan(numbers)]
@@ -242,30 +243,34 @@ def _hint(name: str, kind: str, values: Any) -> str | None:
 
 
 def _warn_of_words(name: str, texts: Any, place: Place) -> None:
-    """Warn of the first value that is no number in a column where most are, and that makes it categorical."""
+    """Warn of the first value that makes a column categorical where most are numbers, or where it is another's date."""
     import pyarrow.compute as pc
 
     missing = missing_in(texts)
     words = pc.invert(pc.or_(pc.match_substring_regex(texts, NUMBER), missing)).fill_null(False)
     count = pc.sum(words).as_py()
-    if 0 < 2 * count < len(texts) - pc.sum(missing).as_py():
-        row = pc.index(words, True).as_py()
-        warnings.warn(
-            f"{place(row)}: column {name}: {texts[row].as_py()!r:.40} is no number, though most are: "
-            "the column is categorical",
-            HogwildWarning,
-            stacklevel=3,
-        )
+    if not count:
+        return
+    row = pc.index(words, True).as_py()
+    value = texts[row].as_py()
+    if 2 * count < len(texts) - pc.sum(missing).as_py():
+        what = "is no number, though most are"
+    elif re.match(OTHER_DATE, value):
+        what = "is no date such as 2005-09-06 17:30"
+    else:
+        return
+    message = f"{place(row)}: column {name}: {value!r:.40} {what}: the column is categorical"
+    warnings.warn(message, HogwildWarning, stacklevel=3)
 
 
 def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int]) -> TablePlan:
     """Make the first pass, which finds what a plan must know about all rows; return the complete plan."""
+    from hogwild.data.text.hashing_kernel import mark
+
     looked = dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS, weight=None)
     if plan.hash_bits:  # features need not be counted
         few = tuple(column for column in plan.columns if column.role in SURVEYED)
         looked = dataclasses.replace(looked, columns=few, crosses=())
-    from hogwild.data.text.hashing_kernel import mark
-
     reader = Reader(looked)
     surveyed = [column for column in plan.columns if column.role in SURVEYED]
     seen = np.zeros(2**COUNTED_BITS, bool)  # buckets that occur

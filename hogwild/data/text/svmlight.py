@@ -1,4 +1,4 @@
-"""Parses svmlight (LIBSVM) text, plain or compressed, into arrays: ``label index:value ... [# comment]``.
+"""Reads svmlight (LIBSVM) text, plain or compressed, into arrays, and writes it: ``label index:value ... [# comment]``.
 
 libffm's ``label field:index:value ...`` is known by its first feature. A feature has one field, so the fields are an
 array by feature; a feature that comes in another field (of hashed data, by chance) stays in its first one.
@@ -15,12 +15,13 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
 from hogwild.data.parallel import BytesRead, in_order
-from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS
+from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows, shortest
+from hogwild.data.rows.container import chunks as row_chunks
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
 from hogwild.errors import InputError
@@ -239,3 +240,33 @@ def line_of(text: bytearray, row: int) -> int:
     """Return the line of a chunk, from 1, that holds its row ``row``; it is for errors, so in plain Python."""
     lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.strip()[:1] not in b"#")
     return next(itertools.islice(lines, row, None))
+
+
+def write_text(rows: Rows, file: IO[bytes], fields: bool = False) -> None:
+    """Write rows as svmlight text, or as libffm's with ``fields``; features count from 1.
+
+    What is read from it are the same rows, up to features beyond the last that occurs.
+
+    Raises
+    ------
+    InputError
+        If text cannot hold the rows: they have weights, or features without a field.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if rows.weights is not None:
+        raise InputError("text has no weights of rows: convert to a store instead")
+    if fields and (rows.fields is None or (len(rows.indices) and rows.fields[rows.indices].min() < 0)):
+        raise InputError("libffm's text needs a field of each feature: convert a table, or name DST .svm")
+    for first, last in row_chunks(rows):
+        indptr, indices, values = rows.block(first, last).flat()
+        parts = [indices.astype(np.int64) + 1, values]
+        if fields and rows.fields is not None:
+            parts.insert(0, rows.fields[indices])
+        texts = [pc.cast(pa.array(part), pa.string()) for part in parts]
+        entries = pc.binary_join_element_wise(*texts, ":")
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(indptr, pa.int32()), entries), " ")
+        labels = pa.array([shortest(target) for target in rows.targets[first:last]])
+        lines = pc.binary_join_element_wise(labels, joined, " ")
+        file.writelines(line.rstrip().encode() + b"\n" for line in lines.to_pylist())
