@@ -25,6 +25,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FOLDERS = ("hogwild", "scripts", "tests", "docs", "datasets")
 
 
+def headings(page: Path) -> set[str]:
+    """What a link to a part of a page may name: its headings, as they stand in addresses, and targets set by hand."""
+    text = page.read_text()
+    told = [re.sub(r"[^\w -]", "", line).strip().lower() for line in re.findall(r"^#+ (.*)", text, flags=re.MULTILINE)]
+    return {line.replace(" ", "-") for line in told} | set(re.findall(r"^\((.*)\)=$", text, flags=re.MULTILINE))
+
+
 def build(folder: Path) -> Path:
     """Build the site in ``folder`` and return where its pages lie.
 
@@ -112,6 +119,9 @@ def test_links_and_paths_lead_to_files(page: Path) -> None:
         target = (page.parent / link).resolve()
         known = "://" in link or target.exists() or any(target.is_relative_to(folder) for folder in made)
         assert known, f"{page.name} links to {link}, which is not there"
+    for link, heading in re.findall(r"\]\(([^)#\s:]*)#([^)]+)\)", text):
+        target = page.parent / link if link else page
+        assert target.suffix != ".md" or heading in headings(target), f"{page.name} links to {link}#{heading}"
     for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)[`: ]", text):
         known = (ROOT / path).exists() or any((ROOT / path).is_relative_to(folder) for folder in made)
         assert known, f"{page.name} names {path}, which is not there"
@@ -123,6 +133,15 @@ BEYOND = (
     "hogwild.interchange.export_model",
     "hogwild.data.text.hashing.hash_rows",
 )
+
+
+@pytest.mark.parametrize("name", ["text", "tables", "completion", "compare", "modules", "large", "cuts"])
+def test_a_page_of_the_guide_begins_with_a_command_and_a_picture_and_ends_with_what_can_go_wrong(name: str) -> None:
+    page = (ROOT / "docs" / "guide" / f"{name}.md").read_text()
+    assert re.match(r"# .*\n\n(.{1,200}\n\n)?```(sh|text|python)\n", page, flags=re.DOTALL)
+    before = page.partition("\n## ")[0]
+    assert re.search(r"^```{figure}|^\.\. minigallery::|^!\[", before, flags=re.MULTILINE)
+    assert re.findall(r"^## (.*)", page, flags=re.MULTILINE)[-1] == "What can go wrong"
 
 
 @pytest.mark.parametrize("name", [*sorted({*hogwild.__all__} - {"__version__"}), *BEYOND])
