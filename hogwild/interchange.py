@@ -84,6 +84,8 @@ def to_sklearn(model: Any) -> Any:
 
     if model.hash_bits is not None:
         raise InputError(f"features are hashed to 2^{model.hash_bits}, which only npz can hold: take npz")
+    if model.multilabel:
+        raise InputError("a model of several labels a row has no estimator in scikit-learn of this kind: take npz")
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
         raise InputError("weights are not all finite: the training diverged")
     estimator = _classifier(model) if model.labels else _regressor(model)

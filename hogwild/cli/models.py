@@ -111,7 +111,10 @@ def predict(
     decision: Annotated[bool, typer.Option("--decision", help="Margins, before they become labels.")] = False,
     **options: Any,
 ) -> None:
-    """Predict a label or value for each row of DATA, or the rating of each pair of user and item, one line each."""
+    """Predict a label or value for each row of DATA, or the rating of each pair of user and item, one line each.
+
+    Where rows may have several labels, they are separated by commas; the line of a row without any is empty.
+    """
     if proba and decision:
         raise UsageError("--proba and --decision ask for different outputs: give one of them")
     trained = opened(model, RATINGS, *LINEAR, inputs=[data], out=out)
@@ -172,7 +175,8 @@ def evaluate(
     from hogwild.metrics import evaluate as measure  # only linear models need it
 
     with naming(data, "<stdin>"):
-        facts = measure(trained, features_of(trained, options, data, "required"))
+        needed = "several" if trained.multilabel else "required"
+        facts = measure(trained, features_of(trained, options, data, needed))
     show(facts, json, measurements)
 
 
@@ -212,6 +216,9 @@ def formatter(model: LinearModel, proba: bool, decision: bool) -> Callable[[np.n
         return lambda margins: number_lines(model.probabilities(margins))
     if not model.labels:
         return lambda margins: number_lines(model.decide(margins))
+    if model.multilabel:
+        texts = np.array(model.label_texts, dtype=object)
+        return lambda margins: "".join(f"{','.join(texts[row > 0])}\n" for row in margins).encode()
     names = np.array([f"{label}\n".encode() for label in model.label_texts], dtype=object)
     return lambda margins: b"".join(names[model.decide_classes(margins)])
 
@@ -233,12 +240,14 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
     confusion, bins = facts.pop("confusion", []), facts.pop("reliability", [])
     if labels:
         facts["f1"] = dict(zip(labels, facts["f1"].values()))
+    if labels and not confusion and len(labels) > TABLE_LABELS:  # --json has those of many labels
+        del facts["f1"]
     yield from fact_lines(facts)
     if bins:
         yield f"reliability (probability of {labels[1]} from, rows, its mean, share of {labels[1]})"
     for each in bins:
         yield f"{each['from']:>8.1f}{each['rows']:>12,}{each['probability']:>10.4f}{each['share']:>10.4f}"
-    if 0 < len(labels) <= TABLE_LABELS:
+    if 0 < len(labels) <= TABLE_LABELS and confusion:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"
         for label, counts in [("", labels), *zip(labels, confusion)]:

@@ -36,7 +36,7 @@ class Scorer:
         self.labels = [int(name) if isinstance(name, float) and name.is_integer() else name for name in names]
 
     def answer(self, row: Any) -> Any:
-        """Return each label's probability, or the label or value that is predicted."""
+        """Return each label's probability, or the label, labels or value that is predicted."""
         if not isinstance(row, Mapping):
             raise InputError(f"expected a row as a dict of its columns, got {type(row).__name__}")
         entries = self.encode(row)
@@ -46,11 +46,14 @@ class Scorer:
             length = math.sqrt(values @ values)
             values *= np.float32(min(1.0 / length, LARGEST)) if length else 1.0
         margins = self.model.row_margins(indices, values)  # (1,) or (classes,)
-        margins = margins if len(margins) == 1 else margins[np.newaxis]
+        several = self.model.multilabel
+        margins = margins if len(margins) == 1 and not several else margins[np.newaxis]
         if not self.labels:
             return float(self.model.decide(margins)[0])
         if self.likely:
             return dict(zip(self.labels, self.model.probabilities(margins)[0].tolist()))
+        if several:
+            return [self.labels[place] for place in np.flatnonzero(margins[0] > 0)]
         return self.labels[int(self.model.decide_classes(margins)[0])]
 
 

@@ -108,6 +108,8 @@ class Program(Protocol):
         """Return why it cannot take part, in one sentence; None if it can."""
         if cls.version() is None:
             return f"{cls.name} is not installed (pip install {cls.package})"
+        if getattr(rows, "labels", None) is not None:
+            return "it is given one label a row"
         return cls.refuse(config, rows)
 
     @classmethod

@@ -49,6 +49,8 @@ class FMProblem(LinearProblem):
         if config.field_aware and rows.fields is not None:
             fields["fields"] = int(rows.fields.max(initial=0)) + 1
         problem = super().of(config, rows, discipline, cache_bytes, tabulate=False, **fields)
+        if problem.multilabel:
+            raise InputError(f"problem {config.problem!r} needs one label a row; got several: choose problem 'linear'")
         if len(problem.labels) > 2:
             count = len(problem.labels)
             raise InputError(f"problem {config.problem!r} needs two labels; got {count}: choose problem 'linear'")

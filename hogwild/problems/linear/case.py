@@ -41,6 +41,7 @@ from hogwild.training.step_search import Probe
 
 SAMPLE = 1 << 17  # rows that are evaluated after an epoch at least, where there are more
 SPARSEST = 10  # of so many chunks of rows one is evaluated at least
+MOST_EXACT = 1 << 26  # weights of several labels a row, up to which exact steps are taken
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
 
@@ -81,7 +82,7 @@ class LinearCase:
         return self._coordinates.numbering
 
     def _check_classes(self) -> None:
-        labels = self.problem.labels
+        labels = () if self.problem.multilabel else self.problem.labels
         rows, totals = self._train, self._train.totals
         if labels and (totals is not None or not (rows.weights is None or rows.weights.all())):
             held = facts_of(rows, np.array(labels), 0.0, "")["weights"] if totals is None else totals.weights
@@ -161,6 +162,12 @@ class LinearCase:
             for name, rows in (("train", self._train), ("held_out", self._held), ("test", self._test))
             if rows is not None
         }
+        for name, objective in self._objectives.items():
+            if objective.unknown:
+                message = (
+                    f"{objective.unknown:,} labels of the {name} rows that the model does not know count as missed"
+                )
+                warnings.warn(message, HogwildWarning, stacklevel=5)
 
     def lay_out(self, shared: bool) -> Job:
         c = self.config
@@ -210,6 +217,8 @@ class LinearCase:
         """What the other machines of a run must know of these rows, as JSON, and how many rows hold each feature."""
         if len(rows) == 0:
             raise InputError("the training data have no rows")
+        if rows.labels is not None:
+            raise InputError("own_rows needs one label a row; got several: give all rows to every machine")
         labels = labels_of(rows.targets, config.loss, rows.table, fewest=1)
         facts = facts_of(rows, labels.astype(np.float32), intercept_share(config, rows), fingerprint(rows))
         return facts | {"features": [rows.hash_bits, fingerprint_of_json(rows.table)]}, rows.degrees()
@@ -232,15 +241,24 @@ class LinearCase:
         return named
 
     def judge(self, solution: tuple[np.ndarray, ...]) -> float | None:
+        if self._too_large:
+            return None
         problem, occurring = self._exact
         return problem.promise(*occurring.inward(*solution))
 
     def improved(self, solution: tuple[np.ndarray, ...], epochs: int) -> tuple[tuple[np.ndarray, ...], float | None]:
+        if self._too_large:
+            return solution, None
         problem, occurring = self._exact
         work = WORK if problem.rows.nnz <= FEW else problem.work(epochs, self.problem.classes)
         optimum = problem.lowered(*occurring.inward(*solution), work, skip=None if self.config.l1 > 0.0 else 0.0)
         coef, intercept = occurring.outward(optimum.coef.astype(np.float32), optimum.intercept.astype(np.float32))
         return (coef, intercept), optimum.share if math.isfinite(optimum.share) else None
+
+    @property
+    def _too_large(self) -> bool:
+        """Whether exact steps on all labels would take several times the memory of the model."""
+        return self.problem.multilabel and self._train.width * self.problem.classes > MOST_EXACT
 
     @cached_property
     def _exact(self) -> tuple[FitProblem, Coordinates]:
@@ -260,6 +278,7 @@ class LinearCase:
         p, train = self.problem, self._train
         more |= {"config": config.to_json(), "fingerprint": self.fingerprint, "history": history}
         meaning = p.loss, p.loss_param, list(p.labels), p.normalize
+        more |= {"multilabel": True} if p.multilabel else {}
         return self.trained(*solution, *meaning, hash_bits=train.hash_bits, table=train.table, **more)
 
 

@@ -54,6 +54,8 @@ class LinearModel(TrainedModel):
         Features are hashed to ``2**hash_bits``, the width, before anything else; if None, they are not hashed.
     table : dict, optional
         The plan of the training table, by which other tables are read (``data/tables/plan.py``).
+    multilabel : bool
+        Whether a row may have several of the labels, or none; each has a margin of its own.
     config, fingerprint, history, version :
         As in :class:`hogwild.problems.trained.TrainedModel`.
 
@@ -78,6 +80,7 @@ class LinearModel(TrainedModel):
     normalize: str = "none"
     hash_bits: int | None = None
     table: dict[str, Any] | None = field(default=None, repr=False)
+    multilabel: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         coef = np.array(self.coef_, dtype=np.float32, ndmin=2, order="C")  # a copy: the shared array keeps changing
@@ -85,7 +88,7 @@ class LinearModel(TrainedModel):
         labels = [float(label) for label in self.labels]
         if coef.ndim != 2 or intercept.shape != coef.shape[:1]:
             raise InputError(f"coef of shape {coef.shape} does not go with intercept of shape {intercept.shape}")
-        if len(coef) != max(len(labels), 1) and not (len(coef) == 1 and len(labels) == 2):
+        if len(coef) != max(len(labels), 1) and not (len(coef) == 1 and len(labels) == 2 and not self.multilabel):
             raise InputError(f"coef has {len(coef)} rows for {len(labels)} labels")
         if len(labels) == 1 or len(set(labels)) != len(labels):
             raise InputError(f"labels {labels}: expected none, or two or more different ones")
@@ -116,10 +119,13 @@ class LinearModel(TrainedModel):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The labels as in scikit-learn, (K,) float64; those of a table as it has them: text, booleans or int64."""
+        """The labels as in scikit-learn, (K,) float64; those of a table as it has them: text, booleans or int64.
+
+        Where a row may have several labels, they are int64.
+        """
         if self.table is None or not self.table["label_names"]:
             labels = np.array(self.labels)
-            whole = self.table is not None and bool((labels == np.floor(labels)).all())
+            whole = (self.table is not None or self.multilabel) and bool((labels == np.floor(labels)).all())
             return labels.astype(np.int64) if whole else labels
         codes = [int(label) for label in self.labels]
         names = [self.table["label_names"][code] for code in codes]
@@ -146,7 +152,7 @@ class LinearModel(TrainedModel):
 
         Returns
         -------
-        array of float64, shape (n,), or (n, K) for K > 2 classes
+        array of float64, shape (n,), or (n, K) for K > 2 classes and for K labels of which a row may have several
 
         Raises
         ------
@@ -156,14 +162,19 @@ class LinearModel(TrainedModel):
         return self._apply(X, lambda margins: margins, threads)
 
     def predict(self, X: Any, threads: int | None = None) -> np.ndarray:
-        """Predict the user's labels, or real values (the expected count or amount), (n,) float64; else as above."""
+        """Predict the user's labels, or real values (the expected count or amount), (n,) float64; else as above.
+
+        Where a row may have several labels, the result is a matrix of zeros and ones, (n, K) int64 CSR, with a column
+        for each label in the order of ``labels``.
+        """
         return self._apply(X, self.decide, threads)
 
     def predict_proba(self, X: Any, threads: int | None = None) -> np.ndarray:
         """Probabilities of the labels in the order of ``labels``, (n, K) float64, computed as in scikit-learn.
 
         For log, these are the logistic function, normalised to sum to one over several classes; for modified-huber, the
-        clipped margin (Zhang 2004); for softmax, softmax.
+        clipped margin (Zhang 2004); for softmax, softmax. Where a row may have several labels, each probability is by
+        itself.
 
         Raises
         ------
@@ -246,7 +257,7 @@ class LinearModel(TrainedModel):
             "width": self.width,
             "normalize": self.normalize,
         } | self.origin()
-        more = {"hash_bits": self.hash_bits, "table": self.table}
+        more = {"hash_bits": self.hash_bits, "table": self.table, "multilabel": self.multilabel or None}
         header |= {name: value for name, value in more.items() if value is not None}
         return {"coef": self.coef_, "intercept": self.intercept_}, header
 
@@ -269,6 +280,7 @@ class LinearModel(TrainedModel):
                 normalize=str(header["normalize"]),
                 hash_bits=header.get("hash_bits"),  # absent in files older than hashing
                 table=header.get("table"),
+                multilabel=bool(header.get("multilabel", False)),
                 **origin_in(header),
             )
             width = int(header["width"])
@@ -283,8 +295,10 @@ class LinearModel(TrainedModel):
                 f"loss {self.loss} has no probabilities: train with {', '.join(PROBABILITIES)}, or ask for the decision"
             )
 
-    def decide(self, margins: np.ndarray) -> np.ndarray:
-        """Predictions for margins, (n,) float64: labels, or real values."""
+    def decide(self, margins: np.ndarray) -> Any:
+        """Predictions for margins, (n,) float64: labels, or real values; of several labels a row (n, K) CSR."""
+        if self.multilabel:
+            return indicator(margins)
         if not self.labels:
             with np.errstate(over="ignore"):
                 return np.exp(margins) if self.loss in COUNT_LOSSES else margins
@@ -296,11 +310,11 @@ class LinearModel(TrainedModel):
 
     def probabilities(self, margins: np.ndarray) -> np.ndarray:
         """Probabilities from margins, (n, K) float64."""
-        return probabilities(self.loss, margins)
+        return probabilities(self.loss, margins, self.multilabel)
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that iterate over rows themselves: hashed, if it has ``hash_bits``."""
-        binary = len(self.coef_) == 1
+        binary = len(self.coef_) == 1 and not self.multilabel
         coef, intercept = (self.coef_[0], self.intercept_[0]) if binary else (self.coef_, self.intercept_)
         return Margins(coef, intercept, self.normalize, self.check_features)
 
@@ -318,16 +332,16 @@ class LinearModel(TrainedModel):
                 stacklevel=stacklevel,
             )
 
-    def _apply(self, X: Any, function: Callable[[np.ndarray], np.ndarray], threads: int | None) -> np.ndarray:
+    def _apply(self, X: Any, function: Callable[[np.ndarray], Any], threads: int | None) -> Any:
         margins, unknown = self.margins_of(), 0
-        pieces: list[np.ndarray] = []
+        pieces: list[Any] = []
         for rows in self._hashed(X):
             unknown += count_unknown(rows, self.width, threads)
             pieces += margins.each(rows, function, threads)
         self.warn_unknown(unknown)
         if not pieces:
             return function(np.empty((0, *margins.coef.shape[1:])))
-        return np.concatenate(pieces)
+        return stacked(pieces)
 
     def _hashed(self, X: Any) -> Iterator[Rows]:
         """``X`` as rows of the model's features."""
@@ -343,8 +357,27 @@ class LinearModel(TrainedModel):
                 yield rows
 
 
-def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:
-    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K)."""
+def indicator(margins: np.ndarray) -> Any:
+    """A one for each margin (n, L) above zero: (n, L) int64 CSR."""
+    import scipy.sparse
+
+    return scipy.sparse.csr_array((margins > 0).astype(np.int64))
+
+
+def stacked(pieces: list[Any]) -> Any:
+    """Arrays, or CSR matrices, one below the other."""
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces)
+    import scipy.sparse
+
+    return scipy.sparse.vstack(pieces, format="csr")
+
+
+def probabilities(loss: str, margins: np.ndarray, multilabel: bool = False) -> np.ndarray:
+    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K).
+
+    With ``multilabel`` each is by itself; else a row's sum to one.
+    """
     if loss == "softmax" and margins.ndim == 2:
         exponentials = np.exp(margins - margins.max(axis=1, keepdims=True))
         return exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -352,6 +385,8 @@ def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:
     if margins.ndim == 1:  # not 1 - p, which would be zero for margins of 37 and more
         return link(np.multiply.outer(margins, (-1.0, 1.0)))
     positive = link(margins)
+    if multilabel:
+        return positive
     total = positive.sum(axis=1, keepdims=True)
     none = total == 0.0  # no class is likely, so all are equally likely
     return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
