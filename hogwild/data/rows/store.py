@@ -360,8 +360,8 @@ def open_store(path: str | Path, kind: Kind | None = None) -> Any:
 def rows_of(meta: dict[str, Any], arrays: dict[str, np.ndarray], path: str | None) -> Rows:
     """Return the rows in a store's arrays."""
     facts = {name: meta.get(name) for name in ("width", "hash_bits", "table")}
-    sets = [arrays.pop(f"label_{name}", None) for name in LabelSets._fields]
-    labels = None if sets[0] is None else LabelSets(*sets)
+    sets = [arrays.pop(name) for name in [f"label_{field}" for field in LabelSets._fields] if name in arrays]
+    labels = LabelSets(*sets) if sets else None
     known: dict[str, Any] = arrays | facts
     rows = Rows(**known, store=path, check=False, labels=labels)
     if path is not None:

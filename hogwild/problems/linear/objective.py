@@ -161,6 +161,7 @@ class Objective:
             y = self.targets[first:last]
             if scores is not None:
                 scores[first:last] = p
+            metrics: Any
             hits = np.empty(0)
             if self.multilabel:
                 y = self.sets.signs(y)

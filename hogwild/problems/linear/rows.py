@@ -235,7 +235,7 @@ def few_labels(rows: Rows) -> Rows:
     return rows.replace(labels=sets._replace(names=readonly(names)))
 
 
-def numbered(rows: Rows, labels: Sequence[float], multilabel: bool, before: int = 0) -> tuple[np.ndarray, LabelSets]:
+def numbered(rows: Rows, labels: Any, multilabel: bool, before: int = 0) -> tuple[np.ndarray, LabelSets]:
     """The targets as places in ``labels``, as :func:`class_numbers` has them, and for ``multilabel`` the sets of these.
 
     A set's labels that are not among ``labels`` are left out.
