@@ -25,13 +25,14 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
     "reference_pages",
+    "mathml",
 ]
 exclude_patterns = ["examples/*.ipynb", "examples/**sg_execution_times.rst", "sg_execution_times.rst"]
 templates_path = ["_templates"]
 html_static_path = ["_static"]
 smartquotes = False  # options and quoted values stay as they are typed
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
@@ -59,13 +60,14 @@ sphinx_gallery_conf = {
 
 copybutton_exclude = ".linenos, .gp, .go"  # prompts and what was printed
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "hogwild"
 html_css_files = ["hogwild.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
-    "logo": {"text": "hogwild"},
+    "logo": {"text": f"hogwild {release}"},
     "show_prev_next": True,
     "show_toc_level": 2,
     "navigation_depth": 2,
@@ -82,6 +84,13 @@ def skip_member(app: Any, what: str, name: str, thing: Any, skip: bool, options:
     return True if (getattr(thing, "__module__", None) or "").startswith("sklearn.") else None
 
 
+def without_pictures(app: Any, config: Any) -> None:
+    """Miss no picture of an example where none is run (``-D plot_gallery=0``)."""
+    if str(config.plot_gallery) in ("0", "False"):
+        config.suppress_warnings = ["image.not_readable"]
+
+
 def setup(app: Any) -> None:
     """Register what is above."""
     app.connect("autodoc-skip-member", skip_member)
+    app.connect("config-inited", without_pictures)

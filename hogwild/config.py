@@ -225,6 +225,16 @@ class TrainConfig:
         (``Rows.split``), else the better, by the objective, of the last ones and the tail mean of the ends of epochs.
     target : float or None, default never
         Stop at or below this objective.
+
+    See Also
+    --------
+    train : takes each of these as a keyword.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> hogwild.TrainConfig(loss="hinge", epochs=5).epochs
+    5
     """
 
     # What a run asks of every problem; the config of a problem that has the option overrides it.

@@ -11,13 +11,39 @@ from typing import Any
 
 
 class HogwildError(Exception):
-    """Base of all errors raised on purpose; ``str(error)`` is one complete line."""
+    """Base of all errors raised on purpose; ``str(error)`` is one complete line.
+
+    See Also
+    --------
+    InputError, UsageError, OutputError, TrainingError : the kinds.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> try:
+    ...     hogwild.open_data("nowhere.svm")
+    ... except hogwild.HogwildError as error:
+    ...     print(error)
+    nowhere.svm: ...
+    """
 
     exit_status = 1
 
 
 class InputError(HogwildError, ValueError):
-    """Data, a store, a model or a checkpoint cannot be used; the message names the file, and the line if known."""
+    """Data, a store, a model or a checkpoint cannot be used; the message names the file, and the line if known.
+
+    See Also
+    --------
+    HogwildError : the base of all errors.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> hogwild.load("nowhere.hogwild")
+    Traceback (most recent call last):
+    hogwild.errors.InputError: nowhere.hogwild: ...
+    """
 
 
 class NoChoice(InputError):
@@ -25,21 +51,68 @@ class NoChoice(InputError):
 
 
 class UsageError(HogwildError, ValueError):
-    """An option or argument is outside its valid choices; the message lists them."""
+    """An option or argument is outside its valid choices; the message lists them.
+
+    See Also
+    --------
+    HogwildError : the base of all errors.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> hogwild.TrainConfig(loss="higne")
+    Traceback (most recent call last):
+    hogwild.errors.UsageError: ...did you mean hinge?
+    """
 
     exit_status = 2
 
 
 class OutputError(HogwildError, OSError):
-    """A file or memory segment could not be written: full disk, no permission."""
+    """A file or memory segment could not be written: full disk, no permission.
+
+    See Also
+    --------
+    HogwildError : the base of all errors.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> hogwild.LinearModel([1.0, 2.0], 0.0, "log", labels=[0, 1]).save("no/such/folder/model.hogwild")
+    Traceback (most recent call last):
+    hogwild.errors.OutputError: ...
+    """
 
 
 class TrainingError(HogwildError, RuntimeError):
-    """Training had to stop: it diverged, or a worker died where the discipline cannot go on without it."""
+    """Training had to stop: it diverged, or a worker died where the discipline cannot go on without it.
+
+    See Also
+    --------
+    HogwildError : the base of all errors.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> rows = ([[1.0], [2.0]] * 50, [1.0, 2.0] * 50)
+    >>> hogwild.train(rows, loss="squared-error", step=1e30, scale_columns=False, workers=1).finish()
+    Traceback (most recent call last):
+    hogwild.errors.TrainingError: ...
+    """
 
 
 class HogwildWarning(UserWarning):
-    """Something the user should know that did not stop the work (unsorted indices, unseen features, ...)."""
+    """Something the user should know that did not stop the work (unsorted indices, unseen features, ...).
+
+    See Also
+    --------
+    HogwildError : what stops the work.
+
+    Examples
+    --------
+    >>> import hogwild, warnings
+    >>> warnings.simplefilter("error", hogwild.HogwildWarning)  # a script that is to stop at them
+    """
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,9 +1,11 @@
-"""Models for other programs: NumPy's ``.npz``, a fitted estimator of scikit-learn, and an ONNX graph.
+"""Models for other programs: NumPy's ``.npz`` and a file of Python that reads it, an estimator of scikit-learn, ONNX.
 
 What is made predicts what hogwild predicts, or nothing is made: a format that cannot hold a part of the model refuses
 it in one line that says what to do.
 
 An ``.npz`` holds the arrays of hogwild's own model file, of any problem, and its JSON header in the array ``hogwild``.
+The file of Python that answers rows by it, with NumPy alone, is no second implementation: it is ``serving/scorer.py``
+and whatever of the package that needs, definition by definition, as their sources stand.
 
 An estimator is one of scikit-learn's own, so using it needs no hogwild; rows scaled to length one become a ``Pipeline``
 with a ``Normalizer``. It is fitted on one row per class, so that scikit-learn itself makes its private attributes; the
@@ -17,9 +19,14 @@ is the logistic functions over their sum, at any margin.
 
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import io
 import json
+import re
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +34,22 @@ import numpy as np
 
 from hogwild.errors import HogwildError, InputError, UsageError, expected_one_of
 from hogwild.methods import COUNT_LOSSES, EXPORTS, SGD_LOSSES
-from hogwild.model_file import write_atomically
+from hogwild.model_file import package_version, write_atomically
 from hogwild.rows_file import plain
+from hogwild.serving.scorer import SCHEMA
 
-SCHEMA = 1  # version of the header of an npz
+SERVED = "hogwild.serving.scorer", "load"  # what the file of Python is for
+HEAD = '''"""Answers of a model of hogwild for rows as dicts, by NumPy alone: made by hogwild {version}, hogwild export.
+
+    from {module} import load
+    model = load("{module}.npz")
+    model.predict_one({{"column": "value", ...}})  # or predict_many(list of dicts)
+
+These are definitions of hogwild's own (BSD-3-Clause); they read any model that hogwild export --to npz writes.
+"""
+
+from __future__ import annotations
+'''
 OPSET = {"": 17, "ai.onnx.ml": 3}  # supported by runtimes from 2022 on
 LOGISTIC = ("Neg", "Softplus", "Neg", "Softmax")  # from margins to probabilities, which sum to one
 LINKS = {"log": LOGISTIC, "softmax": ("Softmax",)}
@@ -41,10 +60,12 @@ def export_model(model: Any, path: str | Path, to: str) -> None:
 
     Parameters
     ----------
-    model : LinearModel, an estimator that has one (``to_model``), or, for ``npz``, a model of any problem
+    model : LinearModel, an estimator that has one (``to_model``), or, for ``npz``, a model of any problem; for
+        ``python``, of a linear model, a factorization machine or ratings
     path : str or Path
         An existing file is replaced at the end, or left unchanged on an error.
-    to : {"npz", "onnx"}
+    to : {"npz", "python", "onnx"}
+        For ``python``, ``path`` is a file ``.py``; the arrays are written beside it as ``.npz``.
 
     Raises
     ------
@@ -56,13 +77,32 @@ def export_model(model: Any, path: str | Path, to: str) -> None:
         If its package is not installed.
     OutputError
         If the file cannot be written; no partial file is left.
+
+    See Also
+    --------
+    hogwild.load : reads model files of hogwild itself.
+
+    Examples
+    --------
+    >>> import hogwild, numpy
+    >>> from hogwild.interchange import export_model
+    >>> export_model(hogwild.LinearModel([1.0, 2.0], 0.0, "log", labels=[0, 1]), "model.npz", "npz")
+    >>> numpy.load("model.npz")["coef"]
+    array([[1., 2.]], dtype=float32)
     """
     if to not in EXPORTS:
         raise UsageError(f"--to {to}: {expected_one_of(EXPORTS, to)}")
     model = model.to_model() if hasattr(model, "to_model") else model
     if to == "onnx" and type(model).__name__ != "LinearModel":
         raise UsageError(f"--to onnx needs a linear model; got {type(model).__name__}: take npz")
-    write_atomically(Path(path), _npz(model) if to == "npz" else _onnx(model))
+    path = Path(path)
+    if to == "python":
+        if not hasattr(model, "predict_many"):
+            raise UsageError(f"--to python needs a model of rows or ratings; got {type(model).__name__}: take npz")
+        if path.suffix != ".py":
+            raise UsageError(f"--to python writes NAME.py and NAME.npz; got {path}: name it NAME.py")
+        write_atomically(path.with_suffix(".npz"), _npz(model))
+    write_atomically(path, {"npz": _npz, "python": lambda _: _python(path.stem), "onnx": _onnx}[to](model))
 
 
 def _npz(model: Any) -> bytes:
@@ -72,6 +112,54 @@ def _npz(model: Any) -> bytes:
     content = io.BytesIO()
     np.savez(content, hogwild=json.dumps(plain(header), sort_keys=True), **arrays)
     return content.getvalue()
+
+
+# ---- a file of Python
+
+
+def _python(module: str) -> bytes:
+    """Return the source of a module that holds ``SERVED`` and all that it needs of the package."""
+    imports: dict[str, set[str]] = {}  # what is imported, by how the line begins
+    pieces: dict[tuple[str, int], str] = {}  # sources of definitions by module and line, each after those it needs
+    _gather(*SERVED, imports, pieces)
+    head = HEAD.format(module=module, version=package_version())
+    lines = [begin + ", ".join(sorted(names)) for begin, names in sorted(imports.items())]
+    return re.sub("\n{4,}", "\n\n\n", "\n".join([head, *lines, "\n", *pieces.values()])).rstrip().encode() + b"\n"
+
+
+def _gather(module: str, name: str, imports: dict[str, set[str]], pieces: dict[tuple[str, int], str]) -> None:
+    """Add what ``name`` is at the top of a module of the package, after all that this needs; of other names nothing."""
+    source, top = _top_of(module)
+    node, alias = top.get(name, (None, None))
+    if isinstance(node, ast.ImportFrom) and str(node.module).startswith("hogwild."):
+        _gather(str(node.module), alias.name, imports, pieces)
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        begin = f"from {node.module} import " if isinstance(node, ast.ImportFrom) else "import "
+        imports.setdefault(begin, set()).add(ast.unparse(alias))
+    elif node is not None and (module, node.lineno) not in pieces:
+        pieces[module, node.lineno] = ""
+        for inner in dict.fromkeys(each.id for each in ast.walk(node) if isinstance(each, ast.Name)):
+            _gather(module, inner, imports, pieces)
+        del pieces[module, node.lineno]  # to come after them
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+        lines = "\n".join(source[first - 1 : node.end_lineno])
+        definition = isinstance(node, ast.FunctionDef | ast.ClassDef)
+        pieces[module, node.lineno] = f"\n\n{lines}\n\n" if definition else lines
+
+
+@cache
+def _top_of(module: str) -> tuple[list[str], dict[str, tuple[Any, Any]]]:
+    """Return a module's lines, and by the names it binds at its top the statements that do, and parts of imports."""
+    source = inspect.getsource(importlib.import_module(module))
+    top: dict[str, tuple[Any, Any]] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            top |= {alias.asname or alias.name: (node, alias) for alias in node.names}
+            continue
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names = [each.id for target in targets if target for each in ast.walk(target) if isinstance(each, ast.Name)]
+        top |= dict.fromkeys([getattr(node, "name", ""), *names], (node, None))
+    return source.splitlines(), top
 
 
 # ---- scikit-learn

@@ -35,7 +35,7 @@ SCHEDULES = ("constant", "epoch", "round", "rows", "inverse", "optimal", "adapti
 NORMALIZE = ("none", "l2")
 CLASS_WEIGHT = (None, "balanced")
 
-EXPORTS = ("npz", "onnx")  # formats of other programs that models are written in: interchange.py
+EXPORTS = ("npz", "python", "onnx")  # formats of other programs that models are written in: interchange.py
 PENALTIES = ("per-rating", "smoothed")
 OPTIMIZERS = ("sgd", "momentum", "adagrad", "adam")
 

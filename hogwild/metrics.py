@@ -17,9 +17,10 @@ from hogwild.data.rows.container import Rows, count_unknown, map_chunks
 from hogwild.data.rows.labels import NO_SETS, LabelSets
 from hogwild.errors import InputError
 from hogwild.methods import COUNT_LOSSES
-from hogwild.problems.linear.model import PROBABILITIES, LinearModel
+from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import auc, f1_of, hits_of, loss_values, right_rows
 from hogwild.problems.linear.rows import below_range, numbered
+from hogwild.serving.scorer import PROBABILITIES
 
 BINS = 10  # of probabilities
 EPSILON = float(np.finfo(np.float64).eps)
@@ -169,19 +170,6 @@ def _calibration(model: LinearModel, truth: np.ndarray, scores: np.ndarray) -> d
     return {"brier": float(np.square(p - truth).mean()), "reliability": reliability}
 
 
-def _deviance(model: LinearModel, truth: np.ndarray, mean: np.ndarray) -> float:
-    """The mean deviance: twice the loss above that of a prediction which is right."""
-    a, b = 2.0 - model.loss_param, model.loss_param - 1.0
-    ratio = np.log(np.maximum(truth, 1e-30) / mean)
-    if model.loss == "poisson":
-        each = np.where(truth > 0, truth * ratio, 0.0) - truth + mean
-    elif model.loss == "gamma":
-        each = truth / mean - 1.0 - ratio
-    else:
-        each = mean**a / a + truth * mean**-b / b - truth**a / (a * b)
-    return 2.0 * float(each.mean())
-
-
 @np.errstate(all="ignore")
 def _reals_result(model: LinearModel, targets: np.ndarray, predicted: np.ndarray) -> dict[str, Any]:
     truth = targets.astype(np.float64)
@@ -195,11 +183,10 @@ def _reals_result(model: LinearModel, targets: np.ndarray, predicted: np.ndarray
         "r2": 1.0 - squared / float(truth.var()) if truth.min() < truth.max() else None,
     }
     if model.loss == "quantile":
-        below = truth < predicted
-        metrics["pinball_loss"] = float((np.where(below, model.loss_param - 1.0, model.loss_param) * -error).mean())
-        metrics["below"] = float(below.mean())
+        metrics["pinball_loss"] = float(loss_values(model.loss, predicted, truth, model.loss_param).mean())
+        metrics["below"] = float((truth < predicted).mean())
     if model.loss in COUNT_LOSSES:
-        mean = np.maximum(predicted, 1e-200)  # the deviance divides by the prediction
-        wrong = below_range(model.loss, truth)
-        metrics[f"{model.loss}_deviance"] = math.nan if wrong else _deviance(model, truth, mean)
+        margins = np.log(np.maximum(predicted, 1e-200))
+        deviance = 2.0 * float(loss_values(model.loss, margins, truth, model.loss_param).mean())
+        metrics[f"{model.loss}_deviance"] = math.nan if below_range(model.loss, truth) else deviance
     return metrics

@@ -76,6 +76,10 @@ def load_model(path: str | Path) -> Any:
     InputError
         One line naming the file, if it is missing, no model, of a newer version, or damaged.
 
+    See Also
+    --------
+    LinearModel, FMModel, CompletionModel, Segmentation, ModuleModel : what it returns.
+
     Examples
     --------
     >>> import hogwild, tempfile

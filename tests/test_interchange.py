@@ -17,7 +17,8 @@ from hogwild.estimators import HogwildClassifier
 from hogwild.interchange import export_model
 from hogwild.methods import LABEL_LOSSES, LOSSES
 from hogwild.problems.completion.model import CompletionModel
-from hogwild.problems.linear.model import PROBABILITIES, LinearModel
+from hogwild.problems.linear.model import LinearModel
+from hogwild.serving.scorer import PROBABILITIES
 
 WIDTH = 30
 LABELS = {1: [], 2: [-1.0, 1.0], 3: [2.0, 5.0, 9.0], 5: [0.0, 1.0, 2.0, 3.0, 4.0]}
@@ -162,7 +163,7 @@ def test_what_a_format_cannot_hold_is_refused(model: Any, error: type, message: 
 
 
 def test_a_wrong_format_and_a_package_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=r"--to onxn: expected one of npz, onnx: did you mean onnx\?"):
+    with pytest.raises(UsageError, match=r"--to onxn: expected one of npz, python, onnx: did you mean onnx\?"):
         export_model(made("log", 2), tmp_path / "file", "onxn")
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(HogwildError, match=r"onnx needs the package onnx: pip install 'hogwild\[export\]'") as caught:

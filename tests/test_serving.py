@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import pickle
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +24,9 @@ from hogwild import CompletionModel, FMModel, LinearModel
 from hogwild.data.ids import Ids
 from hogwild.data.tables.column import MISSING
 from hogwild.errors import InputError
+from hogwild.interchange import export_model
 from hogwild.serving import encoder
+from hogwild.serving.scorer import load
 
 #: Type and values of each column; the training table has one device, so the others are unknown to the model.
 COLUMNS: dict[str, tuple[Any, list[Any]]] = {
@@ -104,6 +108,7 @@ def test_pairs_of_a_completion() -> None:
     served = CompletionModel(*parts, mean=3.5, user_ids=Ids(["ann", "bob", "cy"]), item_ids=Ids([7, 9]))
     assert served.predict_one({"user": "bob", "item": 9}) == pytest.approx(served.predict("bob", 9))
     assert served.predict_many([{"user": "dan", "item": "7"}]) == [pytest.approx(3.5 + served.item_bias[0])]
+    assert served.predict_many([]) == []
     with pytest.raises(InputError, match='row 1: expected {"user": name, "item": name}, got {}'):
         served.predict_many([{}])
 
@@ -127,6 +132,7 @@ def test_a_bad_value_is_one_line() -> None:
     for rows in (5, GOOD):
         with pytest.raises(InputError, match="expected a list of dicts, got .*: a table goes to model.predict"):
             served.predict_many(rows)
+    assert served.predict_many([]) == []
     for row, message in [({}, "no column device, which the model was trained with"), ([], "expected .* dict .* list")]:
         with pytest.raises(InputError, match=message):
             served.predict_one(row)
@@ -160,3 +166,66 @@ heavy = {{"numba", "scipy", "torch", "pyarrow", "sklearn", "pandas"}} & set(sys.
 assert not heavy, heavy
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)
+
+
+ALONE = """
+import pickle, sys
+sys.path[:0] = sys.argv[1:3]  # NumPy alone, and the exported files
+from wanted import wanted
+for name, rows, answers in wanted:
+    model = __import__(name).load(f"{sys.argv[2]}/{name}.npz")
+    assert model.predict_many(rows) == answers, name
+    assert [model.predict_one(row) for row in rows] == answers, name
+assert not {"hogwild", "numba", "scipy", "pyarrow"} & {*sys.modules}
+"""
+
+
+def test_an_exported_file_answers_to_the_bit_where_nothing_but_numpy_is(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    parts = [random.normal(size=shape) for shape in [(3, 4), (2, 4), 3, 2]]
+    plain = LinearModel(random.normal(size=16), [0.5], "gamma", hash_bits=4)
+    pairs = [{"user": user, "item": item} for user in ("ann", "dan", "cy") for item in (7, "9", None)]
+    models = {
+        "classes": (model("softmax", "l2"), drawn(40)),
+        "plain_fm": (model("log", "l2", 0), drawn(40)),
+        "field_aware": (model("log", "l2", 5), drawn(40)),
+        "features": (plain, [{1: 2.0, "30": -1}, {}]),
+        "ratings": (CompletionModel(*parts, 3.5, user_ids=Ids(["ann", "bob", "cy"]), item_ids=Ids([7, 9])), pairs),
+        "unnamed": (CompletionModel(*parts), [{"user": 2, "item": 1}, {"user": 0, "item": 5}]),
+    }
+    wanted = []
+    for name, (served, rows) in models.items():
+        export_model(served, tmp_path / f"{name}.py", "python")
+        wanted.append((name, rows, served.predict_many(rows)))
+    (tmp_path / "wanted.py").write_text(f"import datetime, math\nnan = math.nan\nwanted = {wanted!r}")
+    for folder in Path(np.__file__).parent.parent.glob("numpy*"):
+        (tmp_path / "only").mkdir(exist_ok=True)
+        (tmp_path / "only" / folder.name).symlink_to(folder)
+    command = [sys.executable, "-I", "-S", "-c", ALONE, str(tmp_path / "only"), str(tmp_path)]
+    subprocess.run(command, check=True, cwd="/")
+    defined = re.findall(r"^(?:class |def )?(\w+)(?:\(| = |:)", (tmp_path / "classes.py").read_text(), re.M)
+    assert len({*defined}) == len(defined) > 40  # definitions of several files, none of the name of another
+
+
+def test_a_damaged_archive_is_one_line(tmp_path: Path) -> None:
+    export_model(model("log"), path := tmp_path / "m.npz", "npz")
+    assert load(path).predict_many(drawn(9)) == model("log").predict_many(drawn(9))
+    whole = path.read_bytes()
+    at = whole.index(b"NUMPY") + 400  # in the first array
+    with np.load(path) as file:
+        arrays = dict(file)
+    facts = json.loads(str(arrays["hogwild"]))
+    for name, said, content in [
+        ("short", "not a model that hogwild export wrote, or damaged: ", whole[:-99]),
+        ("turned", "not a model that hogwild export wrote, or damaged: Bad", whole[:at] + b"?" + whole[at + 1 :]),
+        ("empty", "not a model that hogwild export wrote", b""),
+    ]:
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=f"^{tmp_path / name}: {said}[^\n]*$"):
+            load(tmp_path / name)
+    for change, said in [({"schema": 9}, "a model of format 9; this reader knows 1"), ({"width": 5}, "256 features")]:
+        np.savez(path, **arrays | {"hogwild": json.dumps(facts | change)})
+        with pytest.raises(InputError, match=f"^{path}: not a model .*: .*{said}[^\n]*$"):
+            load(path)
+    with pytest.raises(InputError, match="there.npz: cannot be read: No such file or directory"):
+        load("there.npz")

@@ -9,6 +9,7 @@ prints all of it, and the lines are made from it, so the two never disagree.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,7 @@ from hogwild.cli.display import Display, fact_lines, show
 from hogwild.cli.options import CACHE, DELIMITED, Json, Quiet, takes
 from hogwild.cli.sources import Sources, check_outputs, check_readable, naming
 from hogwild.data.text.lines import shown_word
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import HogwildError, InputError, UsageError
 from hogwild.methods import EXPORTS
 from hogwild.model_file import load_model, replacing
 from hogwild.rows_file import printable
@@ -44,6 +45,7 @@ SHOWN = {
 }
 LINEAR = ("FMModel", "LinearModel")
 RATINGS = "CompletionModel"
+DRAWN = (".png", ".svg", ".pdf")
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A model file.", show_default=False)]
 Data = Annotated[
@@ -159,10 +161,16 @@ def evaluate(
             help="Ratings trained on, which are no candidates when items are ranked (loss log or bpr).",
         ),
     ] = None,
+    plot: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Draw the calibration curve here: PNG, SVG or PDF by the name."),
+    ] = None,
     **options: Any,
 ) -> None:
     """Measure a model on DATA: accuracy, log loss, AUC and F1; errors of values or ratings; how items are ranked."""
     trained = opened(model, RATINGS, *LINEAR, inputs=[data, seen])
+    if plot is not None:
+        check_plot(plot, trained, (model, data))
     if type(trained).__name__ == RATINGS:
         from hogwild.problems.completion.model import evaluate_completion
 
@@ -177,7 +185,39 @@ def evaluate(
     with naming(data, "<stdin>"):
         needed = "several" if trained.multilabel else "required"
         facts = measure(trained, features_of(trained, options, data, needed))
+    if plot is not None:
+        plot_calibration(facts["reliability"], trained.label_texts[1], plot)
     show(facts, json, measurements)
+
+
+def check_plot(plot: str, model: Any, inputs: tuple[str, ...]) -> None:
+    """Refuse to draw where nothing can be drawn, before anything is measured."""
+    if type(model).__name__ not in LINEAR or len(model.labels) != 2 or model.multilabel:
+        raise UsageError(f"--plot needs a model of two labels; {inputs[0]} is none")
+    model.check_probabilities()
+    if Path(plot).suffix not in DRAWN:
+        raise UsageError(f"--plot {plot}: expected a name that ends in {', '.join(DRAWN)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise HogwildError("--plot needs matplotlib: pip install matplotlib")
+    check_outputs({"--plot": plot}, inputs)
+
+
+def plot_calibration(bins: list[dict[str, Any]], label: str, plot: str) -> None:
+    """Draw the share of rows with a label against the probability that the model tells, a point for each tenth."""
+    from matplotlib.figure import Figure
+
+    told, came = ([each[name] for each in bins] for name in ("probability", "share"))
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axis = figure.subplots()
+    limit = min(1.0, 1.1 * max(*told, *came))
+    axis.plot([0, limit], [0, limit], color="gray", linestyle="dashed")
+    axis.plot(told, came, marker="o")
+    for each in bins:
+        place = each["probability"], each["share"]
+        axis.annotate(f"{each['rows']:,}", place, (6, -10), textcoords="offset points", color="gray")
+    axis.set(xlabel=f"probability of {label}", ylabel=f"share of {label}", title="Rows of each tenth beside its point")
+    with output(plot) as stream:
+        figure.savefig(stream, format=Path(plot).suffix[1:], dpi=150)
 
 
 def pairs_of(model: Any, options: dict[str, Any], data: str, values: str) -> Ratings:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.container import frozen_array
-from hogwild.errors import InputError, reason_of
+from hogwild.errors import InputError, UsageError, reason_of
 
 
 class Ids:
@@ -129,6 +129,16 @@ def _named(names: Any) -> np.ndarray:
         if all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in names.flat):
             return names.astype(object).astype(np.int64)
     return np.asarray(np.frompyfunc(str, 1, 1)(names), object)
+
+
+def numbers_of_names(ids: Ids | None, names: Any, size: int) -> np.ndarray:
+    """Return the indices of names, int32 in their shape, -1 where unknown; without ``ids`` names are their indices."""
+    if ids is not None:
+        return ids.lookup(names)
+    numbers = np.asarray(names)
+    if numbers.dtype.kind not in "iu" and numbers.size:
+        raise UsageError("users and items of this model have no names: ask for them by number, from 0")
+    return np.where((numbers >= 0) & (numbers < size), numbers, -1).astype(np.int32)
 
 
 def whole_number(name: str) -> int | None:

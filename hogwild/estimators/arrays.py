@@ -7,6 +7,7 @@ occurrence where an l1 penalty asks how often a feature occurs.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -18,6 +19,8 @@ from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
 from hogwild.data.rows.labels import NO_SETS
+from hogwild.data.tables.files import is_frame, open_source
+from hogwild.data.tables.plan import AMOUNTS, KINDS
 from hogwild.errors import InputError
 from hogwild.estimators.options import FitConfig
 from hogwild.kernels.steps import STEP_EVERY
@@ -35,7 +38,27 @@ COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, 
 MEAN = 500  # rows that a mean is taken over
 FEW = 1_000_000  # nonzeros below which one thread counts as fast as several
 
+FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
+
 Start = tuple[np.ndarray, np.ndarray]  # weights (k, width) and intercepts (k,) to start from, float64
+
+
+def validated(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
+    """Do scikit-learn's ``validate_data``; a frame's text and dates are refused in a line that says what takes them."""
+    from sklearn.utils.validation import validate_data
+
+    try:
+        return validate_data(estimator, X, *y, accept_sparse="csr", dtype=FLOATS, **how)
+    except (TypeError, ValueError):
+        held: dict[str, str] = {}
+        if is_frame(X):
+            with contextlib.suppress(InputError):
+                held = open_source(X).held()
+        for column, kind in held.items():
+            if kind not in AMOUNTS:
+                takes = "make_pipeline(HogwildTableEncoder(), estimator) takes it"
+                raise InputError(f"X: column {column} holds {KINDS[kind]}, expected numbers: {takes}") from None
+        raise
 
 
 def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:

@@ -12,16 +12,16 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _num_samples
 
 from hogwild.data.rows.container import CHUNK_NONZEROS
 from hogwild.data.rows.labels import LabelSets, of_indicator
 from hogwild.errors import InputError, UsageError
-from hogwild.estimators.arrays import as_targets, rows_of
+from hogwild.estimators.arrays import as_targets, rows_of, validated
 from hogwild.estimators.linear import LinearEstimator
 from hogwild.estimators.options import FitConfig, config_of, documented, loss_of, parameter
-from hogwild.problems.linear.model import PROBABILITIES, LinearModel, indicator, probabilities, stacked
+from hogwild.problems.linear.model import LinearModel, indicator, stacked
 from hogwild.problems.linear.rows import check_classes
+from hogwild.serving.scorer import PROBABILITIES, probabilities
 
 
 def _has_probabilities(self: HogwildClassifier) -> bool:
@@ -58,6 +58,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     validation_scores_ : list of float or None
         The accuracy after each epoch, with ``early_stopping``.
     n_features_in_, feature_names_in_ : int, array of str
+
+    See Also
+    --------
+    HogwildRegressor, HogwildFMClassifier : real targets; pairs of features.
+    HogwildTableEncoder : makes features of a frame.
+    train : without scikit-learn's conventions, of files and stores too.
 
     Examples
     --------
@@ -204,9 +210,9 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """Predict the class of each row, (n,); of several labels a row, zeros and ones (n, labels), int64 CSR."""
         if self.multilabel_:
-            rows, batch = _num_samples(X), max(1, CHUNK_NONZEROS // len(self.classes_))
-            firsts = range(0, max(rows, 1), batch)
-            return stacked([indicator(self.decision_function(X[first : first + batch])) for first in firsts])
+            X, batch = validated(self, X, reset=False), max(1, CHUNK_NONZEROS // len(self.classes_))
+            blocks = (X[first : first + batch] for first in range(0, X.shape[0], batch))
+            return stacked([indicator(self._product(block)) for block in blocks])
         margins = self.decision_function(X)
         return self.classes_[(margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)]
 

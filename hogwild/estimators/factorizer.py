@@ -53,6 +53,11 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         Factors of the items.
     n_iter_, n_features_in_ : int
 
+    See Also
+    --------
+    CompletionModel : what it has as ``model_``.
+    open_ratings : reads ratings from files, with names of users and items.
+
     Examples
     --------
     >>> import numpy as np, scipy.sparse

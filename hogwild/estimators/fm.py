@@ -15,15 +15,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError, TrainingError, UsageError
+from hogwild.estimators.arrays import validated
 from hogwild.estimators.fit import RESTARTS
 from hogwild.estimators.options import HOSTS, documented, drawn_seed, parameter, workers_of
 from hogwild.problems.fm.model import FMModel
-from hogwild.problems.linear.model import PROBABILITIES
+from hogwild.serving.scorer import PROBABILITIES
 from hogwild.training.run import train
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class FMEstimator(BaseEstimator):
 
     def _margins(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        return self.model_.decision_function(validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=False))
+        return self.model_.decision_function(validated(self, X, reset=False))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -108,6 +109,11 @@ class HogwildFMClassifier(ClassifierMixin, FMEstimator):
     classes_ : array of shape (2,)
     n_iter_, n_features_in_ : int
 
+    See Also
+    --------
+    HogwildFMRegressor, HogwildClassifier : real targets; linear models, of more than two classes too.
+    HogwildTableEncoder : makes features and fields of a frame.
+
     Examples
     --------
     >>> import numpy as np
@@ -129,7 +135,7 @@ class HogwildFMClassifier(ClassifierMixin, FMEstimator):
         TrainingError
             If training diverges.
         """
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype="numeric")
+        X, y = validated(self, X, y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) > 2:
@@ -172,6 +178,10 @@ class HogwildFMRegressor(RegressorMixin, FMEstimator):
     model_ : FMModel
     n_iter_, n_features_in_ : int
 
+    See Also
+    --------
+    HogwildFMClassifier, HogwildRegressor : labels; linear models.
+
     Examples
     --------
     >>> import numpy as np
@@ -185,7 +195,7 @@ class HogwildFMRegressor(RegressorMixin, FMEstimator):
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit the model to rows (n, features), dense or sparse, and targets (n,); errors are the classifier's."""
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype="numeric", y_numeric=True)
+        X, y = validated(self, X, y, y_numeric=True)
         self._fit(X, y, sample_weight)
         return self
 

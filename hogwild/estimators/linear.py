@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from hogwild import machine
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.labels import LabelSets
 from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of
+from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of, validated
 from hogwild.estimators.choosing import choose_alpha
 from hogwild.estimators.fit import descend
 from hogwild.estimators.options import (
@@ -43,7 +43,6 @@ from hogwild.problems.linear.problem import aligned
 if TYPE_CHECKING:
     from numpy.random import RandomState
 
-FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
 NO_LABELS = np.zeros(0)
 _UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 
@@ -145,7 +144,10 @@ class LinearEstimator(Fitted):
     def _margins(self, X: Any) -> np.ndarray:
         """Margins ``x . w + b``, (n,), or (n, classes) for more than two classes."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=FLOATS, reset=False)
+        return self._product(validated(self, X, reset=False))
+
+    def _product(self, X: Any) -> np.ndarray:
+        """Margins of rows that have been checked."""
         coef = self.coef_ if scipy.sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)
         margins = X @ coef.T
         if scipy.sparse.issparse(margins):  # after sparsify
@@ -177,8 +179,8 @@ class LinearEstimator(Fitted):
 
     # ---- fitting
 
-    def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> tuple[Any, Any]:
-        return validate_data(self, X, y, accept_sparse="csr", dtype=FLOATS, order="C", reset=reset, **how)
+    def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> Any:
+        return validated(self, X, y, order="C", reset=reset, **how)
 
     def _weights(
         self, sample_weight: Any, X: Any, class_weights: np.ndarray | None, batch: bool = False

@@ -34,6 +34,10 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
     validation_scores_ : list of float or None
         R^2 on the held-out rows, with ``early_stopping``.
 
+    See Also
+    --------
+    HogwildClassifier, HogwildFMRegressor : labels; pairs of features.
+
     Examples
     --------
     >>> import numpy as np

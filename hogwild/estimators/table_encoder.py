@@ -45,6 +45,10 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : array of str
 
+    See Also
+    --------
+    open_table : the same of files, for :func:`hogwild.train`.
+
     Examples
     --------
     >>> import pandas as pd

@@ -59,6 +59,10 @@ def serve(
     UsageError
         If ``workers`` or ``push`` is less than 1.
 
+    See Also
+    --------
+    train : problems whose gradient is here, with ``exchange="server"``.
+
     Notes
     -----
     What either function raises ends the training, and is raised here once the other workers have finished their parts.

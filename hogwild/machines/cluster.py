@@ -554,5 +554,24 @@ def gather(address: str, machines: int, machine: int | None = None, seconds: flo
         If the address or a number cannot be meant.
     InputError
         If the port is in use, a machine is missing, or has another version of hogwild.
+
+    See Also
+    --------
+    train, train_module : take the cluster.
+
+    Examples
+    --------
+    Two machines, here two threads:
+
+    >>> import hogwild, os
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> address = f"127.0.0.1:{10_000 + os.getpid() % 20_000}"
+    >>> def machine(number):
+    ...     with hogwild.gather(address, 2, number) as cluster:
+    ...         rows = "synthetic:uniform?rows=200&features=50&nnz=5"
+    ...         return hogwild.train(rows, cluster=cluster, workers=1, epochs=2).finish()
+    >>> first, second = ThreadPoolExecutor().map(machine, range(2))
+    >>> (first.coef_ == second.coef_).all()
+    np.True_
     """
     return Cluster.of(Meeting(address, machines, machine), {}, seconds=seconds)

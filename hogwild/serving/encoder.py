@@ -32,22 +32,27 @@ from hogwild.data.tables.column import (
 from hogwild.data.tables.plan import TablePlan
 from hogwild.errors import InputError
 
+Entries = tuple[list[int], list[float]]
 KEPT = 1 << 13  # texts of a column, each of at most LONGEST characters
 LONGEST = 64
 
 
-class Buckets(dict[str, int]):
-    """Buckets of the texts of a column; ``state`` is the hash after the column's name and ``=``."""
+class Buckets(dict[Any, int]):
+    """Buckets of the values of a categorical column, of which those of texts are kept."""
 
-    def __init__(self, name: str, bits: int) -> None:
-        self.state, self.bits = name_state(f"{name}="), bits
+    def __init__(self, column: TableColumn, bits: int) -> None:
+        self.column, self.bits = column, bits
+        self.state = name_state(f"{column.name}=")  # the hash after the column's name and "="
 
-    def __missing__(self, text: str) -> int:
+    def __missing__(self, value: Any) -> int:
+        text = self.column.text(value)
+        if type(value) is not str:  # 1, 1.0 and True would be one key
+            return self[text]
         bucket = bucket_at(name_state(text, self.state), self.bits)
-        if len(text) <= LONGEST:
+        if len(value) <= LONGEST:
             if len(self) >= KEPT:
                 self.clear()
-            self[text] = bucket
+            self[value] = bucket
         return bucket
 
 
@@ -55,67 +60,89 @@ class TableRow:
     """Encodes rows, dicts by the names of columns, by a table's plan."""
 
     def __init__(self, plan: TablePlan) -> None:
-        features = plan.features()
-        self.columns = plan.columns
-        self.buckets = {column.name: Buckets(column.name, plan.hash_bits) for column in features}
-        self.numbers = {column.name: (bucket_of(column.name, plan.hash_bits), column.deviation) for column in features}
+        self.plan, features = plan, plan.features()
+        self.buckets = {column.name: Buckets(column, plan.hash_bits) for column in features}
+        self.places = {column.name: bucket_of(column.name, plan.hash_bits) for column in features}
         self.crosses = [(cross, cross.split("*")) for cross in plan.crosses]
-
-    def __call__(self, row: Mapping[str, Any]) -> dict[int, float]:
-        """Return the values of the row's features by bucket."""
-        texts: dict[str, str] = {}
-        numbers: dict[str, float] = {}
-        entries: dict[int, float] = defaultdict(float)
-        for column in self.columns:
-            name, role = column.name, column.role
-            try:
-                value = row[name]
-            except KeyError:
-                raise InputError(f"no column {name}, which the model was trained with; None if it is missing") from None
-            if role == "categorical":
-                texts[name] = column.text(value)
-            elif role == "numeric":
-                numbers[name] = column.number(value)
-            elif role == "bucket":
-                number = column.number(value)
-                texts[name] = "" if number != number else column.limits[bisect_right(column.edges, number)]
-            elif role == "date":
-                moment, parts, age = column.moment(value), ["", "", ""], math.nan
-                if moment is not None:
-                    parts = [str(moment.hour), WEEKDAYS[moment.weekday()], str(moment.month)]
-                    age = column.latest - (moment - EPOCH) / timedelta(days=1)
-                *categories, last = column.features
-                texts |= {each.name: part for each, part in zip(categories, parts[-len(categories) :])}
-                numbers[last.name] = age
+        crossed = {part for _, parts in self.crosses for part in parts}
+        self.categories: list[tuple[str, Buckets]] = []  # that are in no cross
+        self.numbers: list[tuple[str, int, TableColumn]] = []
+        self.others: list[TableColumn] = []
+        for column in plan.columns:
+            if column.role == "categorical" and column.name not in crossed:
+                self.categories.append((column.name, self.buckets[column.name]))
+            elif column.role == "numeric":
+                self.numbers.append((column.name, self.places[column.name], column))
             else:
-                self._words(value, column, entries)
-        for cross, names in self.crosses:
-            texts[cross] = ",".join([texts[part] for part in names])
-        for name, text in texts.items():
-            entries[self.buckets[name][text]] += 1.0
-        for name, number in numbers.items():
-            bucket, deviation = self.numbers[name]
-            amount = number / deviation
-            if amount != amount:
-                bucket, amount = self.buckets[name][""], 1.0
-            elif not -BEYOND < amount < BEYOND:
-                raise InputError(f"column {name}: {number:g} is beyond float32 in deviations of this column")
-            entries[bucket] += amount
-        return entries
+                self.others.append(column)
 
-    def _words(self, value: Any, column: TableColumn, entries: dict[int, float]) -> None:
+    def __call__(self, row: Mapping[str, Any]) -> Entries:
+        """Return the buckets of the row's features and their values."""
+        texts, words = dict[str, str](), list[int]()
+        try:
+            places = [buckets[row[name]] for name, buckets in self.categories]
+            amounts = [1.0] * len(places)
+            for name, bucket, column in self.numbers:
+                number = row[name]
+                amount = number / column.deviation if type(number) is float else math.nan
+                if not -BEYOND < amount < BEYOND:
+                    bucket, amount = self._number(column.number(number), column)
+                places.append(bucket)
+                amounts.append(amount)
+            for column in self.others:
+                name, role = column.name, column.role
+                value = row[name]
+                if role == "categorical":
+                    texts[name] = column.text(value)
+                elif role == "bucket":
+                    number = column.number(value)
+                    texts[name] = "" if number != number else column.limits[bisect_right(column.edges, number)]
+                elif role == "date":
+                    moment, parts, age = column.moment(value), ["", "", ""], math.nan
+                    if moment is not None:
+                        parts = [str(moment.hour), WEEKDAYS[moment.weekday()], str(moment.month)]
+                        age = column.latest - (moment - EPOCH) / timedelta(days=1)
+                    *categories, last = column.features
+                    texts |= {each.name: part for each, part in zip(categories, parts[-len(categories) :])}
+                    bucket, amount = self._number(age, last)
+                    places.append(bucket)
+                    amounts.append(amount)
+                else:
+                    words += self._words(value, column)
+        except KeyError:
+            missing = next(column.name for column in self.plan.columns if column.name not in row)
+            raise InputError(f"no column {missing}, which the model was trained with; None if it is missing") from None
+        except TypeError:
+            for name, buckets in self.categories:  # which value is a list, say, that no dict has for a key
+                buckets.column.text(row[name])
+            raise
+        for cross, parts in self.crosses:
+            texts[cross] = ",".join([texts[part] for part in parts])
+        places += [*words, *(self.buckets[name][text] for name, text in texts.items())]
+        return merged(places, amounts + [1.0] * (len(places) - len(amounts)))
+
+    def _number(self, number: float, column: TableColumn) -> tuple[int, float]:
+        amount = number / column.deviation
+        if amount != amount:
+            return self.buckets[column.name][""], 1.0
+        if not -BEYOND < amount < BEYOND:
+            raise InputError(f"column {column.name}: {number:g} is beyond float32 in deviations of this column")
+        return self.places[column.name], amount
+
+    def _words(self, value: Any, column: TableColumn) -> list[int]:
         if type(value).__name__ in NOTHING or value != value:
-            return
+            return []
         if not isinstance(value, str):
             raise InputError(f"column {column.name}: expected text, got {value!r:.40}")
         text = value.lower() if value.isascii() else "".join([each.lower()[0] for each in value])
         start, bits = self.buckets[column.name].state, self.buckets[column.name].bits
-        before = None
+        before, places = None, []
         for word in WORD.findall(text):
             if before is not None:
-                entries[bucket_at(name_state(f" {word}", before), bits)] += 1.0
+                places.append(bucket_at(name_state(f" {word}", before), bits))
             before = name_state(word, start)
-            entries[bucket_at(before, bits)] += 1.0
+            places.append(bucket_at(before, bits))
+        return places
 
 
 class PlainRow:
@@ -124,9 +151,9 @@ class PlainRow:
     def __init__(self, width: int, bits: int | None) -> None:
         self.width, self.bits = width, bits
 
-    def __call__(self, row: Mapping[Any, Any]) -> dict[int, float]:
-        """Return the values of the row's features by index, from 0; features unknown to the model are left out."""
-        entries: dict[int, float] = defaultdict(float)
+    def __call__(self, row: Mapping[Any, Any]) -> Entries:
+        """Return the indices of the features that the model knows, from 0, and their values."""
+        places, amounts = [], []
         for name, value in row.items():
             try:
                 index = -1 if isinstance(name, bool | float) else int(name) - 1  # text, too: the names in JSON
@@ -140,5 +167,16 @@ class PlainRow:
             if self.bits is not None:
                 index = bucket_at(index, self.bits)
             if index < self.width:
-                entries[index] += number
-        return entries
+                places.append(index)
+                amounts.append(number)
+        return merged(places, amounts)
+
+
+def merged(places: list[int], amounts: list[float]) -> Entries:
+    """Return the entries with one for each place, in which amounts are added up."""
+    if len({*places}) == len(places):
+        return places, amounts
+    sums: dict[int, float] = defaultdict(float)
+    for place, amount in zip(places, amounts):
+        sums[place] += amount
+    return [*sums], [*sums.values()]

@@ -1,18 +1,51 @@
-"""Answers for one row at a time, in some tens of microseconds and with NumPy alone: what ``predict_one`` does."""
+"""Answers for rows as dicts, one in some tens of microseconds, with NumPy alone: what ``predict_one`` does.
+
+A scorer is made of the arrays and facts of a model's file and needs nothing else of the package than what this folder
+imports, so ``interchange.py`` writes it, with all that it needs, as one file of Python. That file has :func:`load`.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from hogwild.data.ids import Ids, numbers_of_names
 from hogwild.data.tables.plan import TablePlan
-from hogwild.errors import InputError
-from hogwild.serving.encoder import PlainRow, TableRow
+from hogwild.errors import InputError, reason_of
+from hogwild.kernels.losses import COUNTS, LOSSES
+from hogwild.serving.encoder import Entries, PlainRow, TableRow
 
+SCHEMA = 1  # version of the files that load reads
+PROBABILITIES = ("log", "modified-huber", "softmax")  # losses that have them
 LARGEST = float(np.finfo(np.float32).max)
+PIECE = 64  # rows whose features are looked up at a time, which stay in the cache
+SIDES = ("user", "item")
+SIGNS = np.array([-1.0, 1.0])  # of a margin for each of two classes
+
+
+def load(path: str | PathLike[str]) -> Scorer | PairScorer:
+    """Read a model that ``hogwild export`` wrote as ``.npz``.
+
+    Raises
+    ------
+    InputError
+        One line that begins with the path.
+    """
+    try:
+        with open(path, "rb") as stream, np.load(stream) as file:
+            arrays = {name: file[name] for name in file.files}
+        facts = json.loads(str(arrays.pop("hogwild")))
+        if facts["schema"] != SCHEMA:
+            raise ValueError(f"a model of format {facts['schema']}; this reader knows {SCHEMA}: export both anew")
+        return PairScorer.of(arrays, facts) if "user_factors" in arrays else Scorer(arrays, facts)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {reason_of(error)}") from None
+    except Exception as error:  # NumPy raises what it likes of a damaged archive
+        raise InputError(f"{path}: not a model that hogwild export wrote, or damaged: {reason_of(error)}") from None
 
 
 class Scorer:
@@ -20,51 +53,207 @@ class Scorer:
 
     Parameters
     ----------
-    model : LinearModel
-        Its ``row_margins`` gives the margins of a row's features.
-    likely : bool
-        Whether its loss has probabilities.
+    arrays : dict
+        ``coef`` (1 or K, width) and ``intercept`` (1 or K,); of a factorization machine ``factors`` (width, rank), or
+        ``factors`` (width, fields * rank) and ``fields`` (width,).
+    facts : dict
+        ``loss``, ``labels``, ``normalize``, and ``hash_bits``, ``table`` and ``multilabel`` if there are any.
     """
 
-    def __init__(self, model: Any, likely: bool) -> None:
-        table = model.table
-        self.model, self.likely = model, likely
+    def __init__(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        self.coef, self.intercept = arrays["coef"], arrays["intercept"]
+        self.factors, self.fields = arrays.get("factors"), arrays.get("fields")
+        self.count = 1 if self.fields is None else int(self.fields.max(initial=0)) + 1  # of fields
+        self.loss, self.unit = facts["loss"], facts["normalize"] != "none"
+        self.multilabel = bool(facts.get("multilabel"))
+        table, width = facts.get("table"), self.coef.shape[1]
         self.encode: TableRow | PlainRow = (
-            PlainRow(model.width, model.hash_bits) if table is None else TableRow(TablePlan.from_json(table))
+            PlainRow(width, facts.get("hash_bits")) if table is None else TableRow(TablePlan.from_json(table))
         )
-        names = model.classes_.tolist()
+        if width != facts["width"] or any(
+            len(each) != width for each in (self.factors, self.fields) if each is not None
+        ):
+            raise ValueError(f"arrays of {width} features, expected {facts['width']}")
+        names = label_values(facts["labels"], table).tolist()
         self.labels = [int(name) if isinstance(name, float) and name.is_integer() else name for name in names]
 
-    def answer(self, row: Any) -> Any:
+    def predict_one(self, row: Any) -> Any:
         """Return each label's probability, or the label, labels or value that is predicted."""
+        return self._answers([self._entries(row)])[0]
+
+    def predict_many(self, rows: Any) -> list[Any]:
+        """Answer each of several rows as :meth:`predict_one` does; an error names the row, counted from 1."""
+        entries = each_row(self._entries, rows)
+        places: dict[int, list[int]] = {}
+        for place, (indices, _) in enumerate(entries):
+            places.setdefault(len(indices), []).append(place)
+        answers: list[Any] = [None] * len(entries)
+        for alike in places.values():  # as many features in each
+            for first in range(0, len(alike), PIECE):
+                part = alike[first : first + PIECE]
+                for place, answer in zip(part, self._answers([entries[place] for place in part])):
+                    answers[place] = answer
+        return answers
+
+    def _entries(self, row: Any) -> Entries:
         if not isinstance(row, Mapping):
             raise InputError(f"expected a row as a dict of its columns, got {type(row).__name__}")
-        entries = self.encode(row)
-        indices = np.fromiter(entries, np.int64, len(entries))
-        values = np.fromiter(entries.values(), np.float32, len(entries)).astype(np.float64)
-        if self.model.normalize != "none":
-            length = math.sqrt(values @ values)
-            values *= np.float32(min(1.0 / length, LARGEST)) if length else 1.0
-        margins = self.model.row_margins(indices, values)  # (1,) or (classes,)
-        several = self.model.multilabel
-        margins = margins if len(margins) == 1 and not several else margins[np.newaxis]
+        return self.encode(row)
+
+    def _answers(self, rows: list[Entries]) -> list[Any]:
+        """Answers for rows that have equally many features."""
+        indices = np.array([indices for indices, _ in rows], np.int64)  # (rows, n)
+        values = np.array([values for _, values in rows], np.float32).astype(np.float64)
+        if self.unit:
+            lengths = np.sqrt(np.add.reduce(values * values, axis=1))
+            values *= (1.0 / np.maximum(lengths, 1.0 / LARGEST)).astype(np.float32)[:, np.newaxis]
+        margins = np.add.reduce(self.coef.take(indices, axis=1) * values, axis=2).T + self.intercept  # (rows, 1 or K)
+        if margins.shape[1] == 1:
+            margins = margins[:, 0]
+        if self.factors is not None:
+            margins += self._pairs(self.factors, indices, values)
         if not self.labels:
-            return float(self.model.decide(margins)[0])
-        if self.likely:
-            return dict(zip(self.labels, self.model.probabilities(margins)[0].tolist()))
-        if several:
-            return [self.labels[place] for place in np.flatnonzero(margins[0] > 0)]
-        return self.labels[int(self.model.decide_classes(margins)[0])]
+            answers: list[Any] = expected_values(self.loss, margins).tolist()
+            return answers
+        if self.loss in PROBABILITIES:
+            return [
+                dict(zip(self.labels, each)) for each in probabilities(self.loss, margins, self.multilabel).tolist()
+            ]
+        if self.multilabel:
+            return [[self.labels[k] for k in np.flatnonzero(each > 0).tolist()] for each in margins]
+        return [self.labels[k] for k in likeliest(margins).tolist()]
+
+    def _pairs(self, factors: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The sum over each row's pairs of features, (rows,) float64."""
+        if self.fields is None:
+            parts = factors.take(indices, axis=0) * values[:, :, np.newaxis]  # (rows, n, rank)
+            sums = np.add.reduce(parts, axis=1)
+            return 0.5 * (np.add.reduce(sums * sums, axis=1) - np.add.reduce(parts * parts, axis=(1, 2)))
+        size = indices.shape[1]
+        sums = np.empty(len(indices))
+        for i, (places, x) in enumerate(zip(indices, values)):
+            lines = factors.take(places, axis=0).reshape(size, self.count, -1)
+            facing = lines.take(self.fields.take(places), axis=1)  # (i, j, rank): the factor of i for the field of j
+            products = np.einsum("ijk,jik->ij", facing, facing)
+            products.reshape(-1)[:: size + 1] = 0.0  # of a feature with itself
+            sums[i] = 0.5 * x.dot(products).dot(x)
+        return sums
 
 
-def each_row(answer: Any, rows: Any) -> list[Any]:
-    """Return the answers to several rows; an error names the row, counted from 1."""
+class PairScorer:
+    """Scores of pairs of a user and an item by a factorisation; threads may share it.
+
+    Parameters
+    ----------
+    ids : (Ids or None, Ids or None)
+        Names of users and of items.
+    biases, factors : pairs of arrays, shapes (users,) and (items,); (users, k) and (items, k)
+    mean : float
+    """
+
+    def __init__(self, ids: Any, biases: Any, factors: Any, mean: float) -> None:
+        self.ids, self.biases, self.factors, self.mean = ids, biases, factors, mean
+
+    @classmethod
+    def of(cls, arrays: dict[str, np.ndarray], facts: Mapping[str, Any]) -> PairScorer:
+        """Return the scorer of a file's arrays and facts."""
+        biases, factors = ([arrays[f"{side}_{kind}"] for side in SIDES] for kind in ("bias", "factors"))
+        return cls([Ids.from_arrays(arrays, f"{side}_ids.") for side in SIDES], biases, factors, float(facts["mean"]))
+
+    def predict_one(self, row: Any) -> float:
+        """Return the score of ``{"user": name, "item": name}``; what is unknown counts nothing."""
+        return self._scores([_pair(row)])[0]
+
+    def predict_many(self, rows: Any) -> list[float]:
+        """Score each of several rows as :meth:`predict_one` does; an error names the row, counted from 1."""
+        return self._scores(each_row(_pair, rows))
+
+    def _scores(self, pairs: list[tuple[Any, Any]]) -> list[float]:
+        if not pairs:
+            return []
+        sides = zip(self.ids, zip(*pairs), self.biases)
+        places = [numbers_of_names(ids, list(names), len(bias)) for ids, names, bias in sides]
+        users, items = (factors[at].astype(np.float64) for factors, at in zip(self.factors, places))
+        known = [at >= 0 for at in places]  # of the others the last one is read, and not counted
+        scores = self.mean + np.add.reduce(users * items, axis=1) * (known[0] & known[1])
+        for bias, at, there in zip(self.biases, places, known):
+            scores += bias[at] * there
+        answers: list[float] = scores.tolist()
+        return answers
+
+
+def _pair(row: Any) -> tuple[Any, Any]:
+    try:
+        user, item = (row[side] if isinstance(row[side], int) else str(row[side]) for side in SIDES)
+    except (KeyError, TypeError, IndexError):
+        raise InputError(f'expected {{"user": name, "item": name}}, got {row!r:.60}') from None
+    return user, item
+
+
+def each_row(function: Callable[[Any], Any], rows: Any) -> list[Any]:
+    """Return what a function makes of each of several rows; an error names the row, counted from 1."""
     if not isinstance(rows, Iterable) or hasattr(rows, "columns") or isinstance(rows, Mapping | str):
         raise InputError(f"expected a list of dicts, got {type(rows).__name__}: a table goes to model.predict")
-    answers = []
+    results = []
     for number, row in enumerate(rows, 1):
         try:
-            answers.append(answer(row))
+            results.append(function(row))
         except InputError as error:
             raise InputError(f"row {number:,}: {error}") from None
-    return answers
+    return results
+
+
+# ---- from margins to answers
+
+
+def label_values(labels: Any, table: Mapping[str, Any] | None) -> np.ndarray:
+    """Return a model's labels as in scikit-learn, float64; those of a table as it has them: text, booleans or int64."""
+    if table is None or not table["label_names"]:
+        numbers = np.array(labels, dtype=np.float64)
+        whole = table is not None and bool((numbers == np.floor(numbers)).all())
+        return numbers.astype(np.int64) if whole else numbers
+    codes = [int(label) for label in labels]
+    return np.array(
+        [bool(code) for code in codes]
+        if table["label_kind"] == "boolean"
+        else [table["label_names"][code] for code in codes]
+    )
+
+
+def expected_values(loss: str, margins: np.ndarray) -> np.ndarray:
+    """Return real values, or the expected counts or amounts."""
+    with np.errstate(over="ignore"):
+        return np.exp(margins) if loss in LOSSES and LOSSES[loss].targets == COUNTS else margins
+
+
+def likeliest(margins: np.ndarray) -> np.ndarray:
+    """Return the positions of the predicted classes, (n,) int64, from margins (n,) or (n, K); ties go to the first."""
+    return (margins > 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(axis=1)
+
+
+def probabilities(loss: str, margins: np.ndarray, multilabel: bool = False) -> np.ndarray:
+    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K).
+
+    With ``multilabel`` each is by itself; else a row's sum to one.
+    """
+    if loss == "softmax" and margins.ndim == 2:
+        exponentials = np.exp(margins - margins.max(axis=1, keepdims=True))
+        return exponentials / exponentials.sum(axis=1, keepdims=True)
+    link = _clipped if loss == "modified-huber" else _logistic
+    if margins.ndim == 1:  # not 1 - p, which would be zero for margins of 37 and more
+        return link(np.multiply.outer(margins, SIGNS))
+    positive = link(margins)
+    if multilabel:
+        return positive
+    total = positive.sum(axis=1, keepdims=True)
+    none = total == 0.0  # no class is likely, so all are equally likely
+    return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
+
+
+def _clipped(margins: np.ndarray) -> np.ndarray:
+    return (np.clip(margins, -1.0, 1.0) + 1.0) / 2.0
+
+
+def _logistic(margins: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + np.exp(-margins))

@@ -46,6 +46,20 @@ def start_pool(host: str, workers: int, delay: str = "round-robin") -> Pool:
     ------
     UsageError
         For a host, a number of workers or a law that there is not.
+
+    See Also
+    --------
+    hogwild.train : starts workers of its own if it is given none.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> from hogwild.training.engine import start_pool
+    >>> pool = start_pool("threads", 1)
+    >>> data = "synthetic:uniform?rows=200&features=50&nnz=5"
+    >>> [hogwild.train(data, l2=l2, epochs=2, pool=pool).finish().coef_.shape for l2 in (1e-5, 1e-4)]
+    [(1, 50), (1, 50)]
+    >>> pool.close()
     """
     row = HOSTS.get(host, HOSTS["processes"])  # an unknown name is refused by the config
     TrainConfig(host=host, device=row.device, workers=workers, delay=delay)

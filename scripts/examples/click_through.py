@@ -47,7 +47,7 @@ def draw(clicks: np.ndarray, rates: np.ndarray) -> None:
     limit = 1.1 * max(*happened, *told)
     axis.plot([0, limit], [0, limit], color="gray", linestyle="dashed")
     axis.plot(told, happened, marker="o")
-    axis.set(xlabel="rate that the model tells", ylabel="share that clicked", title="A tenth of the rows a point")
+    axis.set(xlabel="rate that the model tells", ylabel="share that clicked", title="Calibration by tenths of the rows")
     plt.show()
 
 

@@ -42,7 +42,8 @@ def main(data: str = "synthetic:rcv1?rows=4000&features=5000&nnz=30", out: str =
     _, axis = plt.subplots(figsize=(7.1, 4.5), layout="constrained")
     for curve in curves:
         axis.loglog(curve.points["train_seconds"], curve.points["median"], color=curve.colour, label=curve.name)
-    axis.set(xlabel="seconds of training", ylabel="distance from the optimum")
+    axis.set(xlabel="seconds of training", ylabel="distance from the optimum", title="Medians of three seeds")
+    axis.xaxis.set_minor_formatter("")
     axis.legend()
     plt.show()
 

@@ -44,7 +44,8 @@ def draw(model: nn.Module) -> None:
     with torch.no_grad():
         told = model(torch.as_tensor(images, dtype=torch.float32)).argmax(dim=1).numpy()
     wrong = np.flatnonzero(told != digits)[:8]
-    _, axes = plt.subplots(1, 8, figsize=(9, 1.6), layout="constrained")
+    figure, axes = plt.subplots(1, 8, figsize=(9, 1.8), layout="constrained")
+    figure.suptitle(f"{np.mean(told == digits):.1%} of the test images are told; these are not")
     for axis in axes:
         axis.axis("off")
     for axis, k in zip(axes, wrong, strict=False):

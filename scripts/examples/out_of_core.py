@@ -60,7 +60,7 @@ def main(path: str = "") -> None:
         print(f"{seen:7,} texts, {seconds:6.2f} s of learning, test accuracy {curve[-1][1]:.4f}")
     _, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
     axis.plot(*zip(*curve, strict=True), marker="o")
-    axis.set(xlabel="texts learnt", ylabel="accuracy on a thousand held out")
+    axis.set(xlabel="texts learnt", ylabel="accuracy on 1,000 held out", title="Learning batch by batch")
     plt.show()
 
 

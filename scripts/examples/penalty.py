@@ -27,7 +27,9 @@ def main(data: str = "synthetic:rcv1?rows=20000&features=20000&nnz=40") -> None:
     _, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
     axis.plot([row["l2"] for row in path], [row["held_out_loss"] for row in path], marker="o")
     axis.axvline(choice.l2, color="tab:orange", linestyle="dashed", label=f"chosen: {choice.l2:.1e}")
-    axis.set(xscale="log", xlabel="l2", ylabel="held-out log loss")
+    axis.set(
+        xscale="log", xlabel="l2", ylabel="held-out log loss", title=f"{len(path)} penalties in {choice.seconds:.2f} s"
+    )
     axis.legend()
     plt.show()
 

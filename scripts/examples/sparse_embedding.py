@@ -47,7 +47,12 @@ def main() -> None:
     count = np.bincount(train.indices, minlength=rows.width)
     _, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
     axis.scatter(count[count > 0], moved[count > 0], s=2, alpha=0.3)
-    axis.set(xscale="log", xlabel="rows that have the feature", ylabel="distance from the start")
+    axis.set(
+        xscale="log",
+        xlabel="rows that have the feature",
+        ylabel="distance from the start",
+        title="Each dot an embedding",
+    )
     plt.show()
 
 

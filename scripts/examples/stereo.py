@@ -62,12 +62,12 @@ def main() -> None:
     model = hogwild.train(graph, problem="cuts", epochs=150, decay=0.97).finish()
     labels = model.grid()
     print(f"{graph}: cut value {model.cut_value:.1f}, {np.mean(labels == truth):.1%} of the pixels right")
-    _, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
-    for axis, picture, title in zip(
-        axes, (left, truth, labels), ("left picture", "true shift", "labels of the cut"), strict=True
-    ):
-        axis.imshow(picture, cmap="gray" if picture is left else "viridis")
+    figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), layout="constrained")
+    pictures = {"left picture": left, "true shift": truth, "labels of the cut": labels}
+    for axis, (title, picture) in zip(axes, pictures.items(), strict=True):
+        shown = axis.imshow(picture, cmap="gray" if picture is left else "viridis")
         axis.set(title=title, xticks=[], yticks=[])
+    figure.colorbar(shown, label="shift (pixels)", ticks=range(SHIFTS))
     plt.show()
 
 

@@ -108,6 +108,25 @@ def test_evaluate_as_the_library_does(hogwild: Callable, svm: Path, model: tuple
     assert "confusion" in shown
 
 
+def test_the_calibration_curve_is_drawn(
+    hogwild: Callable,
+    svm: Path,
+    model: tuple[Path, LinearModel],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    shown = hogwild(f"evaluate {model[0]} {svm} --plot {tmp_path / 'curve.svg'}").shown()
+    assert shown == hogwild(f"evaluate {model[0]} {svm}").shown()
+    drawn = (tmp_path / "curve.svg").read_text()
+    for each in hogwild(f"evaluate {model[0]} {svm} --json").facts()["reliability"]:
+        assert f"<!-- {each['rows']:,} -->" in drawn
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    result = hogwild(f"evaluate {model[0]} {svm} --plot {tmp_path / 'other.png'}")
+    assert result.err == "hogwild: error: --plot needs matplotlib: pip install matplotlib\n"
+    assert not (tmp_path / "other.png").exists()
+
+
 MEMORY = """
 import sys, threading, time
 from hogwild.__main__ import main

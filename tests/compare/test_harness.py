@@ -43,6 +43,17 @@ def test_a_diverged_cell_keeps_its_rows(rows: Rows) -> None:
             assert found[0]["status"] == "ok"
 
 
+def test_the_judge_counts_features_as_the_user_does(small: Rows) -> None:
+    cell = Cell("reported", "serial", 1, 0.5, 0)
+    ends = []
+    for renumber in ("never", "always"):
+        with Runner(small, None, dataclasses.replace(BASE, renumber=renumber), "rows", 60.0) as task:
+            ends.append(task.run(cell, 2)[-1])
+    plain, ranked = ends
+    assert ranked["status"] == plain["status"] == "ok"
+    assert ranked["objective"] == pytest.approx(plain["objective"], rel=1e-5)
+
+
 # ---- the whole
 
 

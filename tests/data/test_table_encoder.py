@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
-from hogwild import HogwildTableEncoder
+from hogwild import HogwildClassifier, HogwildFMClassifier, HogwildTableEncoder
 from hogwild.errors import InputError, UsageError
 
 
@@ -64,6 +64,22 @@ def test_it_goes_into_pipelines() -> None:
     search = GridSearchCV(pipeline, {"hogwildtableencoder__cross": [None, "device*site"]}, cv=2).fit(X, y)
     assert search.best_params_ == {"hogwildtableencoder__cross": "device*site"}
     assert search.best_score_ > 0.95
+
+
+def test_an_estimator_that_gets_the_frame_itself_names_the_encoder() -> None:
+    table = frame(20)
+    numbers, y = table[["device", "price"]], table["y"]
+    for estimator in (HogwildClassifier(), HogwildFMClassifier()):
+        with pytest.raises(InputError, match="X: column time holds times, expected numbers: make_pipeline"):
+            estimator.fit(table[["time", "price"]], y)
+        for kind in (pd.DataFrame, pl.from_pandas, pa.table):
+            with pytest.raises(InputError, match="X: column site holds text, expected numbers: make_pipeline"):
+                estimator.fit(kind(table[["price", "site"]]), y)
+            with pytest.raises(ValueError, match="Found input variables with inconsistent numbers of samples"):
+                estimator.fit(kind(numbers), y[:9])
+    fitted = HogwildClassifier().fit(pl.from_pandas(numbers), y)
+    with pytest.raises(InputError, match="X: column device holds text, expected numbers"):
+        fitted.predict(numbers.assign(device="a"))
 
 
 @parametrize_with_checks([HogwildTableEncoder(hash_bits=8)])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.container import readonly
-from hogwild.data.tables.column import LATE, MISSING, NUMBERS, WEEKDAYS, WHOLE, WORD, TableColumn, bucket_of, name_state
+from hogwild.data.tables.column import LATE, MISSING, NUMERIC, WEEKDAYS, WHOLE, WORD, TableColumn, bucket_of, name_state
 from hogwild.errors import InputError
 
 #: Arrow types of each kind.
@@ -114,7 +114,7 @@ def texts_of(values: Any, column: TableColumn) -> Any:
     if kind_of(values.type) == "number":
         return pa.array(map(column.text, values.to_numpy(zero_copy_only=False)), pa.large_string())
     texts = values.cast(pa.large_string())
-    if column.kind == "boolean" or column.kind in NUMBERS:
+    if column.kind == "boolean" or column.kind in NUMERIC:
         texts = pc.if_else(missing_in(texts), "", texts)
         texts = pc.utf8_lower(texts) if column.kind == "boolean" else pc.replace_substring_regex(texts, WHOLE, r"\1")
     return texts.fill_null("")
@@ -206,7 +206,7 @@ def dates_of(values: Any, column: TableColumn) -> Any:
     zoned = pa.timestamp("us", column.zone)
     if pa.types.is_temporal(values.type) or pa.types.is_null(values.type):
         return values.cast(zoned, safe=False)
-    if column.kind in NUMBERS:
+    if column.kind in NUMERIC:
         seconds = finite(values, column.name)
         seconds = np.where(seconds > LATE, seconds / 1000, seconds)
         if (beyond := (seconds < FIRST) | (seconds > LAST)).any():

@@ -23,7 +23,7 @@ import numpy as np
 
 from hogwild.errors import InputError
 
-NUMBERS = ("whole", "number")
+NUMERIC = ("whole", "number")
 DATE_PARTS = ("hour", "weekday", "month")
 WEEKDAYS = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -73,12 +73,15 @@ class TableColumn:
         """The zone in which hours are told."""
         if self.zone and self.zone[0] in "+-":
             return datetime.strptime(self.zone, "%z").tzinfo or UTC
-        return ZoneInfo(self.zone) if self.zone else UTC
+        try:
+            return ZoneInfo(self.zone) if self.zone else UTC
+        except KeyError:
+            raise InputError(f"column {self.name}: no time zone {self.zone} here: pip install tzdata") from None
 
     def text(self, value: Any) -> str:
         """Return a category as it is hashed; empty text if it is missing."""
         if isinstance(value, str):
-            if self.kind in NUMBERS:
+            if self.kind in NUMERIC:
                 return "" if value in MISSING else re.sub(WHOLE, r"\1", value)
             if self.kind == "boolean":
                 return "" if value in MISSING else value.lower()
@@ -111,7 +114,7 @@ class TableColumn:
             moment = value.astype("datetime64[us]").item() if isinstance(value, np.datetime64) else value
             if type(moment).__name__ in NOTHING or moment != moment:
                 return None
-            if not isinstance(moment, date) and self.kind in NUMBERS:
+            if not isinstance(moment, date) and self.kind in NUMERIC:
                 seconds = self.number(value)
                 if seconds != seconds:
                     return None

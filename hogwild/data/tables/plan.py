@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hogwild.data.bits import check_bits
-from hogwild.data.tables.column import NUMBERS, TableColumn, bucket_of
+from hogwild.data.tables.column import NUMERIC, TableColumn, bucket_of
 from hogwild.errors import InputError, UsageError, nearest
 
 ROLES = ("categorical", "numeric", "text", "date", "bucket")
@@ -51,7 +51,7 @@ TAKEN = {
     "categorical": (*LABELS, "day", "date", "clock"),
     "numeric": AMOUNTS,
     "text": ("text", "category", "empty"),
-    "date": ("day", "date", "text", "category", "empty", *NUMBERS),
+    "date": ("day", "date", "text", "category", "empty", *NUMERIC),
     "bucket": AMOUNTS,
     "label": LABELS,
     "weight": AMOUNTS,
@@ -190,7 +190,7 @@ class TablePlan:
         """Yield lines for people that describe the choice of columns."""
         uses: dict[str, list[str]] = {role: [] for role in ROLES}
         for column in self.columns:
-            numbers = column.role == "categorical" and column.kind in NUMBERS
+            numbers = column.role == "categorical" and column.kind in NUMERIC
             uses[column.role].append(f"{column.name} (numbers)" if numbers else column.name)
         uses |= {"cross": [*self.crosses], "left out": [*self.ignored]}
         yield from (f"{use}: {', '.join(names)}" for use, names in uses.items() if names)
@@ -245,7 +245,7 @@ def draft(
         beside = "" if asked.label is None else f" beside {asked.label}"
         raise InputError(f"{name}: no column is left to learn from{beside}")
     label = "number" if asked.label is None else kinds[asked.label]
-    label_kind = "number" if label in NUMBERS else "boolean" if label == "boolean" else "text"
+    label_kind = "number" if label in NUMERIC else "boolean" if label == "boolean" else "text"
     plan = TablePlan(tuple(columns), asked.label or "", label_kind, (), asked.weight, tuple(ignored))
     categories = [feature.name for feature in plan.features() if feature.role == "categorical"]
     crosses = asked.crosses

@@ -32,7 +32,7 @@ from hogwild.data.tables.arrays import (
     texts_of,
     words_of,
 )
-from hogwild.data.tables.column import BEYOND, NUMBERS, TableColumn, bucket_of
+from hogwild.data.tables.column import BEYOND, NUMERIC, TableColumn, bucket_of
 from hogwild.data.tables.files import Place, TableSource
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
 from hogwild.data.text.hashing import enough_bits, features_in, sort_rows
@@ -70,7 +70,7 @@ class Reader:
         """Yield ``make(batch)`` of the table's batches in order, made on several threads."""
         plan = self.plan
         amounts = ("numeric", "bucket")
-        numbers = {c.name: c.role in amounts or (c.role == "date" and c.kind in NUMBERS) for c in plan.columns}
+        numbers = {c.name: c.role in amounts or (c.role == "date" and c.kind in NUMERIC) for c in plan.columns}
         if plan.label:
             numbers[plan.label] = plan.label_kind == "number"
         if plan.weight is not None:
@@ -224,7 +224,7 @@ def _hint(name: str, kind: str, values: Any) -> str | None:
         if pc.any(pc.match_substring_regex(first, DATE)).as_py():
             return "date"
         return "text" if words is not None and words + 1 >= WORDY else None
-    if kind not in NUMBERS:  # whole numbers beyond 64 bits are inferred as decimals
+    if kind not in NUMERIC:  # whole numbers beyond 64 bits are inferred as decimals
         return None
     numbers = numbers_of(values)
     numbers = numbers[~np.isnan(numbers)]
@@ -260,12 +260,12 @@ def _warn_of_words(name: str, texts: Any, place: Place) -> None:
 
 def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int]) -> TablePlan:
     """Make the first pass, which finds what a plan must know about all rows; return the complete plan."""
+    from hogwild.data.text.hashing_kernel import mark
+
     looked = dataclasses.replace(plan, hash_bits=plan.hash_bits or COUNTED_BITS, weight=None)
     if plan.hash_bits:  # features need not be counted
         few = tuple(column for column in plan.columns if column.role in SURVEYED)
         looked = dataclasses.replace(looked, columns=few, crosses=())
-    from hogwild.data.text.hashing_kernel import mark
-
     reader = Reader(looked)
     surveyed = [column for column in plan.columns if column.role in SURVEYED]
     seen = np.zeros(2**COUNTED_BITS, bool)  # buckets that occur

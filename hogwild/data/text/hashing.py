@@ -101,6 +101,17 @@ def hash_rows(rows: Rows, bits: int) -> Rows:
     -----
     HogwildWarning
         If more than half of the features share a bucket.
+
+    See Also
+    --------
+    hogwild.open_data : with ``hash_bits``, hashes what it reads.
+
+    Examples
+    --------
+    >>> import hogwild
+    >>> from hogwild.data.text.hashing import hash_rows
+    >>> hash_rows(hogwild.open_data("synthetic:uniform?rows=9&features=500&nnz=5", cache=None), 10).width
+    1024
     """
     hashed = hashed_copy(rows, bits)
     warn_if_crowded("the rows", hashed)

@@ -14,11 +14,13 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hogwild.data.ids import numbers_of_names
 from hogwild.data.parallel import map_pieces
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
@@ -28,9 +30,9 @@ from hogwild.problems.completion.folding import PER_ROW, fold_in
 from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
 from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
 from hogwild.problems.trained import TrainedModel, origin_in
+from hogwild.serving.scorer import SIDES, PairScorer
 
 SHAPES = {"user_factors": 2, "item_factors": 2, "user_bias": 1, "item_bias": 1}  # arrays of a file, all float32
-SIDES = ("user", "item")
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +132,11 @@ class CompletionModel(TrainedModel):
 
     def user_numbers(self, names: Any) -> np.ndarray:
         """Zero-based numbers of users, int32 in the shape of ``names``; -1 if unknown."""
-        return _numbers(self.user_ids, names, self.shape[0])
+        return numbers_of_names(self.user_ids, names, self.shape[0])
 
     def item_numbers(self, names: Any) -> np.ndarray:
         """Zero-based numbers of items, int32 in the shape of ``names``; -1 if unknown."""
-        return _numbers(self.item_ids, names, self.shape[1])
+        return numbers_of_names(self.item_ids, names, self.shape[1])
 
     def place(self, ratings: Ratings) -> Ratings:
         """Convert ``ratings`` to the numbering of the model, matched by name; unknown users and items become -1."""
@@ -212,24 +214,16 @@ class CompletionModel(TrainedModel):
         InputError
             If either is not there.
         """
-        try:
-            user, item = int(self.user_numbers(row["user"])), int(self.item_numbers(row["item"]))
-        except (KeyError, TypeError):
-            raise InputError(f'expected {{"user": name, "item": name}}, got {row!r:.60}') from None
-        score = self.mean
-        if user >= 0:
-            score += float(self.user_bias[user])
-        if item >= 0:
-            score += float(self.item_bias[item])
-        if user >= 0 and item >= 0:
-            score += float(self.user_factors[user] @ self.item_factors[item].astype(np.float64))
-        return score
+        return self._scorer.predict_one(row)
 
     def predict_many(self, rows: Any) -> list[float]:
         """Scores of several pairs as from :meth:`predict_one`; an error names the row."""
-        from hogwild.serving.scorer import each_row
+        return self._scorer.predict_many(rows)
 
-        return each_row(self.predict_one, rows)
+    @cached_property
+    def _scorer(self) -> PairScorer:
+        ids, biases = (self.user_ids, self.item_ids), (self.user_bias, self.item_bias)
+        return PairScorer(ids, biases, (self.user_factors, self.item_factors), self.mean)
 
     def scores(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Scores of pairs of zero-based numbers, (m,) float64; -1 is unknown."""
@@ -379,15 +373,6 @@ class CompletionModel(TrainedModel):
             holds = f"{model.shape[0]} users, {model.shape[1]} items, rank {model.rank}"
             raise InputError(f"{where}: damaged: holds {holds}; its header says {', '.join(map(str, expected))}")
         return model
-
-
-def _numbers(ids: Ids | None, names: Any, size: int) -> np.ndarray:
-    if ids is not None:
-        return ids.lookup(names)
-    numbers = np.asarray(names)
-    if numbers.dtype.kind not in "iu" and numbers.size:
-        raise UsageError("users and items of this model have no names: ask for them by number, from 0")
-    return np.where((numbers >= 0) & (numbers < size), numbers, -1).astype(np.int32)
 
 
 def _check_count(n: int) -> None:

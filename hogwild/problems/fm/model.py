@@ -32,6 +32,11 @@ class FMModel(LinearModel):
     fields_ : array of int16, shape (width,), optional
         The field of each feature, if it has a factor for each field.
 
+    See Also
+    --------
+    train : trains one, with ``problem="fm"`` or ``"ffm"``.
+    HogwildFMClassifier, HogwildFMRegressor : the same as scikit-learn estimators.
+
     Examples
     --------
     >>> import numpy as np, hogwild
@@ -77,20 +82,6 @@ class FMModel(LinearModel):
         lines = np.concatenate([self.coef_, self.factors_.T])
         more: dict[str, Any] = {"fields": self.fields_, "rank": self.rank}
         return FactorMargins(lines, self.intercept_, self.normalize, self.check_features, **more)
-
-    def row_margins(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Margins of one row, (1,) float64, without Numba."""
-        factors, pairs = self.factors_.take(indices, axis=0), 0.0  # (n, rank), or (n, fields * rank)
-        if self.fields_ is None:
-            sums, itself = values @ factors, factors * values[:, np.newaxis]
-            pairs = sums @ sums - np.vdot(itself, itself)
-        else:
-            own, rank = self.fields_[indices], self.rank
-            factors = factors.reshape(len(own), factors.shape[1] // rank, rank)
-            facing = factors.take(own, axis=1)  # (i, j, rank): the factor of i for the field of j
-            products = np.einsum("ijk,jik->ij", facing, facing)
-            pairs = values @ products @ values - (values * values) @ products.diagonal()
-        return super().row_margins(indices, values) + 0.5 * pairs
 
     def strongest_pairs(self, count: int = 10) -> list[tuple[int, int, float]]:
         """Pairs of features with the largest ``<v_i, v_j>`` by size, among the 512 features with the longest factors.

@@ -54,6 +54,7 @@ class LinearCase:
     trained: Callable[..., LinearModel] = LinearModel
     objective: Callable[..., Objective] = Objective
     _objectives: dict[str, Objective]  # on "train" and maybe "held_out" and "test"
+    _evaluated: Numbering | None  # of the rows of these, which may be another case's
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
         self.config = config
@@ -145,8 +146,9 @@ class LinearCase:
 
     def make_evaluator(self, like: LinearCase | None = None) -> None:
         if like is not None:
-            self._objectives = like._objectives
+            self._objectives, self._evaluated = like._objectives, like._evaluated
             return
+        self._evaluated = self.numbering
         width = self._train.width
         if self._test is not None and (unknown := count_unknown(self._test, width)):
             message = f"{unknown:,} values of features beyond the model's {width:,} were ignored in the test rows"
@@ -225,7 +227,7 @@ class LinearCase:
 
     def sums(self, solution: tuple[np.ndarray, ...], every: int = 1) -> list[Sums]:
         """Sums of the training rows, or of a chunk in ``every``; then of rows held out and test rows, if any."""
-        coef, intercept = solution if self.numbering is None else self.numbering.inward(*solution)
+        coef, intercept = solution if self._evaluated is None else self._evaluated.inward(*solution)
         shares = {"train": every}
         return [one.sums(coef, intercept, shares.get(name, 1)) for name, one in self._objectives.items()]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +24,10 @@ from hogwild.data.tables.plan import TablePlan, check_plan
 from hogwild.data.text.hashing import check_same, hashed_pieces
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.kernels.losses import LOSSES
-from hogwild.methods import COUNT_LOSSES, NORMALIZE
+from hogwild.methods import NORMALIZE
 from hogwild.model_file import outcome, usable
 from hogwild.problems.trained import TrainedModel, origin_in
-
-if TYPE_CHECKING:
-    from hogwild.serving.scorer import Scorer
-
-PROBABILITIES = ("log", "modified-huber", "softmax")
+from hogwild.serving.scorer import PROBABILITIES, Scorer, expected_values, label_values, likeliest, probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,17 +115,8 @@ class LinearModel(TrainedModel):
 
     @property
     def classes_(self) -> np.ndarray:
-        """The labels as in scikit-learn, (K,) float64; those of a table as it has them: text, booleans or int64.
-
-        Where a row may have several labels, they are int64.
-        """
-        if self.table is None or not self.table["label_names"]:
-            labels = np.array(self.labels)
-            whole = (self.table is not None or self.multilabel) and bool((labels == np.floor(labels)).all())
-            return labels.astype(np.int64) if whole else labels
-        codes = [int(label) for label in self.labels]
-        names = [self.table["label_names"][code] for code in codes]
-        return np.array([bool(code) for code in codes] if self.table["label_kind"] == "boolean" else names)
+        """The labels as in scikit-learn, (K,) float64; those of a table as it has them: text, booleans or int64."""
+        return label_values(self.labels, self.table)
 
     @property
     def label_texts(self) -> list[str]:
@@ -214,23 +201,15 @@ class LinearModel(TrainedModel):
         >>> list(answer), answer["yes"] > 0.6
         (['no', 'yes'], True)
         """
-        return self._scorer.answer(row)
+        return self._scorer.predict_one(row)
 
     def predict_many(self, rows: Any) -> list[Any]:
         """Answer for each of several rows as :meth:`predict_one` does; an error names the row."""
-        from hogwild.serving.scorer import each_row
-
-        return each_row(self.predict_one, rows)
+        return self._scorer.predict_many(rows)
 
     @cached_property
     def _scorer(self) -> Scorer:
-        from hogwild.serving.scorer import Scorer
-
-        return Scorer(self, likely=self.loss in PROBABILITIES)
-
-    def row_margins(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Margins of one row of features below the width, (1,) or (K,) float64, without Numba."""
-        return self.coef_.take(indices, axis=1) @ values + self.intercept_
+        return Scorer(*self.to_file())
 
     def to_sklearn(self) -> Any:
         """Return a fitted estimator of scikit-learn that predicts what this model does, and needs no hogwild.
@@ -300,13 +279,12 @@ class LinearModel(TrainedModel):
         if self.multilabel:
             return indicator(margins)
         if not self.labels:
-            with np.errstate(over="ignore"):
-                return np.exp(margins) if self.loss in COUNT_LOSSES else margins
+            return expected_values(self.loss, margins)
         return self.classes_[self.decide_classes(margins)]
 
     def decide_classes(self, margins: np.ndarray) -> np.ndarray:
         """Positions in ``labels`` of the predicted classes, (n,) int64; ties go to the first class."""
-        return (margins > 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(axis=1)
+        return likeliest(margins)
 
     def probabilities(self, margins: np.ndarray) -> np.ndarray:
         """Probabilities from margins, (n, K) float64."""
@@ -371,34 +349,6 @@ def stacked(pieces: list[Any]) -> Any:
     import scipy.sparse
 
     return scipy.sparse.vstack(pieces, format="csr")
-
-
-def probabilities(loss: str, margins: np.ndarray, multilabel: bool = False) -> np.ndarray:
-    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K).
-
-    With ``multilabel`` each is by itself; else a row's sum to one.
-    """
-    if loss == "softmax" and margins.ndim == 2:
-        exponentials = np.exp(margins - margins.max(axis=1, keepdims=True))
-        return exponentials / exponentials.sum(axis=1, keepdims=True)
-    link = _clipped if loss == "modified-huber" else _logistic
-    if margins.ndim == 1:  # not 1 - p, which would be zero for margins of 37 and more
-        return link(np.multiply.outer(margins, (-1.0, 1.0)))
-    positive = link(margins)
-    if multilabel:
-        return positive
-    total = positive.sum(axis=1, keepdims=True)
-    none = total == 0.0  # no class is likely, so all are equally likely
-    return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))
-
-
-def _clipped(margins: np.ndarray) -> np.ndarray:
-    return (np.clip(margins, -1.0, 1.0) + 1.0) / 2.0
-
-
-def _logistic(margins: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return 1.0 / (1.0 + np.exp(-margins))
 
 
 def as_rows(X: Any) -> Iterator[Rows]:
