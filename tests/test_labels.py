@@ -270,3 +270,36 @@ def test_the_classifier_is_one_of_each_label(data: tuple[Any, Any], loss: str) -
         np.testing.assert_allclose(model.predict_proba(X), 1 / (1 + np.exp(-margins)))
         written = model.to_model()
         np.testing.assert_array_equal(written.predict(X).toarray(), found.toarray())
+
+
+def test_batches_validation_and_a_chosen_alpha(data: tuple[Any, Any]) -> None:
+    X, Y = data
+    model = HogwildClassifier(loss="log_loss", random_state=0)
+    for _ in range(3):
+        for first in range(0, 400, 100):
+            model.partial_fit(X[first : first + 100], Y[first : first + 100])
+    assert model.score(X, Y) > 0.3
+    with pytest.raises(InputError, match="y has 4 columns; the model has 5 classes or labels"):
+        model.partial_fit(X, Y[:, :4])
+    with pytest.raises(InputError, match="y needs a column for each label"):
+        model.partial_fit(X, np.zeros(400))
+    stopped = HogwildClassifier(loss="log_loss", early_stopping=True, random_state=0, alpha="auto").fit(X, Y)
+    assert max(stopped.validation_scores_) > 0.3
+    assert 0 < stopped.alpha_ < 1
+    alone = stopped.fit(X, Y[:, [0]].toarray().ravel())
+    assert (alone.multilabel_, alone.predict(X).shape) == (False, (400,))
+
+
+@pytest.mark.parametrize(
+    ("options", "y", "said"),
+    [
+        ({"loss": "softmax"}, np.eye(4), "loss='softmax' needs one label a row"),
+        ({"class_weight": "balanced"}, np.eye(4), "class_weight needs one label a row"),
+        ({}, 2 * np.eye(4), "needs values 0 and 1; got 2.0 in row 0"),
+        ({}, np.where(np.eye(4) > 0, np.nan, 0), "NaN"),
+        ({}, np.eye(3), "inconsistent numbers of samples"),
+    ],
+)
+def test_the_classifier_refuses_in_one_line(options: dict[str, Any], y: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        HogwildClassifier(**options).fit(np.eye(4), y)

@@ -41,7 +41,6 @@ from hogwild.training.step_search import Probe
 
 SAMPLE = 1 << 17  # rows that are evaluated after an epoch at least, where there are more
 SPARSEST = 10  # of so many chunks of rows one is evaluated at least
-MOST_EXACT = 1 << 26  # weights of several labels a row, up to which exact steps are taken
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
 
@@ -243,24 +242,15 @@ class LinearCase:
         return named
 
     def judge(self, solution: tuple[np.ndarray, ...]) -> float | None:
-        if self._too_large:
-            return None
         problem, occurring = self._exact
         return problem.promise(*occurring.inward(*solution))
 
     def improved(self, solution: tuple[np.ndarray, ...], epochs: int) -> tuple[tuple[np.ndarray, ...], float | None]:
-        if self._too_large:
-            return solution, None
         problem, occurring = self._exact
         work = WORK if problem.rows.nnz <= FEW else problem.work(epochs, self.problem.classes)
         optimum = problem.lowered(*occurring.inward(*solution), work, skip=None if self.config.l1 > 0.0 else 0.0)
         coef, intercept = occurring.outward(optimum.coef.astype(np.float32), optimum.intercept.astype(np.float32))
         return (coef, intercept), optimum.share if math.isfinite(optimum.share) else None
-
-    @property
-    def _too_large(self) -> bool:
-        """Whether exact steps on all labels would take several times the memory of the model."""
-        return self.problem.multilabel and self._train.width * self.problem.classes > MOST_EXACT
 
     @cached_property
     def _exact(self) -> tuple[FitProblem, Coordinates]:

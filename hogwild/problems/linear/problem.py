@@ -53,7 +53,7 @@ FLUSH = 8  # rows between two updates of the shared intercept by one of several 
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # most features for which l2 factors are tabulated once an epoch
 OUTGROWN = 4  # times the L2 cache: weights of at least this size are prefetched; for smaller ones it does not pay
-BYTES = 16  # for each weight: float32 of the workers, of the solution and of the model, and a copy
+BYTES = 32  # for each weight of a run: those of the workers, of the solution and of the model, and copies
 MOST_LANES = 16  # float32 in a vector register, and in a cache line
 
 
