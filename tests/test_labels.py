@@ -18,6 +18,7 @@ import hogwild
 from hogwild import HogwildClassifier, InputError, Rows, open_data
 from hogwild.data.rows.labels import of_indicator
 from hogwild.data.rows.store import open_store, save_store
+from hogwild.data.text.svmlight import write_text
 from hogwild.metrics import evaluate
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum.finder import FitProblem
@@ -80,6 +81,13 @@ def test_text_as_scikit_learn_writes_it(data: tuple[Any, Any], chunk: int | None
     assert found.labels.names.tolist() == names
     np.testing.assert_array_equal(found.to_scipy()[1].toarray(), Y.toarray())
     np.testing.assert_allclose(found.to_scipy()[0].toarray(), X.toarray(), rtol=1e-6)
+    stream = io.BytesIO()
+    write_text(found, stream)
+    again = open_data(io.BytesIO(stream.getvalue()), width=X.shape[1])
+    assert again.labels.names.tolist() == names
+    np.testing.assert_array_equal(again.to_scipy()[1].toarray(), Y.toarray())
+    with pytest.raises(InputError, match="cannot hold row 1, without labels and features"):
+        write_text(Rows.from_scipy(np.eye(2) * [1, 0], np.array([[0, 0], [0, 0]])), stream)
 
 
 def test_a_text_without_commas_is_one_of_single_labels_unless_somebody_says_otherwise() -> None:

@@ -13,26 +13,30 @@ import typer
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, LAYOUT, Json, Quiet, takes
 from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_size, described
-from hogwild.errors import UsageError
+from hogwild.errors import InputError, UsageError
+from hogwild.model_file import replacing
 from hogwild.rows_file import Screen, printable
 
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
 
+TEXTS = (".svm", ".ffm")  # endings of the text that rows are written as
 KIND = {"help": "linear for rows of features, completion for ratings, cuts for a graph.", "panel": "", "choices": ()}
 
 
 @takes(f"problem {LAYOUT} {COLUMNS}", problem=KIND | {"help": "linear for rows of features, completion for ratings."})
 def convert(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Rows, a table or ratings.", show_default=False)],
-    destination: Annotated[str, typer.Argument(metavar="DST", help="Directory to make.", show_default=False)],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store.")] = False,
+    destination: Annotated[
+        str, typer.Argument(metavar="DST", help="Directory to make, or text: .svm, .ffm.", show_default=False)
+    ],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DST if it is a store or text.")] = False,
     quiet: Quiet = False,
     **options: Any,
 ) -> None:
     """Turn rows or ratings into a store: a directory of plain arrays that opens at once and may exceed memory.
 
-    Graphs are not kept in stores.
+    Rows become text if DST ends in .svm (svmlight) or .ffm (libffm: label field:feature:value). Graphs are not kept.
     """
     from hogwild.data.ratings.source import convert_ratings
     from hogwild.data.rows.source import convert as convert_rows
@@ -41,12 +45,27 @@ def convert(
     if sources.problem == "cuts":
         raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
     make: Any = convert_ratings if sources.problem == "completion" else convert_rows
+    if sources.problem != "completion" and os.path.splitext(destination)[1] in TEXTS:
+        make = convert_to_text
     with display.live(reading.line):
         meta = make(source, destination, overwrite=overwrite, progress=reading.update, **sources.reading())
     if sources.problem == "completion":
         display.say(f"{destination}: {meta['rows']:,} ratings of {meta['users']:,} users x {meta['items']:,} items")
         return
     display.say(f"{destination}: {meta['rows']:,} rows x {meta['width']:,} features, {meta['nnz']:,} nonzeros")
+
+
+def convert_to_text(source: str, destination: str, overwrite: bool, **reading: Any) -> dict[str, Any]:
+    """Write rows as svmlight or libffm text, by the name; return how many there are."""
+    from hogwild.data.rows.source import open_data
+    from hogwild.data.text.svmlight import write_text
+
+    if os.path.lexists(destination) and not overwrite:
+        raise InputError(f"{destination} exists: choose another name, or give --overwrite")
+    rows = open_data(source, **reading)
+    with replacing(destination) as file:
+        write_text(rows, file, fields=destination.endswith(".ffm"))
+    return {"rows": len(rows), "width": rows.width, "nnz": rows.nnz}
 
 
 @takes(f"problem {LAYOUT} {COLUMNS} {CACHE}", problem=KIND)

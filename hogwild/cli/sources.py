@@ -22,16 +22,16 @@ class Kind(NamedTuple):
     """The data of a problem."""
 
     noun: str  # what its examples are called
-    default: str  # training data if nobody names some; "" if none are generated
+    default: str  # training data if nobody names some
     description: str  # of these
     opener: str  # module:function of the library
 
 
 ROWS = Kind("rows", "synthetic:rcv1", "a generated stand-in shaped like RCV1", "hogwild.data.rows.source:open_data")
+CLICKS = "synthetic:ctr?features=1048576&fields=39&rank=4"
 KINDS = {
     "linear": ROWS,
-    "fm": ROWS._replace(default="synthetic:ctr?features=1048576", description="generated clicks"),
-    "ffm": ROWS._replace(default=""),
+    **dict.fromkeys(("fm", "ffm"), ROWS._replace(default=CLICKS, description="generated clicks")),
     "completion": Kind(
         "ratings",
         "synthetic:ratings",
@@ -92,8 +92,6 @@ class Sources:
                 raise UsageError(f"--{key.replace('_', '-')} {chosen}: {expected_one_of(names, chosen)}")
         self.named = name is not None
         self.name = name or default or KINDS[self.problem].default
-        if not self.name:
-            raise UsageError(f"--problem {self.problem} needs DATA: a table, or libffm's text")
         self.test, self.holdout, self._by = (self._options.pop(key) for key in ("test", "holdout", "holdout_by"))
         check_holdout(self.holdout)
         if self._by is not None and self.holdout is None:

@@ -29,6 +29,7 @@ LARGEST = 2**31 - 1  # of a number of features, users or items: they are int32
 SEED = (0, 0, 2**63 - 1)
 ZIPF = (1.0, 0, 4)  # popularity of the feature or item of rank r = 1, 2, ... is 1 / (r + shift)^zipf
 SHIFT = (15.0, 0, 1e9)
+LATER = ("fields", "rank")  # dials whose zero was no dial once: without them the cache's entries are those of then
 
 #: Dials of each kind of data: default, least and most; or the words there are, of which the first is the default.
 DIALS: dict[str, dict[str, tuple[Any, ...]]] = {
@@ -46,6 +47,8 @@ DIALS: dict[str, dict[str, tuple[Any, ...]]] = {
         "noise": (0.03, 0, 10),  # share of labels replaced by a wrong one; of real targets a standard deviation
         "seed": SEED,
         "skip": (0, 0, 2**40),  # rows to leave out at the start: fresh rows of the same model, for a test set
+        "fields": (0, 0, 1024),  # a row has one feature of each field; 0: rows are documents
+        "rank": (0, 0, 64),  # numbers in the planted factors by which neighbouring fields interact; 0: they do not
     },
     "ratings": {
         "users": (2000, 1, LARGEST),
@@ -124,6 +127,8 @@ def parse(name: str, kind: str) -> SimpleNamespace:
     usual = {dial: default for dial, (default, *_) in dials.items()} | FAMILIES[family][1]
     if family == "dense":
         usual["nnz"] = given.get("features", usual["features"])
+    if given.get("fields"):
+        usual["nnz"] = given["fields"]
     if given.get("task") == "regress":
         usual["noise"] = 0.1
     return SimpleNamespace(name=name, **usual | given)
@@ -149,7 +154,7 @@ def recipe_of(dials: SimpleNamespace, size: int, generator: int, fill: Callable[
     """Return the recipe of synthetic data of ``size`` examples; ``generator`` is the version of their bits."""
     from hogwild.data.cache import Recipe
 
-    facts = {dial: value for dial, value in vars(dials).items() if dial != "name"}
+    facts = {dial: value for dial, value in vars(dials).items() if dial != "name" and (value or dial not in LATER)}
     meta = {"source": dials.name, "options": facts, "parser": f"synthetic {kind.name} {generator}"}
     family = dials.name.removeprefix(PREFIX).partition("?")[0]
     return Recipe(f"synthetic-{family}-{size}", {"synthetic": facts, "parser": meta["parser"]}, meta, fill, kind)

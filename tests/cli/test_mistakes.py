@@ -92,7 +92,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "bench --host thread": (2, "--host thread: expected one of processes, threads: did you mean threads?"),
     "bench --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
     "bench --workers two": (2, "--workers two: expected numbers"),
-    "train --problem ffm": (2, "--problem ffm needs DATA: a table, or libffm's text"),
+    "convert d.svm d.svm": (1, "d.svm exists: choose another name, or give --overwrite"),
     # options that do not go together
     "train d.svm --out -": (2, "--out -: a model goes to a file: name it"),
     "train d.svm --resume": (2, "--resume goes on from a checkpoint: name its directory with --checkpoint DIR"),

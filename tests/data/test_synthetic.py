@@ -15,6 +15,7 @@ from hogwild.data.rows.source import open_data
 from hogwild.data.rows.statistics import describe
 from hogwild.errors import InputError
 
+CLICKS = "synthetic:ctr?rows=400&features=900&fields=12&rank=2"
 SMALL = "synthetic:rcv1?rows=400&features=900&nnz=12"  # small enough for Python without the JIT
 
 
@@ -34,6 +35,8 @@ PINNED = {
     SMALL + "&values=real&task=regress": (810508877, 1807187530, 1289417949, 1804595347),
     SMALL + "&values=binary&skip=1000000": (273910443, 3620294302, 3360909010, 3761166959),
     "synthetic:dense?rows=100&features=10": (2749237767, 4110519513, 2583028630, 2361165085),
+    "synthetic:ctr?rows=200&features=5000": (2289463816, 1133849321, 1910240998, 566499531),
+    CLICKS: (766578847, 3834991809, 3302381042, 976129854),
 }
 
 
@@ -42,7 +45,7 @@ def test_the_bits_are_those_of_every_machine(name):
     assert tuple(zlib.crc32(np.ascontiguousarray(array)) for array in arrays(generate(name))) == PINNED[name]
 
 
-@pytest.mark.parametrize("name", ["synthetic:uniform?rows=300&features=500", "synthetic:ctr?rows=200&features=5000"])
+@pytest.mark.parametrize("name", ["synthetic:uniform?rows=300&features=500", CLICKS])
 def test_rows_are_well_formed(name):
     rows = generate(name)
     rows._check()  # ascending without repeats, finite, inside the width
@@ -50,14 +53,24 @@ def test_rows_are_well_formed(name):
     assert set(rows.targets) == {-1.0, 1.0}
 
 
-def test_chunks_and_neighbours_do_not_matter(monkeypatch):
-    whole = generate(SMALL)
+@pytest.mark.parametrize("name", [SMALL, CLICKS])
+def test_chunks_and_neighbours_do_not_matter(name, monkeypatch):
+    whole = generate(name)
     monkeypatch.setattr(synthetic, "CHUNK", 12 * 37)
-    for a, b in zip(arrays(whole), arrays(generate(SMALL))):
+    for a, b in zip(arrays(whole), arrays(generate(name))):
         assert np.array_equal(a, b)
-    tail = generate(SMALL.replace("rows=400", "rows=150") + "&skip=250")
+    tail = generate(name.replace("rows=400", "rows=150") + "&skip=250")
     for a, b in zip(arrays(whole.block(250, 400).compact()), arrays(tail)):
         assert np.array_equal(a, b)
+
+
+def test_a_row_has_a_feature_of_each_field():
+    rows = generate(CLICKS)
+    assert (np.sort(rows.fields[rows.indices].reshape(-1, 12), axis=1) == np.arange(12)).all()
+    sizes = np.bincount(rows.fields)
+    assert (sizes.sum(), sizes.min()) == (900, 2)
+    assert (np.diff(sizes) <= 0).all()
+    assert 0.2 < (rows.targets > 0).mean() < 0.4  # a quarter, and a tenth are flipped
 
 
 def test_noise_is_the_share_of_wrong_labels():
@@ -108,6 +121,9 @@ def test_names():
         ("rcv1?values=idf", "expected one of tfidf, binary, counts, real"),
         ("rcv1?nnz=50&features=49", "expected nnz up to features"),
         ("rcv1?noise=0.6", "noise up to 0.5 for labels"),
+        ("ctr?rank=2", "rank needs fields"),
+        ("ctr?fields=9&nnz=8", "fields need values=binary, spread=0, two classes"),
+        ("ctr?fields=9&features=17", "two features each"),
     ],
 )
 def test_bad_names(name, said):

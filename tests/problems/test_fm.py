@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import warnings
@@ -16,9 +17,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import hogwild
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import MOST_FIELDS, Rows
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.tables.column import bucket_of
+from hogwild.data.text.svmlight import write_text
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model
 from hogwild.metrics import evaluate
@@ -32,6 +34,7 @@ FIXED: dict[str, Any] = {"problem": "fm", "workers": 1, "step": 0.25, "l2_factor
 
 
 UNEQUAL = [f"check_sample_weight_equivalence_on_{kind}_data" for kind in ("dense", "sparse")]
+PROBLEMS: Any = ("fm", "ffm")
 FIELDS = np.repeat(np.array([0, 1, 2, -1], np.int16), [30, 4, 20, 2])
 
 
@@ -210,6 +213,16 @@ def test_defaults_find_planted_pairs_and_hold_a_tenth_out(problem: Any) -> None:
     assert any(i < 30 and 34 <= j < 54 for i, j, _ in pairs)  # a site and a campaign
 
 
+def test_planted_factors_are_learned_by_field() -> None:
+    rows = hogwild.open_data("synthetic:ctr?rows=8000&features=120&fields=6&rank=2&noise=0", cache=None)
+    train, test = rows.split(0.25)
+    options: Any = {"workers": 1, "step": 1.0, "rank": 4, "l2_factors": 2e-4, "epochs": 15}
+    models = [hogwild.train(train, problem=name, **options).finish() for name in PROBLEMS]
+    models.append(hogwild.train(train, workers=1).finish())
+    fm, ffm, linear = (evaluate(model, test)["log_loss"] for model in models)
+    assert ffm < 0.95 * fm < 0.95 * linear
+
+
 def test_nothing_is_held_out_for_the_last_epoch() -> None:
     run = hogwild.train(clicks(300), keep="last", **FIXED)
     last = [*run][-1]
@@ -251,6 +264,7 @@ def test_a_model_file_holds_it(tmp_path: Path, problem: str) -> None:
     [
         ({"discipline": "atomic"}, "disciplines serial, hogwild, aig, locked; got 'atomic'"),
         ({"device": "cuda"}, "of problem 'fm' has no kernels"),
+        ({"discipline": "tiered"}, "disciplines serial, hogwild, aig, locked; got 'tiered'"),
         ({"host": "simulator"}, "plays the linear problem"),
         ({"machines": 2}, "trained on one machine"),
         ({"adagrad": True, "exchange": "gossip"}, "leave adagrad out"),
@@ -346,6 +360,30 @@ def test_libffms_text(tmp_path: Path) -> None:
             hogwild.open_data(tmp_path / "t.ffm")
 
 
+def test_what_is_written_is_read_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    from hogwild.__main__ import main
+
+    rows, random = toy(300, 40, 6), np.random.default_rng(0)
+    values = (random.normal(size=rows.nnz) * 10.0 ** random.integers(-30, 30, rows.nnz)).astype(np.float32)
+    rows = rows.replace(values=values, targets=random.normal(size=300).astype(np.float32))
+    rows = rows.replace(fields=np.append(random.integers(0, MOST_FIELDS, 39), MOST_FIELDS - 1).astype(np.int16))
+    rows = rows.replace(end=np.append(rows.end[:-1], rows.begin[-1]))  # the last row is empty
+    save_store(rows, tmp_path / "store")
+    for name, fields in (("a.ffm", rows.fields), ("a.svm", None)):
+        assert main(["convert", str(tmp_path / "store"), str(tmp_path / name)]) == 0
+        again = hogwild.open_data(tmp_path / name, width=40)
+        for one, other in zip(rows.flat(), again.flat()):
+            np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(rows.targets, again.targets)
+        assert (again.fields is None) == (fields is None)
+        assert fields is None or (again.fields == fields)[rows.indices].all()
+    assert main(["convert", str(tmp_path / "a.svm"), str(tmp_path / "b.ffm")]) == 1
+    assert "libffm's text needs a field of each feature: convert a table" in capfd.readouterr().err
+    assert not (tmp_path / "b.ffm").exists()
+    with pytest.raises(InputError, match="text has no weights of rows"):
+        write_text(rows.replace(weights=np.ones(300, np.float32)), io.BytesIO())
+
+
 # ---- scikit-learn
 
 
@@ -380,6 +418,18 @@ def test_targets_may_lie_far_from_zero() -> None:
     assert scores[1] > scores[0] - 0.01 > 0.8
     counts = hogwild.train((X, np.full(300, 50.0)), problem="fm", loss="poisson", epochs=1, workers=1, step=1e-6)
     assert counts.finish().intercept_[0] == pytest.approx(np.log(50.0), abs=0.01)
+
+
+@pytest.mark.parametrize("loss", ["squared-error", "epsilon-insensitive"])
+def test_targets_may_be_of_any_size(loss: str) -> None:
+    X = np.random.default_rng(0).choice([0.0, 1.0], (300, 8), p=[0.7, 0.3])
+    y = X @ np.arange(8) + 4 * X[:, 0] * X[:, 1]
+    param = None if loss == "squared-error" else 0.25
+    near = hogwild.HogwildFMRegressor(4, loss=loss, loss_param=param, random_state=0).fit(X, y)
+    far = hogwild.HogwildFMRegressor(4, loss=loss, loss_param=param and param * 2.0**20, random_state=0)
+    far.fit(X, 2.0**20 * y)
+    np.testing.assert_array_equal(far.predict(X), 2.0**20 * near.predict(X))
+    assert near.score(X, y) > 0.8
 
 
 def test_numbers_of_fields_may_have_gaps() -> None:

@@ -10,6 +10,8 @@ Only operations that IEEE 754 rounds exactly are used, logarithms and powers inc
 ``portable_exp``), and each row has a random stream of its own; a test pins a checksum. A nonzero takes about 50 ns on
 one core.
 
+With ``fields`` rows are those of a table of clicks instead: one feature of each field (:class:`FieldGenerator`).
+
 ``rcv1`` is shaped after the text set of Lewis et al. (2004): 47,236 features, 73 nonzeros a row, the most popular
 feature in 45 % of the rows (43 % in the original; with ``shift=0``, plain Zipf, it is in 97 %).
 """
@@ -33,7 +35,8 @@ PLANTED = 1 << 16  # ranks that may carry a planted weight; rarer words are unin
 TILT = 3277  # of 4096: share of another topic's words that a row rejects
 PILOT = 4096  # rows used to compute offsets and scales of the targets
 CHUNK = 1 << 20  # nonzeros generated at a time
-STREAMS = {"words": 1, "lengths": 2, "topics": 3, "flips": 4, "planted": 5, "ids": 6}
+FALL = 8.0  # natural logarithm of the first field's features over the last one's, if there are many fields
+STREAMS = {"words": 1, "lengths": 2, "topics": 3, "flips": 4, "planted": 5, "ids": 6, "factors": 7}
 
 
 def row_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
@@ -47,9 +50,14 @@ def row_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
     dials = common.parse(name, "rows")
     if dials.nnz > dials.features or (dials.task == "classify" and dials.noise > 0.5):
         raise InputError(f"{name}: expected nnz up to features, and noise up to 0.5 for labels")
+    if dials.rank and not dials.fields:
+        raise InputError(f"{name}: rank needs fields")
+    clicks = dials.values == "binary" and dials.nnz == dials.fields and not dials.spread and dials.classes == 2
+    if dials.fields and not (clicks and 2 * dials.fields <= dials.features):
+        raise InputError(f"{name}: fields need values=binary, spread=0, two classes, two features each, and no nnz")
 
     def fill(writer: Any) -> dict[str, Any]:
-        source = RowGenerator(dials)
+        source = (FieldGenerator if dials.fields else RowGenerator)(dials)
         source.calibrate()
         for first in range(0, dials.rows, source.chunk):
             last = min(first + source.chunk, dials.rows)
@@ -57,13 +65,15 @@ def row_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
             writer.append(lengths, indices, values, source.targets(dials.skip + first, margins))
             if progress is not None:
                 progress(last, dials.rows)
-        return {"width": dials.features}
+        return {"width": dials.features, "fields": source.fields}
 
     return common.recipe_of(dials, dials.rows, GENERATOR, fill, ROWS)
 
 
 class RowGenerator:
     """Tables of one spec, and the functions from row numbers to rows; results do not depend on how rows are grouped."""
+
+    fields: np.ndarray | None = None  # (features,) int16
 
     def __init__(self, spec: SimpleNamespace) -> None:
         self.spec = spec
@@ -143,3 +153,51 @@ class RowGenerator:
             return (1 + (best + flipped * other) % self.topics).astype(np.float32)
         planted = (margins[:, 1] - margins[:, 0] - self.centre) * self.scale
         return (planted + spec.noise * common.normal(self._bits("flips", first, last))).astype(np.float32)
+
+
+class FieldGenerator(RowGenerator):
+    """Rows with one feature of each field, whose label depends on the features and on pairs of neighbouring fields.
+
+    Fields have ever fewer features, the first about as many as all others of ten; within a field their popularity falls
+    as that of words. A row's margin is
+
+        sum_f w_i + sum_f <p_i, q_j> / sqrt(rank),    i: the row's feature of field f; j: that of the field behind f
+
+    (behind the last field comes the first). All numbers are near normal, so both sums vary alike. A linear model learns
+    the first sum, a field-aware machine both; a plain one has to serve all pairs of fields by one factor.
+    """
+
+    def __init__(self, spec: SimpleNamespace) -> None:
+        self.spec = spec
+        self.chunk = max(1, CHUNK // spec.fields)
+        self.keys = common.stream_keys(spec.seed, STREAMS)
+        self.topics = 2
+        share = common.portable_exp(-FALL / spec.fields * np.arange(spec.fields))
+        sizes = 2 + np.floor((spec.features - 2 * spec.fields) * share / np.cumsum(share)[-1]).astype(np.int64)
+        sizes[0] += spec.features - sizes.sum()
+        self.first = np.append(0, np.cumsum(sizes))  # rank at which each field begins
+        self.popularity = [common.cumulative(common.popularity(int(size), spec.zipf, spec.shift))[0] for size in sizes]
+        self.ids = common.deal(self.keys["ids"], spec.features)  # feature of each rank
+        self.fields = np.empty(spec.features, np.int16)
+        self.fields[self.ids] = np.repeat(np.arange(spec.fields), sizes)
+        self.weight = common.normal(self._bits("planted", 0, spec.features))
+        factors = common.normal(self._bits("factors", 0, 2 * spec.rank * spec.features))
+        self.factors = factors.astype(np.float32).reshape(2, spec.rank, spec.features)
+        self.centre: np.ndarray | float = 0.0
+        self.scale = 1.0
+
+    def draw(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """See :meth:`RowGenerator.draw`; the margins are zero and the row's."""
+        count, n = self.spec.fields, last - first
+        drawn = (self._bits("words", count * first, count * last) >> np.uint64(12)).astype(np.int64).reshape(n, count)
+        ranks = np.empty((count, n), np.int64)
+        for field, cdf in enumerate(self.popularity):
+            ranks[field] = self.first[field] + np.searchsorted(cdf, drawn[:, field], side="right")
+        margins, pairs = np.zeros((n, 2)), np.zeros(n)
+        for here, behind in zip(ranks, np.roll(ranks, -1, axis=0)):  # sums in one order, for the same bits everywhere
+            margins[:, 1] += self.weight[here]
+            for p, q in zip(*self.factors):
+                pairs += p[here].astype(np.float64) * q[behind]
+        margins[:, 1] += pairs / np.sqrt(max(self.spec.rank, 1))
+        indices = np.sort(self.ids[ranks.T], axis=1).ravel()
+        return np.full(n, count), indices, np.ones(len(indices), np.float32), margins

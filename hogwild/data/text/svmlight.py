@@ -1,4 +1,4 @@
-"""Parses svmlight (LIBSVM) text, plain or compressed, into arrays: ``label index:value ... [# comment]``.
+"""Reads svmlight (LIBSVM) text, plain or compressed, into arrays, and writes it: ``label index:value ... [# comment]``.
 
 A row may have several labels, whole numbers with commas between them (``1,5,7 1:0.5``); in such a text a row that
 begins with its first feature has none. The kernel leaves labels with commas to Python, which takes some 2 us for each.
@@ -19,12 +19,13 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from hogwild.data.parallel import BytesRead, in_order
-from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, shortest
+from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows, shortest
+from hogwild.data.rows.container import chunks as row_chunks
 from hogwild.data.rows.labels import EXACT, LabelSets, tabulated
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
@@ -340,3 +341,39 @@ def line_of(text: bytearray, row: int) -> int:
     """Return the line of a chunk, from 1, that holds its row ``row``; it is for errors, so in plain Python."""
     lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.strip()[:1] not in b"#")
     return next(itertools.islice(lines, row, None))
+
+
+def write_text(rows: Rows, file: IO[bytes], fields: bool = False) -> None:
+    """Write rows as svmlight text, or as libffm's with ``fields``; features count from 1.
+
+    What is read from it are the same rows, up to features beyond the last that occurs.
+
+    Raises
+    ------
+    InputError
+        If text cannot hold the rows: they have weights, features without a field, or neither labels nor features.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if rows.weights is not None:
+        raise InputError("text has no weights of rows: convert to a store instead")
+    if fields and (rows.fields is None or (len(rows.indices) and rows.fields[rows.indices].min() < 0)):
+        raise InputError("libffm's text needs a field of each feature: convert a table, or name DST .svm")
+    for first, last in row_chunks(rows):
+        indptr, indices, values = rows.block(first, last).flat()
+        parts = [indices.astype(np.int64) + 1, values]
+        if fields and rows.fields is not None:
+            parts.insert(0, rows.fields[indices])
+        texts = [pc.cast(pa.array(part), pa.string()) for part in parts]
+        entries = pc.binary_join_element_wise(*texts, ":")
+        joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(indptr, pa.int32()), entries), " ")
+        labels = pa.array([shortest(target) for target in rows.targets[first:last]])
+        if rows.labels is not None:
+            counts, members = rows.labels.flat(rows.targets[first:last])
+            if (bare := (counts == 0) & (indptr[1:] == indptr[:-1])).any():
+                raise InputError(f"text cannot hold row {first + np.argmax(bare)}, without labels and features")
+            ends = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
+            labels = pc.binary_join(pa.ListArray.from_arrays(ends, pc.cast(pa.array(members), pa.string())), ",")
+        lines = pc.binary_join_element_wise(labels, joined, " ")
+        file.writelines(line.rstrip().encode() + b"\n" for line in lines.to_pylist())

@@ -20,12 +20,12 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.degrees import frequencies
 from hogwild.errors import InputError
-from hogwild.kernels.losses import LOSSES
+from hogwild.kernels.losses import LOSSES, NUMBERS
 from hogwild.kernels.tiers import PACK, Tiers
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.fm import kernel as fm
 from hogwild.problems.fm.pairs_kernel import FieldData
-from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data
+from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data, Plan
 from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, stride_of
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
@@ -41,11 +41,14 @@ class FMProblem(LinearProblem):
     rank: int = 0
     l2_factors: float = 0.0
     fields: int = 0  # a feature has a factor for each; 0: one for all
+    scale: float = 1.0  # of real targets, a power of four; workers have targets over it, see :meth:`solution`
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20, **fields: Any) -> Self:
         """The problem that ``config`` poses on these training rows; errors are those of ``LinearProblem.of``."""
         fields |= {"rank": config.rank, "l2": float(config.l2 or 0.0), "l2_factors": float(config.l2_factors or 0.0)}
+        if LOSSES[config.loss].targets == NUMBERS and (deviation := float(np.std(rows.targets, dtype=float))):
+            fields["scale"] = 4.0 ** round(math.log(deviation, 4))
         if config.field_aware and rows.fields is not None:
             fields["fields"] = int(rows.fields.max(initial=0)) + 1
         problem = super().of(config, rows, discipline, cache_bytes, tabulate=False, **fields)
@@ -87,8 +90,31 @@ class FMProblem(LinearProblem):
         return np.append(self.weight_at, (begins[:, None] + np.arange(self.rank)).ravel())
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(coef, intercept)`` as copies: the weights and then the factors, a column for each feature, and (1,)."""
-        return self.per_feature(flat)[0][:, self.places].T, self.parameters(flat).intercept[:1].copy()
+        """``(coef, intercept)`` as copies: the weights and then the factors, a column for each feature, and (1,).
+
+        They are the user's: weights are the workers' times the ``scale`` of targets, factors times its root, so that
+        the same steps suit both whatever the targets are.
+        """
+        coef, scale = self.per_feature(flat)[0][:, self.places].T, np.float32(self.scale)
+        if scale != 1:
+            coef[0] *= scale
+            coef[1:] *= np.sqrt(scale)
+        return coef, self.parameters(flat).intercept[:1] * scale
+
+    @property
+    def units(self) -> tuple[float, float]:
+        """What an l2 penalty of the workers' weights, and of their factors, is times for the user's."""
+        degree = 1 + LOSSES[self.loss].smooth  # of the loss in the targets
+        return self.scale ** (degree - 2), self.scale ** (degree - 1)
+
+    def encode(self, targets: np.ndarray) -> np.ndarray:
+        """See ``LinearProblem.encode``; real targets over their scale."""
+        return super().encode(targets) / np.float32(self.scale)
+
+    def plan(self, part: OrderSlice, step: Step) -> Plan:
+        """See ``LinearProblem.plan``; the kernels have one margin."""
+        param = self.loss_param / self.scale if LOSSES[self.loss].range[1] == math.inf else self.loss_param
+        return super().plan(part, step)._replace(classes=self.weight_at, loss_param=param)
 
     def begin(self, flat: np.ndarray, features: np.ndarray, config: TrainConfig, rows: Rows) -> None:
         """Write the parameters that training starts from: factors of ``features``, which are those of training rows.
@@ -98,7 +124,8 @@ class FMProblem(LinearProblem):
         """
         if config.intercept and not self.labels:
             mean = float(np.average(rows.targets.astype(np.float64), weights=rows.weights))
-            self.parameters(flat).intercept[0] = math.log(max(mean, 1e-6)) if self.loss in COUNT_LOSSES else mean
+            start = math.log(max(mean, 1e-6)) if self.loss in COUNT_LOSSES else mean / self.scale
+            self.parameters(flat).intercept[0] = start
         lines, *squares = self.per_feature(flat)
         factors = np.random.default_rng(config.seed).random((len(features), len(self.places) - 1), dtype=np.float32)
         spread = (1.0 if self.fields else START) / np.sqrt(self.rank)
@@ -128,7 +155,8 @@ class FMProblem(LinearProblem):
         vectors = scratch.buffer.reshape(-1, self.stride)
         vectors[fm.MASK, self.places[1:]] = 1.0
         vectors[fm.UNIT, self.places[0]] = 1.0
-        vectors[fm.PULL] = self.l2_factors * vectors[fm.MASK] + self.l2 * vectors[fm.UNIT]
+        l2, l2_factors = self.l2 / self.units[0], self.l2_factors / self.units[1]
+        vectors[fm.PULL] = l2_factors * vectors[fm.MASK] + l2 * vectors[fm.UNIT]
         return scratch
 
     def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
@@ -152,8 +180,9 @@ class FMProblem(LinearProblem):
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             scratch.state[:] = 0
             memory = scratch.rows, scratch.buffer, scratch.state
-            plan = self.plan(part, step)._replace(classes=self.weight_at)  # this kernel has one margin
-            return partial(kernel, shared.parameters, data, shared.control, shared.locks, plan, *memory)
+            return partial(
+                kernel, shared.parameters, data, shared.control, shared.locks, self.plan(part, step), *memory
+            )
 
         return call
 

@@ -95,7 +95,7 @@ class Trials:
 
     def run(self, step: float, l2: float | None, l2_factors: float) -> float:
         """The lowest loss on rows held out in a run; inf if it diverges."""
-        l2 = SHARE * l2_factors if l2 is None else l2
+        l2 = SHARE * l2_factors / self.problem.scale if l2 is None else l2
         self.objective.l2, self.objective.l2_factors = l2, l2_factors
         problem = dataclasses.replace(self.problem, l2=l2 * self.stronger, l2_factors=l2_factors * self.stronger)
         flat = aligned(problem.size)
@@ -143,7 +143,7 @@ def settle(
     trials = Trials(config, rest, judges)
     path: list[dict[str, Any]] = []
     step = FIRST
-    for l2_factors in (each / len(rows) for each in PATH):
+    for l2_factors in (each / len(rows) * trials.problem.units[1] for each in PATH):
         if report is not None:
             report(f"value {len(path) + 1} of {len(PATH)}")
         if config.step is None:
@@ -161,5 +161,5 @@ def settle(
     sizes = len(trials.rows), len(trials.held), config.epochs
     seconds = time.perf_counter() - began
     chosen = L2Choice(best["l2"], path, *sizes, seconds, held is None, step=best["step"], name="l2_factors")
-    l2 = SHARE * chosen.l2 if config.l2 is None else config.l2
+    l2 = SHARE * chosen.l2 / trials.problem.scale if config.l2 is None else config.l2
     return config.settled(l2=l2, l2_factors=chosen.l2), chosen
