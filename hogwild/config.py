@@ -253,7 +253,6 @@ class TrainConfig:
     rotates: ClassVar[bool] = False  # whether machines can pass blocks of items round
     sums: ClassVar[bool] = True  # whether parameters may leave the hull of all replicas
     usual_decay: ClassVar[float | None] = None  # of schedule "epoch"; None: the schedule's
-    usual_holdout: ClassVar[float] = 0.0  # share of the data that is held out to choose by if nobody says
 
     problem: str = option(
         "linear",
@@ -465,6 +464,11 @@ class TrainConfig:
     def between_workers(self) -> str:
         """The exchange between the workers of this machine; with several machines it is between those."""
         return self.exchange if self.machines == 1 else "none"
+
+    @property
+    def falls_by(self) -> float | None:
+        """The decay, or that of schedule "epoch" which is usual for the problem; None: the schedule's."""
+        return self.usual_decay if self.decay is None and self.schedule == "epoch" else self.decay
 
     @property
     def replicas(self) -> int:

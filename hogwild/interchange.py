@@ -171,9 +171,11 @@ def to_sklearn(model: Any) -> Any:
     from sklearn.preprocessing import Normalizer
 
     if model.hash_bits is not None:
-        raise InputError(f"features are hashed to 2^{model.hash_bits}, which only npz can hold: take npz")
+        raise InputError(
+            f"features are hashed to 2^{model.hash_bits}, which only python and npz can hold: take one of them"
+        )
     if model.multilabel:
-        raise InputError("a model of several labels a row has no estimator in scikit-learn of this kind: take npz")
+        raise InputError("a model of several labels a row goes out as python or npz: take one of them")
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
         raise InputError("weights are not all finite: the training diverged")
     estimator = _classifier(model) if model.labels else _regressor(model)

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -49,6 +50,7 @@ RATINGS = {
 PROGRAMS = {
     "sklearn-sgd": "scikit-learn SGD",
     "liblinear": "LIBLINEAR",
+    "snapml": "Snap ML",
     "vowpal-wabbit": "Vowpal Wabbit",
 }
 
@@ -343,28 +345,26 @@ def simulated_cells(source: ComparisonResult) -> Iterator[str]:
 
 
 def completion(work: Work) -> dict[str, str]:
-    """Matrix completion: millions of updates a second, and errors, beside cornac's."""
-    options = [
-        "--problem",
-        "completion",
-        "--epochs",
-        "6",
-        "--methods",
-        "hogwild,blocks,cornac",
-        "--workers",
-        f"1,{CORES}",
-    ]
+    """Matrix completion: millions of updates a second, and errors, beside cornac's and, without biases, LIBMF's."""
+    options = ["--problem", "completion", "--epochs", "6", "--workers", f"1,{CORES}"]
+    kinds = {"ratings": ("", "hogwild,blocks,cornac", [])}
+    if shutil.which("mf-train"):  # reads its text for every point, so it gets fewer trials
+        few = ["--no-biases", "--seeds", "3", "--steps", "0.05,0.1"]
+        kinds["plain-ratings"] = (", no biases", "hogwild,libmf", few)
     heads, columns = ["M updates a second (held-out RMSE)"], []
     for title, data in RATINGS.items():
         for rank in ("32", "64"):
-            source = work.compare(f"ratings-{rank}", title, data, None, *options, "--rank", rank)
-            if source is not None:
-                heads.append(f"{title}, {source.head['ratings'] / 1e6:.1f} M ratings, rank {rank}")
-                columns.append({key: rate(source, group) for key, group in groups_of(source).items()})
+            column = {}
+            for kind, (suffix, methods, more) in kinds.items():
+                about = (f"{kind}-{rank}", title, data, None, *options, "--rank", rank)
+                if source := work.compare(*about, "--methods", methods, *more):
+                    column |= {words_of(*key) + suffix: rate(source, group) for key, group in groups_of(source).items()}
+                    head = f"{title}, {source.head['ratings'] / 1e6:.1f} M ratings, rank {rank}"
+            if column:
+                heads.append(head)
+                columns.append(column)
     keys = dict.fromkeys(key for column in columns for key in column)
-    return {
-        "completion": table_of(heads, [[words_of(*key), *(each.get(key, "–") for each in columns)] for key in keys])
-    }
+    return {"completion": table_of(heads, [[key, *(each.get(key, "–") for each in columns)] for key in keys])}
 
 
 def rate(source: ComparisonResult, group: Group) -> str:

@@ -149,7 +149,7 @@ def test_labels_and_probabilities_of_many_unlikely_classes(loss: str, shift: flo
         (
             LinearModel(np.ones(8), [0.5], "log", 0.0, [0, 1], hash_bits=3),
             InputError,
-            r"hashed to 2\^3, which only npz can hold: take npz",
+            r"hashed to 2\^3, which only python and npz can hold",
         ),
         (LinearModel([1.0, np.nan], [0.0], "log", labels=[0, 1]), InputError, "not all finite: the training diverged"),
         (LinearModel(np.ones(3), [0.0], "log", labels=[0.5, 1]), InputError, "needs labels that are whole numbers"),

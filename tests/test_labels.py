@@ -255,7 +255,7 @@ def test_metrics_are_scikit_learns_and_unknown_labels_are_missed(data: tuple[Any
     assert less["f1_macro"] == pytest.approx(found["f1_macro"])
     row = dict(zip((X.indices[: X.indptr[1]] + 1).tolist(), X.data.tolist()))
     assert [*model.predict_one(row).values()] == pytest.approx(p[0].tolist(), rel=1e-6)
-    with pytest.raises(InputError, match="take npz"):
+    with pytest.raises(InputError, match="goes out as python or npz"):
         model.to_sklearn()
 
 

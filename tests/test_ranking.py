@@ -58,24 +58,25 @@ def test_all_of_it_beside_its_twin(seed):
     tested = Ratings(random.integers(0, users, 30), random.integers(0, items, 30), np.ones(30), (users, items))
     seen = Ratings(random.integers(0, users, 60), random.integers(0, items, 60), np.ones(60), (users, items))
     lists = [[set(part.items[part.users == user].tolist()) for user in range(users)] for part in (tested, seen)]
-    found = ranking_metrics(P, Q, b, tested.user_lists(), seen.user_lists(), k)
-    assert list(found) == ["auc", "precision_at_4", "recall_at_4", "ndcg_at_4"]
-    assert list(found.values()) == pytest.approx(naive(P, Q, b, *lists, k))
+    found = ranking_metrics((P, Q, None, b), tested.user_lists(), seen.user_lists(), k)
+    assert list(found) == ["auc", "precision_at_4", "recall_at_4", "ndcg_at_4", "coverage_at_4"]
+    assert list(found.values())[:4] == pytest.approx(naive(P, Q, b, *lists, k))
 
 
 def test_nothing_to_rank_and_parameters_that_diverged():
     lists = Ratings([0], [0], [1], (2, 4)).user_lists()
-    none = dict.fromkeys(("auc", "precision_at_10", "recall_at_10", "ndcg_at_10"))
-    assert ranking_metrics(np.ones((2, 1)), np.ones((4, 1)), np.zeros(4), lists, lists) == none
-    assert ranking_metrics(np.full((2, 1), np.nan), np.ones((4, 1)), np.zeros(4), lists, None) == none
+    none = dict.fromkeys(("auc", "precision_at_10", "recall_at_10", "ndcg_at_10", "coverage_at_10"))
+    q, b = np.ones((4, 1)), np.zeros(4)
+    assert ranking_metrics((np.ones((2, 1)), q, None, b), lists, lists) == none | {"coverage_at_10": 0.75}
+    assert ranking_metrics((np.full((2, 1), np.nan), q, None, b), lists, None) == none
     everything = Ratings([0] * 4, range(4), [1] * 4, (1, 4)).user_lists()
-    assert ranking_metrics(np.ones((1, 1)), np.ones((4, 1)), np.zeros(4), everything, None)["auc"] is None
+    assert ranking_metrics((np.ones((1, 1)), q, None, b), everything, None)["auc"] is None
 
 
 def test_only_some_users_are_looked_at():
     users = 50
     lists = Ratings(range(users), [0] * users, [1] * users, (users, 3)).user_lists()
     P = np.where(np.arange(users) % 7 == 0, 1.0, -1.0)[:, None]  # of 8 evenly chosen: 0, 7, ..., 49
-    rest = np.array([[1.0], [0], [0]]), np.zeros(3), lists, None, 1
-    assert ranking_metrics(P, *rest, users=8)["auc"] == 1.0
-    assert ranking_metrics(P, *rest)["auc"] == 8 / 50
+    solution = P, np.array([[1.0], [0], [0]]), None, np.zeros(3)
+    assert ranking_metrics(solution, lists, None, 1, users=8)["auc"] == 1.0
+    assert ranking_metrics(solution, lists, None, 1)["auc"] == 8 / 50

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.optimize
+import scipy.sparse
 
 import hogwild
 from hogwild.data.ratings.container import Ids, Ratings
@@ -144,8 +145,8 @@ def test_a_stranger_with_a_history_gets_factors(loss, penalty):
     model = make(False, loss=loss, items=40, penalty=penalty, ridge=(0.3, 0.2), config={"negatives": 2})
     model = dataclasses.replace(model, mean=0.0, item_factors=model.item_factors / 4, item_bias=model.item_bias / 4)
     n, ratings = 12, Ratings([1] * 12, range(12), np.linspace(0, 5, 12), (2, 40))
-    (nothing, p), (_, b) = fold_in(model, ratings)
-    assert not nothing.any()
+    users, (p,), (b,) = fold_in(model, ratings)
+    assert users.tolist() == [1]  # who rated nothing is left out
     q, c = model.item_factors.astype(float), model.item_bias.astype(float)
     drawn = draw_negatives(ratings.users, 2 * DRAWS, 40, ratings.user_lists())
 
@@ -170,8 +171,9 @@ def test_recommendations_for_strangers_with_a_history():
     seen = Ratings([0, 1, 1, 3], [0, 0, 2, 1], rng.random(4), (4, 4), None, *names)  # y rated an unknown item only
     with pytest.warns(HogwildWarning, match="2 of 4 users are not known"):
         items, scores = model.recommend(["x", "user 3", "y", "z"], ITEMS, seen)
-    p, b = fold_in(model, Ratings([0, 0], [3, 0], seen.values[1:3], (1, ITEMS)))
-    expected = 3.5 + b[0] + model.item_bias + model.item_factors @ p[0]
+    users, p, b = fold_in(model, seen, np.arange(4) < 3)
+    assert users.tolist() == [0, 1]
+    expected = 3.5 + b[1] + model.item_bias + model.item_factors @ p[1]
     left = sorted({1, 2, 4, 5}, key=lambda item: -expected[item])
     assert items[0].tolist() == [10 * item for item in left] + [-1, -1]
     assert scores[0, :4] == pytest.approx(expected[left], abs=1e-5)
@@ -353,6 +355,31 @@ def test_what_no_l2_is_chosen_by():
     ):
         with pytest.raises(UsageError, match=message):
             hogwild.TrainConfig(problem="completion", **options)
+
+
+def test_biases_alone_win_where_there_is_nothing_else():
+    random = np.random.default_rng(0)
+    u, i = np.repeat(np.arange(300), 150), random.integers(0, 600, 45_000)
+    values = 3 + 0.4 * random.standard_normal(300)[u] + 0.4 * random.standard_normal(600)[i]
+    values += random.standard_normal(45_000)
+    ratings, options = Ratings(u, i, values, (300, 600)), {"problem": "completion", "rank": 16, "workers": 1}
+    run = hogwild.train(ratings, l2="auto", **options)
+    model = run.finish()
+    assert [each["rank"] for each in run.chosen.path] == [16, 16, 16, 16, 0]
+    assert (run.config.rank, model.rank) == (0, 0)
+    assert run.chosen.value(0.03) == min(each["held_out_rmse"] for each in run.chosen.path)
+    again = CompletionModel.from_file(*model.to_file(), "x")
+    assert again.predict(3, 5) == pytest.approx(model.mean + model.user_bias[3] + model.item_bias[5])
+    best, _ = model.recommend([0, 1], 3)
+    assert best.tolist() == [np.argsort(-model.item_bias)[:3].tolist()] * 2
+    named = hogwild.train(ratings, l2="0.03,0.06", epochs=2, **options)  # values somebody gave are all there are
+    assert [each["rank"] for each in named.chosen.path] == [16, 16]
+    named.close()
+    factorizer = hogwild.HogwildFactorizer(16, early_stopping=True, n_jobs=1, random_state=0)
+    assert not factorizer.fit_transform(scipy.sparse.coo_array((values, (u, i)), shape=(300, 600))).any()
+    assert factorizer.components_.shape == (16, 600)
+    with pytest.raises(UsageError, match="rank=0 leaves biases alone"):
+        hogwild.TrainConfig(problem="completion", rank=0, biases=False)
 
 
 # -- side features ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -140,6 +141,7 @@ def compare(
     check_writable("--out", options["out"], directory=True)
     if base.host == "processes":
         fork_server.ensure_running()
+    began = time.perf_counter()
     if model is None:
         examples, test, held = sources.read(display, plan.first_seed)
         test = held if test is None else test
@@ -154,6 +156,7 @@ def compare(
             data=name,
             timeout=options["timeout"],
             in_flight=options["in_flight"],
+            reading=time.perf_counter() - began,
             command=shlex.join(["hogwild", *sys.argv[1:]]),
         )
     try:

@@ -215,7 +215,7 @@ def plot_calibration(bins: list[dict[str, Any]], label: str, plot: str) -> None:
     for each in bins:
         place = each["probability"], each["share"]
         axis.annotate(f"{each['rows']:,}", place, (6, -10), textcoords="offset points", color="gray")
-    axis.set(xlabel=f"probability of {label}", ylabel=f"share of {label}", title="Rows of each tenth beside its point")
+    axis.set(xlabel=f"probability of {label}", ylabel=f"share of {label}", title="Calibration, with numbers of rows")
     with output(plot) as stream:
         figure.savefig(stream, format=Path(plot).suffix[1:], dpi=150)
 
@@ -525,8 +525,9 @@ def export(
     out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="Write it here.", show_default=False)],
     quiet: Quiet = False,
 ) -> None:
-    """Write a model as a file that other programs read: NumPy's arrays, or an ONNX graph that predicts the same."""
+    """Write a model for other programs: NumPy's arrays, a file of Python that answers by them, or an ONNX graph."""
     from hogwild.interchange import export_model
 
     export_model(opened(model, out=out), out, to)
-    Display(quiet=quiet).say(f"{out}: {model} for {to}")
+    how = f': from {Path(out).stem} import load; load("{Path(out).stem}.npz")' if to == "python" else ""
+    Display(quiet=quiet).say(f"{out}: {model} for {to}{how}")

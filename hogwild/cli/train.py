@@ -224,6 +224,8 @@ def carry_out(
             else:
                 if run.chosen is not None:
                     display.say(*lines_of_choice(run.chosen, choosing is None))
+                if config.problem == "completion" and run.config.rank != config.rank:
+                    display.say("rank 0: held-out ratings are predicted best by biases alone")
                 if run.config.epochs != config.epochs:
                     display.say(f"epochs {run.config.epochs}, chosen with l2 (at most {config.epochs})")
                 show(run, display, rows_file, results, signals)
@@ -304,14 +306,16 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
         for each in path:
             step = "-" if each["step"] is None else f"{each['step']:.4g}"
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
-            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each.get('best_epoch', each['epochs']):>6}"
+            alone = "  biases alone" if each.get("rank") == 0 else ""
+            yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each.get('best_epoch', each['epochs']):>6}{alone}"
     if chosen.normalize != "none":
         yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
+    tried = [each["l2"] for each in path]
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted
     if chosen.folds > 1:
         held_out = f"{chosen.folds} parts of {total:,} rows, each held out once"
     yield (
-        f"{chosen.name} {chosen.l2:g}, chosen of {len(path)} from {path[0]['l2']:g} to {path[-1]['l2']:g}: "
+        f"{chosen.name} {chosen.l2:g}, chosen of {len(path)} from {min(tried):g} to {max(tried):g}: "
         f"{metric} {chosen.value(chosen.l2):.5g} on {held_out} ({chosen.seconds:.2f} s)"
     )

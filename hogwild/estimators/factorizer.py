@@ -9,7 +9,7 @@ factors of each row against the items' (ridge regression), so it works for new u
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,7 +24,7 @@ from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.estimators.options import HOSTS, checked, documented, drawn_seed, parameter, workers_of
 from hogwild.estimators.progress import shown
 from hogwild.problems.completion.folding import fold_in
-from hogwild.problems.completion.model import CompletionModel
+from hogwild.problems.completion.model import CompletionModel, evaluate_completion
 from hogwild.problems.completion.training import passed_over
 from hogwild.training.keep import diverged_in
 from hogwild.training.run import train
@@ -67,7 +67,9 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     (3, 2)
     """
 
-    n_components: int = parameter(32, "Number of factors of a user and of an item.", like="rank", most=math.inf)
+    n_components: int = parameter(
+        32, "Number of factors of a user and of an item.", like="rank", least=1, most=math.inf
+    )
     _: KW_ONLY
     loss: str = parameter(
         "squared_error",
@@ -162,7 +164,12 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                     raise
                 end = diverged_in(row["epoch"], row["objective"])
                 raise TrainingError(f"{end}; try an eta0 below {config.step:g}") from None
-        return self._take(run.model, run.config.epochs)
+        model = run.model
+        if model.rank < p["n_components"]:  # biases alone predict best
+            sides = ("user_factors", "item_factors")
+            zeros = {side: np.zeros((len(getattr(model, side)), p["n_components"])) for side in sides}
+            model = replace(model, **zeros)
+        return self._take(model, run.config.epochs)
 
     def _take(self, model: CompletionModel, passes: int) -> Self:
         self.model_ = model
@@ -178,11 +185,10 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         check_is_fitted(self)
         ratings = self._ratings(X, reset=False)
-        items = self.model_.place(ratings).items
-        known = items >= 0
-        shape = ratings.shape[0], self.model_.shape[1]
-        history = Ratings(ratings.users[known], items[known], ratings.values[known], shape, check=False)
-        return fold_in(self.model_, history)[0]
+        users, factors, _ = fold_in(self.model_, ratings)
+        result = np.zeros((ratings.shape[0], self.model_.rank), np.float32)
+        result[users] = factors
+        return result
 
     def predict(self, pairs: Any) -> np.ndarray:
         """Scores of (user, item) pairs of numbers, (m, 2): predicted ratings, or values to rank by; (m,)."""
@@ -207,12 +213,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Minus the root mean squared error on the ratings in ``X``, whose rows are the training users."""
         check_is_fitted(self)
         ratings = self._ratings(X, reset=False)
-        if len(ratings) == 0:
-            raise InputError("X holds no ratings")
-        placed = self.model_.place(ratings)
-        self.model_.warn_unknown(placed.users, placed.items)
-        error = self.model_.scores(placed.users, placed.items) - ratings.values
-        return -math.sqrt(float(np.mean(np.square(error))))
+        return -float(evaluate_completion(self.model_, ratings)["rmse"])
 
     def _ratings(self, X: Any, reset: bool) -> Ratings:
         if isinstance(X, Ratings):

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hogwild.data.cache import build
 from hogwild.data.rows.container import Rows
-from hogwild.data.tables.files import is_frame
+from hogwild.data.tables.files import framed, is_frame
 from hogwild.data.tables.plan import AskedColumns
 from hogwild.data.tables.source import stream_table, table_recipe
 from hogwild.data.text.hashing import warn_if_crowded
@@ -108,6 +108,7 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
         import pyarrow as pa
 
         if is_frame(X):
+            X = framed(X)
             if reset:
                 validate_data(self, X, reset=True, skip_check_array=True)
             return X

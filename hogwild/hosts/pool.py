@@ -23,6 +23,7 @@ class Pool(Protocol):
     workers: int
     lost: int  # workers that have died
     delay: str = "round-robin"  # delay law of the simulator's workers
+    pids: tuple[int, ...] = ()  # of workers that are processes
 
     @property
     def about(self) -> dict[str, Any]:

@@ -235,6 +235,10 @@ class Processes(Crew):
             self.close()
             raise
 
+    @property
+    def pids(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(worker.pid for worker in self._crew)
+
     def begin(self, task: Task) -> None:
         self._listen(0.0)  # workers that died while idle held nothing
         self._deaths = [0] * self.workers

@@ -218,6 +218,11 @@ class Case(Protocol):
     def take(data: Any) -> Any:
         """Convert the user's data to the problem's container, which has a length and a ``store``; raise UsageError."""
 
+    @staticmethod
+    def usual_holdout(config: TrainConfig, data: Any) -> float:
+        """Share of the data that is held out to choose by if nobody says."""
+        return 0.0
+
     def cut(self) -> dict[str, Any]:
         """What a checkpoint must store for its chunks to be found again, as JSON."""
 

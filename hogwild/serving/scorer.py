@@ -97,7 +97,8 @@ class Scorer:
 
     def _entries(self, row: Any) -> Entries:
         if not isinstance(row, Mapping):
-            raise InputError(f"expected a row as a dict of its columns, got {type(row).__name__}")
+            way = ": give its .to_dict()" if hasattr(row, "to_dict") else ""
+            raise InputError(f"expected a row as a dict of its columns, got {type(row).__name__}{way}")
         return self.encode(row)
 
     def _answers(self, rows: list[Entries]) -> list[Any]:

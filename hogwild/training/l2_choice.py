@@ -138,9 +138,9 @@ class L2Choice:
 
     def value(self, l2: float) -> float | None:
         """The metric of a penalty of the path; None if it is none, was left out before the end, or diverged."""
-        return next(
-            (each[self.metric] for each in self.path if each["l2"] == l2 and each["epochs"] == self.epochs), None
-        )
+        ended = [each for each in self.path if (each["l2"], each["epochs"]) == (l2, self.epochs)]
+        ended = [each for each in ended if each["held_out_loss"] is not None]
+        return min(ended, key=lambda each: each["held_out_loss"])[self.metric] if ended else None
 
 
 def settle_l2(

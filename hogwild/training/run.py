@@ -245,8 +245,8 @@ class Run(Generic[M]):
                     step, fields = search()
                 self._first_fields |= fields
             self.config = c.settled(step=step)
-        decay = c.usual_decay if c.decay is None and c.schedule == "epoch" else c.decay
-        return make_schedule(c.schedule, step, decay=decay, power=c.power, l2=c.l2, dloss=self._case.slope(), tol=c.tol)
+        more = {"l2": c.l2, "dloss": self._case.slope(), "tol": c.tol}
+        return make_schedule(c.schedule, step, decay=c.falls_by, power=c.power, **more)
 
     def _restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         engine, keeper, epochs = self.engine, self._keeper, self.config.epochs
@@ -591,7 +591,7 @@ def train(
     if test is not None:
         test = take(test)
     if holdout is None and cluster is None and config.keep != "last" and len(examples) >= FEWEST:
-        holdout = config.usual_holdout or None
+        holdout = case_of(config.problem).usual_holdout(config, examples) or None
     if holdout is not None:
         examples, holdout = _held_out(examples, holdout, config)
         if test is None:

@@ -22,7 +22,7 @@ EXCHANGES = ("averaging", "averaging:period=250", "gossip:period=250,home=0", "s
 
 def main() -> None:
     options = {"host": "simulator", "workers": 4, "link": LINK, "l2": 1e-5, "step": 2.0, "epochs": 8}
-    figure, (by_time, by_bytes) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained", sharey=True)
+    figure, (by_time, by_bytes) = plt.subplots(1, 2, figsize=(9, 3.7), layout="constrained", sharey=True)
     for exchange in EXCHANGES:
         run = hogwild.train(DATA, exchange=exchange, **options)
         run.finish()
@@ -36,7 +36,7 @@ def main() -> None:
     figure.suptitle(f"4 replicas, {LINK}", fontsize="medium")
     by_time.set(xlabel="virtual milliseconds", xscale="log", ylabel="objective")
     by_bytes.set(xlabel="megabytes sent", xscale="log")
-    by_bytes.legend()
+    figure.legend(*by_time.get_legend_handles_labels(), loc="outside lower center", ncols=4)
     plt.show()
 
 

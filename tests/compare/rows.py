@@ -191,6 +191,7 @@ def lifelike(directory: Path, pace: float = 1.0, **changes: Any) -> Path:
             seconds *= pace * (1 + 0.02 * ((seed * 7 + len(name)) % 5)) * (factor if count > 1 else 1.0)
             step = None if name == "liblinear" else 0.5
             rows = run(name, halving(0.4 + 0.01 * seed, 10), seconds, count, seed, step)
+            rows[0] |= {"restarts": True} if name == "liblinear" else {}
             rows[1:] = [row | (more if KINDS[name] == "lock-free" else {}) for row in rows[1:]]
             rows[-1]["peak_memory_mb"] = {"liblinear": 900.0, "serial": 400.0}.get(name, 420.0 + count)
             if (name, count, seed) == ("locked", 1, 3):

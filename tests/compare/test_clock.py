@@ -6,6 +6,7 @@ longer, and the difference stays.
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -16,7 +17,7 @@ from hogwild.compare.reference import outside
 from hogwild.compare.reference.outside import OUTSIDE, Program
 from hogwild.compare.run.methods import METHODS, Method
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.runner import Runner
+from hogwild.compare.run.runner import Runner, own_memory
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
@@ -83,7 +84,7 @@ def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows,
         others = sum(earlier["epoch"] for earlier in rows[:before])
         uncounted = sleepy.saying * before + sleepy.asleep * others
         assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
-    sleepy.untimed = 10.0
+    sleepy.idle = lambda self: 10.0
     assert {row["train_seconds"] for row in evaluations(small, SLEEPY, 5)[1:]} == {outside.SHORTEST}
 
 
@@ -94,6 +95,24 @@ def test_the_peak_of_memory_is_that_of_the_cell(small: Rows, sleepy: type[Sleepy
     sleepy.advance = lambda self, epoch: None
     assert 50 < evaluations(small, SLEEPY, 2)[-1]["peak_memory_mb"] < most - 150
     assert "peak_memory_mb" in evaluations(small, SERIAL, 1)[-1]
+    sleepy.peak = 7.0  # of a process of its own
+    assert evaluations(small, SLEEPY, 2)[-1]["peak_memory_mb"] == 7.0
+    assert own_memory(os.getpid()) > 20
+    assert own_memory(2**30) == 0.0
+
+
+def test_the_time_from_the_call_has_what_is_done_once(small: Rows, sleepy: type[Sleepy]) -> None:
+    with Runner(small, None, BASE, "small", 60.0, reading=5.0) as runner:
+        first = runner.run(SERIAL, 1)[-1]
+        runner._compiling["serial", 1] += 1000.0
+        again = runner.run(SERIAL, 1)[-1]
+        theirs = [runner.run(SLEEPY, 1)]
+        sleepy.text, sleepy.idle = lambda rows: "a file", lambda self: 3.0
+        theirs += [runner.run(SLEEPY, 1)]
+    assert first["once_seconds"] == 5.0 + runner._starting["threads", 1]  # its set-up has compiled
+    assert again["once_seconds"] > 900  # as long as the first took
+    assert [row[0]["once_seconds"] for row in theirs] == [5.0, 0.0]  # who reads its own text is not charged for ours
+    assert theirs[1][0]["setup_seconds"] > 3.2
 
 
 def test_a_cell_that_takes_too_long_is_stopped_and_says_so(small: Rows, sleepy: type[Sleepy]) -> None:

@@ -117,7 +117,7 @@ def test_liblinear_goes_through_the_same_states():
     solver, _ = made("liblinear", rows, loss="hinge", seed=3)
     assert list(OUTSIDE["liblinear"].epochs(10)) == [1, 2, 4, 8, 10]  # each from scratch
     assert list(OUTSIDE["sklearn-sgd"].epochs(3)) == [1, 2, 3]
-    assert solver.untimed > 0
+    assert solver.idle() > 0
     found = {}
     for passes in (1, 2, 4, 2):
         solver.advance(passes)
@@ -142,12 +142,19 @@ def test_liblinear_goes_through_the_same_states():
         ("cornac", {"loss": "bpr"}, "loss squared-error"),
         ("cornac", {"penalty": "smoothed"}, "penalty per-rating"),
         ("cornac", {"schedule": "inverse"}, "schedule inverse"),
+        ("libmf", {}, "no biases (--no-biases)"),
+        ("libmf", {"biases": False, "penalty": "smoothed"}, "penalty per-rating"),
+        ("implicit", {"loss": "log"}, "implicit has loss bpr"),
+        ("implicit", {"loss": "bpr", "schedule": "inverse"}, "schedule inverse"),
     ],
 )
 def test_refusals_are_one_sentence(name, options, why, monkeypatch):
     monkeypatch.setattr(outside.metadata, "version", lambda package: "1.0")
+    monkeypatch.setattr(outside.shutil, "which", lambda command: command)
     rows = toy(50, 24, 4, classes=options.pop("classes", 2))
-    options = ({"problem": "completion", "penalty": "per-rating"} if name == "cornac" else {}) | options
+    options = (
+        {"problem": "completion", "penalty": "per-rating"} if OUTSIDE[name].problem != "linear" else {}
+    ) | options
     said = OUTSIDE[name].refusal(TrainConfig(**options), rows)
     assert why in said
     assert "\n" not in said
@@ -164,3 +171,6 @@ def test_data_that_are_too_large_and_who_is_not_installed(monkeypatch):
         outside.Liblinear.refusal(TrainConfig(), toy(50, 24, 4))
         == "liblinear is not installed (pip install no-such-package)"
     )
+    monkeypatch.setattr(outside.shutil, "which", lambda command: None)
+    said = OUTSIDE["libmf"].refusal(TrainConfig(problem="completion"), None)
+    assert said == "libmf needs mf-train on the PATH: build https://github.com/cjlin1/libmf"

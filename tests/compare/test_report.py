@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from hogwild.compare.report.figures import curves_of
+from hogwild.compare.report.figures import _costs, curves_of
 from hogwild.compare.report.page import write_report
 from hogwild.errors import HogwildWarning, InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, loaded, run, write
@@ -70,7 +70,7 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
     assert (kind, also) == 2 * ("data:application/octet-stream;base64",)
     assert gzip.decompress(base64.b64decode(rows)) == (made / "rows.jsonl").read_bytes()
     assert json.loads(base64.b64decode(plan))["command"] == "hogwild compare made-up"
-    for said in ("prefers-color-scheme: dark", "Time to target", "Each point of LIBLINEAR is a run of its own"):
+    for said in ("prefers-color-scheme: dark", "Time to target", "Each point of liblinear is a run of its own"):
         assert said in text
 
 
@@ -85,9 +85,9 @@ def figures(page: Page) -> list[list[dict]]:
 
 def test_curves(made: Path) -> None:
     page = Page((made / "report.html").read_text())
-    curves, memory = figures(page)
-    assert [trace["y"] for trace in memory if trace.get("name") == "liblinear"] == [[900.0]]
-    assert memory[-1]["y"] == [422.0, 400.0]  # of tiered and serial, which nobody beats
+    curves, costs = figures(page)
+    assert [trace["y"] for trace in costs if trace.get("name") == "liblinear"] == [[900.0]]
+    assert costs[-1]["y"] == [422.0, 400.0]  # of tiered and serial, which nobody beats
     lines = {trace["name"]: trace for trace in curves if "name" in trace}
     shown = [name for name, line in lines.items() if line["visible"] != "legendonly"]
     assert shown[:3] == ["serial", "hogwild, 2 workers", "tiered, 2 workers"]
@@ -106,6 +106,20 @@ def test_curves_of_the_metric(tmp_path: Path) -> None:
     assert curve.points["call_seconds"].tolist() == pytest.approx([0.5, 1.5, 2.5, 3.5, 4.5])
 
 
+def test_costs(tmp_path: Path) -> None:
+    """Three views of the same methods; one of another objective has no place among them."""
+    parts = [run("serial", halving(), 1.0, once_seconds=2.0, peak_memory_mb=50.0)]
+    parts += [run("tiered", halving(), 0.5, 2, once_seconds=4.0, peak_memory_mb=60.0)]
+    parts += [run("sklearn-sgd", halving(), 0.1, own_objective="it has its own", peak_memory_mb=10.0)]
+    figure = _costs([loaded(tmp_path, *parts)])
+    views = {each["label"]: each["args"][0] for each in figure["layout"]["updatemenus"][0]["buttons"]}
+    assert {label: (view["x"], view["y"]) for label, view in views.items()} == {
+        "memory": ([[3.0], [1.5], [1.5, 3.0]], [[50.0], [60.0], [60.0, 50.0]]),
+        "memory, from call": ([[5.5], [6.0], [5.5]], [[50.0], [60.0], [50.0]]),
+        "distance": ([[4.0], [2.0], [2.0]], [[1e-4], [1e-4], [1e-4]]),
+    }
+
+
 def test_numbers_for_other_programs(made: Path) -> None:
     summary = json.loads((made / "summary.json").read_text())
     [comparison] = summary["comparisons"]
@@ -113,6 +127,7 @@ def test_numbers_for_other_programs(made: Path) -> None:
     assert comparison["about"]["cpu"] == "A Processor"
     assert [table["title"] for table in summary["tables"]] == [
         "Time to target, each method at its own best step",
+        "Time from the call",
         "Epochs, their time, and the speed-up over serial",
         "Speed and conflicts",
         "Runs that did not end ok",

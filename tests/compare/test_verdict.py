@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hogwild.compare.report.cells import duration, percent, place
+from hogwild.compare.report.tables import tables
 from hogwild.compare.report.verdict import choice, verdict
 from tests.compare.rows import halving, loaded, race, refused, run
 
@@ -192,3 +193,33 @@ def test_more_workers_than_locks_have_results_for(judge: Callable) -> None:
 def test_nearly_there_is_not_there(judge: Callable) -> None:
     near = [run("locked", [1.0, 0.01, 0.00104], 1.0, 2, seed) for seed in range(5)]
     assert "(best: 0.104 %)" in judge(race("serial 1 2", "tiered 2 1"), *near)[0]
+
+
+def test_the_first_by_the_other_clock(tmp_path: Path) -> None:
+    parts = race("serial 1 2", once_seconds=1.0), race("tiered 2 1", once_seconds=9.0)
+    said = choice(loaded(tmp_path, *parts))
+    assert said.endswith(
+        "From the call, with reading, set-up and compiling, it takes 12.5 s; serial is clearly sooner then, in 7.50 s."
+    )
+    said = choice(loaded(tmp_path, parts[0], race("tiered 2 1", once_seconds=2.0)))
+    assert said.endswith("it takes 5.50 s.")
+
+
+def test_an_objective_of_its_own_is_in_no_race(tmp_path: Path) -> None:
+    other = race("sklearn-sgd 1 0.1", own_objective="it draws others")
+    source = loaded(tmp_path, race("serial 1 2", "tiered 2 1"), other)
+    assert "clearly sooner than all others" in choice(source)
+    assert "is tiered" in choice(source)
+    assert "Outside" not in " ".join(verdict(source))
+    shown = tables([source])[0]
+    assert "it draws others" in shown.notes
+    serial, tiered, last = (dict(zip(shown.columns, row)) for row in shown.rows)
+    assert last["to 10 %"] == last["behind the first"] == "–"
+    assert tiered["behind the first"] == "first"
+    assert serial["behind the first"] == "2.00x [1.93–2.07]"
+
+
+def test_many_that_may_be_as_soon_are_counted(tmp_path: Path) -> None:
+    lines = [f"{method} 2 1" for method in ("tiered", "hogwild", "atomic", "averaging", "aig", "round-robin")]
+    said = choice(loaded(tmp_path, race("serial 1 2", "locked 2 4", *lines)))
+    assert "is tiered on 2 workers, in 3.00 s: not clearly sooner than 5 of the 7 others (5 seeds" in said

@@ -41,6 +41,17 @@ def test_cells_become_features(tmp_path: Path) -> None:
     assert columns_of(matrix) == of_genres | {(0, 4), (0, 2), (3, 4)}  # new; 1990, 2000
 
 
+def test_numbers_that_are_none_say_nothing() -> None:
+    """Ids of a column that once had a gap are whole numbers; NaN and infinities are no ranges."""
+    values = [*range(40), np.nan, np.inf, -np.inf]
+    frame = pd.DataFrame({"item": np.arange(43.0), "price": values})
+    matrix, _ = read_features(frame, Ids(range(43)), 43, "item")
+    assert matrix.sum(axis=0).tolist() == [4] * 10
+    assert not matrix[[40, 41, 42]].nnz
+    with pytest.raises(InputError, match="the table:41: the id is empty"):
+        read_features(frame.assign(item=frame["price"]), None, 43, "item")
+
+
 def test_many_numbers_become_ranges() -> None:
     frame = pd.DataFrame({"item": range(40), "price": np.random.default_rng(0).permutation(40) / 8})
     matrix, ids = read_features(frame, None, 40, "item")
@@ -93,20 +104,21 @@ def test_tables_that_are_not_text(tmp_path: Path) -> None:
         ("item,genre\n", "items.csv: no rows in it"),
         ("", "items.csv: no rows in it"),
         ('item,genre\na,p\nb,"p\n', "items.csv:3: "),
+        ("item,genre\na,p\nb,p\n".encode("utf-16").decode("latin-1"), "items.csv:1: binary data .a zero byte"),
     ],
 )
 def test_tables_that_say_nothing(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "items.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(InputError, match=message) as error:
         read_features(path, FILMS, 3, "item")
     assert "\n" not in str(error.value)
 
 
 def test_what_cannot_be_matched(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing.csv: No such file"):
+    with pytest.raises(InputError, match="nothing.csv: no such file"):
         read_features(tmp_path / "nothing.csv", FILMS, 3, "item")
-    with pytest.raises(InputError, match="the table: item 3 is not among the 3 of the ratings"):
+    with pytest.raises(InputError, match="the table:2: item 3 is not among the 3 of the ratings"):
         read_features(pd.DataFrame({"item": [0, 3], "genre": ["p", "p"]}), None, 3, "item")
     with pytest.raises(InputError, match="user features need numbers for 3 users.*; got float64 of shape .2, 2"):
         read_features(np.eye(2), None, 3, "user")

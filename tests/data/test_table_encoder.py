@@ -47,12 +47,14 @@ def test_it_makes_the_rows_of_open_table() -> None:
     assert (features != rows.to_scipy()[0]).nnz == 0
     np.testing.assert_array_equal(encoder.fields_, np.maximum(rows.fields, 0))
     assert list(encoder.feature_names_in_) == ["device", "site", "price", "time"]
-    for same in (X, X[["time", "price", "device", "site"]], pl.from_pandas(X), pa.table(X)):
+    for same in (X, X[["time", "price", "device", "site"]], pl.from_pandas(X), pl.from_pandas(X).lazy(), pa.table(X)):
         again = pickle.loads(pickle.dumps(clone(encoder).fit(X))).transform(same)
         assert (again != features).nnz == 0
     assert encoder.transform(X[:0]).shape == (0, 4096)
     with pytest.raises(InputError, match="the table: no column site, which the model was trained with"):
         encoder.transform(X.drop(columns="site"))
+    with pytest.raises(InputError, match="^DataFrame: cannot be made a table: Duplicate column names found: "):
+        HogwildTableEncoder().fit(pd.concat([X, X], axis=1))
     with pytest.raises(UsageError, match="cross site: expected columns joined"):
         HogwildTableEncoder(cross="site").fit(X)
 

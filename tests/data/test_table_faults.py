@@ -46,6 +46,9 @@ TEXTS = {
     "(train with --categorical d to keep text)",
     "y\n0\n1\n": ": no column is left to learn from beside y",
     "y,a\r\n": ": no rows in it",
+    "y;a;b\n0;1;2\n": ":1: one column, 'y;a;b': give --separator ';'",
+    "y\ta\n0\t1\n": ":1: one column, 'y\\ta': give --separator tab",
+    ",y,\n1,0,2\n": ":1: several columns have no name",
     "y,d,d.hour\n0,2024-01-01 10:00,x\n1,2024-01-01 11:00,y\n": ": column d.hour has the name of a date's part or a "
     "cross: rename it or --ignore d.hour",
 }
@@ -76,6 +79,7 @@ REFUSED: dict[str, dict[str, Any]] = {
         "cross": "all",
         "bucket": "price:9,a:9,b:9,c:9,d:9,e:9",
     },
+    "columns 5: expected a list of names, or text with commas between them": {"cross": 5},
     "column price is named in numeric and in bucket: expected one place": {"bucket": "price:9", "numeric": "price"},
 }
 
@@ -147,7 +151,7 @@ def test_names_are_not_trained_on_as_numbers() -> None:
 
 def test_frames() -> None:
     mixed = pd.DataFrame({"y": [0, 1], "x": ["a", 1]})
-    with pytest.raises(InputError, match="cannot be made a table: .*column x"):
+    with pytest.raises(InputError, match="cannot be made a table: column x mixes types: .astype.{'x': str}."):
         hogwild.open_table(mixed, "y")
     with pytest.raises(InputError, match="Duplicate column names found"):
         hogwild.open_table(pd.DataFrame([[0, 1, 2]], columns=["y", "a", "a"]), "y")
@@ -168,6 +172,14 @@ def test_what_is_new_at_prediction(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("site,n\na,1\nb,many\n")
     with pytest.raises(InputError, match=r"t\.csv:3: bad n 'many': expected a number"):
         model.predict(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("date", ["9/6/2005", "06.09.2005 17:30", "2005/09/06"])
+def test_dates_of_another_form_are_said_to_be_categories(date: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"y,d,ip\n0,NA,10.1.2000.1\n1,{date},1.2.3\n")
+    with pytest.warns(HogwildWarning, match=f"t.csv:3: column d: '{date}' is no date .*: the column is cat") as told:
+        hogwild.open_table(tmp_path / "t.csv", "y")
+    assert len(told) == 1
 
 
 def test_a_column_without_values_is_read(tmp_path: Path) -> None:

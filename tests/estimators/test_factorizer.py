@@ -114,7 +114,7 @@ def test_features_rank_items_without_ratings(ratings: Any) -> None:
 def test_errors_are_one_line(model: Any) -> None:
     with pytest.raises(ValueError, match="X is dense"):
         HogwildFactorizer().fit(np.eye(3))
-    with pytest.raises(ValueError, match="X holds no ratings"):
+    with pytest.raises(ValueError, match="no ratings to evaluate"):
         model.score(scipy.sparse.csr_array((300, 80)))
     for name, wrong in (("alpha", -1), ("eta0", 0), ("n_components", 0), ("max_iter", 0.5)):
         with pytest.raises(UsageError, match=f"^{name}={wrong}: expected"):

@@ -200,12 +200,19 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("problem", ["fm", "ffm"])
-def test_defaults_find_planted_pairs_and_hold_a_tenth_out(problem: Any) -> None:
+def test_defaults_find_planted_pairs(problem: Any) -> None:
+    """A tenth is held out to choose; the run is on all rows, and if these are many the tenth chooses its epoch."""
     train, test = clicks(4000).split(0.25)
     run = hogwild.train(train.compact(), test, problem=problem, workers=1)
     rows = list(run)
-    assert rows[0]["l2_held_out"] == 300
-    assert rows[-1]["kept_epoch"] == min(rows[1:], key=lambda row: row["held_out_loss"])["epoch"]
+    best = min(rows[0]["l2_path"], key=lambda each: each["held_out_loss"])
+    assert (rows[0]["l2_held_out"], rows[-1]["updates"], rows[-1]["kept_epoch"]) == (300, 3000, best["best_epoch"])
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("BUDGET", 1), ("HELD_ROWS", 2000)):
+            patch.setattr(f"hogwild.problems.fm.training.{name}", value)
+        apart = list(hogwild.train(train.compact(), test, problem=problem, workers=1))
+    assert (apart[-1]["updates"], apart[0]["l2_rows"]) == (2700, 2000)
+    assert apart[-1]["kept_epoch"] == min(apart[1:], key=lambda row: row["held_out_loss"])["epoch"]
     linear = hogwild.train(train, test, workers=1).finish()
     assert evaluate(run.model, test)["log_loss"] < 0.9 * evaluate(linear, test)["log_loss"]
     pairs = run.model.strongest_pairs(20)
@@ -308,7 +315,7 @@ def test_from_a_table_to_predictions(tmp_path: Path, capfd: pytest.CaptureFixtur
         return capfd.readouterr().out
 
     out = said("train", table, "--label", "click", "--problem", problem, "--rank", 4, "--out", model, "--workers", 1)
-    for words in ("l2_factors", "loss log, rank 4", "60 rows held out choose the epoch"):
+    for words in ("l2_factors", "loss log, rank 4", "60 rows held out of 600 before the fit on all"):
         assert words in out
     assert set(said("predict", model, table).split()) == {"0", "1"}
     assert json.loads(said("evaluate", model, table, "--json"))["accuracy"] > 0.6

@@ -16,10 +16,9 @@ from hogwild.problems.completion.objective import (
     LOSSES,
     RatingEvaluator,
     RatingObjective,
-    Scores,
     draw_negatives,
+    scores_of,
 )
-from hogwild.problems.completion.sums import shares_of
 
 SETUPS = [*((loss, "per-rating") for loss in LOSSES), ("squared-error", "smoothed")]
 
@@ -88,12 +87,12 @@ def twin_of_sums(ratings, solution, loss, l2, penalty, mean, drawn, S, T):
 def test_sums_of_features_beside_plain_sums(loss, penalty):
     ratings, _ = make(users=7, items=12)
     ratings = ratings.select(ratings.items < 8).with_features(items=np.eye(12)[:, ::-1] + np.ones((12, 1)))
-    shares, random = shares_of(ratings), np.random.default_rng(0)
+    shares, random = ratings.shares, np.random.default_rng(0)
     shapes = (7, 3), (24, 3), (7,), (24,)
     rows = tuple(random.standard_normal(shape).astype(np.float32) for shape in shapes)
     same = {"l2": (0.3, 0.3), "penalty": penalty, "mean": 0.4, "negatives": 2}
     objective = RatingObjective(ratings, loss, shares=shares, **same)
-    found = objective.evaluate(*rows)
+    found = objective.evaluate(rows)
     expected = twin(ratings, rows, loss, 0.3, penalty, 0.4, objective.drawn, shares)
     assert (found["objective"], found["loss"]) == pytest.approx(expected)
     assert loss == "squared-error" or objective.drawn.max() == 7  # nobody rated the others, so nobody passed them over
@@ -106,11 +105,11 @@ def test_beside_plain_sums(loss, penalty, n, seed, negatives):
     ratings, solution = make(n, seed=seed)
     same = {"l2": (0.3, 0.3), "penalty": penalty, "mean": 0.4, "negatives": negatives}
     objective = RatingObjective(ratings, loss, **same)
-    found = objective.evaluate(*solution)
+    found = objective.evaluate(solution)
     expected = twin(ratings, solution, loss, 0.3, penalty, 0.4, objective.drawn)
     assert (found["objective"], found["loss"]) == pytest.approx(expected)
     if loss == "squared-error":
-        predicted = Scores(*solution, 0.4).of(ratings.users, ratings.items)
+        predicted = scores_of(solution, 0.4, ratings.users, ratings.items)
         assert found["rmse"] == pytest.approx(np.sqrt(np.mean((predicted - ratings.values) ** 2)))
         assert found["mae"] == pytest.approx(np.mean(np.abs(predicted - ratings.values)))
 
@@ -118,9 +117,9 @@ def test_beside_plain_sums(loss, penalty, n, seed, negatives):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_pieces_do_not_matter(loss, monkeypatch):
     ratings, solution = make(3000, 40, 30)
-    whole = RatingObjective(ratings, loss, l2=(0.1, 0.1)).evaluate(*solution)
+    whole = RatingObjective(ratings, loss, l2=(0.1, 0.1)).evaluate(solution)
     monkeypatch.setattr(rating_objective, "CHUNK", 256)
-    assert RatingObjective(ratings, loss, l2=(0.1, 0.1)).evaluate(*solution) == pytest.approx(whole)
+    assert RatingObjective(ratings, loss, l2=(0.1, 0.1)).evaluate(solution) == pytest.approx(whole)
 
 
 def test_parameters_that_diverged_give_no_warning():
@@ -128,8 +127,8 @@ def test_parameters_that_diverged_give_no_warning():
     broken = (np.full_like(solution[0], np.nan), *solution[1:])
     huge = (solution[0] * np.float32(1e38), *solution[1:])
     for loss in LOSSES:
-        assert math.isnan(RatingObjective(ratings, loss, l2=(1, 1)).evaluate(*broken)["objective"])
-        assert not RatingObjective(ratings, loss, l2=(1, 1)).evaluate(*huge)["objective"] < 1e30
+        assert math.isnan(RatingObjective(ratings, loss, l2=(1, 1)).evaluate(broken)["objective"])
+        assert not RatingObjective(ratings, loss, l2=(1, 1)).evaluate(huge)["objective"] < 1e30
 
 
 def test_what_it_refuses():
@@ -167,8 +166,8 @@ def test_negatives_are_not_seen_where_there_is_another():
     ("loss", "of_both", "of_test"),
     [
         ("squared-error", ["loss", "rmse", "mae"], []),
-        ("log", ["loss"], ["auc", "precision_at_10", "recall_at_10", "ndcg_at_10"]),
-        ("bpr", ["loss"], ["auc", "precision_at_10", "recall_at_10", "ndcg_at_10"]),
+        ("log", ["loss"], ["auc", "precision_at_10", "recall_at_10", "ndcg_at_10", "coverage_at_10"]),
+        ("bpr", ["loss"], ["auc", "precision_at_10", "recall_at_10", "ndcg_at_10", "coverage_at_10"]),
     ],
 )
 def test_names(loss, of_both, of_test):
@@ -182,7 +181,7 @@ def test_names(loss, of_both, of_test):
     assert values == evaluator(solution)  # the negatives stay
     assert list(RatingEvaluator(train, None, loss)(solution)) == alone
     if loss == "squared-error":
-        assert values["test_rmse"] == RatingObjective(test, loss).evaluate(*solution)["rmse"]
+        assert values["test_rmse"] == RatingObjective(test, loss).evaluate(solution)["rmse"]
     else:  # what is drawn against test ratings is in neither set
         both = set(zip(ratings.users.tolist(), ratings.items.tolist()))
         drawn = evaluator.test.drawn

@@ -13,20 +13,30 @@ ours is at 0.0026).
 LIBLINEAR cannot continue: it trains from zero for a given number of passes. With tolerance 0 and one seed a run of 2k
 passes goes through the state that k passes leave, so each point on its curve is a separate run with its own time
 (``restarts``), at doubling numbers of passes: all points cost twice the last. Every run begins by copying the data to
-LIBLINEAR's own format, a cost that no other method has on the clock; it is measured once (``untimed``).
+LIBLINEAR's own format, a cost that no other method has on the clock of training; it is measured once (``idle``).
+
+LIBMF is a command that reads the ratings' text anew for each point. Its objective is ours with loss squared-error,
+penalty per-rating and no biases, on ratings of mean 0 and deviation 1: its lambda counts at each visit of a rating, as
+our l2 does. The step is only its first; later ones fall by a rule of its own, and its first epoch trains eight numbers
+of each factor. It prints a line when training begins and one an epoch, so reading and writing are not on that clock.
+
+implicit's BPR is ours but for the items that it sets beside a chosen one: it draws them by popularity, where ours are
+uniform. That is another objective (``own_objective``), so its distance is not shown; its metric and seconds are.
 
 Cornac's matrix factorisation gets the ratings in the units of our own kernel (mean 0, deviation 1), our initial factors
 and the step of our schedule for each epoch, so both minimise one objective from one start. ``MF`` continues from
-parameters it is given, so one call can be one epoch; copying the values at every call is timed once (``untimed``). No
+parameters it is given, so one call can be one epoch; copying the values at every call is timed once (``idle``). No
 seed is set, because with a seed it uses one thread. It processes the ratings in the order of the data in every epoch,
 since it has no other order.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
+import math
+import os
 import shutil
+import subprocess
 import tempfile
 import time
 import warnings
@@ -42,9 +52,11 @@ from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import scaled
-from hogwild.errors import UsageError
+from hogwild.errors import TrainingError, UsageError
 from hogwild.machine import worker_counts
 from hogwild.methods import SGD_LOSSES
+from hogwild.problems.completion.problem import CompletionProblem
+from hogwild.problems.completion.training import posed
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
 from hogwild.training.schedule import make_schedule
@@ -63,29 +75,65 @@ class Program(Protocol):
     Attributes
     ----------
     name, package : str
-        Name of the method; its package on PyPI.
+        Name of the method; its package on PyPI, or, of a command on the PATH, where its source is.
+    command : str
+        The command, if it is one.
+    problem : str
+        The problem that it solves.
+    threads : bool
+        Whether it can have several, which share one model.
     order : str
         The order in which it takes the rows.
     steps : bool
         Whether it has a step size.
     restarts : bool
         Every ``advance`` trains from the start, so its seconds alone are those of all epochs so far.
+    own_objective : str
+        Why its distance from the optimum means nothing, in a sentence; empty if it minimises what we minimise.
     untimed : float
-        Seconds of every ``advance`` that are not training, to be subtracted from the clock.
+        Seconds of every ``advance`` that are not training, to be subtracted from the clock of training.
+    peak : float, optional
+        The most memory, in MB, of the process that it runs in, if that is its own.
     """
 
     name: str
     package: str = "scikit-learn"
+    command: str = ""
+    problem: str = "linear"
+    threads: bool = False
     order: str = "file"
     steps: bool = True
     restarts: bool = False
+    own_objective: str = ""
     untimed: float = 0.0
+    peak: float | None = None
 
     def __init__(self, rows: Any, config: TrainConfig) -> None: ...
 
     @staticmethod
     def refuse(config: TrainConfig, rows: Any) -> str | None:
         """Return what it cannot do of this, in one sentence; None if it can. The step is ignored."""
+
+    write: Callable[[Any, Path], None] | None = None  # writes the data as it reads them, if it reads them itself
+
+    @classmethod
+    def text(cls, rows: Any) -> Path | None:
+        """Return the file that it reads, which is written off every clock: its users have their data like that."""
+        return cls.write and _written(rows, cls.write)
+
+    def idle(self) -> float:
+        """Measure, before the first ``advance``, how many seconds of each are not training: processor time, which other
+        programs do not stretch, as what is taken off must not exceed it.
+        """
+        seconds = []
+        for _ in range(COPIES):
+            start = time.thread_time()
+            self.do_nothing()
+            seconds.append(time.thread_time() - start)
+        return min(seconds)
+
+    def do_nothing(self) -> None:
+        """Do what every ``advance`` does besides training."""
 
     def advance(self, epoch: int) -> None:
         """Train until ``epoch`` passes over the data are done in total."""
@@ -97,7 +145,9 @@ class Program(Protocol):
 
     @classmethod
     def version(cls) -> str | None:
-        """Return its version; None if it is not installed."""
+        """Return its version, or the place of a command; None if it is not installed."""
+        if cls.command:
+            return shutil.which(cls.command)
         try:
             return metadata.version(cls.package)
         except metadata.PackageNotFoundError:
@@ -106,10 +156,14 @@ class Program(Protocol):
     @classmethod
     def refusal(cls, config: TrainConfig, rows: Any) -> str | None:
         """Return why it cannot take part, in one sentence; None if it can."""
+        if cls.version() is None and cls.command:
+            return f"{cls.name} needs {cls.command} on the PATH: build {cls.package}"
         if cls.version() is None:
             return f"{cls.name} is not installed (pip install {cls.package})"
         if getattr(rows, "labels", None) is not None:
-            return "it is given one label a row"
+            return f"{cls.name} is given one label a row"
+        if getattr(rows, "features", None) is not None:
+            return f"{cls.name} is given no side features"
         return cls.refuse(config, rows)
 
     @classmethod
@@ -125,22 +179,37 @@ def timed(solver: Program, epoch: int) -> float:
     return max(time.perf_counter() - began - solver.untimed, SHORTEST)
 
 
-class SklearnSGD(Program):
+class Stepped(Program):
+    """A program that is given the step of each epoch."""
+
+    def __init__(self, data: Any, config: TrainConfig) -> None:
+        if config.step is None:
+            raise UsageError(f"{self.name} has no rule for its first step here: give a step")
+        self.schedule = make_schedule(config.schedule, config.step, decay=config.decay)
+        self.done = 0  # epochs
+
+    def train(self, step: float) -> None:
+        """Train an epoch."""
+
+    def advance(self, epoch: int) -> None:
+        for done in range(self.done, epoch):
+            self.train(self.schedule.plan(done)[0])
+        self.done = epoch
+
+
+class SklearnSGD(Stepped):
     """``SGDClassifier`` (for more than two classes: one against the rest) or ``SGDRegressor``, in float32."""
 
     name, order = "sklearn-sgd", "shuffled"
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
+        super().__init__(rows, config)
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-        if config.step is None:
-            raise UsageError("sklearn-sgd has no rule for its first step here: give a step")
         problem = LinearProblem.of(config, rows, "serial")
         self.shape = (problem.classes, problem.width) if problem.classes > 1 else (problem.width,)
-        self.schedule = make_schedule(config.schedule, config.step, decay=config.decay)
         self.data = _matrix(rows, config, np.float32)
         self.classes = {"classes": np.array(problem.labels, np.float32)} if problem.labels else {}
-        self.epoch = 0
         alpha = config.l1 + config.l2
         self.solver: Any = (SGDClassifier if problem.labels else SGDRegressor)(
             loss=SGD_LOSSES[config.loss],
@@ -162,20 +231,18 @@ class SklearnSGD(Program):
             return "scikit-learn's SGD has no adagrad"
         return _unknown_steps("scikit-learn's SGD", config) or _too_many(rows)
 
-    def advance(self, epoch: int) -> None:
+    def train(self, step: float) -> None:
         import sklearn
 
         X, y, weights = self.data
+        self.solver.eta0 = step
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-            for done in range(self.epoch, epoch):
-                self.solver.eta0 = self.schedule.plan(done)[0]
-                try:
-                    self.solver.partial_fit(X, y, sample_weight=weights, **self.classes)
-                except ValueError as error:
-                    if "overflow" not in str(error):
-                        raise
-                    self.solver.coef_[:] = np.nan  # the parameters show it, as for all methods that diverge
-        self.epoch = epoch
+            try:
+                self.solver.partial_fit(X, y, sample_weight=weights, **self.classes)
+            except ValueError as error:
+                if "overflow" not in str(error):
+                    raise
+                self.solver.coef_[:] = np.nan  # the parameters show it, as for all methods that diverge
 
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
         return self.solver.coef_.reshape(self.shape).copy(), np.ravel(self.solver.intercept_).copy()
@@ -210,7 +277,6 @@ class Liblinear(Program):
             tol=1e-300,
             random_state=config.seed % 2**32,
         )
-        self.untimed = min(self._seconds(0) for _ in range(COPIES))
 
     @staticmethod
     def refuse(config: TrainConfig, rows: Rows) -> str | None:
@@ -231,14 +297,11 @@ class Liblinear(Program):
             warnings.simplefilter("ignore")  # not converged, as requested
             self.model.fit(X, y, sample_weight=weights)
 
+    def do_nothing(self) -> None:
+        self.advance(0)
+
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
         return np.ravel(self.model.coef_).copy(), np.array(self.model.intercept_, dtype=np.float64).reshape(1)
-
-    def _seconds(self, passes: int) -> float:
-        """Processor time, which other programs do not stretch: what is taken off a fit must not exceed it."""
-        start = time.thread_time()
-        self.advance(passes)
-        return time.thread_time() - start
 
 
 class VowpalWabbit(Program):
@@ -253,13 +316,21 @@ class VowpalWabbit(Program):
         self.width = rows.width
         self.bits = max(18, rows.width.bit_length())
         loss = {"log": "logistic", "hinge": "hinge"}[config.loss]
-        path = vw_text(rows)
+        path = self.text(rows)
         self.options = (
             f"--quiet --holdout_off -b {self.bits} --loss_function {loss} --l2 {config.l2} -l {config.step}"
             f" -d {path} --cache_file {path}.{loss}.bin"
         )
         self.advance(1)  # makes the cache
-        self.solution()
+        self.solver.finish()
+
+    @staticmethod
+    def write(rows: Rows, path: Path) -> None:
+        highest = rows.targets.max()
+        with path.open("w") as file:
+            for i, j, y in zip(rows.begin, rows.end, rows.targets):
+                pairs = zip(rows.indices[i:j].tolist(), rows.values[i:j].tolist())
+                file.write(f"{1 if y == highest else -1} | " + " ".join(f"{u}:{x:.7g}" for u, x in pairs) + "\n")
 
     @staticmethod
     def refuse(config: TrainConfig, rows: Rows) -> str | None:
@@ -311,55 +382,31 @@ class SnapML(Program):
         return np.ravel(self.model.coef_), np.ravel(self.model.intercept_)
 
 
-@functools.lru_cache(2)
-def vw_text(rows: Rows) -> Path:
-    """Write the rows as VW reads them; the file goes with the rows."""
-    folder = tempfile.mkdtemp(prefix="hogwild-vw-")
-    weakref.finalize(rows, shutil.rmtree, folder, ignore_errors=True)
-    path = Path(folder, "rows.vw")
-    highest = rows.targets.max()
-    with path.open("w") as file:
-        for i, j, y in zip(rows.begin, rows.end, rows.targets):
-            pairs = zip(rows.indices[i:j].tolist(), rows.values[i:j].tolist())
-            file.write(f"{1 if y == highest else -1} | " + " ".join(f"{u}:{x:.7g}" for u, x in pairs) + "\n")
-    return path
-
-
-class CornacMF(Program):
+class CornacMF(Stepped):
     """``cornac.models.MF`` on its CPU backend."""
 
-    name, package = "cornac", "cornac"
+    name, package, problem, threads = "cornac", "cornac", "completion", True
 
     def __init__(self, ratings: Ratings, config: TrainConfig) -> None:
         from cornac.data import Dataset
         from cornac.models import MF
 
-        from hogwild.problems.completion.case import CompletionCase
-
-        alone = dataclasses.replace(config, workers=1, discipline="serial")
-        self.completion = CompletionCase(alone, ratings, None).problem
-        self.schedule = make_schedule(config.schedule, config.step or 0.0, decay=config.decay)
+        super().__init__(ratings, config)
+        self.completion, self.parameters = _start(ratings, config)
         triples = ratings.users.astype(np.int64), ratings.items.astype(np.int64), self.completion.encode(ratings.values)
         self.data = Dataset(*ratings.shape, {}, {}, triples)
         self.data.global_mean = 0.0  # exact up to rounding; our mean is left out of the values
-        flat = np.zeros(self.completion.size, np.float32)  # the start is that of our own methods
-        self.completion.start(flat, config.seed)
-        users, items = (np.ascontiguousarray(part) for part in self.completion.factors(flat))
-        views = self.completion.parameters(flat)
-        self.parameters = {"U": users, "V": items, "Bu": views.user_bias.copy(), "Bi": views.item_bias.copy()}
         self.make = functools.partial(
             MF,
             k=config.rank,
             lambda_reg=config.l2,
             use_bias=config.biases,
             num_threads=config.workers or 1,
-            init_params=self.parameters,
+            init_params=dict(zip(("U", "V", "Bu", "Bi"), self.parameters)),
             seed=None,
             backend="cpu",
             verbose=False,
         )
-        self.epoch = 0
-        self.untimed = min(self._fit(0, 1.0) for _ in range(COPIES))
 
     @staticmethod
     def refuse(config: TrainConfig, ratings: Ratings) -> str | None:
@@ -367,25 +414,134 @@ class CornacMF(Program):
             return "cornac has loss squared-error and penalty per-rating"
         return _unknown_steps("cornac", config)
 
-    def advance(self, epoch: int) -> None:
-        for done in range(self.epoch, epoch):
-            self._fit(1, self.schedule.plan(done)[0])
-        self.epoch = epoch
+    def train(self, step: float, epochs: int = 1) -> None:
+        self.make(max_iter=epochs, learning_rate=step).fit(self.data)
+
+    def do_nothing(self) -> None:
+        self.train(1.0, 0)
 
     def solution(self) -> tuple[np.ndarray, ...]:
-        scale = self.completion.scale
-        powers = {"U": 0.5, "V": 0.5, "Bu": 1.0, "Bi": 1.0}
-        return tuple(scale**power * self.parameters[name] for name, power in powers.items())
+        return _scaled(self.completion, self.parameters)
 
-    def _fit(self, epochs: int, step: float) -> float:
-        """Run ``epochs`` epochs in place; return the seconds they took."""
-        model = self.make(max_iter=epochs, learning_rate=step)
+
+class Libmf(Program):
+    """LIBMF's ``mf-train``."""
+
+    name, package, command = "libmf", "https://github.com/cjlin1/libmf", "mf-train"
+    problem, threads, order, restarts = "completion", True, "its own", True
+
+    def __init__(self, ratings: Ratings, config: TrainConfig) -> None:
+        self.completion = posed(config, ratings, "serial")
+        self.users, self.rank = int(ratings.users.max()) + 1, config.rank  # it has none beyond the last that is rated
+        path = self.text(ratings)
+        options = {"k": config.rank, "l2": config.l2, "r": config.step, "s": config.workers or 1}
+        words = [word for name, value in options.items() for word in (f"-{name}", f"{value:.9g}")]
+        self.call = ["stdbuf", "-oL", self.command, *words]  # else it keeps its lines until it ends
+        self.files = [str(path), f"{path}.model"]
+
+    @staticmethod
+    def write(ratings: Ratings, path: Path) -> None:
+        import pyarrow
+        from pyarrow import csv
+
+        values = CompletionProblem.of(ratings, "serial").encode(ratings.values)
+        table = pyarrow.table({"user": ratings.users, "item": ratings.items, "value": values})
+        csv.write_csv(table, path, csv.WriteOptions(include_header=False, delimiter=" "))
+
+    @staticmethod
+    def refuse(config: TrainConfig, ratings: Ratings) -> str | None:
+        if config.loss != "squared-error" or config.penalty != "per-rating" or config.biases:
+            return "libmf has loss squared-error, penalty per-rating and no biases (--no-biases)"
+        return None
+
+    def advance(self, epoch: int) -> None:
         began = time.perf_counter()
-        model.fit(self.data)
-        return time.perf_counter() - began
+        with subprocess.Popen([*self.call, "-t", f"{epoch}", *self.files], stdout=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None
+            lines = [(time.perf_counter(), line) for line in run.stdout]  # a heading, and one an epoch
+            _, status, usage = os.wait4(run.pid, 0)
+            run.returncode = os.waitstatus_to_exitcode(status)
+        last = lines[-1][1].split() if lines else ["no output:", "nan"]
+        if run.returncode or not math.isfinite(float(last[1])):  # the RMSE
+            raise TrainingError(f"{self.command} ended with status {run.returncode}: {' '.join(last)}")
+        self.untimed = time.perf_counter() - began - (lines[-1][0] - lines[0][0])
+        self.peak = 1024e-6 * usage.ru_maxrss
+
+    def solution(self) -> tuple[np.ndarray, ...]:
+        factors = np.loadtxt(self.files[1], np.float32, skiprows=5, usecols=range(2, 2 + self.rank), ndmin=2)
+        sides = [np.zeros((n, self.rank), np.float32) for n in self.completion.rows]
+        for side, part in zip(sides, (factors[: self.users], factors[self.users :])):
+            side[: len(part)] = part
+        return _scaled(self.completion, [*sides, *(np.zeros(len(side), np.float32) for side in sides)])
+
+
+class ImplicitBPR(Stepped):
+    """``implicit``'s Bayesian personalised ranking; an epoch is as many passes as there are negatives."""
+
+    name, package, problem, threads, order = "implicit", "implicit", "completion", True, "drawn"
+    own_objective = (
+        "implicit draws the items beside a chosen one by popularity, ours are uniform: its metric can be compared, not "
+        "its distance from the best"
+    )
+
+    def __init__(self, ratings: Ratings, config: TrainConfig) -> None:
+        import scipy.sparse
+        from implicit.cpu.bpr import BayesianPersonalizedRanking
+
+        super().__init__(ratings, config)
+        _, (users, items, user_bias, item_bias) = _start(ratings, config)
+        pairs = np.ones(len(ratings), np.float32), (ratings.users, ratings.items)
+        self.data = scipy.sparse.csr_matrix(pairs, shape=ratings.shape)
+        self.model = BayesianPersonalizedRanking(
+            factors=config.rank,
+            regularization=config.l2,
+            iterations=config.negatives,
+            num_threads=config.workers or 1,
+            random_state=np.random.default_rng(config.seed),  # a number would draw the same in every epoch
+        )
+        self.model.user_factors = np.column_stack([users, np.ones_like(user_bias)])
+        self.model.item_factors = np.column_stack([items, item_bias])
+
+    @staticmethod
+    def refuse(config: TrainConfig, ratings: Ratings) -> str | None:
+        if config.loss != "bpr" or config.penalty != "per-rating" or not config.biases:
+            return "implicit has loss bpr, penalty per-rating and biases of items"
+        return _unknown_steps("implicit", config)
+
+    def train(self, step: float) -> None:
+        self.model.learning_rate = step
+        self.model.fit(self.data, show_progress=False)
+
+    def solution(self) -> tuple[np.ndarray, ...]:
+        users, items = self.model.user_factors, self.model.item_factors
+        return users[:, :-1].copy(), items[:, :-1].copy(), np.zeros(len(users), np.float32), items[:, -1].copy()
 
 
 # ---- common parts
+
+
+@functools.lru_cache(2)
+def _written(data: Any, write: Callable[[Any, Path], None]) -> Path:
+    """Have the data written to a file that goes with them."""
+    folder = tempfile.mkdtemp(prefix="hogwild-outside-")
+    weakref.finalize(data, shutil.rmtree, folder, ignore_errors=True)
+    write(data, Path(folder, "data"))
+    return Path(folder, "data")
+
+
+def _start(ratings: Ratings, config: TrainConfig) -> tuple[CompletionProblem, list[np.ndarray]]:
+    """Return the problem, and the factors and biases that our own methods start from, in its units."""
+    problem = posed(config, ratings, "serial")
+    flat = np.zeros(problem.size, np.float32)
+    problem.start(flat, config.seed)
+    views = problem.parameters(flat)
+    factors = [np.ascontiguousarray(part) for part in problem.factors(flat)]
+    return problem, [*factors, views.user_bias.copy(), views.item_bias.copy()]
+
+
+def _scaled(problem: CompletionProblem, parameters: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Return factors and biases in the user's units."""
+    return tuple(problem.scale**power * part for power, part in zip((0.5, 0.5, 1.0, 1.0), parameters))
 
 
 def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
@@ -410,5 +566,5 @@ def _too_many(rows: Rows) -> str | None:
 
 
 OUTSIDE: dict[str, type[Program]] = {
-    program.name: program for program in (SklearnSGD, Liblinear, SnapML, VowpalWabbit, CornacMF)
+    program.name: program for program in (SklearnSGD, Liblinear, SnapML, VowpalWabbit, CornacMF, Libmf, ImplicitBPR)
 }

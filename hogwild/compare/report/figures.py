@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: its scale at first. Seconds of methods differ by powers of ten, so the fastest would be a spike on a linear one.
 AXES = {
     "train_seconds": ("seconds", "seconds of training", 1.0, "log"),
-    "call_seconds": ("from call", "seconds of set-up and training", 1.0, "log"),
+    "call_seconds": ("from call", "seconds from the call: reading, set-up, compiling, training", 1.0, "log"),
     "epoch": ("epochs", "epochs", 1.0, "linear"),
     "virtual_seconds": ("virtual", "virtual milliseconds", 1e3, "log"),
     "bytes_sent": ("bytes", "megabytes sent by all replicas", 1e-6, "log"),
@@ -48,11 +48,11 @@ CAPTIONS = {
     "How near to the optimum, and when": "Each method at its own best step. The distance is (f - f*) / (f0 - f*), "
     "100 % at the start; the second row of buttons shows the metric on test data instead. A click in the legend shows "
     "or hides a method, two clicks show it alone; drag to zoom, and click twice to go back. Lines are medians over the "
-    "seeds, bands reach from quartile to quartile, dotted lines are the targets. Each point of LIBLINEAR is a run of "
-    "its own from the start, for it cannot go on.",
-    "Time and memory": "Medians over the seeds: the time to the hardest target that serial always reaches, and the "
-    "most memory that the process had, with the data and the evaluator's. No method is both sooner and smaller than "
-    "those on the dotted line. Memory of workers in processes of their own is not known.",
+    "seeds, bands reach from quartile to quartile, dotted lines are the targets.",
+    "Seconds, loss and memory": "Medians over the seeds: the seconds to the hardest target that serial always reaches, "
+    "of training or from the call, against the most memory; or the seconds of all epochs against the distance that is "
+    "left. Memory is that of the whole process, with Python, the data and the evaluator, and of what worker processes "
+    "have to themselves; that of a command is its own. No method is both left of and below those on the dotted line.",
 }
 
 
@@ -101,7 +101,7 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
         rows[["train_seconds", "call_seconds"]] = math.nan
     if source.clock != "virtual_seconds":
         rows[["virtual_seconds", "bytes_sent"]] = math.nan
-    epochs = rows.dropna(subset="gap").assign(at=rows["epoch"]).groupby("at")
+    epochs = rows.dropna(subset=["gap", metric], how="all").assign(at=rows["epoch"]).groupby("at")
     points = epochs[[*AXES]].median()
     for kind, field in zip(HEIGHTS, ("gap", metric), strict=True):
         points[[kind + "low", kind + "median", kind + "high"]] = epochs[field].quantile([0.25, 0.5, 0.75]).unstack()
@@ -117,7 +117,7 @@ def explorable(sources: Sequence[ComparisonResult]) -> list[tuple[str, str, str]
     from plotly.io import to_html
 
     options: dict[str, Any] = {"full_html": False, "include_mathjax": False, "default_height": "100%"}
-    all_of = (_curves(sources), _memory(sources))
+    all_of = (_curves(sources), _costs(sources))
     drawn = [(name, figure) for name, figure in zip(CAPTIONS, all_of) if figure["data"]]
     return [
         (
@@ -143,7 +143,7 @@ def _layout(x: str, y: str, top: int, **more: Any) -> dict[str, Any]:
         "paper_bgcolor": clear,
         "plot_bgcolor": clear,
         "margin": {"l": 10, "r": 10, "t": top, "b": 10},
-        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "maxheight": 0.3},
         "modebar": {"orientation": "v", "bgcolor": clear},
         "xaxis": grid | {"title": {"text": x}},
         "yaxis": grid | {"title": {"text": y}},
@@ -215,23 +215,42 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
     return {"data": traces, "layout": layout}
 
 
-def _memory(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
-    """Return a point for each method whose memory is known, and a line through those that no other one beats."""
-    points = []
+def _costs(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
+    """Return a point for each method, and a line through those that no other one beats, in three views by buttons."""
+    names, table = [], []
     for source in sources:
         eps = target(source, source.serial) or source.eps[0]
-        for group in source.groups:
-            x, y = group.median(f"{source.clock} to {eps:g}"), group.median("last peak_memory_mb")
-            points.append((x, y, name_of(source, group, sources), colour_of(group.method, sources)))
-    points = sorted(point for point in points if math.isfinite(point[0] + point[1]))
+        fields = [f"{source.clock} to {eps:g}", f"call_seconds to {eps:g}", f"last {source.clock}"]
+        fields += ["last peak_memory_mb", "last gap"]
+        for group in source.racing:
+            names.append((name_of(source, group, sources), colour_of(group.method, sources)))
+            table.append([group.median(field) for field in fields])
+    views = {
+        "memory": (0, 3, "seconds to the target", "peak memory, MB", "linear"),
+        "memory, from call": (1, 3, "seconds from the call to the target", "peak memory, MB", "linear"),
+        "distance": (2, 4, "seconds of all epochs", f"{title(sources)} at the end", "log"),
+    }
+    buttons: list[tuple[str, str, list[Any]]] = []
+    for label, (across, up, x_title, y_title, scale) in views.items():
+        points = [(row[across], row[up]) for row in table]
+        known = sorted(point for point in points if all(map(math.isfinite, point)))
+        front = [point for place, point in enumerate(known) if all(point[1] < other[1] for other in known[:place])]
+        data = {"x": [*([x] for x, _ in points), [x for x, _ in front]]}
+        data |= {"y": [*([y] for _, y in points), [y for _, y in front]]}
+        shown: dict[str, Any] = {"xaxis.title.text": x_title, "yaxis.title.text": y_title, "yaxis.type": scale}
+        shown |= {"xaxis.autorange": True, "yaxis.autorange": True, "yaxis.tickformat": "~%" if scale == "log" else ""}
+        if known and (across != 1 or sources[0].timed) and sources[0].clock != "epoch":
+            buttons.append((label, "update", [data, shown]))
+    if not buttons:
+        return {"data": []}
+    data, shown = buttons[0][2]
     traces: list[dict[str, Any]] = [
-        {"x": [x], "y": [y], "name": _text(name), "mode": "markers", "marker": {"color": colour, "size": 10}}
-        for x, y, name, colour in points
+        {"name": _text(name), "mode": "markers", "marker": {"color": colour, "size": 10}} for name, colour in names
     ]
-    if traces:
-        front = [each for place, each in enumerate(points) if all(each[1] < other[1] for other in points[:place])]
-        way = {"x": [each[0] for each in front], "y": [each[1] for each in front]}
-        traces.append(way | {"mode": "lines", "line": GUIDE | {"shape": "hv"}, "showlegend": False})
-    layout = _layout({"epoch": "epochs"}.get(sources[0].clock, "seconds") + " to the target", "peak memory, MB", 30)
+    traces.append({"mode": "lines", "line": GUIDE | {"shape": "hv"}, "showlegend": False, "hoverinfo": "skip"})
+    for place, trace in enumerate(traces):
+        trace |= {"x": data["x"][place], "y": data["y"][place]}
+    layout = _layout(shown["xaxis.title.text"], shown["yaxis.title.text"], 56, updatemenus=[_menu(8, buttons)])
     layout["xaxis"]["type"] = "log"
+    layout["yaxis"] |= {"type": shown["yaxis.type"], "tickformat": shown["yaxis.tickformat"]}
     return {"data": traces, "layout": layout}

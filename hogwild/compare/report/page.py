@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hogwild.compare.report.cells import place
-from hogwild.compare.report.results import OBJECTIVE, ComparisonResult, frame, load
+from hogwild.compare.report.results import ComparisonResult, frame, load
 from hogwild.compare.report.tables import Table, facts_of, tables
 from hogwild.compare.report.verdict import choice, verdict
 from hogwild.errors import HogwildWarning, OutputError
@@ -117,12 +117,13 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
 
 
 def downloads(source: ComparisonResult, most: int) -> dict[str, str]:
-    """Return the rows, of at most so many bytes compressed, and the plan, as addresses by the files' names."""
+    """Return the rows, of at most so many bytes compressed, and the plan with all that was known of data, machine and
+    versions, as addresses by the files' names.
+    """
     name = source.label.replace("/", "-")
-    plan = {name: source.head.get(name) for name in ("command", "plan", "step_grid", *OBJECTIVE)}
     rows = gzip.compress(source.path.read_bytes(), mtime=0)
     files = {f"{name}.jsonl.gz": rows} if len(rows) <= most else {}
-    files[f"{name}-plan.json"] = json.dumps(plain(plan), indent=1).encode()
+    files[f"{name}-plan.json"] = json.dumps(plain(source.head), indent=1).encode()
     return {
         name: f"data:application/octet-stream;base64,{base64.b64encode(content).decode()}"
         for name, content in files.items()
@@ -158,9 +159,10 @@ def page(sources: Sequence[ComparisonResult], report: Report) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=shown
     )
     text = resources.files("hogwild.compare.report").joinpath("page.html.jinja").read_text(encoding="utf-8")
-    names = dict.fromkeys(Path(str(source.head.get("data") or "data")).name for source in sources)
+    paths = (Path(str(source.head.get("data") or "data")) for source in sources)
+    names = dict.fromkeys(str(Path(*path.parts[-2:])) for path in paths)
     return environment.from_string(text).render(
-        title=f"{' and '.join(names)}: lock-free against locks",
+        title=f"{' and '.join(names)}: methods compared",
         split=split,
         place=place,
         report=report,

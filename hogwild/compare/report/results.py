@@ -42,7 +42,7 @@ PROBLEM = (*OBJECTIVE, *"data fingerprint rows width nnz examples parameters".sp
 KINDS = ("serial", "lock-free", "locks", "blocks", "exchange", "in step", "outside")
 REFERENCES = ("serial", "outside")
 #: Fields in which the way to a target is measured.
-CLOCKS = ("train_seconds", "virtual_seconds", "epoch", "bytes_sent")
+CLOCKS = ("train_seconds", "call_seconds", "virtual_seconds", "epoch", "bytes_sent")
 #: Fields of which a run has the mean of its epochs, as "mean staleness_max".
 MEANS = "staleness_mean staleness_max nonzeros_per_second updates_per_second samples_per_second".split()
 FEWEST_PAIRS = 3
@@ -118,16 +118,12 @@ def lowest(rows: Iterable[Row], start: float) -> float:
 
 
 def with_gaps(rows: Iterable[Row], start: float, optimum: float) -> list[Row]:
-    """Add two fields to rows: ``gap``, the sub-optimality, which is 1 at the start, 0 at the optimum and NaN if it is
-    unknown; and ``call_seconds``, the time from the call, in which the run was set up and trained.
+    """Add to rows the field ``gap``, the sub-optimality, which is 1 at the start, 0 at the optimum and NaN if it is
+    unknown or the method has an objective of its own.
     """
     span = start - optimum if start > optimum else math.nan
     return [
-        row
-        | {
-            "gap": (number(row, "objective") - optimum) / span,
-            "call_seconds": number(row, "setup_seconds") + number(row, "train_seconds"),
-        }
+        row | {"gap": math.nan if row.get("own_objective") else (number(row, "objective") - optimum) / span}
         for row in rows
     ]
 
@@ -186,8 +182,12 @@ def run_of(rows: list[Row], eps: Sequence[float]) -> Row:
     """Return one cell's run as a row: the fields of its first evaluation, and figures of the whole.
 
     Fields of the last evaluation are named "last objective" (absent if the run did not end ok), means of its epochs
-    "mean staleness_max", and ways to a target "epoch to 0.01". ``rows`` are its evaluations, with their gaps.
+    "mean staleness_max", and ways to a target "epoch to 0.01". ``rows`` are its evaluations, with their gaps; each gets
+    ``call_seconds``, the time from the call: what is done once (the data read, workers started, kernels compiled),
+    set-up and training.
     """
+    before = number(rows[-1], "setup_seconds") + (rows[-1].get("once_seconds") or 0.0)
+    rows = [row | {"call_seconds": before + number(row, "train_seconds")} for row in rows]
     first, last = rows[0], rows[-1]
     ended = last["status"] == "ok" and math.isfinite(number(last, "objective"))
     means = {}
@@ -309,6 +309,11 @@ class ComparisonResult:
         for run in self.of_phase("reported"):
             groups.setdefault((run["kind"], run["method"], run["workers"]), []).append(run)
         return sorted((Group(*key, runs) for key, runs in groups.items()), key=lambda each: KINDS.index(each.kind))
+
+    @property
+    def racing(self) -> list[Group]:
+        """The groups that minimise the objective of the comparison."""
+        return [group for group in self.groups if not group.first.get("own_objective")]
 
     @property
     def serial(self) -> Group | None:

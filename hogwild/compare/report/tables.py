@@ -18,8 +18,8 @@ from hogwild.compare.report.cells import (
     quartiles,
     times,
 )
-from hogwild.compare.report.results import METRICS, WIDE, ComparisonResult, Group, Row, number, speedup
-from hogwild.compare.report.verdict import choice, verdict
+from hogwild.compare.report.results import METRICS, WIDE, ComparisonResult, Group, Row, number, paired_ratio, speedup
+from hogwild.compare.report.verdict import choice, first, verdict
 
 Cells = tuple[str, ...]
 #: Columns of words rather than figures.
@@ -35,32 +35,39 @@ FACTS = {
     "plan": "epochs seeds_list step_grid schedule order link",
     "machine": "cpu cores caches load load_after affinity gpu host",
     "command": "command",
+    "commit": "commit",
 }
 TARGETS = (
     "Medians over the seeds, quartiles in brackets. A target of 1 % is the objective with 1 % of the way from the "
     "start to the optimum left. When it was reached is interpolated between two evaluations, linear in seconds (or "
     "epochs) on the logarithm of what is left. Runs that did not get there are not in a median: 3/5 says how many "
-    "are. The last columns are of the last evaluation of runs that ended ok. The verdict takes the best of each "
-    "kind by these medians, which favours a kind of which more methods were compared."
+    "are. Behind the first: how many times its time, with the 95 % interval over the seeds, at the target of the "
+    "verdict; one that is unclear, the same or noise may be as soon. The last columns are of the last evaluation of "
+    "runs that ended ok. The verdict takes the best of each kind by these medians, which favours a kind of which more"
+    " methods were compared."
+)
+FROM_CALL = (
+    "Everything until the model is there, where the other tables count training alone: once, reading the data, "
+    "starting workers, and compiling kernels or loading compiled ones; then set-up, laying the data out in the "
+    "program's own form. Programs that read a format of their own (Vowpal Wabbit, LIBMF) do it in their set-up. "
+    "Python's start and its imports are not counted."
 )
 FACTORS = (
-    "Set-up: from the call to the first epoch, with workers that run, compiled kernels and data in memory: laying the "
-    "data out in the program's own form. The clock of all other tables leaves it out, and the figure has both. "
-    "Speed-up over serial = statistical factor (epochs that serial needs over epochs of the method) x hardware "
-    "factor (time of a serial epoch over time of an epoch), at the hardest target that at least half of the runs "
-    "of both reached."
+    "Speed-up over serial = statistical factor (epochs that serial needs over epochs of the method) x hardware factor"
+    " (time of a serial epoch over time of an epoch), at the hardest target that at least half of the runs of both "
+    "reached."
 )
 UNSTEADY = (
     "WARNING: the times of an epoch of {} spread by more than 25 % of their median (quartile to quartile): the machine "
     "was not quiet."
 )
 CONFLICTS = (
-    "Staleness: how many updates of others fall between the reading of a row's weights and the storing of its update. "
-    "Lost: weights whose update was overwritten by another's, for each update of a row. In flight: examples that a GPU "
-    "has in hand at the same time. The speed is millions a second. Peak: of the whole process, with the data; that of "
-    "workers in processes of their own is not known. Messages and megabytes are those of all replicas; a message takes "
-    "the link's latency, and occupies the lines of both sides for as long as its bandwidth says. Waited: share of the "
-    "replicas' time in which they waited for messages, in virtual time, in which a row takes as long as the link says."
+    "Staleness: how many updates of others fall between the reading of a row's weights and the storing of its update."
+    " Lost: weights whose update was overwritten by another's, for each update of a row. In flight: examples that a "
+    "GPU has in hand at the same time. The speed is millions a second. Peak: see the figure of memory. Messages and "
+    "megabytes are those of all replicas; a message takes the link's latency, and occupies the lines of both sides "
+    "for as long as its bandwidth says. Waited: share of the replicas' time in which they waited for messages, in "
+    "virtual time, in which a row takes as long as the link says."
 )
 
 
@@ -104,6 +111,9 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
     if source.timed:
         cells["an epoch"] = quartiles(group.of("epoch_seconds"), duration)
         cells["set-up"] = quartiles(group.of("last setup_seconds"), duration)
+        cells["once"] = quartiles(group.of("last once_seconds"), duration)
+        for eps in targets:
+            cells[f"from call to {percent(eps)}"] = quartiles(group.of(f"call_seconds to {eps:g}"), duration)
     name, _, share = source.metric or METRICS[0]
     if score := group.of(f"last {name}"):
         cells["metric"] = f"{100 * score.median:.2f} %" if share else figure(score.median)
@@ -115,13 +125,22 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         cells["messages an epoch"] = digits(group.median("last messages") / group.epochs)
         cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.epochs)
         cells["waited"] = percent(group.median("last waited_seconds") / total)
+    race, best = first(source) or (None, group)
+    if race is not None and group in source.racing:
+        kind, _ = race.against(best, group)
+        value, low, high, _ = paired_ratio(group, best, race.eps, source.clock)
+        unsure = f" {kind}" * (kind != "sooner")
+        cells["behind the first"] = NONE if math.isnan(low) else f"{value:.2f}x [{low:.2f}–{high:.2f}]{unsure}"
+        if group is best:
+            cells["behind the first"] = "first"
     show = digits if source.clock == "epoch" else duration
+    missing = NONE if group.first.get("own_objective") else "never"
     for eps in targets:
         count = sum(run.get(f"epoch to {eps:g}") is not None for run in group.runs)
         some = "" if count == len(group.runs) else f" {count}/{len(group.runs)}"
         for words, clock, form in (("", source.clock, show), ("epochs ", "epoch", digits)):
             reached = group.of(f"{clock} to {eps:g}")
-            cells[f"{words}to {percent(eps)}"] = quartiles(reached, form) + some if reached else "never"
+            cells[f"{words}to {percent(eps)}"] = quartiles(reached, form) + some if reached else missing
         cells[f"MB to {percent(eps)}"] = quartiles(group.of(f"bytes_sent to {eps:g}"), millions)
     return cells
 
@@ -149,12 +168,18 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     wide = [f"{group.method} on {group.workers}" for group, at in paces if at and at.q75 - at.q25 > WIDE * at.median]
     warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
     warnings += [UNSTEADY.format(listed(wide))] if wide else []
-    factors = ["set-up", *epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
+    from_call = [f"from call to {percent(each)}" for each in eps]
+    factors = [*epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
     traded = [*megabytes_to, "messages an epoch", "MB an epoch", "waited"]
     conflicts = ["speed", *traded, "minibatch", "in flight", "staleness", "at most", "lost", "peak MB"]
     made = [
         _index(sources if several else []),
-        view(title, [*to, "left at the end", "objective", "metric", "step", "ended ok"], [TARGETS, *notes]),
+        view(
+            title,
+            [*to, "behind the first", "left at the end", "objective", "metric", "step", "ended ok"],
+            [TARGETS, *notes],
+        ),
+        view("Time from the call", [*from_call, "once", "set-up"], [FROM_CALL]),
         view("Epochs, their time, and the speed-up over serial", factors, [FACTORS, *dict.fromkeys(warnings)]),
         view("Speed and conflicts", conflicts, [CONFLICTS]),
         _failed(sources),
@@ -180,6 +205,9 @@ def _index(sources: Sequence[ComparisonResult]) -> Table:
 def notes_of(source: ComparisonResult) -> Iterator[str]:
     """Return what there is to say of the targets of one comparison."""
     yield from source.notes
+    yield from filter(None, dict.fromkeys(group.first.get("own_objective") for group in source.groups))
+    if alone := [group.method for group in source.groups if group.first.get("restarts")]:
+        yield f"Each point of {listed(alone)} is a run of its own from the start, for it cannot go on."
     floors = ((eps, source.noise(eps)) for eps in reversed(source.eps))
     if sure := next(((eps, floor) for eps, floor in floors if floor.sure), None):
         eps, floor = sure  # at the hardest target at which enough seeds tell

@@ -24,6 +24,7 @@ from hogwild.compare.report.results import (
 )
 
 NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
+NAMED = 4  # methods that are named at most; else the table says which they are
 SHORT = 0.01  # seconds of an epoch below which its beginning and end are a large part of it
 BUSY = 0.5  # load over cores at the start above which the machine was not idle
 #: What is said of one side against another.
@@ -51,22 +52,36 @@ def verdict(source: ComparisonResult) -> list[str]:
     return [*filter(None, _of_race(source)), *_conditions(source)]
 
 
-def choice(source: ComparisonResult) -> str:
-    """Return one sentence: which method gets to the hardest target first, and which others may be as good."""
+def first(source: ComparisonResult) -> tuple[Race, Group] | None:
+    """Return which group gets to the hardest target first, and the race for it; None if there is no such target."""
     eps = target(source, source.serial)
-    best = None if eps is None else fastest(source.groups, eps, source.clock)
-    others = [each for each in source.groups if best and each.method != best.method]
-    if best is None or eps is None or not others:
+    best = None if eps is None else fastest(source.racing, eps, source.clock)
+    return None if best is None or eps is None else (Race(source, eps), best)
+
+
+def choice(source: ComparisonResult) -> str:
+    """Return in words which method gets to the hardest target first, and which others may be as good."""
+    race, best = first(source) or (None, None)
+    others = [each for each in source.racing if best and each.method != best.method]
+    if race is None or best is None or not others:
         return ""
-    race = Race(source, eps)
     outcomes = [(each.method, race.against(best, each)[0]) for each in others]
-    alike = listed(method for method, outcome in outcomes if outcome not in ("sooner", "never"))
-    clear = f"not clearly sooner than {alike}" if alike else "clearly sooner than all others"
+    alike = {method: None for method, outcome in outcomes if outcome not in ("sooner", "never")}
+    names = listed(alike) if len(alike) <= NAMED else f"{len(alike)} of the {len(dict(outcomes))} others"
+    clear = f"not clearly sooner than {names}" if alike else "clearly sooner than all others"
     if len(best.runs) < FEWEST_PAIRS:
         clear = "of too few seeds to tell it from the others"
     where = "" if best.kind in REFERENCES else f" on {staff(source, best)}"
     seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"
-    return f"First at {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
+    said = f"First at {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
+    if not source.timed or math.isnan(best.median("once_seconds")):
+        return said
+    clock = "call_seconds"
+    soonest = fastest(source.racing, race.eps, clock) or best
+    called, least = (duration(each.median(f"{clock} to {race.eps:g}")) for each in (best, soonest))
+    sure = paired_ratio(best, soonest, race.eps, clock).low > 1
+    sooner = f"; {soonest.method} is clearly sooner then, in {least}" * sure
+    return f"{said} From the call, with reading, set-up and compiling, it takes {called}{sooner}."
 
 
 @dataclass(frozen=True)
@@ -156,7 +171,7 @@ def _of_race(source: ComparisonResult) -> Iterator[str]:
     in_step = [group for group in beside if group.workers in (1, workers)]
     cores = [group for group in source.groups if device == "cuda" and group.first["device"] == "cpu"]
     for topic, other in (
-        ("Outside solvers", race.best(source.groups, "outside")),
+        ("Outside solvers", race.best(source.racing, "outside")),
         ("Exchange of whole models", race.best(here, "exchange")),
         ("Blocks nobody shares", race.best(here, "blocks")),
         ("On the same GPU without a race", race.best(in_step, "in step")),

@@ -6,10 +6,12 @@ resumes. Everything decided from measurements (the winners of the tuning, the re
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
+import subprocess
 import time
 import warnings
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import hogwild.machine as machine
+from hogwild.compare.reference.outside import OUTSIDE
 from hogwild.compare.run.ledger import Ledger
 from hogwild.compare.run.methods import find, gpu
 from hogwild.compare.run.plan import FACTORS, ComparisonPlan
@@ -58,6 +61,8 @@ class Comparison:
         Seconds of training after which a cell is stopped.
     in_flight : int, optional
         For methods on a GPU: examples processed at the same time, as in ``TrainConfig``.
+    reading : float
+        Seconds that it took to read the data, for the clock from the call to the model.
     command : str
         Command line, for the report.
 
@@ -77,6 +82,7 @@ class Comparison:
         data: str = "",
         timeout: float = TIMEOUT,
         in_flight: int | None = None,
+        reading: float = 0.0,
         command: str = "",
     ) -> None:
         self.subject = SUBJECTS[base.problem]
@@ -87,7 +93,7 @@ class Comparison:
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
         base = dataclasses.replace(base, step=None, workers=None, seed=0, discipline="auto", exchange="none")
         name = data or (str(rows.store) if rows.store else "memory")
-        self.runner = Runner(rows, test, base, name, timeout, in_flight)
+        self.runner = Runner(rows, test, base, name, timeout, in_flight, reading)
         self.plan = plan
         self.command = command
         self.gpu: str | None = None
@@ -198,7 +204,20 @@ class Comparison:
             "caches": machine.caches(),
             "cache_megabytes": last_cache / 1e6 if last_cache else None,
             "version_hogwild": package_version(),
+            "commit": commit(),
             **machine.machine_fields(),
+            **{f"version_{name}": OUTSIDE[name].version() for name in plan.methods if find(name).outside},
             "affinity": sorted(os.sched_getaffinity(0)),
             "command": self.command,
         }
+
+
+def commit() -> str | None:
+    """Return the commit of the package, if it lies in a checkout, with ``-dirty`` if that was changed."""
+    root = Path(__file__).parents[3]
+    if not (root / ".git").exists():
+        return None
+    with contextlib.suppress(OSError):
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty"]
+        return subprocess.run(command, capture_output=True, text=True).stdout.strip() or None
+    return None

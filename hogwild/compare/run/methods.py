@@ -139,8 +139,12 @@ METHODS = _table(
     Method("round-robin", "locks", "round-robin"),
     Method("blocks", "blocks", "hogwild", order="blocks", problems=("completion",)),
     *(Method(name, "exchange", exchange=name) for name in BETWEEN_WORKERS),
-    *(Method(name, "outside", parallel=False, problems=("linear",)) for name in OUTSIDE if name != "cornac"),
-    Method("cornac", "outside", "hogwild", problems=("completion",)),  # its threads share one model without locks
+    *(
+        Method(
+            name, "outside", "hogwild" if each.threads else "serial", parallel=each.threads, problems=(each.problem,)
+        )
+        for name, each in OUTSIDE.items()
+    ),
     Method("cuda-atomic", "lock-free", "atomic", problems=SPARSE, device="cuda"),
     Method("cuda-hogwild", "lock-free", "hogwild", problems=SPARSE + MODULE, device="cuda"),
     Method("cuda-locked", "locks", "locked", problems=MODULE, device="cuda"),

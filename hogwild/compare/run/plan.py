@@ -79,6 +79,8 @@ class ComparisonPlan:
         pairs = []
         for method in map(find, self.methods):
             counts = self.workers if method.device != "cpu" else self.cpu_workers or self.workers
+            if method.kind == "exchange":  # one replica has nobody to trade with
+                counts = tuple(count for count in counts if count > 1) or counts
             pairs += [(method, count) for count in (counts if method.parallel else (1,))]
         return pairs
 

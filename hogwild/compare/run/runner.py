@@ -16,7 +16,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,14 @@ class Runner(contextlib.ExitStack):
     data: str
     timeout: float  # seconds of training after which a cell is stopped
     in_flight: int | None = None  # examples, for methods on a GPU
+    reading: float = 0.0  # seconds that it took to read the data
 
     def __post_init__(self) -> None:
         super().__init__()
         self.cores = machine.physical_cores()
         self._pools: dict[tuple[str, int], Pool] = {}
+        self._starting: dict[tuple[str, int], float] = {}  # seconds, of a pool
+        self._compiling: dict[tuple[str, int], float] = {}  # seconds, of a method: what its first cell took
 
     @functools.cached_property
     def case(self) -> Case:
@@ -101,22 +104,30 @@ class Runner(contextlib.ExitStack):
         }
         return [row | facts for row in rows]
 
-    def _pool(self, workers: int, host: str) -> Pool:
-        """Return the pool of that many workers on a host, started if absent or a worker died: no cell pays for it."""
+    def _pool(self, workers: int, host: str) -> tuple[Pool, float]:
+        """Return the pool of that many workers on a host, started if absent or a worker died: no cell pays for it. And
+        the seconds that it took to start.
+        """
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
         if key not in self._pools or self._pools[key].closed:
+            began = time.perf_counter()
             self._pools[key] = start_pool(*key, self.base.delay)
+            self._starting[key] = time.perf_counter() - began
             self.callback(self._pools[key].close)
-        return self._pools[key]
+        return self._pools[key], self._starting[key]
 
     def _ours(self, cell: Cell, config: TrainConfig) -> list[Row]:
         """Run our own trainer; its clock is stopped while it evaluates."""
-        pool = self._pool(config.workers or 1, config.host)
+        pool, starting = self._pool(config.workers or 1, config.host)
         made: Run[Any] = Run(self.rows, self.test, config, None, False, pool, self.data, self.case)
         with made as run, self._alarm(run):
-            history = self._follow(run, pool.host != "processes")  # whose memory is elsewhere
+            compiling = run.stopwatch.spent("compiling")
+            first = self._compiling.setdefault((cell.method, cell.workers), compiling)
+            history = self._follow(run, pool.pids)
             if run.staleness:  # counts of the last epoch's updates by staleness
                 history[-1]["staleness"] = run.staleness
+        for row in history:
+            row["once_seconds"] = self.reading + starting + first - compiling  # the last is in its set-up
         history[0] |= {} if config.device == "cpu" else {"gpu": gpu().name}
         history[0] |= {"batch": config.batch} if config.problem == "module" else {}
         return history
@@ -145,9 +156,12 @@ class Runner(contextlib.ExitStack):
 
     def _evaluations(self, cell: Cell, config: TrainConfig) -> Iterator[Row]:
         """Yield rows of another program's solver, driven from one evaluation to the next."""
-        entry, began = OUTSIDE[cell.method], time.perf_counter()
+        entry = OUTSIDE[cell.method]
+        reading = self.reading if entry.text(self.rows) is None else 0.0  # it reads its text itself
+        began = time.perf_counter()
         solver = entry(self.rows, config)
         setup = time.perf_counter() - began
+        solver.untimed = solver.idle()
         start = np.zeros(self.case.problem.size, np.float32)
         self.case.problem.start(start, cell.seed)
         done, total, spent = 0, 0.0, 0.0
@@ -170,16 +184,20 @@ class Runner(contextlib.ExitStack):
                 "epoch": epoch,
                 "train_seconds": total,
                 "wall_seconds": time.perf_counter() - began,
-                "setup_seconds": setup,
+                "setup_seconds": setup + solver.untimed,
+                "once_seconds": reading,
+                "own_objective": entry.own_objective or None,
+                "restarts": entry.restarts or None,
                 **self.case.evaluate(solution),
                 **self.case.speed(len(self.rows), self.rows.nnz, spent / passes),
                 "status": "ok",
+                **({} if solver.peak is None else {"peak_memory_mb": solver.peak}),
             }
 
-    def _follow(self, rows: Iterator[Row], inside: bool = True) -> list[Row]:
-        """Return rows until they end, diverge, fail or take too long; ``inside``: this process holds all memory."""
+    def _follow(self, rows: Iterator[Row], workers: Sequence[int] = ()) -> list[Row]:
+        """Return rows until they end, diverge, fail or take too long; ``workers`` are ids of their processes."""
         history: list[Row] = []
-        measured = inside and reset_peak()
+        measured = reset_peak()
         try:
             for row in rows:
                 history.append(row)
@@ -198,7 +216,7 @@ class Runner(contextlib.ExitStack):
             if history[-1]["status"] == "ok":
                 history[-1]["status"] = _failed(error)
         if measured:
-            history[-1]["peak_memory_mb"] = peak_memory()
+            history[-1].setdefault("peak_memory_mb", peak_memory() + sum(map(own_memory, workers)))
         return history
 
 
@@ -213,6 +231,14 @@ def peak_memory() -> float:
     """Return the most memory in MB that this process has held since the peak began: with data, and Python's own."""
     [kilobytes] = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
     return 1024e-6 * int(kilobytes)
+
+
+def own_memory(process: int) -> float:
+    """Return the memory in MB that a worker has to itself now, beside what it shares with this process; 0: it ended."""
+    with contextlib.suppress(OSError):
+        [kilobytes] = re.findall(r"Pss_Anon:\s+(\d+)", Path(f"/proc/{process}/smaps_rollup").read_text())
+        return 1024e-6 * int(kilobytes)
+    return 0.0
 
 
 def _failed(error: BaseException) -> str:

@@ -11,6 +11,7 @@ container may hold a user and item rated twice, but readers keep the last of the
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,6 @@ from hogwild.data.rows.container import (
     evenly,
     frozen_array,
     held_out_ids,
-    readonly,
 )
 from hogwild.data.rows.store import Kind, MemoryWriter
 from hogwild.errors import InputError, UsageError, expected_one_of
@@ -52,6 +52,8 @@ class Ratings:
         Directory the arrays are mapped from, if these are all its ratings.
     check : bool
         Verify shapes and ranges (one pass). Readers that guarantee these pass False.
+    features : (matrix or None, matrix or None), optional
+        Of users and of items, CSR float32 with a row for each; :meth:`with_features` makes them.
 
     Raises
     ------
@@ -82,6 +84,7 @@ class Ratings:
         item_ids: Ids | None = None,
         store: str | Path | None = None,
         check: bool = True,
+        features: tuple[Any, Any] | None = None,
     ) -> None:
         if check:
             check_whole("users", users)
@@ -97,7 +100,7 @@ class Ratings:
         self.user_ids, self.item_ids = user_ids, item_ids
         self.store = None if store is None else Path(store)
         self.held_out: Ratings | None = None  # of a split
-        self.features: tuple[Any, Any] | None = None  # of users and of items, CSR float32 or None; see with_features
+        self.features = features
         if check:
             self._check()
 
@@ -161,9 +164,7 @@ class Ratings:
     def _part(self, which: Any) -> Ratings:
         times = None if self.times is None else self.times[which]
         flat = self.users[which], self.items[which], self.values[which]
-        part = Ratings(*flat, self.shape, times, self.user_ids, self.item_ids, check=False)
-        part.features = self.features
-        return part
+        return Ratings(*flat, self.shape, times, self.user_ids, self.item_ids, check=False, features=self.features)
 
     def with_features(self, users: Any = None, items: Any = None) -> Ratings:
         """Return these ratings with features of users, items or both, of which a model learns too.
@@ -188,9 +189,30 @@ class Ratings:
             found.append((matrix, ids, size if matrix is None else matrix.shape[0]))
         (user_features, user_ids, m), (item_features, item_ids, n) = found
         flat = self.users, self.items, self.values, (m, n), self.times, user_ids, item_ids
-        ratings = Ratings(*flat, self.store, check=False)
-        ratings.features = user_features, item_features
-        return ratings
+        return Ratings(*flat, self.store, check=False, features=(user_features, item_features))
+
+    @cached_property
+    def shares(self) -> tuple[Any, Any] | None:
+        """Shares of rows in the vectors of users and of items: CSR float32, (users, users + features) and likewise;
+        None without features.
+
+        With the squares of its shares summing to one, a sum moves as far in a step as a vector without features does
+        (LightFM's shares sum to one: Kula 2015). The first row is one's own; who has no rating has no share in it.
+        """
+        if self.features is None:
+            return None
+        import scipy.sparse
+
+        sides = []
+        for features, degrees in zip(self.features, self.degrees()):
+            shares = scipy.sparse.eye_array(len(degrees), dtype=np.float32, format="csr")
+            if features is not None:
+                shares = scipy.sparse.hstack([shares, features], "csr")
+                shares.sort_indices()
+                shares.data /= np.repeat(np.sqrt(shares.multiply(shares).sum(axis=1)), np.diff(shares.indptr))
+                shares.data[shares.indptr[:-1]] *= degrees > 0
+            sides.append(shares)
+        return sides[0], sides[1]
 
     def split(self, fraction: float, seed: int = 0, by: str = "row") -> tuple[Ratings, Ratings]:
         """Return ``(rest, held_out)``, each in the order of these ratings, with the same users and items.
@@ -241,8 +263,7 @@ class Ratings:
 
         ``begin`` is int64, (users + 1,); ``items`` int32. Both are read-only.
         """
-        begin, items = lists_of(self.users, self.items, self.shape)
-        return readonly(begin), readonly(items)
+        return lists_of(self.users, self.items, self.shape)
 
     def sample_arrays(self) -> list[np.ndarray]:
         """Return arrays for a fingerprint: users, items, values and times of about a million evenly spaced ratings, and
@@ -266,7 +287,7 @@ def lists_of(users: np.ndarray, items: np.ndarray, shape: tuple[int, int]) -> tu
     placed = (users >= 0) & (items >= 0)
     pairs = users[placed], items[placed]
     matrix = scipy.sparse.coo_array((np.ones(len(pairs[0]), bool), pairs), shape).tocsc().tocsr()  # counting sorts
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32, copy=False)
+    return frozen_array(matrix.indptr, np.int64), frozen_array(matrix.indices, np.int32)
 
 
 def last_of_repeats(ratings: Ratings) -> tuple[Ratings, int]:

@@ -2,8 +2,10 @@
 
 A row holds an id in its first column; an id may have several rows. Every other column says something: text is a
 category, or several between bars (``Comedy|Drama``), as is a list; numbers are cut into ten ranges of about as many
-rows each, and a column of zeros and ones is a feature where it is one. A value that one row alone has is left out,
-since it tells nothing about another. Such tables are small beside the ratings, so Python's csv reads them.
+rows each, and a column of zeros and ones is a feature where it is one. What is no number in such a column, and no text
+either (NaN, infinities, nothing), says nothing. A value that one row alone has is left out, since it tells nothing
+about another. Such tables are small beside the ratings, so Python's csv reads them; ``data/text/delimited.py`` cannot:
+titles hold single colons between ``::``, and quotes that are never closed, and MovieLens' are not UTF-8.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import numpy as np
 
 from hogwild.data.ids import Ids, whole_number
 from hogwild.data.tables.files import open_source, table_format
-from hogwild.errors import InputError, reason_of
+from hogwild.data.text.delimited import Delimited
+from hogwild.errors import InputError
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".dat": "::"}
 LIKELY = ("::", "\t", ";", "|", ",")  # where the suffix tells nothing, the first of these in the first line
@@ -52,13 +55,14 @@ def read_features(table: Any, ids: Ids | None, size: int, side: str) -> tuple[An
         if not np.isfinite(matrix.data).all():
             raise InputError(f"{side} features: a value is not finite")
         return matrix, ids
-    name, names, columns = _read(table, ids, size)
+    name, lines, names, columns = _read(table, ids, size)
     numbers = _numbered(names, ids, size)
     if (numbers < 0).all():
         raise InputError(f"{name}: none of its {side}s is in the ratings; the first is {names[0]!r}")
     new = np.flatnonzero(numbers < 0)
     if len(new) and ids is None:
-        raise InputError(f"{name}: {side} {names[new[0]]} is not among the {size:,} of the ratings")
+        where = f"{name}:{lines[new[0]]}: {side} {names[new[0]]}"
+        raise InputError(f"{where} is not among the {size:,} of the ratings")
     if ids is not None:
         added, places = np.unique([str(names[at]) for at in new], return_inverse=True)
         numbers[new] = size + places
@@ -85,7 +89,7 @@ def read_titles(table: Any, ids: Ids | None, size: int) -> dict[Any, str]:
 
     An item without one has its name for a title.
     """
-    name, names, columns = _read(table, ids, size)
+    name, _, names, columns = _read(table, ids, size)
     numbers = _numbered(names, ids, size)
     if (numbers < 0).all():
         raise InputError(f"{name}: none of its items is in the model; the first is {names[0]!r}")
@@ -98,8 +102,8 @@ def read_titles(table: Any, ids: Ids | None, size: int) -> dict[Any, str]:
     return titles
 
 
-def _read(table: Any, ids: Ids | None, size: int) -> tuple[str, list[Any], dict[str, list[Any]]]:
-    """Return what a table is called, its ids, and its other columns."""
+def _read(table: Any, ids: Ids | None, size: int) -> tuple[str, list[int], list[Any], dict[str, list[Any]]]:
+    """Return what a table is called, the line or row of each of its ids, these, and its other columns."""
     path = isinstance(table, str | os.PathLike)
     if path and table_format(os.fspath(table)) not in ("parquet", "arrow"):
         name, lines, head, rows = _read_text(os.fspath(table), ids, size)
@@ -113,10 +117,12 @@ def _read(table: Any, ids: Ids | None, size: int) -> tuple[str, list[Any], dict[
         raise InputError(f"{name}: no rows in it")
     if len(head) < 2:
         raise InputError(f"{name}: one column, {head[0]!r}; expected an id and others, such as item,genre")
-    for line, each in zip(lines, values[0]):
-        if each is None or not str(each).strip():
-            raise InputError(f"{name}:{line}: the id is empty")
-    return name, values[0], dict(zip(head[1:], values[1:]))
+    for row, each in enumerate(values[0]):
+        if each is None or each != each or not str(each).strip():
+            raise InputError(f"{name}:{lines[row]}: the id is empty")
+        if isinstance(each, float) and each.is_integer():  # of a frame's column that was not whole once
+            values[0][row] = int(each)
+    return name, lines, values[0], dict(zip(head[1:], values[1:]))
 
 
 def _read_text(path: str, ids: Ids | None, size: int) -> tuple[str, list[int], list[str], list[list[str]]]:
@@ -124,14 +130,8 @@ def _read_text(path: str, ids: Ids | None, size: int) -> tuple[str, list[int], l
 
     The first line is a header unless its id is in the ratings, or is a number.
     """
-    import pyarrow as pa
-
-    try:
-        os.stat(path)  # whose reason is shorter than pyarrow's
-        with pa.input_stream(path, compression="detect") as stream:
-            data = stream.read()
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: {reason_of(error)}") from None
+    source = Delimited(path, lead=lambda *_: False)  # for its bytes: rows are cut below
+    data = b"".join(text for _, text in source.blocks())
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -151,10 +151,10 @@ def _read_text(path: str, ids: Ids | None, size: int) -> tuple[str, list[int], l
     try:
         for row in reader:
             if row:
-                lines.append(reader.line_num)
+                lines.append(source.first - 1 + reader.line_num)
                 rows.append([cell.strip() for cell in row])
     except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}: {error}") from None
+        raise InputError(f"{path}:{source.first - 1 + reader.line_num}: {error}") from None
     if not rows:
         raise InputError(f"{path}: no rows in it")
     width = len(rows[0])
@@ -191,6 +191,7 @@ def _cells(values: list[Any]) -> Iterator[list[str]]:
             )
             yield [str(part).strip() for part in parts if str(part).strip()]
         return
+    numbers[np.isinf(numbers)] = np.nan
     different = np.unique(numbers[~np.isnan(numbers)])
     flag = set(different.tolist()) <= {0.0, 1.0}
     edges = different[1:]

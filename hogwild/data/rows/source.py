@@ -82,7 +82,7 @@ def open_data(
         has several labels, such as ``1,5,7 1:0.5``, needs none in others; "several": nor does one without such a row.
     hash_bits : int, optional
         Hash features to ``2**hash_bits`` buckets, 1 to 30; text may then have any indices below 2^64. A store is never
-        hashed here: it must already be hashed (:func:`convert` does that). If None, a store may be hashed or not.
+        hashed here: it must already be hashed (``hogwild convert`` does that). If None, a store may be hashed or not.
     columns : AskedColumns, optional
         Options for reading a table's columns.
     plan : dict, optional

@@ -16,11 +16,12 @@ from typing import Any
 
 from hogwild.data.parallel import BytesRead, Result
 from hogwild.data.tables.arrays import kind_of
-from hogwild.data.text.delimited import Block, Delimited
+from hogwild.data.text.delimited import NAMED, Block, Delimited
 from hogwild.data.text.lines import shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 
 ROWS = 1 << 16  # of a batch
+LAZY = "collect_schema"  # of polars's LazyFrame
 #: Suffixes of each format.
 SUFFIXES = {
     "csv": r"csv(\.gz|\.bz2|\.xz)?",
@@ -28,6 +29,8 @@ SUFFIXES = {
     "parquet": "(parquet|pq)",
     "arrow": "(arrow|feather|ipc)",
 }
+
+SAID = {mark: name for name, mark in NAMED.items()}  # how separators are given
 
 #: Names the location of a batch's row, counted from 0: ``table.csv:17`` or ``table.parquet: row 17``.
 Place = Callable[[int], str]
@@ -69,7 +72,7 @@ def open_source(
 
 def is_frame(table: Any) -> bool:
     """Return whether it is a table in memory: from pandas, polars, pyarrow or anything with Arrow's protocol."""
-    return any(hasattr(table, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__"))
+    return any(hasattr(table, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__", LAZY))
 
 
 class TableSource:
@@ -118,7 +121,8 @@ class TableSource:
 def check_names(names: list[str], where: str) -> None:
     """Refuse two columns of one name."""
     if repeated := sorted({column for column in names if names.count(column) > 1}):
-        raise InputError(f"{where}: several columns are named {repeated[0]!r}")
+        several = f"are named {repeated[0]!r}" if repeated[0] else "have no name"
+        raise InputError(f"{where}: several columns {several}")
 
 
 class TextSource(TableSource):
@@ -133,6 +137,10 @@ class TextSource(TableSource):
         with contextlib.ExitStack() as failing:
             failing.callback(self.close)
             names = self.table.names = self.table.skip_header()
+            other = next((mark for mark in ";\t|," if mark in names[0]), None) if len(names) == 1 else None
+            if other is not None:
+                said = f"one column, {shown_word(names[0])}: give --separator {SAID.get(other, repr(other))}"
+                raise InputError(f"{where}: {said}")
             for name in names:
                 if any("\udc80" <= character <= "\udcff" for character in name):
                     raise InputError(f"{where}: the column's name {shown_word(name)} is not UTF-8")
@@ -177,7 +185,7 @@ class ArrowSource(TableSource):
 
         self.name, self.progress = table if kind else "the table", progress
         self.file = kind is not None
-        self.data = self._reading(lambda: dataset.dataset(table if kind else _framed(table), format=kind))
+        self.data = self._reading(lambda: dataset.dataset(table if kind else framed(table), format=kind))
         self.schema = self.data.schema
         check_names(self._reading(lambda: self.names), self.name)
 
@@ -207,16 +215,25 @@ class ArrowSource(TableSource):
             self._reading(lambda: batch.validate(full=True))
 
 
-def _framed(frame: Any) -> Any:
-    """Return a table of pandas, polars or pyarrow, as pyarrow's."""
+def framed(frame: Any) -> Any:
+    """Return a table of pandas, polars or pyarrow, as pyarrow's.
+
+    Raises
+    ------
+    InputError
+    """
     import pyarrow as pa
 
     try:
         if hasattr(frame, "reset_index"):  # pandas, whose index is no column
             frame = frame.reset_index(drop=True)
-        if hasattr(frame, "collect_schema") and hasattr(frame, "collect"):  # a LazyFrame
+        if hasattr(frame, LAZY) and hasattr(frame, "collect"):
             frame = frame.collect()
         return pa.table(frame)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        kind = type(frame).__name__
-        raise InputError(f"{kind}: cannot be made a table: {' '.join(str(error).split())}") from None
+        reason = " ".join("; ".join(map(str, error.args)).split())
+        mixed = re.search("column (.*) with type object", reason)
+        way = (
+            f": column {mixed[1]} mixes types: .astype({{{mixed[1]!r}: str}}) makes it text" if mixed else f": {reason}"
+        )
+        raise InputError(f"{type(frame).__name__}: cannot be made a table{way}") from None

@@ -113,7 +113,10 @@ class AskedColumns:
 def _names(names: str | Iterable[str] | None) -> list[str]:
     if isinstance(names, str):
         names = [name.strip() for name in next(csv.reader([names], skipinitialspace=True), []) if name.strip()]
-    return [str(name) for name in names or ()]
+    try:
+        return [str(name) for name in names or ()]
+    except TypeError:
+        raise UsageError(f"columns {names!r:.40}: expected a list of names, or text with commas between them") from None
 
 
 @dataclass(frozen=True)

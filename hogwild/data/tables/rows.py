@@ -44,6 +44,7 @@ WORDY = 4.0  # mean words per value from which a column is text rather than cate
 EXACT = 2**53  # larger whole numbers are taken as names, not amounts
 ID_WORDS = {"id", "ids", "code", "zip", "zipcode"}  # last words of the names of columns whose numbers are names
 DATE = r"^\s*\d{4}-\d\d-\d\d([T ]\d\d.*)?$"  # the first value of a column of dates
+OTHER_DATE = r"\s*(\d{1,2}([./])\d{1,2}\2\d{4}|\d{4}/\d{1,2}/\d{1,2})([ T]|$)"  # not ISO 8601's
 SAMPLED = 1 << 23  # numbers, at most, that deviations and buckets are made from
 SURVEYED = ("numeric", "date", "bucket")  # roles for which all rows are looked at before
 SEEN_AGAIN = 1.1  # rows per value from which values repeat
@@ -242,20 +243,24 @@ def _hint(name: str, kind: str, values: Any) -> str | None:
 
 
 def _warn_of_words(name: str, texts: Any, place: Place) -> None:
-    """Warn of the first value that is no number in a column where most are, and that makes it categorical."""
+    """Warn of the first value that makes a column categorical where most are numbers, or where it is another's date."""
     import pyarrow.compute as pc
 
     missing = missing_in(texts)
     words = pc.invert(pc.or_(pc.match_substring_regex(texts, NUMBER), missing)).fill_null(False)
     count = pc.sum(words).as_py()
-    if 0 < 2 * count < len(texts) - pc.sum(missing).as_py():
-        row = pc.index(words, True).as_py()
-        warnings.warn(
-            f"{place(row)}: column {name}: {texts[row].as_py()!r:.40} is no number, though most are: "
-            "the column is categorical",
-            HogwildWarning,
-            stacklevel=3,
-        )
+    if not count:
+        return
+    row = pc.index(words, True).as_py()
+    value = texts[row].as_py()
+    if 2 * count < len(texts) - pc.sum(missing).as_py():
+        what = "is no number, though most are"
+    elif re.match(OTHER_DATE, value):
+        what = "is no date such as 2005-09-06 17:30"
+    else:
+        return
+    message = f"{place(row)}: column {name}: {value!r:.40} {what}: the column is categorical"
+    warnings.warn(message, HogwildWarning, stacklevel=3)
 
 
 def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int]) -> TablePlan:

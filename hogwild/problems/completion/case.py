@@ -17,7 +17,7 @@ from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.completion.objective import RatingEvaluator
-from hogwild.problems.completion.sums import shares_of, summed
+from hogwild.problems.completion.sums import Solution, summed
 from hogwild.problems.completion.training import posed, settle
 from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
@@ -35,8 +35,7 @@ class CompletionCase(Case):
             self.held_out = "test_loss"
         c = self.config = with_discipline(config)
         self._train, self._test = train, None if test is None else _alike(test, train)
-        self._shares = shares_of(train)
-        if self._shares is not None and c.device == "cuda":
+        if train.features is not None and c.device == "cuda":
             raise UsageError("side features need device cpu; got cuda")
         parts = c.machines if c.exchange == "rotation" else 1
         self.problem = posed(c, train, c.discipline, c.workers or 1, parts=parts)
@@ -90,7 +89,7 @@ class CompletionCase(Case):
         c, p = self.config, self.problem
         penalty = {"l2": p.weights, "penalty": p.penalty}
         self._evaluator = RatingEvaluator(
-            self._train, self._test, c.loss, penalty, mean=p.mean, negatives=p.negatives, shares=self._shares
+            self._train, self._test, c.loss, penalty, mean=p.mean, negatives=p.negatives, shares=self._train.shares
         )  # draws the same for all seeds
 
     def lay_out(self, shared: bool) -> Job:
@@ -107,7 +106,7 @@ class CompletionCase(Case):
         exchange = make_exchange(c.between_workers, self.n / c.replicas)
         return Job.of(p, self.order, c.seed, workers, arrays, shared, exchange=exchange)
 
-    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+    def solution(self, flat: np.ndarray) -> Solution:
         with np.errstate(all="ignore"):  # the objective shows if the run has diverged
             return self.problem.solution(flat)
 
@@ -117,7 +116,7 @@ class CompletionCase(Case):
     def model(self, solution: tuple[Any, ...], config: TrainConfig, history: list[dict[str, Any]]) -> CompletionModel:
         p, train = self.problem, self._train
         return CompletionModel(
-            *summed(solution, self._shares),
+            *summed(solution, train.shares),
             p.mean,
             p.loss,
             p.penalty,

@@ -23,10 +23,12 @@ PIECE = 16  # users at a time
 PER_ROW = "per-row"  # penalty of models that earlier versions trained, which counts a user once
 
 
-def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
-    """Factors (users, k) and biases (users,), float32, of the users of ``ratings``, which has the items of ``model``.
+def fold_in(
+    model: Any, ratings: Ratings, wanted: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The users (m,) of ``ratings`` that rated items of ``model``, their factors (m, k) and biases (m,), float32.
 
-    That is a :class:`hogwild.CompletionModel`. Who rated nothing gets zeros.
+    Items are matched by name; ``model`` is a :class:`hogwild.CompletionModel`. ``wanted`` (users,) bool: only these.
     """
     import scipy.optimize  # noqa: F401  # before the limit, which holds for libraries that are loaded
     from threadpoolctl import threadpool_limits
@@ -34,6 +36,11 @@ def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
     rank, count = model.rank, model.config.get("negatives") or 1
     biased = model.loss != "bpr" and model.config.get("biases", True)  # of two margins of a user, the bias cancels
     ones = np.ones((model.shape[1], int(biased)))
+    items = model.place(ratings).items
+    wanted = np.ones(ratings.shape[0], bool) if wanted is None else wanted
+    kept = (items >= 0) & np.append(wanted, False)[ratings.users]  # a user of -1 is nobody's
+    known, users = np.unique(ratings.users[kept], return_inverse=True)
+    ratings = Ratings(users, items[kept], ratings.values[kept], (len(known), model.shape[1]), check=False)
     q, offsets = np.hstack((model.item_factors.astype(np.float64), ones)), model.item_bias.astype(np.float64)
     ridge = np.append(np.full(rank, model.ridge[0]), np.full(int(biased), model.ridge[1]))
     solutions = np.zeros((ratings.shape[0], rank + 1), np.float32)
@@ -42,7 +49,6 @@ def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
         drawn = draw_negatives(ratings.users, count * DRAWS, model.shape[1], ratings.user_lists())
     order = np.argsort(ratings.users, kind="stable")
     cuts = np.searchsorted(ratings.users[order], np.arange(ratings.shape[0] + 1))
-    users = np.unique(ratings.users)
 
     def solve(user: int) -> np.ndarray:
         places = order[cuts[user] : cuts[user + 1]]
@@ -65,13 +71,13 @@ def fold_in(model: Any, ratings: Ratings) -> tuple[np.ndarray, np.ndarray]:
         return _logistic(q[each] - q[against], offsets[each] - offsets[against], weights, penalty)
 
     def part(first: int, last: int) -> None:
-        for user in users[first:last].tolist():
+        for user in range(first, last):
             solutions[user, : len(ridge)] = solve(user)
 
     with threadpool_limits(1, "blas"):  # its threads would compete with ours
-        for _ in map_pieces(len(users), PIECE, part):
+        for _ in map_pieces(len(known), PIECE, part):
             pass
-    return solutions[:, :rank], solutions[:, rank]
+    return known, solutions[:, :rank], solutions[:, rank]
 
 
 def _least_squares(

@@ -211,19 +211,35 @@ def fuse_atomic(array, k, a, b, shrink):
 
 
 @inlined
-def write(lanes, discipline, biased, parameters, u, i, move, shrink_u, shrink_i):
-    """Update the rows of a user and an item and their biases along the gradient times the step, ``move``."""
+def write(lanes, loss, discipline, biased, parameters, u, i, j, move, shrink_u, shrink_i):
+    """Update the rows of a user and an item and their biases along the gradient times the step, ``move``.
+
+    With loss bpr that is of the item's margin above item ``j``'s, which moves the other way; the user's bias does not
+    move then.
+    """
     p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
     if discipline == ATOMIC:
         size = np.uint64(LANE * len(lanes))
         for k in range(LANE * len(lanes)):
             x, y = np.uint64(u) * size + np.uint64(k), np.uint64(i) * size + np.uint64(k)
             a, b = load(p, x), load(q, y)
+            if loss == BPR:
+                z = np.uint64(j) * size + np.uint64(k)
+                fuse_atomic(p, x, move, load(q, z), ONE)
+                fuse_atomic(q, z, move, a, shrink_i)
             fuse_atomic(p, x, -move, b, shrink_u)
             fuse_atomic(q, y, -move, a, shrink_i)
         if biased:
-            fuse_atomic(b_u, u, -move, ONE, shrink_u)
+            if loss == BPR:
+                fuse_atomic(b_i, j, move, ONE, shrink_i)
+            else:
+                fuse_atomic(b_u, u, -move, ONE, shrink_u)
             fuse_atomic(b_i, i, -move, ONE, shrink_i)
+    elif loss == BPR:
+        move_three(lanes, p, u, q, i, j, move, shrink_i)
+        if biased:
+            b_i[i] = (b_i[i] - move) * shrink_i
+            b_i[j] = (b_i[j] + move) * shrink_i
     else:
         if biased:  # before the rows, which may be the same memory for all the compiler knows
             new_u, new_i = (b_u[u] - move) * shrink_u, (b_i[i] - move) * shrink_i
@@ -267,8 +283,12 @@ def draw(data, plan, salt, k, t, u, featured):
 
 
 @inlined
-def gather(lanes, biased, rows, bias, data, n, sign, sums, k):
-    """Add ``sign`` times the sum number ``n`` to row ``k`` of ``sums``; return that of its biases."""
+def gather(lanes, biased, side, data, n, sign, sums, k):
+    """Add ``sign`` times the sum number ``n`` to row ``k`` of ``sums``; return that of its biases.
+
+    ``side`` is the factors, biases and rates of users, or of items.
+    """
+    rows, bias, _ = side
     total = np.float32(0)
     for z in range(data.sums_begin[n], data.sums_begin[n + 1]):
         row, share = np.uint32(data.sums_rows[z]), sign * data.sums_shares[z]
@@ -285,8 +305,9 @@ def gather(lanes, biased, rows, bias, data, n, sign, sums, k):
 
 
 @inlined
-def spread(lanes, rated, biased, rows, bias, rates, data, n, move, step, l2, sums, k):
+def spread(lanes, rated, biased, side, data, n, move, step, l2, sums, k):
     """Move the rows of the sum number ``n``, and their biases, against ``move`` times row ``k`` of ``sums``."""
+    rows, bias, rates = side
     for z in range(data.sums_begin[n], data.sums_begin[n + 1]):
         row, share = np.uint32(data.sums_rows[z]), data.sums_shares[z]
         rate = share * share
@@ -302,40 +323,12 @@ def spread(lanes, rated, biased, rows, bias, rates, data, n, move, step, l2, sum
 
 
 @inlined
-def write_three(lanes, discipline, biased, parameters, u, i, j, move, shrink):
-    """Update a user and two items along the gradient times the step: ``move`` is that of the first item's margin."""
-    p, q, b_i = parameters.users, parameters.items, parameters.item_bias
-    if discipline == ATOMIC:
-        size = np.uint64(LANE * len(lanes))
-        for k in range(LANE * len(lanes)):
-            x = np.uint64(u) * size + np.uint64(k)
-            y, z = np.uint64(i) * size + np.uint64(k), np.uint64(j) * size + np.uint64(k)
-            a = load(p, x)
-            b = load(q, y)
-            c = load(q, z)
-            fuse_atomic(p, x, move, c, ONE)
-            fuse_atomic(p, x, -move, b, shrink)
-            fuse_atomic(q, y, -move, a, shrink)
-            fuse_atomic(q, z, move, a, shrink)
-        if biased:
-            fuse_atomic(b_i, i, -move, ONE, shrink)
-            fuse_atomic(b_i, j, move, ONE, shrink)
-    else:
-        move_three(lanes, p, u, q, i, j, move, shrink)
-        if biased:
-            b_i[i] = (b_i[i] - move) * shrink
-            b_i[j] = (b_i[j] + move) * shrink
-
-
-@inlined
-def hold(loss, locks, control, plan, u, i, j):
+def hold(locks, control, plan, u, i, j):
     """Lock a user and an item, or two, the lower first, so that there is no deadlock; False if the run was aborted."""
-    if not acquire(locks, u, control, ABORT):
-        return False
-    if loss != BPR:
-        return acquire(locks, plan.n_users + i, control, ABORT)
     low, high = plan.n_users + min(i, j), plan.n_users + max(i, j)
-    return acquire(locks, low, control, ABORT) and acquire(locks, high, control, ABORT)
+    if not acquire(locks, u, control, ABORT) or not acquire(locks, low, control, ABORT):
+        return False
+    return low == high or acquire(locks, high, control, ABORT)
 
 
 @lru_cache(None)
@@ -349,6 +342,7 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, featured):
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, state, sums):
         p, q, b_u, b_i = parameters.users, parameters.items, parameters.user_bias, parameters.item_bias
+        of_users, of_items = (p, b_u, data.user_rates), (q, b_i, data.item_rates)
         users = data.users
         items = data.items
         n_users = np.uint32(plan.n_users)
@@ -399,10 +393,10 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, featured):
                                 target, one = -ONE, other
                         if featured:
                             sums[:] = 0
-                            bias = gather(lanes, biased, p, b_u, data, u, ONE, sums, 0)
-                            bias = bias + gather(lanes, biased, q, b_i, data, n_users + one, ONE, sums, 1)
+                            bias = gather(lanes, biased, of_users, data, u, ONE, sums, 0)
+                            bias = bias + gather(lanes, biased, of_items, data, n_users + one, ONE, sums, 1)
                             if loss == BPR:
-                                bias = bias + gather(lanes, biased, q, b_i, data, n_users + other, -ONE, sums, 1)
+                                bias = bias + gather(lanes, biased, of_items, data, n_users + other, -ONE, sums, 1)
                             e = dot(lanes, sums, 0, sums, 1)
                             if loss == SQUARES:
                                 e = e - target
@@ -420,22 +414,18 @@ def epoch(lanes, loss, discipline, rated, biased, fenced, featured):
                                     e = e + (b_u[u] + b_i[one])
                         if loss != SQUARES:
                             e = np.float32(dloss(LOGISTIC, e, target, 0.0))
-                        if discipline == AIG and not hold(loss, locks, control, plan, u, one, other):
+                        if discipline == AIG and not hold(locks, control, plan, u, one, other):
                             return
                         if discipline == ROUND_ROBIN and not take_turn(control, plan.worker):
                             return
                         move = step * e
                         if featured:
-                            of_user = p, b_u, data.user_rates, data, u
-                            spread(lanes, rated, biased and loss != BPR, *of_user, move, step, l2, sums, 1)
-                            of_items = q, b_i, data.item_rates, data
-                            spread(lanes, rated, biased, *of_items, n_users + one, move, step, l2, sums, 0)
+                            spread(lanes, rated, biased and loss != BPR, of_users, data, u, move, step, l2, sums, 1)
+                            spread(lanes, rated, biased, of_items, data, n_users + one, move, step, l2, sums, 0)
                             if loss == BPR:
-                                spread(lanes, rated, biased, *of_items, n_users + other, -move, step, l2, sums, 0)
-                        elif loss == BPR:
-                            write_three(lanes, discipline, biased, parameters, u, one, other, move, shrink)
+                                spread(lanes, rated, biased, of_items, data, n_users + other, -move, step, l2, sums, 0)
                         else:
-                            write(lanes, discipline, biased, parameters, u, one, move, shrink_u, shrink_i)
+                            write(lanes, loss, discipline, biased, parameters, u, one, other, move, shrink_u, shrink_i)
                         if discipline == AIG:
                             if loss == BPR:
                                 release(locks, plan.n_users + other)

@@ -22,12 +22,12 @@ import numpy as np
 
 from hogwild.data.ids import numbers_of_names
 from hogwild.data.parallel import map_pieces
-from hogwild.data.ratings.container import Ids, Ratings
+from hogwild.data.ratings.container import Ids, Ratings, lists_of
 from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of
 from hogwild.methods import PENALTIES
 from hogwild.model_file import outcome, usable
 from hogwild.problems.completion.folding import PER_ROW, fold_in
-from hogwild.problems.completion.objective import CHUNK, LOSSES, Scores
+from hogwild.problems.completion.objective import CHUNK, LOSSES, scores_of
 from hogwild.problems.completion.ranking import AT, best_of_users, ranking_metrics
 from hogwild.problems.trained import TrainedModel, origin_in
 from hogwild.serving.scorer import SIDES, PairScorer
@@ -158,18 +158,13 @@ class CompletionModel(TrainedModel):
         users : array of names, optional
             Only these users; by default all in ``ratings``.
         """
-        placed = self.place(ratings)
         ids = Ids(np.arange(ratings.shape[0]), check=False) if ratings.user_ids is None else ratings.user_ids
         wanted = np.full(ratings.shape[0] + 1, users is None)
         if users is not None:
             wanted[ids.lookup(users)] = True
-        wanted[-1] = False  # of unknown users
-        new = wanted[ratings.users] & (placed.users < 0) & (placed.items >= 0)
-        rows, who = np.unique(ratings.users[new], return_inverse=True)
+        rows, factors, biases = fold_in(self, ratings, wanted[:-1] & (self.user_numbers(ids.names()) < 0))
         if not len(rows):
             return self
-        history = Ratings(who, placed.items[new], ratings.values[new], (len(rows), self.shape[1]), check=False)
-        factors, biases = fold_in(self, history)
         known = np.arange(self.shape[0]) if self.user_ids is None else self.user_ids.names()
         return replace(
             self,
@@ -227,14 +222,11 @@ class CompletionModel(TrainedModel):
 
     def scores(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         """Scores of pairs of zero-based numbers, (m,) float64; -1 is unknown."""
-        scores, result = Scores(*self._solution, self.mean), np.empty(len(users))
 
-        def part(first: int, last: int) -> None:
-            result[first:last] = scores.of(users[first:last], items[first:last])
+        def part(first: int, last: int) -> np.ndarray:
+            return scores_of(self._solution, self.mean, users[first:last], items[first:last])
 
-        for _ in map_pieces(len(users), CHUNK, part):
-            pass
-        return result
+        return np.concatenate([np.empty(0), *map_pieces(len(users), CHUNK, part)])
 
     def warn_unknown(self, users: np.ndarray, items: np.ndarray, stacklevel: int = 3) -> None:
         """Warn of pairs with a number of -1, if there are any; ``stacklevel`` points at the user's call."""
@@ -261,23 +253,20 @@ class CompletionModel(TrainedModel):
             Items, best first, ties in the model's order; and their scores. If fewer items are left, the score is -inf,
             and the name ``-1`` or an empty string.
         """
-        _check_count(n)
-        numbers = np.atleast_1d(self.user_numbers(users))
-        if numbers.ndim != 1:
-            raise UsageError(f"users of shape {numbers.shape}: expected one dimension")
+        numbers = _numbers_of(self.user_numbers, users, n)
         model, lists = self, None
         if seen is not None:
             model = self.with_users(seen, users)
             numbers = np.atleast_1d(model.user_numbers(users))
-            lists = model._lists(seen, numbers)
+            lists = model.place(seen).user_lists()
         unknown = int(np.count_nonzero(numbers < 0))
         if unknown:
-            share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get its most liked items"
+            liked = "best by a mean shrunk for few ratings" if self.loss == "squared-error" else "chosen most"
+            share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get the items {liked}"
             warnings.warn(share, HogwildWarning, stacklevel=2)
         constant = np.append(model.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
         width = min(n, self.shape[1])
-        factors = model.user_factors, self.item_factors, self.item_bias
-        best, scores = best_of_users(numbers, *factors, lists, width)
+        best, scores = best_of_users(numbers, model._solution, lists, width)
         scores += constant[:, np.newaxis]
         return self._item_names(best), scores
 
@@ -299,10 +288,7 @@ class CompletionModel(TrainedModel):
         InputError
             If the model does not know an item.
         """
-        _check_count(n)
-        numbers = np.atleast_1d(self.item_numbers(items))
-        if numbers.ndim != 1:
-            raise UsageError(f"items of shape {numbers.shape}: expected one dimension")
+        numbers = _numbers_of(self.item_numbers, items, n)
         if (numbers < 0).any():
             name = np.atleast_1d(np.asarray(items, object))[int(np.argmax(numbers < 0))]
             raise InputError(f"item {name}: the model does not know it")
@@ -311,16 +297,10 @@ class CompletionModel(TrainedModel):
         width = max(0, min(n, self.shape[1] - 1))
 
         none = np.zeros(self.shape[1], np.float32)
-        itself = np.arange(self.shape[1] + 1), np.arange(self.shape[1])
-        best, near = best_of_users(numbers, unit, unit, none, itself, width)
+        every = np.arange(self.shape[1])
+        itself = lists_of(every, every, (len(every), len(every)))
+        best, near = best_of_users(numbers, (unit, unit, none, none), itself, width)
         return self._item_names(best), near
-
-    def _lists(self, seen: Ratings, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        placed = self.place(seen)
-        wanted = np.zeros(self.shape[0] + 1, bool)
-        wanted[numbers] = True
-        wanted[-1] = False
-        return placed.select(np.flatnonzero(wanted[placed.users])).user_lists()
 
     def _item_names(self, numbers: np.ndarray) -> np.ndarray:
         if self.item_ids is None:
@@ -375,9 +355,14 @@ class CompletionModel(TrainedModel):
         return model
 
 
-def _check_count(n: int) -> None:
+def _numbers_of(find: Any, names: Any, n: int) -> np.ndarray:
+    """Return the numbers of one name or several, each of which is to get ``n`` answers."""
     if n < 1:
         raise UsageError(f"n={n}: expected at least 1")
+    numbers = np.atleast_1d(find(names))
+    if numbers.ndim != 1:
+        raise UsageError(f"names of shape {numbers.shape}: expected one dimension")
+    return numbers
 
 
 def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings | None = None) -> dict[str, Any]:
@@ -419,14 +404,12 @@ def evaluate_completion(model: CompletionModel, ratings: Ratings, seen: Ratings 
     tested, lists = placed.user_lists(), None
     if seen is not None:
         lists = (seen := model.place(seen)).user_lists()
-    factors = model.user_factors, model.item_factors, model.item_bias
-    result |= ranking_metrics(*factors, tested, lists, AT)
-    best, _ = best_of_users(np.unique(placed.users[placed.users >= 0]), *factors, lists, AT)
-    result[f"coverage_at_{AT}"] = len(np.unique(best[best >= 0])) / model.shape[1]
+    everyone = {"users": model.shape[0]}
+    result |= ranking_metrics(model._solution, tested, lists, **everyone)
     if seen is not None:
         if result["auc"] is None:
             raise InputError("nothing is left to rank: seen holds all of these ratings; give it those trained on")
         users, items = (np.zeros((size, 0), np.float32) for size in model.shape)
-        popular = ranking_metrics(users, items, seen.degrees()[1], tested, lists, AT)
+        popular = ranking_metrics((users, items, None, seen.degrees()[1]), tested, lists, **everyone)
         result[f"popular_ndcg_at_{AT}"] = popular[f"ndcg_at_{AT}"]
     return result

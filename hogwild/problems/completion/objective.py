@@ -22,45 +22,35 @@ from hogwild.data.ratings.container import Ratings, lists_of
 from hogwild.data.rows.container import frozen_array
 from hogwild.errors import UsageError
 from hogwild.problems.completion.options import SMOOTHING
-from hogwild.problems.completion.ranking import AT, ranking_metrics
+from hogwild.problems.completion.ranking import Lists, ranking_metrics
 from hogwild.problems.completion.sums import Shares, Solution, rows_of, summed
 
 LOSSES = ("squared-error", "log", "bpr")
 CHUNK = 1 << 15  # ratings at a time; affects the last digits of a sum
 TRIES = 8  # draws of a negative the user has rated; after that it is left out, as in training
 DRAWN = 1 << 16  # negatives drawn from one random stream; determines which ones they are
-SeenLists = tuple[np.ndarray, np.ndarray]
 
 
-class Scores:
-    """Scores of pairs, in float64; an index of -1 (an unknown user or item) has neither factors nor a bias."""
+def scores_of(solution: Solution, mean: float, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Scores of pairs (m,) int32, (m,) float64; an index of -1 (unknown) has neither factors nor a bias."""
+    from hogwild.problems.completion.scores_kernel import fill_scores
 
-    def __init__(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any, mean: float) -> None:
-        self.factors = frozen_array(user_factors, np.float32), frozen_array(item_factors, np.float32)
-        self.biases = frozen_array(user_bias, np.float32), frozen_array(item_bias, np.float32)
-        self.mean = float(mean)
-
-    def of(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """Scores of pairs, given as two (m,) int32, as (m,) float64."""
-        from hogwild.problems.completion.scores_kernel import fill_scores
-
-        scores = np.empty(len(users))
-        pairs = frozen_array(users, np.int32), frozen_array(items, np.int32)
-        fill_scores(*self.factors, *self.biases, self.mean, *pairs, scores)
-        return scores
+    scores = np.empty(len(users))
+    parameters = (frozen_array(part, np.float32) for part in solution)
+    fill_scores(*parameters, float(mean), frozen_array(users, np.int32), frozen_array(items, np.int32), scores)
+    return scores
 
 
-def draw_negatives(
-    users: np.ndarray, count: int, items: int | np.ndarray, seen: SeenLists, seed: int = 0
-) -> np.ndarray:
+def draw_negatives(users: np.ndarray, count: int, items: int | np.ndarray, seen: Lists, seed: int = 0) -> np.ndarray:
     """Draw ``count`` random items that each of ``users`` (n,) int32 has not seen; -1 if a few tries find none.
 
     They come uniformly from ``items``, a number or an array of them, the same on any number of threads; ``seen`` is a
     result of :meth:`Ratings.user_lists`. Returns (n, count) int32.
     """
+    from hogwild.data.ratings.lists_kernel import find_pairs
+
     candidates = np.arange(items, dtype=np.int32) if isinstance(items, int) else items.astype(np.int32)
     drawn = np.empty((len(users), count), np.int32)
-    begin, rated = frozen_array(seen[0], np.int64), frozen_array(seen[1], np.int32)
 
     def draw(first: int, last: int) -> None:
         random = np.random.default_rng([seed, first])
@@ -69,22 +59,15 @@ def draw_negatives(
         rejected = np.arange(len(owner))
         for _ in range(TRIES + 1):
             some[rejected] = candidates[random.integers(0, len(candidates), len(rejected), dtype=np.int32)]
-            rejected = rejected[_contains(begin, rated, owner[rejected], some[rejected])]
+            known = np.empty(len(rejected), bool)
+            find_pairs(*seen, owner[rejected], some[rejected], known)
+            rejected = rejected[known]
         some[rejected] = -1
         drawn[first:last] = some.reshape(-1, count)
 
     for _ in map_pieces(len(users), max(1, DRAWN // count), draw):
         pass
     return drawn
-
-
-def _contains(begin: np.ndarray, rated: np.ndarray, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Whether each user's ascending list holds the paired item, (m,) bool."""
-    from hogwild.data.ratings.lists_kernel import find_pairs
-
-    result = np.empty(len(users), bool)
-    find_pairs(begin, rated, users, items, result)
-    return result
 
 
 class RatingObjective:
@@ -108,7 +91,7 @@ class RatingObjective:
     seen : (begin, items), optional
         Items that negatives avoid, as :meth:`Ratings.user_lists`; by default those in the ratings.
     shares : (users, items), optional
-        Of rows in sums, as ``sums.py`` makes them of features; items without an own share are not drawn.
+        Of rows in sums, :attr:`hogwild.Ratings.shares`; items without an own share are not drawn.
     """
 
     def __init__(
@@ -120,7 +103,7 @@ class RatingObjective:
         penalty: str = "per-rating",
         mean: float = 0.0,
         negatives: int = 1,
-        seen: SeenLists | None = None,
+        seen: Lists | None = None,
         shares: Shares | None = None,
     ) -> None:
         self.ratings = ratings
@@ -141,14 +124,15 @@ class RatingObjective:
                 users, items = (np.maximum(degrees, 1) for degrees in rows_of(shares, visits))
                 self.degrees = self.degrees[0] * (1 + SMOOTHING / users), self.degrees[1] * (1 + SMOOTHING / items)
 
-    def evaluate(self, user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> dict[str, float | None]:
+    def evaluate(self, rows: Solution, sums: Solution | None = None) -> dict[str, float | None]:
         """Return the objective and its parts.
 
         Parameters
         ----------
-        user_factors, item_factors : arrays, shapes (users, k) and (items, k)
-        user_bias, item_bias : arrays, shapes (users,) and (items,)
-            With ``shares`` all are of rows.
+        rows : arrays of shapes (users, k), (items, k), (users,), (items,)
+            Factors and biases; with ``shares`` of rows.
+        sums : such arrays, optional
+            Those of users and items, if they are known: with ``shares``, sums of rows.
 
         Returns
         -------
@@ -156,33 +140,32 @@ class RatingObjective:
             ``objective``; ``loss``, without the penalty; and for squared-error ``rmse`` and ``mae``. Parameters that
             are not finite give numbers that are not finite.
         """
-        rows = user_factors, item_factors, user_bias, item_bias
-        scores = Scores(*summed(rows, self.shares), self.mean)
+        solution = summed(rows, self.shares) if sums is None else sums
         n = len(self.ratings)
 
         def part(first: int, last: int) -> np.ndarray:
             with np.errstate(all="ignore"):
-                return self._sums(scores, first, last)
+                return self._sums(solution, first, last)
 
         with np.errstate(all="ignore"):
-            sums = sum(map_pieces(n, CHUNK, part), np.zeros(2))
-            first, second = (float(value) for value in sums / n) if n else (math.nan, math.nan)
+            total = sum(map_pieces(n, CHUNK, part), np.zeros(2))
+            first, second = (float(value) for value in total / n) if n else (math.nan, math.nan)
             loss = first / 2 if self.loss == "squared-error" else first
             result: dict[str, float | None] = {"objective": loss + self.penalty_of(rows), "loss": loss}
             if self.loss == "squared-error":
                 result |= {"rmse": math.sqrt(first), "mae": second}
         return result
 
-    def _sums(self, scores: Scores, first: int, last: int) -> np.ndarray:
+    def _sums(self, solution: Solution, first: int, last: int) -> np.ndarray:
         """Sums over a chunk: squared and absolute errors, or losses and 0."""
         users, items = self.ratings.users[first:last], self.ratings.items[first:last]
-        m = scores.of(users, items)
+        m = scores_of(solution, self.mean, users, items)
         if self.drawn is None:
             error = m - self.ratings.values[first:last]
             return np.array([np.einsum("i,i->", error, error), np.abs(error).sum()])
         total = np.logaddexp(0.0, -m).sum() if self.loss == "log" else 0.0
         for drawn in self.drawn[first:last].T:
-            other = scores.of(users, drawn)
+            other = scores_of(solution, self.mean, users, drawn)
             if self.loss == "bpr":
                 other -= m
             other[drawn < 0] = -np.inf  # whose loss is zero
@@ -205,13 +188,9 @@ class RatingObjective:
         total = 0.0
         for factors, bias, degrees in zip(rows[:2], rows[2:], self.degrees or ()):
             visits = degrees / max(len(self.ratings), 1)  # a user with d ratings is in d of the n terms
-            total += self.l2[0] * _squares(factors, visits) + self.l2[1] * _squares(bias[:, np.newaxis], visits)
+            for l2, part in zip(self.l2, (factors, bias[:, np.newaxis])):
+                total += l2 * float(np.einsum("ij,ij->i", part, part, dtype=np.float64) @ visits)
         return total / 2
-
-
-def _squares(rows: np.ndarray, visits: np.ndarray) -> float:
-    """Sum over rows (n, k) of their squared length times ``visits`` (n,) float64."""
-    return float(np.einsum("ij,ij->i", rows, rows, dtype=np.float64) @ visits)
 
 
 class RatingEvaluator:
@@ -227,7 +206,6 @@ class RatingEvaluator:
         if test is not None and test.shape != train.shape:
             raise UsageError(f"test ratings of {test.shape} users and items, training ratings of {train.shape}")
         implicit = loss != "squared-error"
-        self.shares = facts.get("shares")
         self.seen = train.user_lists() if implicit else None
         self.train = RatingObjective(train, loss, seen=self.seen, **(penalty or {}), **facts)
         self.test, self.tested = None, None
@@ -242,18 +220,17 @@ class RatingEvaluator:
     def __call__(self, solution: Solution) -> dict[str, float | None]:
         """Return ``objective``, ``train_loss``, ``test_loss`` and, for both sets, ``rmse`` and ``mae``.
 
-        Sampled losses have instead ``test_auc``, ``test_precision_at_10``, ``test_recall_at_10`` and
-        ``test_ndcg_at_10``, over at most 2,000 evenly spaced users of the test ratings; items that they rated in
-        training are no candidates.
+        Sampled losses have instead the metrics of :func:`ranking_metrics`, such as ``test_ndcg_at_10``, over at most
+        2,000 evenly spaced users of the test ratings; items that they rated in training are no candidates.
         """
-        values = self.train.evaluate(*solution)
+        sums = summed(solution, self.train.shares)
+        values = self.train.evaluate(solution, sums)
         named = {name if name == "objective" else f"train_{name}": value for name, value in values.items()}
         if self.test is None:
             return named
-        tested = self.test.evaluate(*solution)
+        tested = self.test.evaluate(solution, sums)
         named |= {f"test_{name}": value for name, value in tested.items() if name != "objective"}
         if self.seen is not None and self.tested is not None:
-            user_factors, item_factors, _, item_bias = summed(solution, self.shares)
-            ranked = ranking_metrics(user_factors, item_factors, item_bias, self.tested, self.seen, AT)
+            ranked = ranking_metrics(sums, self.tested, self.seen)
             named |= {f"test_{name}": value for name, value in ranked.items()}
         return named

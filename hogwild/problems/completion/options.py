@@ -42,7 +42,7 @@ class CompletionConfig(TrainConfig):
     l2_path : tuple[float, ...] or None, default None
         Values among which l2 is chosen. ``l2`` may be given as 'auto' or such values instead.
     rank : int, default 32
-        Numbers in a factor.
+        Numbers in a factor; 0: biases alone.
     penalty : str, default smoothed, for losses log and bpr per-rating
         L2 penalty: per-rating, smoothed. ``per-rating`` is l2/2 of the squares of both factors for every rating
         (weighted lambda); ``smoothed`` is as if every user and item had 100 ratings more.
@@ -80,7 +80,7 @@ class CompletionConfig(TrainConfig):
         "shuffled",
         choices=ORDERS,
     )
-    rank: int = option(32, "Numbers in a factor.", COMPLETION, least=1, most=1024)
+    rank: int = option(32, "Numbers in a factor; 0: biases alone.", COMPLETION, least=0, most=1024)
     penalty: str = option(
         None,
         "L2 penalty",
@@ -107,16 +107,25 @@ class CompletionConfig(TrainConfig):
         ranks = self.loss in ("log", "bpr")
         if self.penalty is None:
             self._set("penalty", "per-rating" if ranks else "smoothed")
-        usual_l2 = USUAL_L2.get("ranking" if ranks else str(self.penalty), 0.05)
         if isinstance(self.l2, str | tuple | list):
-            self._set("l2_path", path_of([each * usual_l2 for each in TRIED] if self.l2 == "auto" else self.l2))
+            self._set("l2_path", self.usual_path if self.l2 == "auto" else path_of(self.l2))
             self._set("l2", None)
         elif self.l2_path is not None:
             self._set("l2_path", path_of(self.l2_path))
-        for name, value in ((RANKING if ranks else RATING) | {"l2": usual_l2}).items():
+        for name, value in ((RANKING if ranks else RATING) | {"l2": self.usual_l2}).items():
             if getattr(self, name) is None or (name == "step" and self.step == "auto"):
                 self._set(name, value)
         super().__post_init__()
+
+    @property
+    def usual_l2(self) -> float:
+        """The penalty where none is given."""
+        return USUAL_L2.get("ranking" if self.loss in ("log", "bpr") else str(self.penalty), 0.05)
+
+    @property
+    def usual_path(self) -> tuple[float, ...]:
+        """The penalties that "auto" tries."""
+        return path_of([each * self.usual_l2 for each in TRIED])
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
@@ -124,6 +133,8 @@ class CompletionConfig(TrainConfig):
             yield "l2='auto' is chosen on one machine: give l2 as a number to several"
         if self.penalty == "smoothed" and self.loss != "squared-error":
             yield f"penalty='smoothed' is for loss squared-error, not for {self.loss!r}: choose per-rating"
+        if self.rank == 0 and (self.device == "cuda" or not self.biases):
+            yield "rank=0 leaves biases alone, on the CPU: give a rank"
         if self.exchange == "rotation" and self.loss != "squared-error":
             yield (
                 f"exchange={self.exchange!r}: loss {self.loss!r} draws items that other machines hold: choose averaging"

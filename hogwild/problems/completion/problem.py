@@ -27,7 +27,7 @@ of the rows, each times the square of its share.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ from hogwild.kernels.vectors import LANE
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion.kernel import LOSSES, STATE, Data, Parameters, Plan
 from hogwild.problems.completion.options import SMOOTHING
-from hogwild.problems.completion.sums import rows_of, shares_of
+from hogwild.problems.completion.sums import Solution, rows_of
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES
 from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, part_of, rehearse
@@ -113,8 +113,8 @@ class CompletionProblem(Problem):
 
     @property
     def stride(self) -> int:
-        """Length of a row in memory: the rank rounded up to whole cache lines."""
-        return -(-self.rank // LANE) * LANE
+        """Length of a row in memory: the rank rounded up to whole cache lines, at least one."""
+        return max(-(-self.rank // LANE), 1) * LANE
 
     @property
     def size(self) -> int:
@@ -172,20 +172,20 @@ class CompletionProblem(Problem):
         for part in self.factors(flat):
             part[:] = generator.normal(0, spread, part.shape)
 
-    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _in_units(self, flat: np.ndarray) -> Iterator[tuple[np.ndarray, np.float32]]:
+        """Views of the factors and biases of both sides, each with the user's unit in its own."""
+        for views, unit in ((self.factors(flat), np.sqrt(self.scale)), (self.parameters(flat)[2:], self.scale)):
+            yield from ((view, np.float32(unit)) for view in views)
+
+    def solution(self, flat: np.ndarray) -> Solution:
         """Factors of both sides, (rows, rank), and biases, (rows,), as copies, in the user's units."""
-        users, items = (np.ascontiguousarray(part * np.float32(np.sqrt(self.scale))) for part in self.factors(flat))
-        parts = self.parameters(flat)
-        return users, items, parts.user_bias * np.float32(self.scale), parts.item_bias * np.float32(self.scale)
+        p, q, b, c = (np.ascontiguousarray(view * unit) for view, unit in self._in_units(flat))
+        return p, q, b, c
 
     def adopt(self, flat: np.ndarray, solution: tuple[Any, ...]) -> None:
         """Write such arrays into the flat array, in the places of the first users and items."""
-        users, items, *biases = solution
-        parts = self.parameters(flat)
-        for view, factors in zip(self.factors(flat), (users, items)):
-            view[: len(factors)] = factors / np.float32(np.sqrt(self.scale))
-        for part, bias in zip(parts[2:], biases):
-            part[: len(bias)] = bias / np.float32(self.scale)
+        for (view, unit), values in zip(self._in_units(flat), solution):
+            view[: len(values)] = values / unit
 
     def encode(self, values: np.ndarray) -> np.ndarray:
         """Convert values to the problem's units, float32."""
@@ -210,14 +210,13 @@ class CompletionProblem(Problem):
     def _per_row(self, ratings: Ratings) -> dict[str, np.ndarray]:
         """Arrays by user and by item, as far as they are needed."""
         arrays: dict[str, np.ndarray] = {}
-        shares = shares_of(ratings)
         if self.rated:
-            for name, degree in zip(("user_rates", "item_rates"), rows_of(shares, ratings.degrees())):
+            for name, degree in zip(("user_rates", "item_rates"), rows_of(ratings.shares, ratings.degrees())):
                 arrays[name] = 1.0 + SMOOTHING / np.maximum(degree, 1)
         if self.loss != "squared-error":
             arrays["seen_begin"], arrays["seen_items"] = ratings.user_lists()
-        if shares is not None:
-            users, items = shares
+        if ratings.shares is not None:
+            users, items = ratings.shares
             arrays["sums_begin"] = np.append(users.indptr, users.nnz + items.indptr[1:])
             arrays["sums_rows"] = np.append(users.indices, items.indices)
             arrays["sums_shares"] = np.append(users.data, items.data)
@@ -304,8 +303,7 @@ class CompletionProblem(Problem):
     def compile(self) -> None:
         """Compile the kernel, or load it from the disk cache."""
         small = dataclasses.replace(self, users=2, items=2, features=self.features and (0, 0))
-        ratings = Ratings([0], [0], [0], (2, 2))
-        ratings.features = self.features and (None, None)
+        ratings = Ratings([0], [0], [0], (2, 2), features=self.features and (None, None))
         tiles, arrays = file_order(ratings.users, ratings.items, ratings.values)
         rehearse(small, tiles, arrays | small._per_row(ratings))
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from hogwild.data.parallel import map_pieces
 from hogwild.data.rows.container import frozen_array, readonly
+from hogwild.problems.completion.sums import Solution
 
 AT = 10  # usual depth of precision and NDCG
 USERS = 2000  # most users of the test ratings that are evaluated
@@ -39,12 +40,7 @@ def one_blas_thread() -> Any:
 
 
 def each_piece(
-    users: np.ndarray,
-    user_factors: Any,
-    item_factors: Any,
-    item_bias: Any,
-    seen: Lists | None,
-    function: Callable[[int, int, np.ndarray], Any],
+    users: np.ndarray, solution: Solution, seen: Lists | None, function: Callable[[int, int, np.ndarray], Any]
 ) -> None:
     """Call ``function(first, last, scores)`` for pieces of ``users``, on all cores: scores (last - first, items).
 
@@ -54,9 +50,7 @@ def each_piece(
     from hogwild.problems.completion import ranking_kernel as ranking
 
     users = frozen_array(users, np.int64)
-    P, Q = np.asarray(user_factors, np.float32), np.asarray(item_factors, np.float32)
-    bias = np.asarray(item_bias, np.float32)
-    lists = None if seen is None else (frozen_array(seen[0], np.int64), frozen_array(seen[1], np.int32))
+    P, Q, bias = (np.asarray(solution[k], np.float32) for k in (0, 1, 3))
 
     def part(first: int, last: int) -> None:
         which = users[first:last]
@@ -65,8 +59,8 @@ def each_piece(
         with np.errstate(all="ignore"):
             scores = p @ Q.T
             scores += bias
-        if lists is not None:
-            ranking.mask_seen(scores, which, *lists)
+        if seen is not None:
+            ranking.mask_seen(scores, which, *seen)
         function(first, last, scores)
 
     size = max(1, min(CELLS // max(len(Q), 1), 1024))
@@ -76,14 +70,7 @@ def each_piece(
             pass
 
 
-def best_of_users(
-    users: np.ndarray,
-    user_factors: Any,
-    item_factors: Any,
-    item_bias: Any,
-    seen: Lists | None,
-    n: int,
-) -> tuple[np.ndarray, np.ndarray]:
+def best_of_users(users: np.ndarray, solution: Solution, seen: Lists | None, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The ``n`` items of the largest scores, best first, ties to the first: items int64 and scores float32.
 
     Both are (users, n), padded with -1 and -inf. Scores and ``seen`` are as in :func:`each_piece`.
@@ -98,24 +85,18 @@ def best_of_users(
         some = rows >= 0
         best_scores[first:last][some] = np.take_along_axis(scores, np.maximum(rows, 0), axis=1)[some]
 
-    each_piece(users, user_factors, item_factors, item_bias, seen, choose)
+    each_piece(users, solution, seen, choose)
     return best, best_scores
 
 
 def ranking_metrics(
-    user_factors: Any,
-    item_factors: Any,
-    item_bias: Any,
-    tested: Lists,
-    seen: Lists | None,
-    k: int = AT,
-    users: int = USERS,
+    solution: Solution, tested: Lists, seen: Lists | None, k: int = AT, users: int = USERS
 ) -> dict[str, float | None]:
     """Mean metrics over users that have test items, or over ``users`` of those, evenly spaced.
 
     Parameters
     ----------
-    user_factors, item_factors, item_bias : arrays
+    solution : (user factors, item factors, user bias, item bias)
     tested : (begin, items)
         Items of each user's test ratings: the relevant ones, without those in ``seen``.
     seen : (begin, items), optional
@@ -124,26 +105,23 @@ def ranking_metrics(
     Returns
     -------
     dict
-        ``auc``, ``precision_at_<k>``, ``recall_at_<k>`` and ``ndcg_at_<k>``; None if parameters are not finite, or
-        no user has a defined value.
+        ``auc``, ``precision_at_<k>``, ``recall_at_<k>``, ``ndcg_at_<k>``, and ``coverage_at_<k>``, the share of the
+        items that any of these users gets; None if parameters are not finite, or no user has a defined value.
     """
     from hogwild.problems.completion import ranking_kernel as ranking
 
-    names = "auc", f"precision_at_{k}", f"recall_at_{k}", f"ndcg_at_{k}"
-    begin, items = tested
-    rows = np.flatnonzero(np.diff(begin) > 0)
+    names = "auc", *(f"{name}_at_{k}" for name in ("precision", "recall", "ndcg", "coverage"))
+    rows = np.flatnonzero(np.diff(tested[0]) > 0)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), users)).astype(np.int64))]
-    if not all(np.isfinite(np.asarray(array)).all() for array in (user_factors, item_factors, item_bias)):
+    if not all(np.isfinite(solution[k]).all() for k in (0, 1, 3)):
         return dict.fromkeys(names)
 
-    values = np.empty((len(rows), 4))
-    begin, items = frozen_array(begin, np.int64), frozen_array(items, np.int32)
+    values, best = np.empty((len(rows), 4)), np.full((len(rows), k), -1)
 
     def measure(first: int, last: int, scores: np.ndarray) -> None:
-        ranking.measure_rows(
-            scores, readonly(rows[first:last]), begin, items, np.empty(k, np.int64), values[first:last]
-        )
+        ranking.measure_rows(scores, readonly(rows[first:last]), *tested, best[first:last], values[first:last])
 
-    each_piece(rows, user_factors, item_factors, item_bias, seen, measure)
+    each_piece(rows, solution, seen, measure)
     defined = [column[~np.isnan(column)] for column in values.T]
-    return {name: float(column.mean()) if len(column) else None for name, column in zip(names, defined, strict=True)}
+    means = [float(column.mean()) if len(column) else None for column in defined]
+    return dict(zip(names, [*means, len(np.unique(best[best >= 0])) / max(len(solution[1]), 1)], strict=True))

@@ -82,11 +82,11 @@ def _area(scores, tested):
 def measure_rows(scores, users, begin, items, best, metrics):
     """AUC, precision, recall and NDCG of every row of scores, into ``metrics`` (rows, 4); NaN where undefined.
 
-    ``begin`` and ``items`` are lists of what users chose; items at -inf are no candidates. ``best`` (k,) int64 is work
-    space.
+    ``begin`` and ``items`` are lists of what users chose; items at -inf are no candidates. ``best`` (rows, k) int64
+    gets the best k.
     """
     for row in range(len(users)):
-        user, depth = users[row], len(best)
+        user, depth, places = users[row], best.shape[1], best_items(scores[row], best[row])
         area, relevant = _area(scores[row], items[begin[user] : begin[user + 1]])
         hits = 0
         gain = 0.0
@@ -94,8 +94,8 @@ def measure_rows(scores, users, begin, items, best, metrics):
         if relevant == 0:
             metrics[row, :] = math.nan
             continue
-        for place in range(best_items(scores[row], best)):
-            if holds(begin, items, user, best[place]):
+        for place in range(places):
+            if holds(begin, items, user, best[row, place]):
                 hits += 1
                 gain += 1.0 / math.log2(place + 2.0)
         for place in range(min(relevant, depth)):

@@ -3,8 +3,8 @@
     p_u = s_u E_u + sum over features f of x_uf s_u E_f,     s_u such that the squares of the shares sum to one
 
 (LightFM: Kula 2015, whose shares sum to one; with squares a step moves a score as far as it does without features). An
-item that nobody rated has no share in a row of its own, which was never trained: its vector is its features'. Shares
-are matrices (users, users + features) and (items, items + features), whose rows begin with one's own.
+item that nobody rated has no share in a row of its own, which was never trained: its vector is its features'. The
+shares are :attr:`hogwild.Ratings.shares`.
 """
 
 from __future__ import annotations
@@ -13,28 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.ratings.container import Ratings
-
 Shares = tuple[Any, Any]  # CSR float32 of users and of items
 Solution = tuple[Any, Any, Any, Any]  # user factors (users, k), item factors (items, k), user bias, item bias
-
-
-def shares_of(ratings: Ratings) -> Shares | None:
-    """The shares of ratings with features; None without any."""
-    if ratings.features is None:
-        return None
-    import scipy.sparse
-
-    sides = []
-    for features, degrees in zip(ratings.features, ratings.degrees()):
-        own = scipy.sparse.eye_array(len(degrees), dtype=np.float32, format="csr")
-        if features is not None:
-            own = scipy.sparse.hstack([own, features], "csr")
-            own.sort_indices()
-            own.data /= np.repeat(np.sqrt(own.multiply(own).sum(axis=1)), np.diff(own.indptr))
-            own.data[own.indptr[:-1]] *= degrees > 0
-        sides.append(own)
-    return sides[0], sides[1]
 
 
 def summed(solution: Solution, shares: Shares | None) -> Solution:

@@ -47,9 +47,7 @@ def file_order(users: np.ndarray, items: np.ndarray, values: np.ndarray) -> tupl
     n = len(users)
     begin = np.minimum(np.arange(0, n + FILE_CHUNK, FILE_CHUNK, dtype=np.int64), n)
     tiles = Tiles(n, len(begin) - 1, (len(begin) - 1, 1), False)
-    types = {"users": np.int32, "items": np.int32, "values": np.float32}
-    arrays = dict(zip(types, (users, items, values)))
-    return tiles, {name: np.ascontiguousarray(arrays[name], types[name]) for name in types} | {"begin": begin}
+    return tiles, {"users": users, "items": items, "values": values, "begin": begin}
 
 
 def tile(

@@ -25,10 +25,10 @@ from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, NoChoice
 from hogwild.hosts.job import Job, Task
 from hogwild.problems.completion.model import CompletionModel
-from hogwild.problems.completion.objective import Scores
+from hogwild.problems.completion.objective import scores_of
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.completion.ranking import one_blas_thread, ranking_metrics
-from hogwild.problems.completion.sums import shares_of, summed
+from hogwild.problems.completion.sums import Solution, summed
 from hogwild.training.checkpoint import chosen_before
 from hogwild.training.l2_choice import L2Choice
 from hogwild.training.schedule import make_schedule
@@ -81,7 +81,7 @@ def settle(
     ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again. ``report`` is told of the
     progress.
     """
-    if saved := chosen_before(resumed, "l2", "epochs", path=config.l2_path):
+    if saved := chosen_before(resumed, "l2", "epochs", "rank", path=config.l2_path):
         return config.settled(l2_path=None, **saved), None
     ranks = config.loss != "squared-error"
     rest, judges = ratings, held
@@ -91,37 +91,40 @@ def settle(
         except InputError:
             raise NoChoice("no user has six ratings, of which one could be held out: give l2 as a number") from None
     problem = posed(config, rest, "serial")
-    shares = shares_of(rest)
     order, arrays = problem.lay_out(rest, machine.l2_bytes(), 1, config.seed)
     problem.compile()
     began = time.perf_counter()
     tested, seen = (judges.user_lists(), rest.user_lists()) if ranks else (None, None)
-    path = config.l2_path
+    path = [(l2, config.rank) for l2 in config.l2_path or ()]
+    if not ranks and config.biases and config.l2_path == config.usual_path:
+        path.append((config.usual_l2, 0))
     total, done = config.epochs * len(path), [0] * len(path)
     near = NEAR_NDCG if ranks else NEAR_RMSE
 
-    def loss(user_factors: Any, item_factors: Any, user_bias: Any, item_bias: Any) -> float:
+    def loss(solution: Solution) -> float:
         """What is minimised: minus the NDCG, or the RMSE."""
         if tested is not None:
-            ndcg = ranking_metrics(user_factors, item_factors, item_bias, tested, seen)["ndcg_at_10"]
+            ndcg = ranking_metrics(solution, tested, seen)["ndcg_at_10"]
             return math.inf if ndcg is None else -ndcg
-        scores = Scores(user_factors, item_factors, user_bias, item_bias, problem.mean)
-        error = scores.of(judges.users, judges.items) - judges.values
+        error = scores_of(solution, problem.mean, judges.users, judges.items) - judges.values
         return float(np.sqrt(np.mean(np.square(error))))
 
     def fit(number: int, _: int) -> tuple[float, int]:
         """The lowest loss of a candidate, and after how many epochs it was last near."""
-        candidate = dataclasses.replace(problem, l2=path[number])
-        job = Job.of(candidate, order, config.seed, 1, arrays, shared=False)
+        l2, rank = path[number]
+        job = Job.of(dataclasses.replace(problem, l2=l2), order, config.seed, 1, arrays, shared=False)
+        if rank == 0:  # the kernel of the others is compiled: factors of zero stay zero
+            for factors in problem.factors(job.flat):
+                factors[:] = 0
         memory = job.shared(), job.scratch(), job.data()
         c = config
-        schedule = make_schedule(c.schedule, c.step, decay=c.decay, power=c.power, l2=path[number], tol=c.tol)
+        schedule = make_schedule(c.schedule, c.step, decay=c.decay, power=c.power, l2=l2, tol=c.tol)
         best, last = math.inf, 0
         for epoch in range(config.epochs):
             job.begin_epoch(epoch, 0)
             job.work(*memory, Task(epoch, 0, schedule.plan(epoch)), 0)
             with np.errstate(all="ignore"):
-                value = loss(*summed(candidate.solution(job.flat), shares))
+                value = loss(summed(problem.solution(job.flat), rest.shares))
             best = min(best, value)
             last = epoch + 1 if value <= best + near * abs(best) else last
             done[number] += 1
@@ -137,15 +140,12 @@ def settle(
     if not math.isfinite(lowest):
         raise NoChoice("every candidate for l2 diverged: give a smaller step")
     name = "held_out_ndcg_at_10" if ranks else "held_out_rmse"
-    tried: list[dict[str, Any]] = [
-        {"l2": l2, "step": config.step, "held_out_loss": value, name: abs(value), "epochs": config.epochs}
-        | {"best_epoch": epoch}
-        for l2, (value, epoch) in zip(path, fits)
-    ]
-    for each in tried:
-        if not math.isfinite(each["held_out_loss"]):  # it diverged
-            each |= {"held_out_loss": None, name: None}
-    l2 = path[fits.index((lowest, epochs))]
+    tried: list[dict[str, Any]] = []
+    for (l2, rank), (value, epoch) in zip(path, fits):
+        worth = value if math.isfinite(value) else None  # it diverged
+        tried.append({"l2": l2, "step": config.step, "held_out_loss": worth, name: worth and abs(worth)})
+        tried[-1] |= {"epochs": config.epochs, "best_epoch": epoch, "rank": rank}
+    l2, rank = path[fits.index((lowest, epochs))]
     seconds = time.perf_counter() - began
     chosen = L2Choice(l2, tried, len(rest), len(judges), config.epochs, seconds, held is None, step=config.step)
-    return config.settled(l2=l2, l2_path=None, epochs=epochs), chosen
+    return config.settled(l2=l2, l2_path=None, epochs=epochs, rank=rank), chosen

@@ -16,7 +16,7 @@ from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
-from hogwild.problems.fm.training import Trials, judges_of, occurring, settle
+from hogwild.problems.fm.training import HELD_OUT, Trials, judges_of, occurring, sampled, settle
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import aligned
@@ -47,6 +47,10 @@ class FMCase(LinearCase):
         config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, report: Any = None
     ) -> tuple[Any, Any]:
         return settle(config, rows, resumed, held, report)
+
+    @staticmethod
+    def usual_holdout(config: TrainConfig, data: Rows) -> float:
+        return 0.0 if config.l2_path and sampled(config, data) == len(data) else HELD_OUT
 
     def lay_out(self, shared: bool) -> Job:
         features = occurring(self._rows, self.numbering)

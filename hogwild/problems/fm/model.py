@@ -22,7 +22,7 @@ from hogwild.problems.linear.model import LinearModel
 
 @dataclass(frozen=True, eq=False)
 class FMModel(LinearModel):
-    """Parameters of a factorization machine and their meaning; see :class:`LinearModel` for what is not listed here.
+    """Parameters of a factorization machine and their meaning; :class:`hogwild.LinearModel` has what is not listed.
 
     Attributes
     ----------

@@ -19,6 +19,7 @@ from hogwild.problems.linear.options import LinearConfig, why_not_renumber, wron
 #: Penalties among which ``l2_factors`` is chosen, times the number of training rows.
 PATH = (0.3, 1.0, 3.0, 10.0)
 SHARE = 0.1  # l2 over l2_factors, if nobody gives it
+SCHEDULES = ("epoch", "root", "constant", "round", "inverse", "adaptive")
 PLAIN = ("auto", "serial", "hogwild", "aig", "locked")  # disciplines by plain stores, in the user's numbering
 
 
@@ -37,9 +38,9 @@ class FMConfig(TrainConfig):
     loss : str, default log
         Loss of an example: log, hinge, squared-hinge, modified-huber, perceptron, squared-error, huber,
         epsilon-insensitive, squared-epsilon-insensitive, quantile, poisson, tweedie, gamma.
-    schedule : str, default root
-        How the step falls: root, constant, epoch, round, inverse, adaptive. ``root`` divides the step by the root of
-        the epoch's number.
+    schedule : str, default epoch
+        How the step falls: epoch, root, constant, round, inverse, adaptive. ``epoch`` multiplies it by 0.8 after each
+        epoch, ``root`` divides it by the root of the epoch's number.
     patience : int or None, default 3
         Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never. Linear
         models and completion are long from 1e9 entries in all epochs. A run that has ended so goes on if it is
@@ -74,7 +75,7 @@ class FMConfig(TrainConfig):
     field_aware: ClassVar[bool] = False
     scale_columns: ClassVar[bool] = False
     class_weight: ClassVar[Any] = None
-    usual_holdout: ClassVar[float] = 0.1
+    usual_decay: ClassVar[float | None] = 0.8
 
     loss: str = inherited("loss", "log", choices=tuple(name for name in LOSSES if name != "softmax"))
     loss_param: float | None = shared("loss_param")
@@ -97,11 +98,7 @@ class FMConfig(TrainConfig):
     )
     normalize: str = shared("normalize", default="l2")
     intercept: bool = shared("intercept")
-    schedule: str = inherited(
-        "schedule",
-        "root",
-        choices=("root", "constant", "epoch", "round", "inverse", "adaptive"),
-    )
+    schedule: str = inherited("schedule", "epoch", choices=SCHEDULES)
     adagrad: bool = shared("adagrad")
     renumber: str = shared("renumber")
     patience: int | None = inherited("patience", 3, usual="3")

@@ -135,6 +135,10 @@ class LinearCase:
             self.config = c.settled(discipline=discipline)
         return rows
 
+    @staticmethod
+    def usual_holdout(config: TrainConfig, data: Any) -> float:
+        return 0.0
+
     def cut(self) -> dict[str, Any]:
         return {"block": self.order.block} | self._coordinates.counts  # it depends on the machine's memory
 
