@@ -12,6 +12,7 @@ import itertools
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import metadata
@@ -127,6 +128,12 @@ def memory() -> tuple[int | None, int | None]:
         total = int(limit)
         available = min(available or total, total)
     return total, available
+
+
+def memory_of(process: int | str, file: str, field: str) -> float:
+    """MB of a process by a field of its file in /proc, such as "status" and "VmHWM", its peak; 0 if it ended."""
+    found = re.search(rf"^{field}:\s+(\d+) kB", _text(f"/proc/{process}/{file}"), re.MULTILINE)
+    return 1024e-6 * int(found[1]) if found else 0.0
 
 
 def check_memory(label: str, needed: int, hint: str = "") -> None:

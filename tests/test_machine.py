@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,12 @@ def test_each_worker_has_a_core_and_processes_take_turns(monkeypatch: pytest.Mon
     assert {tuple(machine.cpus_of(3)) for _ in range(3)} == groups  # runs in threads of one process
     assert machine.cpus_of(10) == [*range(10)]
     assert (machine.cpus_of(1), machine.cpus_of(11)) == ([None], [None] * 11)
+
+
+def test_memory_of_a_process() -> None:
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024e-6
+    assert (
+        20 < machine.memory_of("self", "smaps_rollup", "Pss_Anon") < machine.memory_of(os.getpid(), "status", "VmHWM")
+    )
+    assert machine.memory_of("self", "status", "VmHWM") <= 1.01 * resident + 1
+    assert machine.memory_of(2**30, "status", "VmHWM") == 0.0

@@ -28,7 +28,9 @@ def comparison(tmp_path: Path) -> Path:
 
 def test_a_report(hogwild: Callable, comparison: Path) -> None:
     shown = hogwild(f"report {comparison}").shown()
-    assert "\nFirst at 0.1 % of the optimum is tiered on 2 workers, in 3.00 s: clearly sooner than all others" in shown
+    assert (
+        "\nFirst within 0.1 % of the optimum is tiered on 2 workers, in 3.00 s: clearly sooner than all others" in shown
+    )
     assert "\nOn 2 workers tiered comes within 0.1 % of the optimum 3.0x (95 % CI 2.9–3.1) sooner than" in shown
     for text in (
         "Time to target, everyone at the given step",

@@ -171,7 +171,7 @@ def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     assert {text.partition(":")[0] for text in report.verdict} == {"one", "two"}
     index, joint = report.tables[:2]
     assert [row[0] for row in index.rows] == ["two", "one"]  # the newest first
-    assert "First at 0.1 % of the optimum is tiered on 2 workers" in index.rows[0][1]
+    assert "First within 0.1 % of the optimum is tiered on 2 workers" in index.rows[0][1]
     assert joint.columns[0] == "comparison"
     assert {row[0] for row in joint.rows} == {"one", "two"}
     assert report.tables[-1].columns == ("what", "two", "one")

@@ -130,7 +130,6 @@ def test_libmf_is_called_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     np.testing.assert_allclose(items, scale**0.5 * np.array([[5, 6], [7, 8], [0, 0]]), rtol=1e-6)
     assert [each.tolist() for each in biases] == [[0] * 4, [0] * 3]
     assert solver.untimed > 0
-    assert solver.peak is not None
 
 
 @pytest.mark.skipif(shutil.which("mf-train") is None, reason="needs LIBMF's mf-train on the PATH")
@@ -142,6 +141,7 @@ def test_libmf_minimises_the_same_objective() -> None:
     def ended(l2: float) -> float:
         solver = Libmf(ratings, dataclasses.replace(PLAIN, l2=l2))
         solver.advance(300)
+        assert 1 < (solver.peak or 0) < 50  # MB, of its own
         return case.evaluate(solver.solution())["objective"] or np.inf
 
     with Runner(ratings, None, PLAIN, "ratings", 600.0) as task:

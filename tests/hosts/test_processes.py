@@ -41,7 +41,7 @@ def state(pid: int) -> str:
 
 
 def pids(pool: Processes) -> list[int]:
-    return [worker.pid for worker in pool._crew]
+    return [*pool.pids]
 
 
 @pytest.fixture

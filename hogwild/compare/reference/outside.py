@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import shutil
 import subprocess
 import tempfile
@@ -53,7 +52,7 @@ from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import scaled
 from hogwild.errors import TrainingError, UsageError
-from hogwild.machine import worker_counts
+from hogwild.machine import memory_of, worker_counts
 from hogwild.methods import SGD_LOSSES
 from hogwild.problems.completion.problem import CompletionProblem
 from hogwild.problems.completion.training import posed
@@ -456,16 +455,16 @@ class Libmf(Program):
 
     def advance(self, epoch: int) -> None:
         began = time.perf_counter()
+        self.peak, lines = 0.0, []  # a heading, and one an epoch
         with subprocess.Popen([*self.call, "-t", f"{epoch}", *self.files], stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout is not None
-            lines = [(time.perf_counter(), line) for line in run.stdout]  # a heading, and one an epoch
-            _, status, usage = os.wait4(run.pid, 0)
-            run.returncode = os.waitstatus_to_exitcode(status)
+            for line in run.stdout:
+                lines.append((time.perf_counter(), line))
+                self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
         last = lines[-1][1].split() if lines else ["no output:", "nan"]
         if run.returncode or not math.isfinite(float(last[1])):  # the RMSE
             raise TrainingError(f"{self.command} ended with status {run.returncode}: {' '.join(last)}")
         self.untimed = time.perf_counter() - began - (lines[-1][0] - lines[0][0])
-        self.peak = 1024e-6 * usage.ru_maxrss
 
     def solution(self) -> tuple[np.ndarray, ...]:
         factors = np.loadtxt(self.files[1], np.float32, skiprows=5, usecols=range(2, 2 + self.rank), ndmin=2)

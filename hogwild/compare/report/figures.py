@@ -81,7 +81,8 @@ def curves_of(sources: Sequence[ComparisonResult]) -> list[Curve]:
 
 def name_of(source: ComparisonResult, group: Group, sources: Sequence[ComparisonResult]) -> str:
     """Return the name of a group in legends."""
-    name = group.method if group.kind in REFERENCES else f"{group.method}, {crew(group.workers, source.timed)}"
+    alone = group.kind in REFERENCES and group.workers == 1
+    name = group.method if alone else f"{group.method}, {crew(group.workers, source.timed)}"
     return f"{source.label}: {name}" if len(sources) > 1 else name
 
 
@@ -146,7 +147,7 @@ def _layout(x: str, y: str, top: int, **more: Any) -> dict[str, Any]:
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "maxheight": 0.3},
         "modebar": {"orientation": "v", "bgcolor": clear},
         "xaxis": grid | {"title": {"text": x}},
-        "yaxis": grid | {"title": {"text": y}},
+        "yaxis": grid | {"title": {"text": y, "standoff": 12}},
     }
 
 

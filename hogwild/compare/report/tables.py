@@ -111,7 +111,9 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
     if source.timed:
         cells["an epoch"] = quartiles(group.of("epoch_seconds"), duration)
         cells["set-up"] = quartiles(group.of("last setup_seconds"), duration)
-        cells["once"] = quartiles(group.of("last once_seconds"), duration)
+        cells["once"] = (
+            quartiles(group.of("last once_seconds"), duration) if group.median("last once_seconds") else NONE
+        )
         for eps in targets:
             cells[f"from call to {percent(eps)}"] = quartiles(group.of(f"call_seconds to {eps:g}"), duration)
     name, _, share = source.metric or METRICS[0]

@@ -67,13 +67,17 @@ def choice(source: ComparisonResult) -> str:
         return ""
     outcomes = [(each.method, race.against(best, each)[0]) for each in others]
     alike = {method: None for method, outcome in outcomes if outcome not in ("sooner", "never")}
-    names = listed(alike) if len(alike) <= NAMED else f"{len(alike)} of the {len(dict(outcomes))} others"
+    names = (
+        listed(alike)
+        if len(alike) <= NAMED
+        else f"{len(alike)} of the {len(dict(outcomes))} others, see 'behind the first'"
+    )
     clear = f"not clearly sooner than {names}" if alike else "clearly sooner than all others"
     if len(best.runs) < FEWEST_PAIRS:
         clear = "of too few seeds to tell it from the others"
-    where = "" if best.kind in REFERENCES else f" on {staff(source, best)}"
+    where = "" if best.kind in REFERENCES and best.workers == 1 else f" on {staff(source, best)}"
     seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"
-    said = f"First at {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
+    said = f"First within {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
     if not source.timed or math.isnan(best.median("once_seconds")):
         return said
     clock = "call_seconds"

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import math
 import os
-import re
 import threading
 import time
 import warnings
@@ -216,7 +215,10 @@ class Runner(contextlib.ExitStack):
             if history[-1]["status"] == "ok":
                 history[-1]["status"] = _failed(error)
         if measured:
-            history[-1].setdefault("peak_memory_mb", peak_memory() + sum(map(own_memory, workers)))
+            theirs = sum(
+                machine.memory_of(pid, "smaps_rollup", "Pss_Anon") for pid in workers
+            )  # what they do not share
+            history[-1].setdefault("peak_memory_mb", machine.memory_of("self", "status", "VmHWM") + theirs)
         return history
 
 
@@ -225,20 +227,6 @@ def reset_peak() -> bool:
     with contextlib.suppress(OSError):
         return bool(Path("/proc/self/clear_refs").write_text("5"))
     return False
-
-
-def peak_memory() -> float:
-    """Return the most memory in MB that this process has held since the peak began: with data, and Python's own."""
-    [kilobytes] = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    return 1024e-6 * int(kilobytes)
-
-
-def own_memory(process: int) -> float:
-    """Return the memory in MB that a worker has to itself now, beside what it shares with this process; 0: it ended."""
-    with contextlib.suppress(OSError):
-        [kilobytes] = re.findall(r"Pss_Anon:\s+(\d+)", Path(f"/proc/{process}/smaps_rollup").read_text())
-        return 1024e-6 * int(kilobytes)
-    return 0.0
 
 
 def _failed(error: BaseException) -> str:
