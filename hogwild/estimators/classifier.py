@@ -270,7 +270,10 @@ _NO_BALANCE = (
 
 def _has_several(y: Any) -> bool:
     """Whether y is a matrix with a column for each label."""
-    return scipy.sparse.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] > 1)
+    if scipy.sparse.issparse(y):
+        return True
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    return len(shape) == 2 and shape[1] > 1
 
 
 def _check_labels(y: np.ndarray) -> None:
