@@ -125,6 +125,15 @@ BEYOND = (
 )
 
 
+@pytest.mark.parametrize("name", ["text", "tables", "completion", "compare", "modules", "large", "cuts"])
+def test_a_page_of_the_guide_begins_with_a_command_and_a_picture_and_ends_with_what_can_go_wrong(name: str) -> None:
+    page = (ROOT / "docs" / "guide" / f"{name}.md").read_text()
+    assert re.match(r"# .*\n\n(.{1,200}\n\n)?```(sh|text|python)\n", page, flags=re.DOTALL)
+    before = page.partition("\n## ")[0]
+    assert re.search(r"^```{figure}|^\.\. minigallery::|^!\[", before, flags=re.MULTILINE)
+    assert re.findall(r"^## (.*)", page, flags=re.MULTILINE)[-1] == "What can go wrong"
+
+
 @pytest.mark.parametrize("name", [*sorted({*hogwild.__all__} - {"__version__"}), *BEYOND])
 def test_a_public_name_has_an_example_that_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

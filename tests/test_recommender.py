@@ -339,7 +339,12 @@ def test_ratings_that_were_held_out_choose():
     rest, held = made().split(0.2, by="user")
     run = hogwild.train(rest, held, problem="completion", loss="bpr", l2="auto", rank=4, workers=1, epochs=3)
     assert (run.chosen.rows, run.chosen.held_out, run.chosen.refitted) == (len(rest), len(held), False)
-    assert [each["l2"] for each in run.chosen.path] == [0.005, 0.01, 0.02, 0.04]
+    tried = [(each["l2"], round(each["step"], 3)) for each in run.chosen.path]
+    assert tried == [(0.01, 0.07), (0.02, 0.07), (0.02, 0.21), (0.04, 0.35)]
+    assert (run.config.l2, run.config.step) in [(each["l2"], each["step"]) for each in run.chosen.path]
+    run.close()
+    run = hogwild.train(rest, held, problem="completion", loss="bpr", l2="auto", step=0.1, rank=4, workers=1, epochs=1)
+    assert [(each["l2"], each["step"]) for each in run.chosen.path] == [(0.01, 0.1), (0.02, 0.1), (0.04, 0.1)]
     run.close()
 
 

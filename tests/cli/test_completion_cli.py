@@ -107,11 +107,11 @@ def test_similar_items(hogwild: Callable, model: Path) -> None:
 
 def test_choices_instead_of_stars(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
     result = hogwild(
-        f"train {stars[0]} --problem completion {QUICK} --loss bpr --holdout 0.2 --epochs 40 --json "
+        f"train {stars[0]} --problem completion {QUICK} --loss bpr --holdout 0.2 --epochs 40 --step 0.06 --json "
         f"{tmp_path / 'rows'} --out {tmp_path / 'm'}",
     )
     assert result.status == 0, result.err
-    assert "chosen of 4 from 0.005 to 0.04: ndcg at 10 0." in result.out
+    assert "chosen of 3 from 0.01 to 0.04: ndcg at 10 0." in result.out
     rows = rows_of(tmp_path / "rows")
     assert f"epochs {rows[-1]['epoch']}, chosen with l2 (at most 40)" in result.out
     assert rows[-1]["objective"] < rows[0]["objective"]

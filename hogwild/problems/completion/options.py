@@ -14,7 +14,9 @@ RATING = {"step": 0.05, "negatives": 1}  # what is usual for ratings, and for ch
 RANKING = {"step": 0.07, "negatives": 4}
 SMOOTHING = 100  # ratings of a user or item that penalty "smoothed" adds to those there are
 USUAL_L2 = {"smoothed": 0.03, "per-rating": 0.05, "ranking": 0.01}
-TRIED = (0.5, 1, 2, 4)  # times the usual l2, by "auto"
+# Multiples of the usual l2 and step that "auto" tries for ratings, and for choices: where users or items have few, rows
+# must move farther in an epoch, and are held by a stronger penalty.
+TRIED = {False: ((0.5, 1), (1, 1), (2, 1), (4, 1)), True: ((1, 1), (2, 1), (2, 3), (4, 5))}
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class CompletionConfig(TrainConfig):
         ``hogwild``.
     l2 : float, default 0.03 smoothed, 0.05 per-rating, 0.01 ranking
         L2 penalty; 'auto' chooses it, and the epochs, by ratings held out, and .01,.02 among these. ``auto`` tries
-        four values on nine tenths of the ratings, each up to the epoch with the best NDCG at 10 (or RMSE) on the
-        rest, and then trains on all.
+        four values (for choices with larger steps too, for ratings beside biases alone) on nine tenths of the
+        ratings, each up to the epoch with the best NDCG at 10 (or RMSE) on the rest, and then trains on all.
     l2_path : tuple[float, ...] or None, default None
         Values among which l2 is chosen. ``l2`` may be given as 'auto' or such values instead.
     rank : int, default 32
@@ -104,28 +106,48 @@ class CompletionConfig(TrainConfig):
     )
 
     def __post_init__(self) -> None:
-        ranks = self.loss in ("log", "bpr")
         if self.penalty is None:
-            self._set("penalty", "per-rating" if ranks else "smoothed")
+            self._set("penalty", "per-rating" if self.ranks else "smoothed")
         if isinstance(self.l2, str | tuple | list):
             self._set("l2_path", self.usual_path if self.l2 == "auto" else path_of(self.l2))
             self._set("l2", None)
         elif self.l2_path is not None:
             self._set("l2_path", path_of(self.l2_path))
-        for name, value in ((RANKING if ranks else RATING) | {"l2": self.usual_l2}).items():
+        for name, value in ((RANKING if self.ranks else RATING) | {"l2": self.usual_l2}).items():
             if getattr(self, name) is None or (name == "step" and self.step == "auto"):
                 self._set(name, value)
         super().__post_init__()
 
     @property
+    def ranks(self) -> bool:
+        """Whether entries are choices, and items are ranked by them."""
+        return self.loss in ("log", "bpr")
+
+    @property
+    def candidates(self) -> list[tuple[float, float, int]]:
+        """Penalties, steps and ranks that are to be tried; all steps are the one of the config if that is not usual.
+
+        Biases alone are among them for ratings, if nobody said which penalties.
+        """
+        if self.l2_path != self.usual_path:
+            return [(l2, self.step or 0.0, self.rank) for l2 in self.l2_path or ()]
+        usual = self.step == RANKING["step"] if self.ranks else False
+        tried = [
+            (l2 * self.usual_l2, (self.step or 0.0) * (times if usual else 1), self.rank)
+            for l2, times in TRIED[self.ranks]
+        ]
+        alone = [] if self.ranks or not self.biases else [(self.usual_l2, self.step or 0.0, 0)]
+        return list(dict.fromkeys(tried + alone))
+
+    @property
     def usual_l2(self) -> float:
         """The penalty where none is given."""
-        return USUAL_L2.get("ranking" if self.loss in ("log", "bpr") else str(self.penalty), 0.05)
+        return USUAL_L2.get("ranking" if self.ranks else str(self.penalty), 0.05)
 
     @property
     def usual_path(self) -> tuple[float, ...]:
         """The penalties that "auto" tries."""
-        return path_of([each * self.usual_l2 for each in TRIED])
+        return path_of([l2 * self.usual_l2 for l2, _ in TRIED[self.ranks]])
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()

@@ -1,7 +1,7 @@
-"""``l2="auto"``: the penalty and the number of epochs that do best on ratings held out.
+"""``l2="auto"``: the penalty, step, rank and number of epochs that do best on ratings held out.
 
 A tenth is held out: of all ratings, or of each user's choices, where who has few (five or less) holds out none. A
-candidate is a serial run with one penalty, judged after each epoch by the NDCG at 10 of choices or the RMSE of ratings.
+candidate is a serial run, judged after each epoch by the NDCG at 10 of choices or the RMSE of ratings.
 The best one wins, and the model is then trained on all ratings for as many epochs: up to the last that was nearly as
 good as the best, since on smaller steps a model is less noisy. That costs at most as many fits as there are candidates;
 they run side by side, each on one core, so that the choice depends on ratings, options and seed alone.
@@ -76,12 +76,12 @@ def settle(
     held: Ratings | None,
     report: Callable[[str], None] | None = None,
 ) -> tuple[TrainConfig, L2Choice | None]:
-    """Return the config with the penalty and the number of epochs that do best, and how they were chosen.
+    """Return the config with the penalty, step, rank and number of epochs that do best, and how they were chosen.
 
     ``resumed`` is the directory of a checkpoint: what the run there has is not chosen again. ``report`` is told of the
     progress.
     """
-    if saved := chosen_before(resumed, "l2", "epochs", "rank", path=config.l2_path):
+    if saved := chosen_before(resumed, "l2", "epochs", "step", "rank", path=config.l2_path):
         return config.settled(l2_path=None, **saved), None
     ranks = config.loss != "squared-error"
     rest, judges = ratings, held
@@ -95,9 +95,7 @@ def settle(
     problem.compile()
     began = time.perf_counter()
     tested, seen = (judges.user_lists(), rest.user_lists()) if ranks else (None, None)
-    path = [(l2, config.rank) for l2 in config.l2_path or ()]
-    if not ranks and config.biases and config.l2_path == config.usual_path:
-        path.append((config.usual_l2, 0))
+    path = config.candidates
     total, done = config.epochs * len(path), [0] * len(path)
     near = NEAR_NDCG if ranks else NEAR_RMSE
 
@@ -111,14 +109,14 @@ def settle(
 
     def fit(number: int, _: int) -> tuple[float, int]:
         """The lowest loss of a candidate, and after how many epochs it was last near."""
-        l2, rank = path[number]
+        l2, step, rank = path[number]
         job = Job.of(dataclasses.replace(problem, l2=l2), order, config.seed, 1, arrays, shared=False)
         if rank == 0:  # the kernel of the others is compiled: factors of zero stay zero
             for factors in problem.factors(job.flat):
                 factors[:] = 0
         memory = job.shared(), job.scratch(), job.data()
         c = config
-        schedule = make_schedule(c.schedule, c.step, decay=c.decay, power=c.power, l2=l2, tol=c.tol)
+        schedule = make_schedule(c.schedule, step, decay=c.decay, power=c.power, l2=l2, tol=c.tol)
         best, last = math.inf, 0
         for epoch in range(config.epochs):
             job.begin_epoch(epoch, 0)
@@ -141,11 +139,11 @@ def settle(
         raise NoChoice("every candidate for l2 diverged: give a smaller step")
     name = "held_out_ndcg_at_10" if ranks else "held_out_rmse"
     tried: list[dict[str, Any]] = []
-    for (l2, rank), (value, epoch) in zip(path, fits):
+    for (l2, step, rank), (value, epoch) in zip(path, fits):
         worth = value if math.isfinite(value) else None  # it diverged
-        tried.append({"l2": l2, "step": config.step, "held_out_loss": worth, name: worth and abs(worth)})
+        tried.append({"l2": l2, "step": step, "held_out_loss": worth, name: worth and abs(worth)})
         tried[-1] |= {"epochs": config.epochs, "best_epoch": epoch, "rank": rank}
-    l2, rank = path[fits.index((lowest, epochs))]
+    l2, step, rank = path[fits.index((lowest, epochs))]
     seconds = time.perf_counter() - began
-    chosen = L2Choice(l2, tried, len(rest), len(judges), config.epochs, seconds, held is None, step=config.step)
-    return config.settled(l2=l2, l2_path=None, epochs=epochs, rank=rank), chosen
+    chosen = L2Choice(l2, tried, len(rest), len(judges), config.epochs, seconds, held is None, step=step)
+    return config.settled(l2=l2, l2_path=None, step=step, epochs=epochs, rank=rank), chosen
