@@ -55,7 +55,7 @@ def model(loss: str, normalize: str = "none", fields: int | None = None) -> Line
     """A model of random parameters; features of a row share its 2^8 buckets."""
     table = pa.Table.from_pylist([row | {"device": "phone"} for row in drawn(300)], SCHEMA)
     roles = {"categorical": "code,rate", "date": "unix,when", "text": "title", "bucket": "width:5"}
-    plan = hogwild.open_table(table, "y", cross="device*code,flag*time.hour,width*rate", hash_bits=8, **roles).table
+    plan = hogwild.open_table(table, "y", cross="device*code,flag*time.hour,width*code", hash_bits=8, **roles).table
     random, classes = np.random.default_rng(0), 1 if loss in ("log", "poisson") else 3
     labels = list(range(max(classes, 2))) if loss != "poisson" else []
     coef, intercept = random.normal(0, 0.3, (classes, 256)), random.normal(0, 1, classes)
@@ -107,7 +107,8 @@ def test_pairs_of_a_completion() -> None:
     parts = (random.normal(size=shape) for shape in [(3, 4), (2, 4), 3, 2])
     served = CompletionModel(*parts, mean=3.5, user_ids=Ids(["ann", "bob", "cy"]), item_ids=Ids([7, 9]))
     assert served.predict_one({"user": "bob", "item": 9}) == pytest.approx(served.predict("bob", 9))
-    assert served.predict_many([{"user": "dan", "item": "7"}]) == [pytest.approx(3.5 + served.item_bias[0])]
+    half = [{"user": "dan", "item": "7"}, {"user": "ann", "item": None}]
+    assert served.predict_many(half) == pytest.approx([3.5 + served.item_bias[0], 3.5 + served.user_bias[0]])
     assert served.predict_many([]) == []
     with pytest.raises(InputError, match='row 1: expected {"user": name, "item": name}, got {}'):
         served.predict_many([{}])
@@ -122,6 +123,7 @@ def test_a_bad_value_is_one_line() -> None:
         ({"price": "cheap"}, "column price: 'cheap' is no number"),
         ({"width": float("inf")}, "column width: expected a finite number"),
         ({"device": ["a"]}, "column device: expected text or a number, got .'a'."),
+        ({"rate": [1]}, "column rate: expected text or a number, got .1."),
         ({"title": 5}, "column title: expected text, got 5"),
         ({"when": "tomorrow"}, "column when: 'tomorrow' is no date such as"),
         ({"when": "9999-12-31T23:00-05:00"}, "column when: '9999-12-31T23:00-05:00' is no date"),
@@ -152,6 +154,8 @@ def test_text_is_read_as_in_csv() -> None:
     served, texts = model("log"), {"code": "7.0", "flag": "True", "price": " 3.5 ", "rate": "NA"}
     answers = served.predict_many([GOOD | texts, GOOD | {"code": 7, "flag": True, "price": 3.5, "rate": None}])
     assert answers[0] == answers[1]
+    one, true, again = served.predict_many([GOOD | {"rate": value} for value in (1, True, 1.0)])  # equal keys of a dict
+    assert one == again != true
     assert served.predict_one(GOOD | {"flag": "NA"}) == served.predict_one(GOOD | {"flag": None})
 
 

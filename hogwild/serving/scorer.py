@@ -7,6 +7,7 @@ imports, so ``interchange.py`` writes it, with all that it needs, as one file of
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from typing import Any
@@ -105,8 +106,8 @@ class Scorer:
         indices = np.array([indices for indices, _ in rows], np.int64)  # (rows, n)
         values = np.array([values for _, values in rows], np.float32).astype(np.float64)
         if self.unit:
-            lengths = np.sqrt(np.add.reduce(values * values, axis=1))
-            values *= (1.0 / np.maximum(lengths, 1.0 / LARGEST)).astype(np.float32)[:, np.newaxis]
+            lengths = [max(math.hypot(*values), 1.0 / LARGEST) for _, values in rows]
+            values *= np.array([1.0 / length for length in lengths], np.float32)[:, np.newaxis]
         margins = np.add.reduce(self.coef.take(indices, axis=1) * values, axis=2).T + self.intercept  # (rows, 1 or K)
         if margins.shape[1] == 1:
             margins = margins[:, 0]

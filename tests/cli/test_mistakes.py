@@ -115,7 +115,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "evaluate linear d.svm --seen d.svm": (2, "--seen needs a model of ratings; linear is linear"),
     "evaluate line d.svm --plot x.png": (2, "--plot needs a model of two labels; line is none"),
     "evaluate linear d.svm --plot x.txt": (2, "--plot x.txt: expected a name that ends in .png, .svg, .pdf"),
-    "evaluate linear d.svm --plot linear": (2, "--plot linear: expected a name that ends in"),
+    "evaluate linear d.svm --plot none/x.png": (1, "--plot none/x.png: cannot write there: No such file"),
     "inspect cut --names d.svm": (2, "--names needs a linear model; cut is none"),
     "report other other": (2, "a report of 2 directories needs a place of its own: give --out DIR"),
     # names that are empty: an unset variable in a script

@@ -169,7 +169,7 @@ def test_data_that_are_too_large_and_who_is_not_installed(monkeypatch):
     monkeypatch.setattr(outside.Liblinear, "package", "no-such-package")
     assert (
         outside.Liblinear.refusal(TrainConfig(), toy(50, 24, 4))
-        == "liblinear is not installed (pip install no-such-package)"
+        == "liblinear needs to be installed: pip install no-such-package"
     )
     monkeypatch.setattr(outside.shutil, "which", lambda command: None)
     said = OUTSIDE["libmf"].refusal(TrainConfig(problem="completion"), None)

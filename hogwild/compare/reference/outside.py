@@ -155,10 +155,9 @@ class Program(Protocol):
     @classmethod
     def refusal(cls, config: TrainConfig, rows: Any) -> str | None:
         """Return why it cannot take part, in one sentence; None if it can."""
-        if cls.version() is None and cls.command:
-            return f"{cls.name} needs {cls.command} on the PATH: build {cls.package}"
         if cls.version() is None:
-            return f"{cls.name} is not installed (pip install {cls.package})"
+            there = f"{cls.command} on the PATH: build" if cls.command else "to be installed: pip install"
+            return f"{cls.name} needs {there} {cls.package}"
         if getattr(rows, "features", None) is not None:
             return f"{cls.name} is given no side features"
         return cls.refuse(config, rows)

@@ -53,8 +53,7 @@ class Runner(contextlib.ExitStack):
     def __post_init__(self) -> None:
         super().__init__()
         self.cores = machine.physical_cores()
-        self._pools: dict[tuple[str, int], Pool] = {}
-        self._starting: dict[tuple[str, int], float] = {}  # seconds, of a pool
+        self._pools: dict[tuple[str, int], tuple[Pool, float]] = {}  # and the seconds that it took to start
         self._compiling: dict[tuple[str, int], float] = {}  # seconds, of a method: what its first cell took
 
     @functools.cached_property
@@ -104,16 +103,16 @@ class Runner(contextlib.ExitStack):
         return [row | facts for row in rows]
 
     def _pool(self, workers: int, host: str) -> tuple[Pool, float]:
-        """Return the pool of that many workers on a host, started if absent or a worker died: no cell pays for it. And
-        the seconds that it took to start.
+        """Return the pool of that many workers on a host, started if absent or a worker died, and the seconds that it
+        took to start, which are not training.
         """
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
-        if key not in self._pools or self._pools[key].closed:
+        if key not in self._pools or self._pools[key][0].closed:
             began = time.perf_counter()
-            self._pools[key] = start_pool(*key, self.base.delay)
-            self._starting[key] = time.perf_counter() - began
-            self.callback(self._pools[key].close)
-        return self._pools[key], self._starting[key]
+            pool = start_pool(*key, self.base.delay)
+            self._pools[key] = pool, time.perf_counter() - began
+            self.callback(pool.close)
+        return self._pools[key]
 
     def _ours(self, cell: Cell, config: TrainConfig) -> list[Row]:
         """Run our own trainer; its clock is stopped while it evaluates."""
