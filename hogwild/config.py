@@ -249,7 +249,6 @@ class TrainConfig:
     on_gpu: ClassVar[tuple[str, ...]] = ()
     distributed: ClassVar[bool] = False  # whether several machines can train it
     compiled: ClassVar[bool] = True  # whether steps are kernels, which threads run side by side
-    simulated: ClassVar[bool] = False  # whether the simulator can
     rotates: ClassVar[bool] = False  # whether machines can pass blocks of items round
     sums: ClassVar[bool] = True  # whether parameters may leave the hull of all replicas
     usual_decay: ClassVar[float | None] = None  # of schedule "epoch"; None: the schedule's
@@ -526,8 +525,6 @@ def reasons(config: TrainConfig) -> Iterator[str]:
             yield f"{name} belongs to schedule {' or '.join(schedules)}, not to {c.schedule!r}"
     if c.discipline == "serial" and (c.workers or 1) > 1 and c.exchange == "none":
         yield f"discipline='serial' has one worker, got workers={c.workers}: choose {DISCIPLINES[1:]}"
-    if c.host == "simulator" and not c.simulated:
-        yield f"host='simulator' plays the linear problem, not {c.problem!r}: choose {' or '.join(REAL_HOSTS)}"
     for name, usual in (("link", ""), ("delay", "round-robin")):
         if getattr(c, name) != usual and c.host != "simulator":
             yield f"{name}={getattr(c, name)!r} needs host='simulator' (hogwild simulate); got host={c.host!r}"

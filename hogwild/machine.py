@@ -13,7 +13,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 from hogwild.errors import InputError
 
 CPUS = Path("/sys/devices/system/cpu")
+GROUPS = Path("/sys/fs/cgroup")
 USUAL_L2 = 1 << 20  # bytes
 _calls = itertools.count()  # of cpus_of, in this process
 PACKAGES = ("numpy", "numba", "torch", "scipy", "scikit-learn", "safetensors")
@@ -116,18 +117,33 @@ def l2_bytes() -> int:
 
 
 def memory() -> tuple[int | None, int | None]:
-    """``(total, available)`` bytes; a lower limit of the control group replaces the total."""
+    """``(total, available)`` bytes; a lower limit of a control group replaces the total."""
     facts = {}
     for line in _text("/proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         if rest.split():
             facts[name] = int(rest.split()[0]) * 1024
     total, available = facts.get("MemTotal"), facts.get("MemAvailable")
-    limit = _text("/sys/fs/cgroup/memory.max")
-    if total and limit.isdigit() and int(limit) < total:
-        total = int(limit)
-        available = min(available or total, total)
+    for limit in _group_facts("memory.max", "memory/memory.limit_in_bytes"):
+        if total and limit.isdigit() and int(limit) < total:
+            total = int(limit)
+            available = min(available or total, total)
     return total, available
+
+
+def _group_facts(unified: str, classic: str) -> Iterator[str]:
+    """What a file says in this process's control group and in those around it, of version 2 or 1.
+
+    In a container the path that the kernel tells may be one outside of it; the root is its own group then.
+    """
+    for line in _text("/proc/self/cgroup").splitlines():
+        _, _, named = line.partition(":")
+        names, _, path = named.partition(":")
+        controller, _, file = classic.rpartition("/")
+        if names in ("", controller):
+            root = GROUPS / names
+            for group in (Path(path), *Path(path).parents):
+                yield _text(root / str(group).lstrip("/") / (file if names else unified))
 
 
 def memory_of(process: int | str, file: str, field: str) -> float:

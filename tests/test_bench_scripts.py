@@ -1,8 +1,13 @@
-"""The scripts of ``scripts/bench``: what start.py reads off a stopwatch; the GPU's script on a stand-in for one."""
+"""The scripts of ``scripts/bench``: what start.py reads off a stopwatch; a small log for beyond.py; the GPU's script on
+a stand-in for one.
+"""
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import re
+import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +34,22 @@ def test_the_parts_of_a_run_add_up(start: ModuleType) -> None:
     assert whole == pytest.approx(sum(seconds.values()), abs=0.06)  # each is rounded to a hundredth
     assert seconds["start"] > 0  # the others may be shorter than a hundredth of a second
     assert over == pytest.approx(whole / (1 + sum(seconds[part] for part in ("l2", "step", "training"))), abs=0.05)
+
+
+def test_a_click_log_goes_through_pipes_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beyond = importlib.import_module("scripts.bench.beyond")
+    words = ["beyond.py", "--rows", "20000", "--held-out", "4000", "--folder", str(tmp_path / "log")]
+    there = importlib.util.find_spec("vowpalwabbit") is not None
+    monkeypatch.setattr(sys, "argv", words if there else [*words, "--no-vw"])
+    beyond.main()
+    shown = capsys.readouterr().out
+    floor = float(re.search(r"floor (0\.\d+)", shown)[1])
+    losses = [float(loss) for loss in re.findall(r"held-out loss (0\.\d+)", shown)]
+    assert len(losses) == 1 + there
+    assert all(floor < loss < 0.69 for loss in losses)
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.fixture

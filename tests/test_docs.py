@@ -25,6 +25,13 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FOLDERS = ("hogwild", "scripts", "tests", "docs", "datasets")
 
 
+def headings(page: Path) -> set[str]:
+    """What a link to a part of a page may name: its headings, as they stand in addresses, and targets set by hand."""
+    text = page.read_text()
+    told = [re.sub(r"[^\w -]", "", line).strip().lower() for line in re.findall(r"^#+ (.*)", text, flags=re.MULTILINE)]
+    return {line.replace(" ", "-") for line in told} | set(re.findall(r"^\((.*)\)=$", text, flags=re.MULTILINE))
+
+
 def build(folder: Path) -> Path:
     """Build the site in ``folder`` and return where its pages lie.
 
@@ -112,6 +119,9 @@ def test_links_and_paths_lead_to_files(page: Path) -> None:
         target = (page.parent / link).resolve()
         known = "://" in link or target.exists() or any(target.is_relative_to(folder) for folder in made)
         assert known, f"{page.name} links to {link}, which is not there"
+    for link, heading in re.findall(r"\]\(([^)#\s:]*)#([^)]+)\)", text):
+        target = page.parent / link if link else page
+        assert target.suffix != ".md" or heading in headings(target), f"{page.name} links to {link}#{heading}"
     for path in re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)[`: ]", text):
         known = (ROOT / path).exists() or any((ROOT / path).is_relative_to(folder) for folder in made)
         assert known, f"{page.name} names {path}, which is not there"

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import hogwild
+from hogwild import machine
 from hogwild.config import TrainConfig
+from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import UsageError
 from hogwild.problems.linear import case, objective
 from hogwild.training.keep import enough, unsettled, verdict
@@ -216,3 +218,16 @@ def test_of_many_rows_a_sample_says_when_to_stop(held: bool, monkeypatch: pytest
     whole = [each["train_loss"] for each in again.history[1:-1]]
     np.testing.assert_allclose(shown, whole, rtol=0.2)
     assert not np.array_equal(shown, whole)
+
+
+def test_rows_beyond_memory_are_evaluated_by_a_sample(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(case, "SAMPLE", 10)
+    monkeypatch.setattr(objective, "CHUNK_NONZEROS", 8 * 50)
+    rows = one_hot(600)
+    store = open_store(save_store(rows, tmp_path / "rows"))
+    usual = trained(rows, renumber="never", keep="last", epochs=2)
+    monkeypatch.setattr(machine, "memory", lambda: (8 * rows.nnz, 8 * rows.nnz))
+    run = trained(store, epochs=2)
+    np.testing.assert_array_equal(run.model.coef_, usual.model.coef_)
+    assert run.history[-1]["rows_evaluated"] == 100  # of 60 chunks of ten rows every sixth
+    assert run.history[-1]["verdict"] is None

@@ -45,6 +45,25 @@ def test_nothing_raises_without_proc_and_sys(monkeypatch: pytest.MonkeyPatch, tm
     assert machine.machine_fields()["cores"] >= 1
 
 
+@pytest.mark.parametrize(
+    ("groups", "files", "total"),
+    [
+        ("0::/\n", {"memory.max": "3000\n"}, 3000),
+        ("0::/a/b\n", {"a/memory.max": "2000", "a/b/memory.max": "max", "memory.max": "4000"}, 2000),
+        ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": "1000"}, 1000),
+        ("2:cpu:/a\n0::/elsewhere\n", {"memory.max": "max", "memory/a/memory.limit_in_bytes": "7"}, 1 << 20),
+    ],
+)
+def test_a_control_group_limits_memory(
+    groups: str, files: dict[str, str], total: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    texts = {"/proc/self/cgroup": groups, "/proc/meminfo": "MemTotal: 1024 kB\nMemAvailable: 512 kB\n"}
+    texts |= {str(tmp_path / name): text for name, text in files.items()}
+    monkeypatch.setattr(machine, "_text", lambda path: texts.get(str(path), "").strip())
+    assert machine.memory() == (total, min(512 << 10, total))
+
+
 def test_sizes_of_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "caches", lambda: {"L1d": "48K", "L2": "1024K", "L3": "32768K", "L4": "odd"})
     assert machine.cache_bytes("L2") == 1 << 20

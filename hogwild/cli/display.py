@@ -172,10 +172,12 @@ class Reading:
         self.name = name
         self.verb = verb or ("generating" if name.startswith("synthetic:") else "reading")
         self.share = 0.0
+        self.done = 0  # bytes or rows of a source whose end nobody knows
         self.start = time.monotonic()
 
     def update(self, done: int, total: int | None) -> None:
         self.share = done / total if total else 0.0
+        self.done = 0 if total else done
 
     def step(self, name: str, done: int, total: int | None) -> None:
         """Go on with the next file."""
@@ -185,6 +187,7 @@ class Reading:
 
     def line(self) -> str:
         part = f" {bar(self.share)} {self.share:.0%}" if self.share else ""
+        part = f" {self.done / 1e6:,.0f} MB" if self.done else part
         return f"{self.verb} {self.name}{part}  {clock(time.monotonic() - self.start)} elapsed"
 
 

@@ -126,7 +126,7 @@ def drive(run: Run, display: Display, rows_file: RowsFile, out: str | None) -> N
             for row in run:
                 rows_file.write(row | more | ({"staleness": run.staleness} if run.staleness else {}))
                 if more and "rows_evaluated" in row:
-                    display.say(f"until the last epoch the objective is that of {row['rows_evaluated']:,} of the rows")
+                    display.say(f"while training, the objective is that of {row['rows_evaluated']:,} of the rows")
                 display.row(row)
                 more = {}
     except (TrainingError, OutputError, BrokenPipeError) as error:  # training failed, or an output was closed or full
@@ -180,6 +180,8 @@ def summary(last: dict[str, Any], interrupted: bool, total: float, config: Train
         if value is not None and (name in ("objective", "cut_value", "train_accuracy") or name.startswith("test_"))
     )
     yield f"{'interrupted' if interrupted else 'done'} after epoch {last['epoch']}: {', '.join(figures)}"
+    if last.get("rows_evaluated") and not interrupted:
+        yield f"objective and train metrics are those of {last['rows_evaluated']:,} rows: the data exceed the memory"
     if not interrupted and last["epoch"] < config.epochs and last["status"] == "ok":
         reached = config.target is not None and last["objective"] <= config.target
         why = "target reached" if reached else f"no progress in {config.patience} (--patience 0 trains all)"

@@ -5,13 +5,18 @@ The page cache is shared, nothing is pickled, and data larger than memory are ne
 
 from __future__ import annotations
 
+import mmap
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from hogwild.data.rows.container import Rows
+from hogwild import machine
+from hogwild.data.order import BLOCKS_PER_CHUNK, Order
+from hogwild.data.rows.container import Rows, advise
 from hogwild.data.rows.store import read_meta
+
+AHEAD = 1 << 29  # most bytes that are read before workers want them
 
 
 class Mapped(NamedTuple):
@@ -20,10 +25,53 @@ class Mapped(NamedTuple):
     path: Path
     first: int | None = None
     last: int | None = None
+    scattered: bool = False  # of a file larger than memory, which is read in pieces here and there
 
     def open(self) -> np.ndarray:
         """Return the elements, read-only; the parent has checked the file."""
-        return np.asarray(np.load(self.path, mmap_mode="r"))[self.first : self.last]
+        array = np.asarray(np.load(self.path, mmap_mode="r"))[self.first : self.last]
+        if self.scattered:
+            advise(array, mmap.MADV_RANDOM)
+        return array
+
+
+def outgrows_memory(rows: Rows) -> bool:
+    """Whether rows in a store should not be copied into memory."""
+    total, _ = machine.memory()
+    return rows.store is not None and total is not None and 8 * len(rows.indices) > total // 2
+
+
+class ReadAhead:
+    """Has the system read the chunks that workers will claim next; a worker that waits for a page waits for the disk.
+
+    Parameters
+    ----------
+    rows : Rows
+        Of a store.
+    order : Order
+    blocks : array of int32, shape (n_blocks,)
+        The epoch's sequence of blocks.
+    """
+
+    def __init__(self, rows: Rows, order: Order, blocks: np.ndarray) -> None:
+        self.rows = rows
+        self.order = order
+        self.blocks = blocks
+        total, _ = machine.memory()
+        chunk = 8 * rows.nnz * order.chunk // max(len(rows), 1)  # bytes
+        self.depth = min(AHEAD, (total or AHEAD) // 8) // max(chunk, 1) + 1  # chunks
+        self.done = -1
+
+    def __call__(self, chunk: int) -> None:
+        """Read the chunks from ``chunk`` on, the next that a worker claims, as far as they are not under way."""
+        if not self.done - self.depth <= chunk <= self.done:  # an epoch begins, or workers are ahead
+            self.done = chunk
+            for array in (self.rows.indices, self.rows.values):
+                advise(array, mmap.MADV_RANDOM)
+        size, end = self.order.block, chunk + self.depth
+        for block in self.blocks[self.done * BLOCKS_PER_CHUNK : end * BLOCKS_PER_CHUNK].tolist():
+            self.rows.fetch(block * size, min((block + 1) * size, len(self.rows)))
+        self.done = max(self.done, end)
 
 
 def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[str, Mapped]]:
@@ -37,7 +85,8 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
     if rows.store is None:
         return arrays, {}
     names = ("values",) if rows.renumbered else ("indices", "values")  # renumbered indices are in memory
-    mapped = {name: Mapped(rows.store / f"{name}.npy") for name in names}
+    beyond = outgrows_memory(rows)
+    mapped = {name: Mapped(rows.store / f"{name}.npy", scattered=beyond) for name in names}
     if _whole(rows):  # the offsets are also mapped
         offsets = rows.store / "indptr.npy"
         mapped |= {"begin": Mapped(offsets, None, -1), "end": Mapped(offsets, 1)}

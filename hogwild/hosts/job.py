@@ -55,6 +55,7 @@ class Job:
     mapped: dict[str, Mapped]  # data that processes map from files
     local: dict[str, np.ndarray]  # data used in place by threads; never sent
     wire: Wire = field(default_factory=Wire)  # between virtual replicas
+    ahead: Callable[[int], None] | None = None  # reads data from the disk for the workers, from a chunk on
     pull: Callable[[], None] | None = None  # copies the parameters back from where workers keep them
 
     @classmethod
@@ -112,7 +113,7 @@ class Job:
         return job
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"local": {}, "pull": None}
+        return self.__dict__ | {"local": {}, "ahead": None, "pull": None}
 
     @property
     def flat(self) -> np.ndarray:
@@ -211,6 +212,11 @@ class Job:
         """Complete the epoch: with an exchange, set the parameters."""
         if self.trader is not None:
             self.trader.meet(self.traded, self._progress()[:, ROWS])
+
+    def read_ahead(self) -> None:
+        """Have data that are larger than memory read before the workers want them."""
+        if self.ahead is not None:
+            self.ahead(int(self.control[NEXT]))
 
     def finished(self) -> bool:
         """Whether the whole epoch was handed out, or the workers were asked to stop."""

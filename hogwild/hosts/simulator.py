@@ -8,7 +8,10 @@ What counts as one indivisible event depends on where a discipline lets other wo
 
 * ``hogwild``, ``atomic``, ``aig``: between reading a row and storing its update; ``hogwild`` also between loading and
   storing. Each of these is an event (``kernels/control.py``). Rows are handed out one by one in the epoch's order. The
-  *staleness* of an update is the number of others stored between its read and its store.
+  *staleness* of an update is the number of others stored between its read and its store. Problems whose kernels have no
+  such events do the same with whole examples: the kernel does one in a copy of the parameters when it is
+  read, and what it has changed there is stored later. A copy of all parameters for each example takes long if they are
+  many.
 * ``serial``, ``locked``, ``tiered``: nowhere within a row, so the real kernel does ``quantum`` rows of one worker after
   another, in chunks as usual, and no staleness is counted.
 * ``round-robin``: the same with one row at a time: the turns are fixed, and with them the staleness, W - 1.
@@ -99,12 +102,13 @@ class Simulator(Pool):
         self.check_free(self._steps is not None)
         problem: Any = job.problem
         self.job = job
-        # Whether others may come in within a row
+        # Whether others may come in within a row, and whether its kernel has events
         self._phased = job.trader is None and problem.discipline in PHASED
+        crewed = self._phased and problem.has_events
         self._window = self._law.window if problem.discipline == "hogwild" else 0.0
         self._shared, self._data = job.shared(), job.data()
-        self._scratches = [job.scratch() for _ in range(1 if self._phased else job.workers)]
-        if self._phased:
+        self._scratches = [job.scratch() for _ in range(1 if crewed else job.workers)]
+        if crewed:
             self._crew_of(job, Task(0, 0, (0.0, 1.0, float(problem.falling))))[1](-1, [])
         else:
             problem.compile()
@@ -113,7 +117,8 @@ class Simulator(Pool):
         job = self.job
         assert job is not None
         self._stale, self._overwritten, self._virtual = Counter(), 0, 0.0
-        kind = self._replicas if job.trader is not None else self._events if self._phased else self._quanta
+        within = self._events if job.problem.has_events else self._copies
+        kind = self._replicas if job.trader is not None else within if self._phased else self._quanta
         self._steps = kind(job, task)
 
     def wait(self, timeout: float) -> bool:
@@ -194,6 +199,39 @@ class Simulator(Pool):
         self._stale, self._overwritten = schedule.staleness, int(crew.lost[0])
         self._virtual = self._seconds(job, schedule.now)
 
+    def _copies(self, job: Job, task: Task) -> Iterator[None]:
+        """Workers that let others in within an example, of problems whose kernels do whole ones: one example a step."""
+        flat, copy = job.traded, np.empty_like(job.traded)
+        shared = self._shared._replace(parameters=job.problem.replica(copy, job.flat))
+        turns = [self._turn(job, task, worker, 1, shared) for worker in range(job.workers)]
+        schedule = DelaySchedule(self._law, (job.seed, task.epoch, task.start), self._window)
+        depths = np.zeros(len(flat) if self._window else 0, np.int64)  # updates that each number holds
+        changes: dict[int, tuple[np.ndarray, ...]] = {}  # of each worker: where, and the numbers before and after
+        loaded: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # of each: what it has read again, and its depths
+        while not schedule.ended:
+            for event in schedule.events(1):
+                worker, kind = divmod(event, EVENT_KINDS)
+                if kind == READ:
+                    copy[:] = flat
+                    if not turns[worker]():
+                        schedule.retire(worker)
+                        continue
+                    where = np.flatnonzero(copy != flat)
+                    changes[worker] = where, flat[where], copy[where]
+                elif kind == LOAD:
+                    where = changes[worker][0]
+                    loaded[worker] = flat[where], depths[where]
+                else:
+                    where, before, after = changes.pop(worker)
+                    now = flat[where]
+                    if self._window:
+                        now, depth = loaded.pop(worker)
+                        self._overwritten += int((depths[where] - depth).sum())
+                        depths[where] = depth + 1
+                    flat[where] = np.where(now == before, after, now + (after - before))
+            yield
+        self._stale, self._virtual = schedule.staleness, self._seconds(job, schedule.now)
+
     def _quanta(self, job: Job, task: Task) -> Iterator[None]:
         """Workers that let nobody in within a row: each does ``quantum`` rows in turn, one under ``round-robin``."""
         law, last = self._law, 0.0
@@ -221,7 +259,7 @@ class Simulator(Pool):
         weights = [take(job.flat, arrays, replica, task.step[0]) for replica in range(job.workers)]
         turns = []
         for worker, w in enumerate(weights):
-            shared = self._shared._replace(parameters=job.problem.parameters(w))
+            shared = self._shared._replace(parameters=job.problem.replica(w, job.flat))
             turns.append({rows: self._turn(job, task, worker, rows, shared) for rows in lengths})
         times = self._law.times((job.seed, task.epoch, task.start))
         replicas = Replicas(job, self._law, times, quantum, weights, turns)
@@ -281,6 +319,16 @@ class DelaySchedule:
         self.now = 0.0  # ticks
         self.staleness: Counter[int] = Counter()
         self._heap = [(float(worker), READS, worker) for worker in range(law.workers)]
+
+    @property
+    def ended(self) -> bool:
+        """Whether all workers have."""
+        return not self._heap
+
+    def retire(self, worker: int) -> None:
+        """Let a worker end: it found no row to read."""
+        self._heap = [each for each in self._heap if each[2] != worker]
+        heapq.heapify(self._heap)
 
     def events(self, rows: int | None) -> list[int]:
         """Return the events until ``rows`` more rows are read; with None, until every worker has ended."""

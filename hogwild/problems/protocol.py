@@ -11,7 +11,7 @@ arrays of its kernel, evaluates parameters and makes a model of them. The traine
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -79,6 +79,7 @@ class Problem(Protocol):
     """
 
     discipline: str  # how an update reaches a shared coordinate
+    has_events: ClassVar[bool] = False  # whether its kernel can be led through an example, see hosts/simulator.py
 
     @property
     def size(self) -> int:
@@ -209,6 +210,7 @@ class Case(Protocol):
     note: str = ""  # what else was chosen by itself, for the user; empty if nothing
     reason: str = ""  # reason for what "auto" chose; empty if there was no choice
     held_out: str = ""  # field of the loss on rows held out of the training data, which may choose; "" without
+    sampled: bool = False  # the data are too many to be evaluated but by a sample, also in the end
     convex: bool = False  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
     numbering: Any = None  # its own of flat parameters, with ``size`` and ``flat``; checkpoints have the user's
 

@@ -190,8 +190,9 @@ class Engine:
             with self._stopwatch("training"):
                 try:
                     pool.begin(task)
+                    job.read_ahead()
                     while not pool.wait(POLL):
-                        pass
+                        job.read_ahead()
                 finally:
                     job.meet()
         finally:

@@ -71,11 +71,12 @@ class Keeper:
         self.watched = (case.held_out or "test_loss") if held_out else "objective"
         plain = config.keep == "last" or config.host == "simulator" or config.machines > 1
         self._best = held_out and (config.keep == "best" or not plain)
-        self._judged = case.convex and not config.own_rows and size_of(case) <= MOST_JUDGED  # on all rows, here
+        whole = not (config.own_rows or case.sampled)  # all rows are here, and are read once more
+        self._judged = case.convex and whole and size_of(case) <= MOST_JUDGED
         self._finishes = case.convex and not plain
         self.mean = np.zeros(case.problem.size) if self._finishes and not self._best and self._judged else None
         #: While a run may end early, of many training rows a sample says when; a target is for all.
-        sampled = bool(config.patience) and config.target is None and config.host != "simulator"
+        sampled = (bool(config.patience) or case.sampled) and config.target is None and config.host != "simulator"
         self.measure = case.glance if sampled and config.machines == 1 else case.evaluate
         self.solution: Solution = ()
         self.kept: int | float = 0
@@ -121,7 +122,7 @@ class Keeper:
         newest = self.kept == row["epoch"]  # else the loss on held-out rows has passed its lowest
         if self._judged:
             self._settle(history, newest)
-        if row.pop("rows_evaluated", None):
+        if not self.case.sampled and row.pop("rows_evaluated", None):
             row.update(self.case.evaluate(self.solution if newest else solution))
 
     def _settle(self, history: list[dict[str, Any]], newest: bool) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.data.rows.container import Rows, narrowed
+from hogwild.data.rows.container import READ, Rows, narrowed
 from hogwild.data.rows.margins import row_scales
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Job
@@ -231,11 +231,14 @@ def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget:
     per_row = max(rows.nnz / len(rows), 1.0)
     if config.loss in LABEL_LOSSES and (labels := len(np.unique(rows.targets[:10_000]))) > 2:
         per_row *= min(labels, 64) / 4  # vector instructions process several classes at once
-    weighty = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
-    count = min(len(weighty), max(FEWEST, int(budget / per_row)))
-    if count == len(rows):
-        return rows
-    picked = np.random.default_rng(config.seed).choice(weighty, count, replace=False)
+    if rows.nnz > READ and weights is None:
+        picked = rows.spread(budget)
+    else:
+        weighty = np.arange(len(rows)) if weights is None else np.flatnonzero(weights > 0)
+        count = min(len(weighty), max(FEWEST, int(budget / per_row)))
+        if count == len(rows):
+            return rows
+        picked = np.random.default_rng(config.seed).choice(weighty, count, replace=False)
     other = rows.targets != rows.targets[picked[0]]
     if config.loss in LABEL_LOSSES and not other[picked].any():  # a class so rare that the sample missed it
         picked = np.append(picked, np.argmax(other))

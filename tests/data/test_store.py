@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hogwild.data.rows import store
+from hogwild.data.rows import container, store
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store, verify
 from hogwild.errors import InputError, OutputError
@@ -134,7 +134,9 @@ def test_files_of_the_wrong_size_are_found(saved, name, change):
 
 @pytest.mark.parametrize("name", ["indptr", "indices"])
 @pytest.mark.parametrize("value", [-1, 9999])
-def test_numbers_that_send_a_kernel_out_of_its_arrays(saved, name, value):
+@pytest.mark.parametrize("counting", [False, True])
+def test_numbers_that_send_a_kernel_out_of_its_arrays(saved, name, value, counting, monkeypatch):
+    monkeypatch.setattr(container, "READ", 10 if counting else container.READ)
     array = np.load(saved / f"{name}.npy", mmap_mode="r+")
     array[-1] = value
     array.flush()
@@ -252,6 +254,20 @@ def test_a_killed_writer_leaves_no_store_and_is_cleaned_up_after(tmp_path):
 
 
 # ---- degrees
+
+
+def test_of_many_entries_the_pass_that_checks_them_counts(saved, monkeypatch):
+    monkeypatch.setattr(container, "READ", 10)
+    assert open_store(saved).known_degrees.tolist() == counted(make_rows()).tolist()
+
+
+def test_a_sample_of_many_rows_is_runs_of_neighbours(monkeypatch):
+    monkeypatch.setattr(container, "READ", 10)
+    rows = make_rows(5000)
+    ids = rows.spread(rows.nnz // 10)
+    lengths = np.diff(np.flatnonzero(np.diff(ids, prepend=-9, append=9**9) != 1))
+    assert set(lengths) == {500 // 64}
+    assert (ids[0], ids[-1], len(lengths)) == (0, 4999, 500 // 7)
 
 
 def test_degrees_are_counted_once(saved):

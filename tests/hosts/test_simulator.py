@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 import hogwild
+from hogwild.data.order import Chunks
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.simulator import DelaySchedule, Law, Simulator
-from hogwild.kernels.control import EVENT_KINDS, LOAD, PAY, READ, STORE
+from hogwild.kernels.control import EVENT_KINDS, LOAD, NEXT, PAY, READ, STORE
 from hogwild.methods import DISCIPLINES
+from hogwild.problems.protocol import Problem
 from tests.kernels.harness import (
     FALLING,
     assert_equal_to_twin,
@@ -118,6 +120,78 @@ def test_staleness_is_what_the_law_says(
     assert Counter(pool.staleness) == Counter(range(exactly)) + Counter({exactly: 300 - exactly})
     assert pool.measured()["staleness_max"] == exactly
     assert_delayed(job, twin, exactly + 1)
+
+
+class Steered(Problem):
+    """An example moves one of three numbers by the sum of all; its "kernel" has no events."""
+
+    discipline = "hogwild"
+    size = 3
+
+    def parameters(self, flat: np.ndarray) -> np.ndarray:
+        return flat
+
+    data = scratch = lambda *_: None
+
+    def prepare(self, shared: Any, scratch: Any, data: Any, part: Any, step: Any) -> Any:
+        def turn() -> int:
+            k = int(shared.control[NEXT])
+            shared.control[NEXT] = min(k + 1, part.order.n_chunks)
+            if k == part.order.n_chunks:
+                return 0
+            shared.parameters[k * k % 3] += np.float32(1.0) - np.float32(0.4) * shared.parameters.sum()
+            return 1
+
+        return turn
+
+    def compile(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("window", [0, 1])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_whole_examples_are_delayed_too(workers: int, window: int) -> None:
+    """With ``window=1`` a store writes what was read plus the change, and what others stored meanwhile is lost."""
+    job = Job.of(Steered(), Chunks(50, 1, False), 0, workers, {}, shared=False)
+    pool = play(job, f"round-robin:window={window}", epochs=1)
+    w, lost, pending = np.zeros(3, np.float32), 0, []
+    depths = np.zeros(3, int)
+    for k in [*range(50), *[None] * workers]:
+        if len(pending) == workers or k is None:
+            place, read, change, depth = pending.pop(0) if pending else (0, w[0], np.float32(0), depths[0])
+            w[place] = (read if window else w[place]) + change
+            lost += depths[place] - depth if window else 0
+            depths[place] = (depth if window else depths[place]) + (change != 0)
+        if k is not None:
+            place = k * k % 3
+            pending.append((place, w[place], np.float32(1.0) - np.float32(0.4) * w.sum(), depths[place]))
+    np.testing.assert_allclose(job.flat, w, rtol=1e-5)
+    assert Counter(pool.staleness) == Counter(range(workers - 1)) + Counter({workers - 1: 51 - workers})
+    assert pool.measured()["lost_updates"] == lost
+    assert (lost > 0) == (window == 1 and workers > 1)
+
+
+@pytest.mark.parametrize("discipline", ["hogwild", "locked"])
+@pytest.mark.parametrize(
+    ("problem", "data"),
+    [
+        ("completion", "synthetic:ratings?users=50&items=30&ratings=400"),
+        ("cuts", "synthetic:grid?side=8"),
+        ("fm", "synthetic:ctr?rows=300&features=1000"),
+    ],
+)
+def test_every_problem_is_played(problem: Any, data: str, discipline: str) -> None:
+    """One worker is serial, to the last bit."""
+    options: dict[str, Any] = {"problem": problem, "epochs": 2, "step": 0.1}
+    hosts: list[dict[str, Any]] = [{"discipline": "serial", "host": "threads"}]
+    hosts += [{"discipline": discipline, "host": "simulator", "workers": workers} for workers in (1, 5)]
+    serial, one, five = (hogwild.train(data, **options | {"workers": 1} | host) for host in hosts)
+    for run in (serial, one, five):
+        run.finish()
+    assert [row["objective"] for row in one.history] == [row["objective"] for row in serial.history]
+    assert five.history[-1]["updates"] == one.history[-1]["updates"]
+    assert five.history[-1]["objective"] == pytest.approx(one.history[-1]["objective"], rel=0.1)
+    assert (five.history[-1]["staleness_max"] is None) == (discipline == "locked")
 
 
 def test_the_intercept_too_when_paid_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -272,7 +272,6 @@ def test_a_model_file_holds_it(tmp_path: Path, problem: str) -> None:
         ({"discipline": "atomic"}, "disciplines serial, hogwild, aig, locked; got 'atomic'"),
         ({"device": "cuda"}, "of problem 'fm' has no kernels"),
         ({"discipline": "tiered"}, "disciplines serial, hogwild, aig, locked; got 'tiered'"),
-        ({"host": "simulator"}, "plays the linear problem"),
         ({"machines": 2}, "trained on one machine"),
         ({"adagrad": True, "exchange": "gossip"}, "leave adagrad out"),
         ({"renumber": "always", "discipline": "aig", "workers": 2}, "leave renumber out"),

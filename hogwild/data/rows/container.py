@@ -14,6 +14,8 @@ for half a millisecond of a compiled loop.
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import warnings
 from collections import deque
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
 INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
 MOST_FIELDS = 1 << 15  # their numbers are int16
 PIECE = 1 << 20  # entries processed at a time where temporaries are made
+READ = 1 << 26  # nonzeros that statistics are taken of
+RUN = 1024  # most neighbours in a sample of more data, which may lie on a disk
+HEAD = 128  # bytes of a .npy file before its data
+SAMPLE = 16  # times as many entries are there as in a sample of which single pages are read
 ALONE = 1 << 18  # nonzeros for each thread that counts, which take as long as to start it
 OWN_BYTES = 64 << 20  # for all threads' counts of features together
 CHUNK_NONZEROS = 1 << 20
@@ -53,6 +59,29 @@ def evenly(total: int, count: int) -> np.ndarray:
 def frozen_array(array: Any, dtype: Any) -> np.ndarray:
     """A read-only C-contiguous view (a copy only if the dtype or layout differs); never a ``memmap`` instance."""
     return readonly(np.ascontiguousarray(np.asarray(array), dtype=dtype))
+
+
+@contextlib.contextmanager
+def page_by_page(*arrays: np.ndarray) -> Iterator[None]:
+    """Read single pages of mapped files, for a sample: the system reads up to megabytes around each otherwise."""
+    for array in arrays:
+        advise(array, mmap.MADV_RANDOM)
+    try:
+        yield
+    finally:
+        for array in arrays:
+            advise(array, mmap.MADV_NORMAL)
+
+
+def advise(array: np.ndarray, advice: int, first: int = 0, last: int | None = None) -> None:
+    """Tell the system how the array of a mapped .npy file, or its elements ``first <= i < last``, will be read."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if isinstance(owner, mmap.mmap):
+        begin, end = (HEAD + array.itemsize * (len(array) if i is None else i) for i in (first, last))
+        begin -= begin % mmap.PAGESIZE
+        owner.madvise(advice, begin, end - begin)
 
 
 def readonly(array: np.ndarray) -> np.ndarray:
@@ -299,7 +328,10 @@ class Rows:
     def check_bounds(self) -> None:
         """Refuse offsets and indices that would make a kernel leave its arrays."""
         check_offsets("indptr", self.begin, self.end, len(self.indices))
-        check_range("indices", self.indices, self.width)
+        if READ < self.nnz == len(self.indices) and self.contiguous:
+            self.degrees()  # of a store that may exceed the memory: one pass for both
+        else:
+            check_range("indices", self.indices, self.width)
 
     @classmethod
     def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None, fields: Any = None) -> Rows:
@@ -369,14 +401,28 @@ class Rows:
         part = {name: None if array is None else readonly(array[which]) for name, array in arrays.items()}
         return self.replace(**part, known_degrees=None, totals=None, split_from=None)
 
+    def fetch(self, first: int, last: int) -> None:
+        """Have the system read the entries of rows ``first <= i < last`` at once, if they lie in a store."""
+        if self.store is not None and last > first:
+            for array in (self.indices, self.values):
+                advise(array, mmap.MADV_WILLNEED, int(self.begin[first]), int(self.end[last - 1]))
+
     def spread(self, nonzeros: int, most: int | None = None) -> np.ndarray:
-        """Ids of evenly spaced rows with about ``nonzeros`` nonzeros together; at least 64 ids and at most ``most``."""
+        """Ids of evenly spaced rows with about ``nonzeros`` nonzeros together; at least 64 ids and at most ``most``.
+
+        Without ``most``, those of very many rows come in 64 or more runs of neighbours, so that a disk reads few pages.
+        """
         wanted = max(64, nonzeros * len(self) // max(self.nnz, 1))
-        return evenly(len(self), wanted if most is None else min(wanted, most))
+        if most is not None or self.nnz <= READ:
+            return evenly(len(self), wanted if most is None else min(wanted, most))
+        run = min(wanted // 64, RUN)
+        return np.ravel(evenly(len(self) - run + 1, wanted // run)[:, np.newaxis] + np.arange(run))
 
     def compact(self) -> Rows:
         """Return a copy in memory whose flat arrays hold these rows only, in order."""
-        indptr, indices, values = self.flat()
+        sample = SAMPLE * self.nnz < len(self.indices) and not self.contiguous
+        with page_by_page(self.indices, self.values) if sample else contextlib.nullcontext():
+            indptr, indices, values = self.flat()
         if self.contiguous:
             indices, values = indices.copy(), values.copy()
         arrays = {"begin": indptr[:-1], "end": indptr[1:], "indices": indices, "values": values}
@@ -422,7 +468,8 @@ def _count(rows: Rows, threads: int | None) -> np.ndarray:
 
     def count(first: int, last: int) -> np.ndarray:
         total = np.zeros(rows.width, dtype=np.int32)
-        count_features(rows.begin[first:last], rows.end[first:last], rows.indices, total)
+        if not count_features(rows.begin[first:last], rows.end[first:last], rows.indices, total):
+            check_range("indices", rows.indices, rows.width)
         return total
 
     return sum(map_cuts(list(pairwise(cuts)), count, threads))  # type: ignore[return-value]

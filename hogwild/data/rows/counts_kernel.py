@@ -13,10 +13,19 @@ AHEAD = 16  # places are prefetched for entries this far ahead
 
 @njit(**JIT)
 def count_features(begin, end, indices, total):
-    """Add to ``total`` (width,) int32 the number of entries of each feature in the rows ``[begin[i], end[i])``."""
+    """Add to ``total`` (width,) int32 the number of entries of each feature in the rows ``[begin[i], end[i])``.
+
+    Returns whether all features are below the width; others are not counted.
+    """
+    fits = True
     for i in range(len(begin)):
         for j in range(begin[i], end[i]):
-            total[np.uint32(indices[np.uint64(j)])] += 1
+            u = np.uint32(indices[np.uint64(j)])
+            if u < len(total):
+                total[u] += 1
+            else:
+                fits = False
+    return fits
 
 
 @inlined

@@ -153,7 +153,8 @@ def convert(
     options["hash_bits"] = check_hashing(options.get("hash_bits"), width)
     meta = write_store(recipe_of(title, kind, **options), destination, overwrite, {"width": width} if width else {})
     warn_of_repairs(title, meta)
-    warn_if_crowded(title, open_store(destination))
+    if meta.get("hash_bits"):
+        warn_if_crowded(title, open_store(destination))
     return meta
 
 

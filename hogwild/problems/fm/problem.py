@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -37,6 +37,8 @@ START = 0.66
 @dataclass(frozen=True)
 class FMProblem(LinearProblem):
     """Everything a worker must know besides the arrays; made by :meth:`of`."""
+
+    has_events: ClassVar[bool] = False
 
     rank: int = 0
     l2_factors: float = 0.0

@@ -14,7 +14,7 @@ import numpy as np
 
 from hogwild import machine
 from hogwild.config import TrainConfig
-from hogwild.data.mapped import entries_of
+from hogwild.data.mapped import ReadAhead, entries_of, outgrows_memory
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, count_unknown, narrowed, shortest
 from hogwild.data.rows.degrees import facts_of
@@ -68,9 +68,9 @@ class LinearCase:
         self._coordinates, self.note = scaled_for(config, train)
         self._rows = self._pose(self._coordinates.rows(train))  # what is trained on
         self._check_classes()
-        self.order = Order.of(
-            len(train), config.order == "shuffled", 8 * self._rows.nnz / len(train), outgrows_memory(self._rows)
-        )
+        self.sampled = outgrows_memory(self._rows)
+        row_bytes = 8 * self._rows.nnz / len(train)
+        self.order = Order.of(len(train), config.order == "shuffled", row_bytes, self.sampled)
         self.fingerprint = fingerprint(train) if train.totals is None else fingerprint_of_json(train.totals.fingerprint)
         hashed = train.hash_bits if test is None else test.hash_bits
         if test is not None:
@@ -188,6 +188,8 @@ class LinearCase:
                 self._tiers,
                 exchange,
             )
+            if self.sampled:
+                job.ahead = ReadAhead(self._rows, self.order, job.state["blocks"])
         self._arrays, self._tiers = {}, None  # the job holds them
         return job
 
@@ -205,7 +207,7 @@ class LinearCase:
         return self.facts(solution, [self.sums(solution)])
 
     def glance(self, solution: tuple[Any, ...]) -> dict[str, float | None]:
-        every = min(SPARSEST, self.n // SAMPLE)
+        every = self.n // (SPARSEST * SAMPLE) if self.sampled else min(SPARSEST, self.n // SAMPLE)
         if every < 2:
             return self.evaluate(solution)
         sums = self.sums(solution, every)
@@ -267,12 +269,6 @@ class LinearCase:
         more |= {"config": config.to_json(), "fingerprint": self.fingerprint, "history": history}
         meaning = p.loss, p.loss_param, list(p.labels), p.normalize
         return self.trained(*solution, *meaning, hash_bits=train.hash_bits, table=train.table, **more)
-
-
-def outgrows_memory(rows: Rows) -> bool:
-    """Whether rows in a store should not be copied into memory."""
-    total, _ = machine.memory()
-    return rows.store is not None and total is not None and 8 * len(rows.indices) > total // 2
 
 
 def renumbers(config: TrainConfig, problem: LinearProblem, rows: Rows) -> bool:

@@ -32,11 +32,11 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.parallel import map_pieces
-from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.container import READ, Rows, readonly
 from hogwild.data.rows.counts_kernel import column_sums, look_up, scale_entries
 from hogwild.data.rows.degrees import by_degree
 from hogwild.kernels.tiers import PACK
-from hogwild.problems.linear.rows import READ, all_ones, like_text
+from hogwild.problems.linear.rows import all_ones, like_text
 
 ODD = 4  # powers of two
 FILLED = 64  # most columns that are centred although some rows lack them, and then hold their means

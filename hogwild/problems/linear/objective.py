@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from hogwild.data.mapped import outgrows_memory
 from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import CHUNK_NONZEROS, EMPTY, Rows, chunks, readonly
 from hogwild.data.rows.margins import Margins, row_scales
@@ -140,9 +141,13 @@ class Objective:
         ranked = self.auc and len(self.labels) == 2 and margins.columns == 1
         scores = np.empty(len(self.rows), dtype=np.float32) if ranked else None
 
+        beyond_memory = outgrows_memory(self.rows)
+
         @np.errstate(all="ignore")
         def part(first: int, last: int) -> np.ndarray:
             """Weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
+            if beyond_memory:
+                self.rows.fetch(first, last)
             p = margins.between(self.rows, first, last, self.scales)
             y = self.targets[first:last]
             if scores is not None:

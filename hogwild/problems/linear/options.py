@@ -82,7 +82,6 @@ class LinearConfig(TrainConfig):
 
     on_gpu: ClassVar[tuple[str, ...]] = ("atomic", "hogwild")
     distributed: ClassVar[bool] = True
-    simulated: ClassVar[bool] = True
 
     loss: str = inherited(
         "loss",

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -67,6 +67,8 @@ class Scratch(NamedTuple):
 @dataclass(frozen=True)
 class LinearProblem(Problem):
     """Everything a worker must know besides the arrays; made by :meth:`of`."""
+
+    has_events: ClassVar[bool] = True
 
     loss: str
     loss_param: float

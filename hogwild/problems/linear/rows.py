@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import EMPTY, Rows, evenly, narrowed, shortest
+from hogwild.data.rows.container import EMPTY, PIECE, READ, Rows, evenly, narrowed, shortest
 from hogwild.data.rows.counts_kernel import lengths, squared_lengths
 from hogwild.data.rows.margins import row_scales
 from hogwild.data.tables.plan import shown
@@ -19,7 +19,6 @@ from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES
 MAX_CLASSES = 10_000
 MANY_CLASSES = 64  # more labels than this, some of them fractions, look like real targets
 COMPARED = 1 << 16  # values at a time
-READ = 1 << 26  # nonzeros that statistics are taken of
 SAMPLED = 512  # rows that tell whether all have unit length
 UNIT = 1e-3  # by how much their squared lengths may differ from one
 UNLIKE = 0.1  # spread of rows' lengths over their mean, above which they are uneven
@@ -41,7 +40,7 @@ def like_text(rows: Rows) -> bool:
     """Whether the rows are sparse and of length one, as far as a sample tells."""
     if rows.nnz >= FULL * rows.width * len(rows):
         return False
-    squares = lengths_of(rows.select(evenly(len(rows), SAMPLED)))
+    squares = lengths_of(_picked(rows, evenly(len(rows), SAMPLED)))
     return bool((np.abs(squares[squares > 0] - 1) <= UNIT).all())
 
 
@@ -76,24 +75,35 @@ def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> 
         return 0.0
     if config.adagrad:
         return 1.0
-    ids, least = rows.spread(SHARE_NONZEROS, most), max(1 / max(rows.width, 1), 0.01)
+    least = max(1 / max(rows.width, 1), 0.01)
+    rows = _picked(rows, rows.spread(SHARE_NONZEROS, most))
     if rows.width > SHARE_WIDTH:  # sums by feature would take longer to lay out than to add up
-        (rows, _), ids = narrowed(rows.select(ids).compact()), np.arange(len(ids))
-    scales = EMPTY if config.normalize == "none" else row_scales(rows.select(ids), config.normalize)
-    squared, mutual = lengths(ids, rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
+        rows, _ = narrowed(rows.compact())
+    n, scales = len(rows), EMPTY if config.normalize == "none" else row_scales(rows, config.normalize)
+    entries = rows.begin, rows.end, rows.indices, rows.values
+    squared, mutual = lengths(np.arange(n), *entries, scales, np.zeros(rows.width))
     if not squared > 0:
         return 1.0
-    return min(max(mutual / len(ids) ** 2, squared / len(ids) * least), 1.0)
+    return min(max(mutual / n**2, squared / n * least), 1.0)
+
+
+def _picked(rows: Rows, ids: np.ndarray) -> Rows:
+    """Some of the rows, copied from a store."""
+    some = rows.select(ids)
+    return some if rows.store is None else some.compact()
 
 
 def uneven(rows: Rows, weights: np.ndarray | None) -> bool:
     """Whether some rows move the model ``UNEVEN`` times as far as the median row: by squared length and weight."""
     if weights is None and like_text(rows):
         return False
-    ids = rows.spread(READ) if rows.nnz > READ else np.arange(len(rows))
+    ids = rows.spread(READ // 16) if rows.nnz > READ else np.arange(len(rows))
     if weights is not None:
         ids = np.append(ids, np.argmax(weights))
-    reach = lengths_of(rows.select(ids) if weights is not None or len(ids) < len(rows) else rows)
+    if rows.nnz > READ:
+        reach = lengths_of(_picked(rows, ids))
+    else:
+        reach = lengths_of(rows if weights is None else rows.select(ids))
     reach = reach if weights is None else reach * weights[ids]
     reach = reach[reach > 0]
     return bool(len(reach) and reach.max() > UNEVEN * np.partition(reach, len(reach) // 2)[len(reach) // 2])
@@ -186,7 +196,8 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
         if problem := below_range(loss, targets):
             raise InputError(problem)
         return np.empty(0)
-    labels = np.unique(targets)
+    pieces = [np.unique(targets[first : first + PIECE]) for first in range(0, len(targets), PIECE)]
+    labels = np.unique(np.concatenate([targets[:0], *pieces]))
     if len(labels) < fewest:
         only = shortest(labels[0])
         raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
@@ -222,10 +233,14 @@ def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0)
     """
     known, wanted = np.asarray(labels, np.float32), np.asarray(targets, np.float32)
     order = np.argsort(known, kind="stable")
-    numbers = order[np.searchsorted(known, wanted, sorter=order).clip(max=len(known) - 1)]
-    wrong = known[numbers] != wanted
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
-        raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
-    return numbers.astype(np.float32)
+    numbers = np.empty(len(wanted), np.float32)
+    for first in range(0, len(wanted), PIECE):
+        part = wanted[first : first + PIECE]
+        places = order[np.searchsorted(known, part, sorter=order).clip(max=len(known) - 1)]
+        wrong = known[places] != part
+        if wrong.any():
+            row = first + int(np.argmax(wrong))
+            shown = ", ".join(shortest(label) for label in labels[:10]) + (", ..." if len(labels) > 10 else "")
+            raise InputError(f"row {before + row + 1} has label {shortest(targets[row])}: the model knows {shown}")
+        numbers[first : first + PIECE] = places
+    return numbers
