@@ -12,6 +12,7 @@ index must be in range and not negative; nothing is checked.
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import numba
 from llvmlite import ir
@@ -55,6 +56,10 @@ def prefetch(array, index):
     """Prefetch the cache line of ``array[index]``; nothing is read, so an index past the end is harmless."""
 
 
+def prefetch_second(array, index):
+    """Do ``prefetch`` into the second cache, past the first."""
+
+
 def _cell(function, emit, returns=None):
     """Generate the code of a ``function`` of one element: ``emit`` gets its dtype and address, and values of its dtype.
 
@@ -88,12 +93,12 @@ def _emit_compare_exchange(builder, dtype, pointer, old, new):
     return builder.extract_value(builder.cmpxchg(pointer, old, new, "acquire", "monotonic"), 1)
 
 
-def _emit_prefetch(builder, dtype, pointer):
+def _emit_prefetch(builder, dtype, pointer, locality=3):
     line, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [line, number, number, number])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    read, locality, data = (ir.Constant(number, n) for n in (0, 3, 1))
-    builder.call(function, [builder.bitcast(pointer, line), read, locality, data])
+    read, level, data = (ir.Constant(number, n) for n in (0, locality, 1))
+    builder.call(function, [builder.bitcast(pointer, line), read, level, data])
 
 
 _cell(fetch_add, _emit_fetch_add)
@@ -105,6 +110,7 @@ _cell(
 )
 _cell(compare_exchange, _emit_compare_exchange, types.boolean)
 _cell(prefetch, _emit_prefetch, types.void)
+_cell(prefetch_second, partial(_emit_prefetch, locality=2), types.void)
 
 
 @instructions(sched_yield)

@@ -226,3 +226,8 @@ def test_many_that_may_be_as_soon_are_counted(tmp_path: Path) -> None:
         "is tiered on 2 workers, in 3.00 s: not clearly sooner than 5 of the 7 others, see 'behind the first' (5 seeds"
         in said
     )
+
+
+def test_who_is_first_where_nobody_else_gets_there(tmp_path: Path) -> None:
+    stuck = [run("tiered", [1.0, 0.5], 1.0, 2, seed) for seed in range(5)]
+    assert ": no other method gets there (5 seeds" in choice(loaded(tmp_path, race("serial 1 2"), *stuck))

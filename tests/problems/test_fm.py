@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import shutil
+import subprocess
 import warnings
 from pathlib import Path
 from typing import Any
@@ -114,14 +116,17 @@ def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np
         {"loss": "squared-error", "normalize": "l2", "rank": 2},
         {"problem": "ffm", "rank": 3},
         {"problem": "ffm", "rank": 20, "adagrad": True},
+        {"problem": "ffm", "rank": 5, "l2": 0.0, "l2_factors": 0.0},
     ],
     ids=str,
 )
 def test_an_epoch_is_numpys(options: dict[str, Any]) -> None:
     rows = toy(100, 40, 6)
     rows = rows.replace(weights=np.random.default_rng(1).random(100).astype(np.float32))
-    if options.get("problem") == "ffm":  # fields of ten features, so that some rows lack one, or hold two of it
-        rows = rows.replace(fields=np.repeat(np.arange(4, dtype=np.int16), 10))
+    if options.get("problem") == "ffm":  # most rows hold each field once, others lack some and hold several of one
+        fields = np.minimum(np.arange(40) // 6, 5)
+        fields[[0, 24, 30]] = 5, 0, 0
+        rows = rows.replace(fields=fields.astype(np.int16))
     config = TrainConfig(**{"problem": "fm", "l2": 1e-3, "l2_factors": 1e-2} | options)
     problem = FMProblem.of(config, rows, "serial")
     arrays = problem.row_arrays(rows, None)
@@ -134,6 +139,38 @@ def test_an_epoch_is_numpys(options: dict[str, Any]) -> None:
     assert found[1][0] == pytest.approx(b, abs=1e-5)
     lines = problem.per_feature(worker.flat)[0]
     assert not np.delete(lines, problem.places, axis=1).any()  # padding
+
+
+@pytest.mark.skipif(shutil.which("ffm-train") is None, reason="needs libffm's ffm-train on the PATH")
+def test_losses_are_libffms_at_each_epoch(tmp_path: Path) -> None:
+    """Without intercept and weights, with the penalty at each visit and its start, as there; the order differs."""
+    train, test = clicks(120_000).split(0.25)
+    for name, rows in {"train": train, "test": test}.items():
+        entries = rows.flat()[1].reshape(-1, 3)
+        lines = [f"{y:g} " + " ".join(f"{FIELDS[u]}:{u}:1" for u in held) for y, held in zip(rows.targets, entries)]
+        (tmp_path / name).write_text("\n".join([*lines, ""]))
+    words = ["ffm-train", "-p", "test", "-t", "5", "-l", "0.00002", "-r", "0.1", "-s", "1", "train", "model"]
+    printed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    theirs = [float(line.split()[2]) for line in printed.splitlines() if line[:4].strip().isdigit()]
+    draws = [16807]  # of C++'s default_random_engine
+    while len(draws) < 54 * 3 * 4:
+        draws.append(16807 * draws[-1] % (2**31 - 1))
+    config = TrainConfig(problem="ffm", adagrad=True, intercept=False, l2=0.0, l2_factors=2e-5)
+    problem = FMProblem.of(config, train, "serial")
+    arrays = problem.row_arrays(train, None)
+    worker = InlineWorker(problem, Order.of(len(train)), train, arrays | {"rates": np.ones_like(arrays["rates"])}, 0)
+    factors, squares = problem.per_feature(worker.flat)
+    factors[:54, problem.places[1:]] = np.array(draws).reshape(54, -1) / (2**31 - 2) / np.sqrt(problem.rank)
+    squares[:] = 1.0
+    squares[:, problem.weight_at] = np.inf  # so that no weight moves
+    fields = np.maximum(FIELDS, 0)
+    judge = FMObjective(test, "log", labels=(-1.0, 1.0), normalize="l2", fields=fields, rank=problem.rank)
+    losses = []
+    for epoch in range(5):
+        worker.run(epoch, (0.1, 1.0, 0.0))
+        losses.append(judge.evaluate(*problem.solution(worker.flat))["loss"])
+    assert not problem.solution(worker.flat)[0][0].any()
+    np.testing.assert_allclose(losses, theirs, rtol=0, atol=0.0005)
 
 
 @pytest.mark.parametrize("fields", [None, np.arange(30, dtype=np.int16) % 3], ids=["fm", "ffm"])

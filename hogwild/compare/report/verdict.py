@@ -73,7 +73,9 @@ def choice(source: ComparisonResult) -> str:
         else f"{len(alike)} of the {len(dict(outcomes))} others, see 'behind the first'"
     )
     clear = f"not clearly sooner than {names}" if alike else "clearly sooner than all others"
-    if len(best.runs) < FEWEST_PAIRS:
+    if all(outcome == "never" for _, outcome in outcomes):
+        clear = "no other method gets there"
+    elif len(best.runs) < FEWEST_PAIRS:
         clear = "of too few seeds to tell it from the others"
     where = "" if best.kind in REFERENCES and best.workers == 1 else f" on {staff(source, best)}"
     seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"

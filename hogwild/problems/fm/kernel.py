@@ -37,6 +37,7 @@ from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.kernels.vectors import LANES, fma
+from hogwild.problems.fm.field_kernel import BLOCK, lay_out, margin_of_tiles, move_tiles
 from hogwild.problems.fm.pairs_kernel import line_of, margin_of_pairs, move_pairs, moved
 from hogwild.problems.linear.kernel import (
     AIG,
@@ -45,6 +46,7 @@ from hogwild.problems.linear.kernel import (
     LOCKED,
     MARGIN,
     SERIAL,
+    STATE,
     VISITED,
     claim,
     lock_row,
@@ -109,6 +111,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
     """
     lanes = LANES[size]
     narrow = LANES[min(block or 4, size)]
+    tiles = int(block == BLOCK and size == len(vectors.LINE))
     alone = int(discipline in (SERIAL, LOCKED))
 
     @njit(**JIT)
@@ -116,6 +119,8 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
         coef = parameters.coef
         part = np.float32(plan.intercept)
         stride = plan.stride
+        lines = state[STATE:]
+        tiled = False
         popular = np.uint32(plan.own_rates)
         remaining = plan.limit
         step = ZERO
@@ -134,7 +139,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                 begin, end = data.begin[row], data.end[row]
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i)
-                if far:
+                if far and not tiles:
                     prefetch_weights(0, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
@@ -142,7 +147,14 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                     return
                 if i == first or discipline == LOCKED:
                     refresh(work, parameters, adagrad)
-                if block:
+                if tiles:
+                    of_row = data, stride, begin, end, factor, step, buffer, lines, popular, rows[i + 1]
+                    tiled = lay_out(shrinks, far, plan.classes, *of_row)
+                    if far and not tiled:
+                        prefetch_weights(0, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
+                if tiles and tiled:
+                    margin = margin_of_tiles(coef, stride, buffer, lines)
+                elif block:
                     margin = margin_of_pairs(narrow, block, plan.classes, coef, data, stride, begin, end, factor)
                 else:
                     margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer)
@@ -152,7 +164,9 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                     if discipline == AIG and not lock_row(locks, data, row, control):
                         return
                     of_row = parameters, data, stride, begin, end, factor, g[0], step
-                    if block:
+                    if tiles and tiled:
+                        move_tiles(adagrad, shrinks, far, parameters, stride, g[0], step, buffer, lines)
+                    elif block:
                         pull = buffer[PULL * stride :]
                         move_pairs(narrow, lanes, block, plan.classes, adagrad, shrinks, *of_row, pull, popular)
                     else:

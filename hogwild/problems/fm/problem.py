@@ -24,9 +24,10 @@ from hogwild.kernels.losses import LOSSES, NUMBERS
 from hogwild.kernels.tiers import PACK, Tiers
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.fm import kernel as fm
+from hogwild.problems.fm.field_kernel import BLOCK, GROUP, OTHERS, fill
 from hogwild.problems.fm.pairs_kernel import FieldData
-from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, Data, Plan
-from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, stride_of
+from hogwild.problems.linear.kernel import DISCIPLINES, NO_PENALTY, STATE, Data, Plan
+from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, aligned, stride_of
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
 
@@ -151,13 +152,15 @@ class FMProblem(LinearProblem):
 
     def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
         """A worker's own memory."""
-        scratch = super().scratch(order, tiers, flat)
-        vectors = scratch.buffer.reshape(-1, self.stride)
+        vectors = aligned((OTHERS + BLOCK + 1) * self.stride).reshape(-1, self.stride)
+        if self.block == BLOCK and self.stride >= GROUP:
+            fill(vectors)
         vectors[fm.MASK, self.places[1:]] = 1.0
         vectors[fm.UNIT, self.places[0]] = 1.0
         l2, l2_factors = self.l2 / self.units[0], self.l2_factors / self.units[1]
         vectors[fm.PULL] = l2_factors * vectors[fm.MASK] + l2 * vectors[fm.UNIT]
-        return scratch
+        state = np.zeros(STATE + self.stride // 2, np.int64)
+        return super().scratch(order, tiers, flat)._replace(buffer=vectors.ravel(), state=state)
 
     def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
         """See ``LinearProblem.row_arrays``; the field of each feature besides."""

@@ -1,0 +1,184 @@
+"""Field-aware factorization machines: margin and update of a row that has no field twice, by tiles of fields.
+
+Its arithmetic is that of ``pairs_kernel.py``, whose loads and stores are of one factor, four numbers up to rank 4. Here
+fields go in groups of four: 16 numbers of a line are a feature's factors for a group. What the four features of a group
+have for another group is a tile of 4 x 4 factors, which faces the other group's once it is transposed in registers; all
+loads, roots and stores are of 16 numbers. AdaGrad's exact roots and divisions take the most time, and everything else
+is done behind them.
+
+The weight stands where the factor for the field behind the last one would. So it is the factor for a feature that every
+row has, with the value one and the factors (1, 0, 0, 0), which nobody moves. Fields that a row lacks have the value
+zero; a row with less than half of the fields goes by its pairs.
+
+The lines of a row with 39 fields are 50 kB with AdaGrad: those of the next row are prefetched into the second cache,
+a vector each time one is done. All at once, they would wait for the memory; into the first cache, they would evict what
+this row still needs.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hogwild.kernels import vectors
+from hogwild.kernels.atomics import prefetch_second
+from hogwild.kernels.options import inlined
+from hogwild.kernels.tiers import place_of_rate
+from hogwild.kernels.vectors import LANES, LINE, fma
+from hogwild.problems.fm.pairs_kernel import line_of, moved
+
+FOUR, EIGHT = LANES[4], LANES[8]
+ZERO, ONE = np.float32(0), np.float32(1)
+BLOCK, GROUP = 4, 16  # numbers of a factor, and of those for a group of fields
+
+# Vectors of ``stride`` numbers in a worker's buffer; ``kernel.py`` explains the first four, of which TILT is its own.
+# VALUES has a feature's value at each number of its field, KEEP what the penalty leaves of the factors of each field's
+# feature, and behind it of the weight, less that. CONSTANT has the factors that face the weights; and OTHERS, for each
+# field of a group, ones but for the factor of that field, then only ones: five vectors of 16.
+VALUES, MASK, UNIT, PULL, KEEP, CONSTANT, OTHERS = range(7)
+LACKING = -1  # a field's line, if the row has none
+FACING_WEIGHT = -2
+
+
+def fill(buffer):
+    """Write the constants of a worker's buffer, (OTHERS + 5, stride) float32."""
+    buffer[CONSTANT, ::BLOCK] = 1.0
+    others = np.repeat(np.append(1 - np.eye(4), np.ones((1, 4)), axis=0), BLOCK, axis=1)
+    buffer[OTHERS:].ravel()[: others.size] = others.ravel()
+
+
+@inlined
+def place(row, stride, k):
+    """Place of the number ``k`` of a vector in the buffer; unsigned, which saves a test for negative ones."""
+    return np.uint64(row * stride + k)
+
+
+@inlined
+def lay_out(shrinks, far, last, data, stride, begin, end, factor, step, buffer, lines, popular, ahead):
+    """Write values and lines of the fields of a row; return whether it goes by tiles.
+
+    ``lines`` (stride / 2,) are those of the fields, and behind them those of the row ``ahead``, entry by entry.
+    """
+    fields = stride // BLOCK
+    if (end - begin) * BLOCK * 2 < last:
+        return False
+    for k in range(0, stride, GROUP):
+        vectors.store(vectors.filled(LINE, ZERO), buffer, place(VALUES, stride, k))
+    for field in range(fields):
+        lines[np.uint64(field)] = LACKING
+    for j in range(begin, end):
+        u = np.uint64(np.uint32(data.indices[np.uint64(j)]))
+        field = np.uint64(data.fields[u])
+        if lines[field] != LACKING:
+            return False
+        lines[field] = np.int64(u) * stride
+        x = data.values[np.uint64(j)] * factor
+        vectors.store(vectors.filled(FOUR, x), buffer, np.uint64(VALUES * stride) + field * np.uint64(BLOCK))
+        if shrinks:
+            pull = step * data.rates[place_of_rate(np.uint32(u), popular)]
+            keep = ONE / fma(pull, buffer[place(PULL, stride, 0)], ONE)
+            buffer[place(KEEP, stride, 0) + field] = keep
+            buffer[place(KEEP, stride, fields) + field] = ONE / fma(pull, buffer[place(PULL, stride, last)], ONE) - keep
+        if far:
+            n = min(data.begin[ahead] + (j - begin), max(data.end[ahead] - 1, 0))
+            lines[np.uint64(fields) + field] = np.int64(line_of(data, stride, n))
+    lines[np.uint64(last // BLOCK)] = FACING_WEIGHT
+    vectors.store(vectors.filled(FOUR, ONE), buffer, place(VALUES, stride, last))
+    return True
+
+
+@inlined
+def held(coef, stride, field, k, buffer, lines):
+    """The vector at ``k`` of the line of a field's feature."""
+    line = lines[np.uint64(field)]
+    if line >= 0:
+        return vectors.load(LINE, coef, np.uint64(line) + np.uint64(k))
+    return (
+        vectors.load(LINE, buffer, place(CONSTANT, stride, 0)) if line == FACING_WEIGHT else vectors.filled(LINE, ZERO)
+    )
+
+
+@inlined
+def facing(coef, stride, group, other, buffer, lines):
+    """Four vectors of factors that face a group's for ``other``: for each of its features those of the other's."""
+    field, k = other // BLOCK, group
+    a = held(coef, stride, field, k, buffer, lines)
+    b = held(coef, stride, field + 1, k, buffer, lines)
+    c = held(coef, stride, field + 2, k, buffer, lines)
+    d = held(coef, stride, field + 3, k, buffer, lines)
+    a, b = vectors.evens(EIGHT, a, b), vectors.odds(EIGHT, a, b)
+    c, d = vectors.evens(EIGHT, c, d), vectors.odds(EIGHT, c, d)
+    return vectors.evens(FOUR, a, c), vectors.odds(FOUR, a, c), vectors.evens(FOUR, b, d), vectors.odds(FOUR, b, d)
+
+
+@inlined
+def products(coef, stride, group, other, n, faces, sums, buffer, lines):
+    """Add the products of the ``n``-th feature of a group with those of ``other``, per unit of its value."""
+    values = vectors.load(LINE, buffer, place(VALUES, stride, other))
+    if group == other:  # each pair twice
+        values = np.float32(0.5) * values * vectors.load(LINE, buffer, place(OTHERS, stride, n * GROUP))
+    return fma(values, held(coef, stride, group // BLOCK + n, other, buffer, lines) * faces, sums)
+
+
+@inlined
+def margin_of_tiles(coef, stride, buffer, lines):
+    """Return the margin, without the intercept, of a row that is laid out."""
+    sums = vectors.filled(LINE, ZERO)
+    for group in range(0, stride, GROUP):
+        s0 = s1 = s2 = s3 = vectors.filled(LINE, ZERO)
+        for other in range(group, stride, GROUP):
+            f0, f1, f2, f3 = facing(coef, stride, group, other, buffer, lines)
+            s0 = products(coef, stride, group, other, 0, f0, s0, buffer, lines)
+            s1 = products(coef, stride, group, other, 1, f1, s1, buffer, lines)
+            s2 = products(coef, stride, group, other, 2, f2, s2, buffer, lines)
+            s3 = products(coef, stride, group, other, 3, f3, s3, buffer, lines)
+        first = place(VALUES, stride, group)
+        sums = fma(buffer[first], s0, fma(buffer[first + np.uint64(BLOCK)], s1, sums))
+        sums = fma(buffer[first + np.uint64(2 * BLOCK)], s2, fma(buffer[first + np.uint64(3 * BLOCK)], s3, sums))
+    return vectors.total(sums)
+
+
+@inlined
+def move_vector(adagrad, shrinks, far, parameters, stride, group, other, n, faces, g, step, buffer, lines):
+    """Update the factors for ``other`` of the ``n``-th feature of a group."""
+    coef, sums = parameters.coef, parameters.coef_squares
+    field = group // BLOCK + n
+    line = lines[np.uint64(field)]
+    if line < 0:
+        return
+    first = np.uint64(line) + np.uint64(other)
+    slope = g * buffer[place(VALUES, stride, group + n * BLOCK)] * faces
+    slope = slope * vectors.load(LINE, buffer, place(VALUES, stride, other))
+    if group == other:
+        slope = slope * vectors.load(LINE, buffer, place(OTHERS, stride, n * GROUP))
+    factors = moved(LINE, adagrad, sums, first, vectors.load(LINE, coef, first), slope, step)
+    if shrinks:
+        keep = place(KEEP, stride, field)
+        unit = vectors.load(LINE, buffer, place(UNIT, stride, other))
+        factors = fma(unit, buffer[keep + np.uint64(stride // BLOCK)], vectors.filled(LINE, buffer[keep])) * factors
+    vectors.store(factors, coef, first)
+    if far:
+        after = np.uint64(lines[np.uint64(stride // BLOCK + field)]) + np.uint64(other)
+        prefetch_second(coef, after)
+        if adagrad:
+            prefetch_second(sums, after)
+
+
+@inlined
+def move_tiles(adagrad, shrinks, far, parameters, stride, g, step, buffer, lines):
+    """Update the lines of a row that is laid out."""
+    coef = parameters.coef
+    for group in range(0, stride, GROUP):
+        for other in range(group, stride, GROUP):
+            f0, f1, f2, f3 = facing(coef, stride, group, other, buffer, lines)
+            h0, h1, h2, h3 = facing(coef, stride, other, group, buffer, lines)
+            part = parameters, stride, group, other
+            move_vector(adagrad, shrinks, far, *part, 0, f0, g, step, buffer, lines)
+            move_vector(adagrad, shrinks, far, *part, 1, f1, g, step, buffer, lines)
+            move_vector(adagrad, shrinks, far, *part, 2, f2, g, step, buffer, lines)
+            move_vector(adagrad, shrinks, far, *part, 3, f3, g, step, buffer, lines)
+            if group != other:
+                part = parameters, stride, other, group
+                move_vector(adagrad, shrinks, far, *part, 0, h0, g, step, buffer, lines)
+                move_vector(adagrad, shrinks, far, *part, 1, h1, g, step, buffer, lines)
+                move_vector(adagrad, shrinks, far, *part, 2, h2, g, step, buffer, lines)
+                move_vector(adagrad, shrinks, far, *part, 3, h3, g, step, buffer, lines)
