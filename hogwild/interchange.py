@@ -25,6 +25,7 @@ import inspect
 import io
 import json
 import re
+import sys
 import warnings
 from functools import cache
 from pathlib import Path
@@ -99,8 +100,8 @@ def export_model(model: Any, path: str | Path, to: str) -> None:
     if to == "python":
         if not hasattr(model, "predict_many"):
             raise UsageError(f"--to python needs a model of rows or ratings; got {type(model).__name__}: take npz")
-        if path.suffix != ".py":
-            raise UsageError(f"--to python writes NAME.py and NAME.npz; got {path}: name it NAME.py")
+        if path.suffix != ".py" or not path.stem.isidentifier() or path.stem in {*sys.stdlib_module_names, "numpy"}:
+            raise UsageError(f"--to python writes a new module NAME.py, and NAME.npz; got {path}: name it so")
         write_atomically(path.with_suffix(".npz"), _npz(model))
     write_atomically(path, {"npz": _npz, "python": lambda _: _python(path.stem), "onnx": _onnx}[to](model))
 

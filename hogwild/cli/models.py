@@ -528,6 +528,9 @@ def export(
     """Write a model for other programs: NumPy's arrays, a file of Python that answers by them, or an ONNX graph."""
     from hogwild.interchange import export_model
 
-    export_model(opened(model, out=out), out, to)
-    how = f': from {Path(out).stem} import load; load("{Path(out).stem}.npz")' if to == "python" else ""
+    trained, how = opened(model, out=out), ""
+    if to == "python":
+        check_outputs({"--out": str(Path(out).with_suffix(".npz"))}, [model])
+        how = f': from {Path(out).stem} import load; load("{Path(out).stem}.npz")'
+    export_model(trained, out, to)
     Display(quiet=quiet).say(f"{out}: {model} for {to}{how}")
