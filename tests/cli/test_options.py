@@ -28,7 +28,7 @@ def test_every_field_is_an_option_of_a_command() -> None:
     offered = {name.removeprefix("no_") for command in (train, simulate) for name in parameters(command)}
     assert {name for problem in PROBLEMS for name in options_of(problem)} - offered == PYTHON_ONLY | modules
     assert {"delay", "link"} <= set(parameters(simulate))
-    assert not {"host", "rank", "device", "terminals"} & set(parameters(simulate))
+    assert not {"host", "negatives", "device", "terminals"} & set(parameters(simulate))
 
 
 @pytest.mark.parametrize("command", [train, compare], ids=lambda command: command.__name__)
