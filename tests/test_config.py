@@ -36,7 +36,6 @@ BAD_TOGETHER: list[dict[str, Any]] = [
     {"loss_param": 1.0},
     {"class_weight": "balanced", "loss": "squared-error"},
     {"problem": "cuts", "exchange": "server"},
-    {"problem": "completion", "host": "simulator"},
     {"in_flight": 64},
     {"host": "streams"},
     {"device": "cuda", "discipline": "serial"},
