@@ -181,6 +181,13 @@ def clusters_of(ratings: hogwild.Ratings, random: np.random.Generator) -> Any:
     return scipy.sparse.csr_array(features)
 
 
+def in_int32(matrix: Any) -> Any:
+    """The matrix as LightFM takes it."""
+    matrix = scipy.sparse.csr_matrix(matrix, dtype=np.float32)
+    matrix.indices, matrix.indptr = (part.astype(np.int32) for part in (matrix.indices, matrix.indptr))
+    return matrix
+
+
 def new_items(path: str, table: str | None, threads: int) -> None:
     ratings, random = hogwild.open_ratings(path), np.random.default_rng(0)
     if table is None:
@@ -212,11 +219,14 @@ def new_items(path: str, table: str | None, threads: int) -> None:
             spent = watch.stop()
             show(f"hogwild {loss}{title}", (users, items, None, bias if title else np.where(hidden, 0, bias)), *spent)
     own = scipy.sparse.identity(len(hidden), dtype=np.float32, format="csr")
-    both = scipy.sparse.csr_matrix(scipy.sparse.hstack([own, features]), dtype=np.float32)
-    untrained = scipy.sparse.csr_matrix(
-        scipy.sparse.hstack([own.multiply(~hidden[:, None]), features]), dtype=np.float32
+    both, untrained, only = map(
+        in_int32,
+        (
+            scipy.sparse.hstack([own, features]),
+            scipy.sparse.hstack([scipy.sparse.diags(1.0 - hidden), features]),
+            features,
+        ),
     )
-    only = scipy.sparse.csr_matrix(features, dtype=np.float32)
     for title, given, asked in (
         ("own rows and features", both, both),
         ("without rows of hidden items", both, untrained),

@@ -91,3 +91,10 @@ def test_a_grid_goes_on_where_someone_is_best_at_its_end_and_for_all(grid: tuple
 def test_impossible_plans(changes: dict, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         plan_of(**changes)
+
+
+def test_one_replica_trades_with_nobody() -> None:
+    for workers, counts in (((1, 2, 4), [2, 4]), ((1,), [1])):
+        pairs = plan_of(workers=workers, methods=("averaging", "hogwild")).pairs()
+        assert [count for method, count in pairs if method.name == "averaging"] == counts
+        assert [count for method, count in pairs if method.name == "hogwild"] == [*workers]

@@ -166,6 +166,17 @@ class Ratings:
         flat = self.users[which], self.items[which], self.values[which]
         return Ratings(*flat, self.shape, times, self.user_ids, self.item_ids, check=False, features=self.features)
 
+    def named_as(self, users: Ids | None, items: Ids | None) -> Ratings:
+        """Return these ratings in the numbering of other names, -1 for names not among them; None leaves a side."""
+        sides = list[tuple[np.ndarray, int, Ids | None]]()
+        for (_, indices, size, ids), wanted in zip(self.sides(), (users, items)):
+            if wanted is not None and ids != wanted:
+                numbers = wanted.lookup(np.arange(size) if ids is None else ids.names())
+                indices, size, ids = np.append(numbers, np.int32(-1))[indices], len(wanted), wanted  # -1 stays -1
+            sides.append((indices, size, ids))
+        (user_numbers, m, user_ids), (item_numbers, n, item_ids) = sides
+        return Ratings(user_numbers, item_numbers, self.values, (m, n), self.times, user_ids, item_ids, check=False)
+
     def with_features(self, users: Any = None, items: Any = None) -> Ratings:
         """Return these ratings with features of users, items or both, of which a model learns too.
 

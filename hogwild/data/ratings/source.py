@@ -153,15 +153,8 @@ def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str,
     """Return the ratings in the numbering of ``users`` and ``items``, if these are given."""
     if users is None and items is None:
         return ratings
-    sides = list[tuple[np.ndarray, Ids | None, int]]()
-    for (_, indices, size, ids), wanted in zip(ratings.sides(), (users, items)):
-        if wanted is not None and ids != wanted:
-            known = np.arange(size) if ids is None else ids.names()
-            indices, ids, size = wanted.lookup(known)[indices], wanted, len(wanted)
-        sides.append((indices, ids, size))
-    (users_, user_ids, m), (items_, item_ids, n) = sides
-    matched = Ratings(users_, items_, ratings.values, (m, n), ratings.times, user_ids, item_ids, check=False)
-    placed = np.flatnonzero((users_ >= 0) & (items_ >= 0))
+    matched = ratings.named_as(users, items)
+    placed = np.flatnonzero((matched.users >= 0) & (matched.items >= 0))
     dropped = len(matched) - len(placed)
     if unknown == "keep" or not dropped:
         return matched

@@ -140,12 +140,9 @@ class CompletionModel(TrainedModel):
 
     def place(self, ratings: Ratings) -> Ratings:
         """Convert ``ratings`` to the numbering of the model, matched by name; unknown users and items become -1."""
-        placed: list[np.ndarray] = []
-        for (_, indices, size, ids), find in zip(ratings.sides(), (self.user_numbers, self.item_numbers)):
-            table = find(np.arange(size) if ids is None else ids.names())
-            placed.append(np.append(table, np.int32(-1))[indices])  # -1, unknown already, selects the last element
-        flat = placed[0], placed[1], ratings.values, self.shape, ratings.times
-        return Ratings(*flat, self.user_ids, self.item_ids, check=False)
+        both = zip(self.shape, (self.user_ids, self.item_ids))
+        users, items = (Ids(np.arange(size), check=False) if ids is None else ids for size, ids in both)
+        return ratings.named_as(users, items)
 
     def with_users(self, ratings: Ratings, users: Any = None) -> CompletionModel:
         """The model with factors of users whom it does not know, from what they rated, matched by name.
@@ -261,7 +258,8 @@ class CompletionModel(TrainedModel):
             lists = model.place(seen).user_lists()
         unknown = int(np.count_nonzero(numbers < 0))
         if unknown:
-            liked = "best by a mean shrunk for few ratings" if self.loss == "squared-error" else "chosen most"
+            mean = "a mean shrunk for few ratings" if self.penalty == "smoothed" else "their mean"
+            liked = f"best by {mean}" if self.loss == "squared-error" else "chosen most"
             share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get the items {liked}"
             warnings.warn(share, HogwildWarning, stacklevel=2)
         constant = np.append(model.user_bias.astype(np.float64), 0.0)[numbers] + self.mean

@@ -129,14 +129,14 @@ class CompletionConfig(TrainConfig):
 
         Biases alone are among them for ratings, if nobody said which penalties.
         """
+        step = self.step or 0.0
         if self.l2_path != self.usual_path:
-            return [(l2, self.step or 0.0, self.rank) for l2 in self.l2_path or ()]
-        usual = self.step == RANKING["step"] if self.ranks else False
+            return [(l2, step, self.rank) for l2 in self.l2_path or ()]
         tried = [
-            (l2 * self.usual_l2, (self.step or 0.0) * (times if usual else 1), self.rank)
+            (l2 * self.usual_l2, step * (times if step == RANKING["step"] else 1), self.rank)
             for l2, times in TRIED[self.ranks]
         ]
-        alone = [] if self.ranks or not self.biases else [(self.usual_l2, self.step or 0.0, 0)]
+        alone = [(self.usual_l2, step, 0)] if self.biases and not self.ranks else []
         return list(dict.fromkeys(tried + alone))
 
     @property
