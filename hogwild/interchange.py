@@ -25,6 +25,7 @@ import inspect
 import io
 import json
 import re
+import sys
 import warnings
 from functools import cache
 from pathlib import Path
@@ -99,8 +100,8 @@ def export_model(model: Any, path: str | Path, to: str) -> None:
     if to == "python":
         if not hasattr(model, "predict_many"):
             raise UsageError(f"--to python needs a model of rows or ratings; got {type(model).__name__}: take npz")
-        if path.suffix != ".py":
-            raise UsageError(f"--to python writes NAME.py and NAME.npz; got {path}: name it NAME.py")
+        if path.suffix != ".py" or not path.stem.isidentifier() or path.stem in {*sys.stdlib_module_names, "numpy"}:
+            raise UsageError(f"--to python writes a new module NAME.py, and NAME.npz; got {path}: name it so")
         write_atomically(path.with_suffix(".npz"), _npz(model))
     write_atomically(path, {"npz": _npz, "python": lambda _: _python(path.stem), "onnx": _onnx}[to](model))
 
@@ -174,6 +175,8 @@ def to_sklearn(model: Any) -> Any:
         raise InputError(
             f"features are hashed to 2^{model.hash_bits}, which only python and npz can hold: take one of them"
         )
+    if model.multilabel:
+        raise InputError("a model of several labels a row goes out as python or npz: take one of them")
     if not (np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()):
         raise InputError("weights are not all finite: the training diverged")
     estimator = _classifier(model) if model.labels else _regressor(model)

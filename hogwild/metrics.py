@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.rows.container import Rows, count_unknown, map_chunks
+from hogwild.data.rows.labels import NO_SETS, LabelSets
 from hogwild.errors import InputError
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.model import LinearModel
-from hogwild.problems.linear.objective import auc, loss_values
-from hogwild.problems.linear.rows import below_range, class_numbers
+from hogwild.problems.linear.objective import auc, f1_of, hits_of, loss_values, right_rows
+from hogwild.problems.linear.rows import below_range, numbered
 from hogwild.serving.scorer import PROBABILITIES
 
 BINS = 10  # of probabilities
@@ -45,6 +46,9 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
         ``reliability``, for each tenth of the probabilities that occurs its ``rows``, their mean ``probability`` and
         the ``share`` of the second label (Murphy 1973);
         ``f1_macro`` and ``f1``, by label; ``labels`` and ``confusion``, a list of lists with true labels as rows.
+        Where rows may have several labels, ``accuracy`` is the share of rows with all labels right, ``log_loss`` the
+        sum over the labels, and besides there are ``f1_micro``, ``f1_macro`` and ``f1``, by label, only; labels that
+        the model does not know count as missed.
         Otherwise: ``rmse mae r2`` (None for constant targets) and, of counts and amounts, the mean deviance, such as
         ``poisson_deviance``; of a quantile the ``pinball_loss`` and the share of targets ``below`` the
         predictions. NaN predictions give NaN.
@@ -54,11 +58,15 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
     InputError
         If there are no rows, or a label is unknown to the model.
     """
+    if model.multilabel:
+        return _of_several(model, [rows] if isinstance(rows, Rows) else rows, threads)
     margins = model.margins_of()
     parts: list[tuple[np.ndarray, ...]] = []
     count = unknown = 0
     for block in [rows] if isinstance(rows, Rows) else rows:
-        truth = class_numbers(block.targets, model.labels, count).astype(np.int32) if model.labels else block.targets
+        truth = block.targets
+        if model.labels:
+            truth = numbered(block, model.labels, False, count)[0].astype(np.int32)
 
         def chunk(first: int, last: int, block: Rows = block, truth: np.ndarray = truth) -> tuple[np.ndarray, ...]:
             part, found = truth[first:last], margins.between(block, first, last)
@@ -72,6 +80,41 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
     model.warn_unknown(unknown, stacklevel=3)
     result = _labels_result if model.labels else _reals_result
     return {"rows": count, **result(model, *(np.concatenate(each) for each in zip(*parts)))}
+
+
+def _of_several(model: LinearModel, blocks: Iterable[Rows], threads: int | None) -> dict[str, Any]:
+    """The metrics of a model of several labels a row, from sums over blocks."""
+    width, likely = model.width, model.loss in PROBABILITIES
+    loss = model.loss if likely and model.loss != "modified-huber" else ""
+    count = beyond = unknown = 0
+    totals = np.zeros(2 + 2 * len(model.labels))
+    margins = model.margins_of()
+    for block in blocks:
+        targets, sets = numbered(block, model.labels, True, count)
+
+        def chunk(
+            first: int, last: int, block: Rows = block, targets: np.ndarray = targets, sets: LabelSets = sets
+        ) -> np.ndarray:
+            p, y = margins.between(block, first, last), sets.signs(targets[first:last])
+            if loss:
+                lost = loss_values(loss, p, y)
+            else:
+                share = model.probabilities(p) if likely else np.ones(p.shape)
+                lost = -np.log(np.clip(np.where(y > 0, share, 1.0 - share), EPSILON, 1.0))
+            return np.array([right_rows(p, y), lost.sum(), *hits_of(p, y)])
+
+        totals += sum(map_chunks(block, chunk, threads, margins.columns))
+        unknown += (block.labels or NO_SETS).pairs(block.targets) - sets.pairs(targets)
+        count += len(block)
+        beyond += count_unknown(block, width, threads)
+    if count == 0:
+        raise InputError("no rows to evaluate the model on")
+    model.warn_unknown(beyond, stacklevel=4)
+    right, both = totals[2:].reshape(2, -1)
+    f1 = 2.0 * right / np.maximum(both, 1)
+    facts = {"accuracy": totals[0] / count, "log_loss": totals[1] / count if likely else None}
+    facts |= f1_of(totals[2:], unknown)
+    return {"rows": count, **facts, "f1": dict(zip(model.labels, f1.tolist())), "labels": model.labels}
 
 
 def _of_labels(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -82,3 +82,19 @@ def test_another_objective_than_the_cpus_is_said(gpu: Any, monkeypatch: pytest.M
     monkeypatch.setattr(gpu, "SERIAL", gpu.SERIAL | {"epochs": 5})
     assert gpu.main(["--quick", "--correctness"]) == 1
     assert "WRONG" in capsys.readouterr().out
+
+
+def test_recommenders_are_measured_by_one_metric(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench = importlib.import_module("scripts.bench.recommenders")
+    monkeypatch.setitem(bench.MADE, "tiny", (60, 40, 9, 0.5, 1.0, 2.0))
+    monkeypatch.setattr(bench.importlib.util, "find_spec", lambda name: None)  # no peers
+    bench.main(["made:tiny"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    ndcg = {" ".join(words[:2]): float(words[2]) for words in lines if words[0] in ("most", "hogwild")}
+    assert ndcg.keys() == {"most popular", "hogwild log", "hogwild bpr"}
+    assert 0 < ndcg["most popular"] < 1
+    made = bench.made("tiny")
+    assert made.shape == (60, 40)
+    assert len(set(zip(made.users.tolist(), made.items.tolist()))) == len(made)  # nobody chooses twice

@@ -261,6 +261,8 @@ def test_ratings_of_others_are_matched_by_name():
     }
     with pytest.raises(InputError, match="no ratings to evaluate"):
         evaluate_completion(model, ratings.block(0, 0))
+    nobodys = Ratings([0, -1], [1, -1], [1, 1], (2, 2), None, Ids(["user 2", "user 3"]), Ids([50, 0]), check=False)
+    assert [model.place(nobodys).users.tolist(), model.place(nobodys).items.tolist()] == [[2, -1], [0, -1]]
 
 
 def test_choices_are_ranked_as_in_training():

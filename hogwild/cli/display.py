@@ -26,6 +26,8 @@ COLUMNS: tuple[Column, ...] = (
     ("test loss", "test_loss", 10, ".6g", 1),
     ("test acc", "test_accuracy", 8, ".4f", 1),
     ("test auc", "test_auc", 8, ".4f", 1),
+    ("micro F1", "test_f1_micro", 8, ".4f", 1),
+    ("macro F1", "test_f1_macro", 8, ".4f", 1),
     ("test rmse", "test_rmse", 10, ".6g", 1),
     ("test mae", "test_mae", 10, ".6g", 1),
     ("p@10", "test_precision_at_10", 7, ".4f", 1),

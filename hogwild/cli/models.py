@@ -113,7 +113,10 @@ def predict(
     decision: Annotated[bool, typer.Option("--decision", help="Margins, before they become labels.")] = False,
     **options: Any,
 ) -> None:
-    """Predict a label or value for each row of DATA, or the rating of each pair of user and item, one line each."""
+    """Predict a label or value for each row of DATA, or the rating of each pair of user and item, one line each.
+
+    Where rows may have several labels, they are separated by commas; the line of a row without any is empty.
+    """
     if proba and decision:
         raise UsageError("--proba and --decision ask for different outputs: give one of them")
     trained = opened(model, RATINGS, *LINEAR, inputs=[data], out=out)
@@ -180,7 +183,8 @@ def evaluate(
     from hogwild.metrics import evaluate as measure  # only linear models need it
 
     with naming(data, "<stdin>"):
-        facts = measure(trained, features_of(trained, options, data, "required"))
+        needed = "several" if trained.multilabel else "required"
+        facts = measure(trained, features_of(trained, options, data, needed))
     if plot is not None:
         plot_calibration(facts["reliability"], trained.label_texts[1], plot)
     show(facts, json, measurements)
@@ -188,7 +192,7 @@ def evaluate(
 
 def check_plot(plot: str, model: Any, inputs: tuple[str, ...]) -> None:
     """Refuse to draw where nothing can be drawn, before anything is measured."""
-    if type(model).__name__ not in LINEAR or len(model.labels) != 2:
+    if type(model).__name__ not in LINEAR or len(model.labels) != 2 or model.multilabel:
         raise UsageError(f"--plot needs a model of two labels; {inputs[0]} is none")
     model.check_probabilities()
     if Path(plot).suffix not in DRAWN:
@@ -252,6 +256,9 @@ def formatter(model: LinearModel, proba: bool, decision: bool) -> Callable[[np.n
         return lambda margins: number_lines(model.probabilities(margins))
     if not model.labels:
         return lambda margins: number_lines(model.decide(margins))
+    if model.multilabel:
+        texts = np.array(model.label_texts, dtype=object)
+        return lambda margins: "".join(f"{','.join(texts[row > 0])}\n" for row in margins).encode()
     names = np.array([f"{label}\n".encode() for label in model.label_texts], dtype=object)
     return lambda margins: b"".join(names[model.decide_classes(margins)])
 
@@ -273,12 +280,14 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
     confusion, bins = facts.pop("confusion", []), facts.pop("reliability", [])
     if labels:
         facts["f1"] = dict(zip(labels, facts["f1"].values()))
+    if labels and not confusion and len(labels) > TABLE_LABELS:  # --json has those of many labels
+        del facts["f1"]
     yield from fact_lines(facts)
     if bins:
         yield f"reliability (probability of {labels[1]} from, rows, its mean, share of {labels[1]})"
     for each in bins:
         yield f"{each['from']:>8.1f}{each['rows']:>12,}{each['probability']:>10.4f}{each['share']:>10.4f}"
-    if 0 < len(labels) <= TABLE_LABELS:
+    if 0 < len(labels) <= TABLE_LABELS and confusion:
         width = max(7, *map(len, labels)) + 1
         yield "confusion (true labels down, predicted labels across)"
         for label, counts in [("", labels), *zip(labels, confusion)]:
@@ -519,6 +528,9 @@ def export(
     """Write a model for other programs: NumPy's arrays, a file of Python that answers by them, or an ONNX graph."""
     from hogwild.interchange import export_model
 
-    export_model(opened(model, out=out), out, to)
-    how = f': from {Path(out).stem} import load; load("{Path(out).stem}.npz")' if to == "python" else ""
+    trained, how = opened(model, out=out), ""
+    if to == "python":
+        check_outputs({"--out": str(Path(out).with_suffix(".npz"))}, [model])
+        how = f': from {Path(out).stem} import load; load("{Path(out).stem}.npz")'
+    export_model(trained, out, to)
     Display(quiet=quiet).say(f"{out}: {model} for {to}{how}")

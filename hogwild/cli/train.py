@@ -33,7 +33,7 @@ from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice, UsageError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.model_file import has_checkpoint
-from hogwild.problems.linear.options import LinearConfig
+from hogwild.problems.linear.options import FEW_LABELS, LinearConfig
 from hogwild.rows_file import RowsFile
 from hogwild.training.stopwatch import Stopwatch, process_start
 
@@ -278,12 +278,15 @@ def why_fixed(config: TrainConfig, rows: Any, held: Any, resuming: bool) -> str:
         few = FEWEST
     else:
         classes = 1
-        if config.loss in LABEL_LOSSES and rows.nnz <= MOST_ENTRIES:
+        if rows.labels is not None:
+            classes = min(len(rows.labels.names), FEW_LABELS)
+        elif config.loss in LABEL_LOSSES and rows.nnz <= MOST_ENTRIES:
             labels, counts = np.unique(rows.targets, return_counts=True)
             if counts.min() < FEWEST_OF_CLASS:
                 return f"a class has fewer than {FEWEST_OF_CLASS} rows"
             classes = 1 if len(labels) <= 2 else len(labels)
-        times = "" if classes == 1 else f" times {classes} classes"
+        noun = "classes" if rows.labels is None else "labels"
+        times = "" if classes == 1 else f" times {classes} {noun}"
         sizes = [
             (rows.nnz * classes, MOST_ENTRIES, f"nonzeros{times}"),
             (rows.width * classes, MOST_WEIGHTS, "weights"),

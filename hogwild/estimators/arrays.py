@@ -18,6 +18,7 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
+from hogwild.data.rows.labels import NO_SETS
 from hogwild.data.tables.files import is_frame, open_source
 from hogwild.data.tables.plan import AMOUNTS, KINDS
 from hogwild.errors import InputError
@@ -161,11 +162,10 @@ def real_targets(y: np.ndarray, loss: str) -> np.ndarray:
     return targets
 
 
-def start_of(coef: Any, intercept: Any, classes: int, width: int) -> Start | None:
-    """Weights and intercepts to start from, of which either may be None, for zeros; None if both are."""
+def start_of(coef: Any, intercept: Any, k: int, width: int) -> Start | None:
+    """Weights and intercepts of ``k`` margins to start from, either or both None, for zeros; None if both are."""
     if coef is None and intercept is None:
         return None
-    k = classes if classes > 2 else 1
     arrays = []
     for name, value, shape in (("coef", coef, (k, width)), ("intercept", intercept, (k,))):
         array = np.zeros(shape) if value is None else np.asarray(value, np.float64)
@@ -209,6 +209,7 @@ def problem_of(config: FitConfig, rows: Rows, classes: int, discipline: str, who
         intercept=intercept_share(config, rows, MEAN),
         normalize="none",
         labels=tuple(map(float, range(classes))),
+        multilabel=rows.labels is not None,
         falling=config.schedule in ("optimal", "inverse"),
         tabulate=whole,
         passive="safe" if throws else config.passive,
@@ -252,8 +253,11 @@ def mean_weight(rows: Rows) -> float:
 
 def converted(rows: Rows, rates: np.ndarray) -> dict[str, np.ndarray]:
     """Arrays that kernels read per row and per feature, for rows whose targets and weights are converted already."""
+    sets = rows.labels or NO_SETS
     return {
         "targets": rows.targets,
+        "label_indptr": sets.indptr,
+        "label_indices": sets.indices,
         "weights": EMPTY if rows.weights is None else rows.weights,
         "scales": EMPTY,
         "rates": rates,

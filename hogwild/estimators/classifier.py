@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
+from hogwild.data.rows.container import CHUNK_NONZEROS
+from hogwild.data.rows.labels import LabelSets, of_indicator
 from hogwild.errors import InputError, UsageError
-from hogwild.estimators.arrays import as_targets, rows_of
+from hogwild.estimators.arrays import as_targets, rows_of, validated
 from hogwild.estimators.linear import LinearEstimator
-from hogwild.estimators.options import config_of, documented, loss_of, parameter
-from hogwild.problems.linear.model import LinearModel
+from hogwild.estimators.options import FitConfig, config_of, documented, loss_of, parameter
+from hogwild.problems.linear.model import LinearModel, indicator, stacked
 from hogwild.problems.linear.rows import check_classes
 from hogwild.serving.scorer import PROBABILITIES, probabilities
 
@@ -42,6 +46,9 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         :meth:`partial_fit` updates it in place, in float32.
     intercept_ : array, shape (1,) or (classes,)
     classes_ : array of shape (classes,)
+        Of several labels a row the columns of y, from 0.
+    multilabel_ : bool
+        Whether a row may have several labels, or none.
     n_iter_ : int
         Number of epochs done.
     t_ : float
@@ -88,7 +95,10 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         ----------
         X : array or sparse matrix of shape (n, features)
             CSR of float32 with int32 indices is used in place.
-        y : array of shape (n,)
+        y : array of shape (n,), or array or sparse matrix of shape (n, labels)
+            A matrix of zeros and ones tells which labels each row has, as from :class:`sklearn.preprocessing.
+            MultiLabelBinarizer`; each label is then a binary problem, all are trained in one pass, and there are
+            neither ``softmax`` nor ``class_weight``.
         coef_init, intercept_init : arrays, optional
             Weights to start from.
         sample_weight : array of shape (n,), optional
@@ -106,6 +116,13 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             If training diverges with steps that the caller chose.
         """
         config = config_of(self)
+        if _has_several(y):
+            X, targets, sets = self._validated_labels(config, X, y, reset=True)
+            weights = self._weights(sample_weight, X, None)
+            labels, right = np.arange(len(sets.names)), partial(_right_rows, sets)
+            self._fit(config, X, targets, weights, labels, right, coef_init, intercept_init, sets=sets)
+            self.classes_, self.multilabel_ = labels, True
+            return self
         X, y = self._validated(X, y, reset=True)
         _check_labels(y)
         classes, codes = np.unique(y, return_inverse=True)
@@ -120,7 +137,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             check_classes(classes, np.bincount(codes, weights), stacklevel=3)  # the line that calls fit
         targets = as_targets(codes, len(classes))
         self._fit(config, X, targets, weights, classes, _accuracy, coef_init, intercept_init)
-        self.classes_ = classes  # set with coef_: a fit that fails leaves the last one's model
+        self.classes_, self.multilabel_ = classes, False  # set with coef_: a fit that fails leaves the last one's model
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -130,7 +147,8 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         ----------
         X, y : as in :meth:`fit`
         classes : array, optional
-            All classes that will occur; needed in the first call, if :meth:`fit` was not called before.
+            All classes that will occur; needed in the first call, if :meth:`fit` was not called before. Not for several
+            labels a row, where the columns of y are the classes.
         sample_weight : array of shape (n,), optional
 
         Returns
@@ -145,6 +163,17 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if isinstance(self.class_weight, str):
             raise UsageError(_NO_BALANCE)
         fresh = not hasattr(self, "classes_")
+        if _has_several(y):
+            X, targets, sets = self._validated_labels(config, X, y, reset=fresh)
+            labels = np.arange(len(sets.names))
+            if not fresh and not (self.multilabel_ and np.array_equal(labels, self.classes_)):
+                raise InputError(f"y has {len(labels)} columns; the model has {len(self.classes_)} classes or labels")
+            rows = rows_of(X, targets, self._weights(sample_weight, X, None, batch=True)).replace(labels=sets)
+            self._learn(config, rows, len(labels))
+            self.classes_, self.multilabel_ = labels, True
+            return self
+        if not fresh and self.multilabel_:
+            raise InputError("y needs a column for each label, as in the batches before")
         if fresh and classes is None:
             raise UsageError("classes must be passed on the first call to partial_fit")
         if classes is not None:
@@ -174,19 +203,26 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
 
         Returns
         -------
-        array of shape (n,), or (n, classes) for more than two classes
+        array of shape (n,), or (n, classes) for more than two classes, or several labels a row
         """
         return self._margins(X)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Predict the class of each row, (n,)."""
+        """Predict the class of each row, (n,); of several labels a row, zeros and ones (n, labels), int64 CSR."""
+        if self.multilabel_:
+            X, batch = validated(self, X, reset=False), max(1, CHUNK_NONZEROS // len(self.classes_))
+            blocks = (X[first : first + batch] for first in range(0, X.shape[0], batch))
+            return stacked([indicator(self._product(block)) for block in blocks])
         margins = self.decision_function(X)
         return self.classes_[(margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of the classes, (n, classes), for losses that have them, computed as in scikit-learn."""
-        return probabilities(loss_of(self.loss, self._kind), self.decision_function(X))
+        """Probabilities of the classes, (n, classes), for losses that have them, computed as in scikit-learn.
+
+        Of several labels a row each probability is by itself.
+        """
+        return probabilities(loss_of(self.loss, self._kind), self.decision_function(X), self.multilabel_)
 
     @available_if(_has_probabilities)
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -209,6 +245,14 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             raise InputError(f"classes {self.classes_[:3].tolist()}: some are equal in float64, which a model file has")
         return self._model([float(label) for label in self.classes_])
 
+    def _validated_labels(self, config: FitConfig, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray, LabelSets]:
+        """X, targets and sets of labels."""
+        for name, wrong in (("loss='softmax'", config.loss == "softmax"), ("class_weight", self.class_weight)):
+            if wrong:
+                raise InputError(f"{name} needs one label a row; y is a matrix (n, labels)")
+        X, y = self._validated(X, y, reset=reset, multi_output=True)
+        return X, *of_indicator(y)
+
     def _class_weights(self, classes: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         if self.class_weight is None:
             return None
@@ -222,6 +266,14 @@ _NO_BALANCE = (
     "full training set target to properly estimate the class frequency distributions. Pass the resulting weights as "
     "the class_weight parameter."
 )
+
+
+def _has_several(y: Any) -> bool:
+    """Whether y is a matrix with a column for each label."""
+    if scipy.sparse.issparse(y):
+        return True
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
+    return len(shape) == 2 and shape[1] > 1
 
 
 def _check_labels(y: np.ndarray) -> None:
@@ -250,6 +302,11 @@ def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     if wrong.any():
         raise InputError(f"y: label {y[wrong].tolist()[0]!r} is not among the classes {classes.tolist()}")
     return codes
+
+
+def _right_rows(sets: LabelSets, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
+    """The share of rows whose labels are all right."""
+    return float(np.average(((margins > 0) == (sets.signs(targets) > 0)).all(axis=1), weights=weights))
 
 
 def _accuracy(margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
+from hogwild.data.rows.labels import NO_SETS
 from hogwild.data.rows.margins_kernel import margins
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import (
@@ -105,6 +106,7 @@ class SampleObjective:
         loss = LOSSES[problem.loss]
         if problem.classes > 1:
             row = np.empty(problem.stride, np.float32)
+            self._sets = (rows.labels or NO_SETS)[:2]
             self._many = partial(many_margins(loss.code, problem.lanes), row, problem.classes)
             return
         self._targets = readonly(rows.targets.astype(np.float64))
@@ -122,7 +124,7 @@ class SampleObjective:
         coef = self._coef
         entries = rows.begin, rows.end, rows.indices, rows.values
         if p.classes > 1:
-            lost = self._many(*entries, self._targets, self._weights, coef, self._intercept, p.loss_param)
+            lost = self._many(*entries, self._targets, self._sets, self._weights, coef, self._intercept, p.loss_param)
         else:
             margins(*entries, coef, float(self._intercept[0]), EMPTY, self._margins)
             self._losses(self._margins, self._targets, p.loss_param, self._values)
@@ -289,7 +291,9 @@ def _finish(fit: FitResult, p: LinearProblem, rows: Rows, config: FitConfig, sco
     """
     if p.loss == "perceptron":  # its lowest objective is that of zero weights
         return
-    problem = FitProblem(rows, p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, config.intercept)
+    problem = FitProblem(
+        rows, p.loss, p.loss_param, p.l1, p.l2, rows.targets, rows.weights, None, config.intercept, rows.labels
+    )
     usual = config.schedule == "auto" and not config.average  # the bound of stochastic gradient descent holds
     if not p.l1 and usual and problem.has_settled(fit.epochs, fit.curve[-1]):
         return

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from hogwild import machine
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.labels import LabelSets
 from hogwild.errors import HogwildWarning, InputError, TrainingError
 from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of, validated
 from hogwild.estimators.choosing import choose_alpha
@@ -53,6 +54,7 @@ class Fitted(BaseEstimator):
     intercept_: Any
     alpha_: float
     classes_: np.ndarray
+    multilabel_ = False
     _stream: Stream | None
 
 
@@ -142,7 +144,10 @@ class LinearEstimator(Fitted):
     def _margins(self, X: Any) -> np.ndarray:
         """Margins ``x . w + b``, (n,), or (n, classes) for more than two classes."""
         check_is_fitted(self)
-        X = validated(self, X, reset=False)
+        return self._product(validated(self, X, reset=False))
+
+    def _product(self, X: Any) -> np.ndarray:
+        """Margins of rows that have been checked."""
         coef = self.coef_ if scipy.sparse.issparse(self.coef_) else np.atleast_2d(self.coef_)
         margins = X @ coef.T
         if scipy.sparse.issparse(margins):  # after sparsify
@@ -207,11 +212,11 @@ class LinearEstimator(Fitted):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
-    def _split(self, targets: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    def _split(self, targets: np.ndarray, weights: np.ndarray | None, classes: bool) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of the training rows and of the validation rows, both ascending."""
         from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
-        kind = StratifiedShuffleSplit if self._kind == "classifier" else ShuffleSplit
+        kind = StratifiedShuffleSplit if classes else ShuffleSplit
         splits = kind(test_size=self.validation_fraction, random_state=self.random_state)
         rest, held = next(splits.split(np.zeros((len(targets), 1)), targets))
         for name, ids in (("training", rest), ("validation", held)):
@@ -230,10 +235,12 @@ class LinearEstimator(Fitted):
         coef_init: Any,
         intercept_init: Any,
         level: float = 0.0,
+        sets: LabelSets | None = None,
     ) -> None:
         """Train on rows with kernel targets and set the attributes.
 
-        ``labels`` are the classes, and ``level`` is what targets are less than the user's.
+        ``labels`` are the classes, ``sets`` those that targets of several labels a row stand for, and ``level`` is what
+        targets are less than the user's.
         """
         classes, score = len(labels), None
         if config.loss == "softmax" and classes == 2:
@@ -242,7 +249,8 @@ class LinearEstimator(Fitted):
             self.densify()
             coef_init = self.coef_ if coef_init is None else coef_init
             intercept_init = self.intercept_ if intercept_init is None else intercept_init
-        start = start_of(coef_init, intercept_init, classes, X.shape[1])
+        margins = classes if classes > 2 or sets is not None else 1
+        start = start_of(coef_init, intercept_init, margins, X.shape[1])
         inner, shift = (X, 0.0) if scipy.sparse.issparse(X) else centred(X)  # columns less ``shift``
         if config.intercept:
             X = inner
@@ -253,13 +261,13 @@ class LinearEstimator(Fitted):
         if start is not None:
             start = start[0], start[1] - level + (start[0] * shift).sum(axis=1)
         if self.early_stopping:
-            rest, held = self._split(targets, weights)
+            rest, held = self._split(targets, weights, classes > 0 and sets is None)
             score = self._scorer(X[held], targets[held], None if weights is None else weights[held], judge)
             X, targets, weights = X[rest], targets[rest], None if weights is None else weights[rest]
         config = config.settled(seed=drawn_seed(self.random_state))  # after the split, as in scikit-learn
         if start is None:
             start = self._usual_start(config, X.shape[1], targets, weights)
-        rows = rows_of(X, targets, weights)
+        rows = rows_of(X, targets, weights).replace(labels=sets)
         if self.alpha == "auto":
             intercept = 0.0 if classes or start is None else float(start[1][0])
             config = choose_alpha(config, rows, intercept, self.verbose)
@@ -308,7 +316,7 @@ class LinearEstimator(Fitted):
         if loss == "softmax" and len(labels) == 2:
             loss = "log"
         param = param_of(loss, self.epsilon, getattr(self, "loss_param", None))
-        return LinearModel(self.coef_, self.intercept_, loss, param, labels)
+        return LinearModel(self.coef_, self.intercept_, loss, param, labels, multilabel=self.multilabel_)
 
     # ---- batch by batch
 
@@ -325,7 +333,8 @@ class LinearEstimator(Fitted):
         if fresh or not stream.shows(self.coef_, self.intercept_):
             if not fresh:
                 self.densify()
-                start = start_of(self.coef_, self.intercept_, classes, rows.width)
+                margins = classes if classes > 2 or rows.labels is not None else 1
+                start = start_of(self.coef_, self.intercept_, margins, rows.width)
             stream.begin(aligned(problem.size) if start is None else flat_of(problem, *start))
         self._stream = stream
         try:

@@ -106,4 +106,4 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         mean = float(np.average(targets.astype(np.float64), weights=weights))
         if config.loss in COUNT_LOSSES:
             mean = math.log(max(mean, 1e-3))
-        return start_of(None, mean, 0, width)
+        return start_of(None, mean, 1, width)

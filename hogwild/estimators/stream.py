@@ -24,12 +24,12 @@ from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import converted, mean_weight, problem_of
 from hogwild.estimators.fit import racing, schedule_of
 from hogwild.estimators.options import FitConfig
+from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.training.schedule import Step, move_mean
 from hogwild.training.step_search import HIGHEST, mean_square
 from hogwild.training.workers import InlineWorker
 
-STEEP = ("squared-error", "squared-hinge", "modified-huber", "squared-epsilon-insensitive")  # slopes without bound
 COOL = 0.25  # share of a batch, its last rows, that ``auto`` visits with smaller steps
 COOLER = 0.1  # factor on the step of these rows
 SHORT = 0.25  # difference of margins over which the curvature of a loss is taken
@@ -73,7 +73,7 @@ class Stream:
             self.largest = len(rows)
         passive = config.passive
         if config.schedule == "auto":  # a row that is longer than others must not throw the model
-            passive = "safe" if config.loss in STEEP else self.posed.passive
+            passive = "safe" if LOSSES[config.loss].steep else self.posed.passive
         return dataclasses.replace(
             self.posed,
             loss=config.loss,

@@ -31,6 +31,7 @@ class Loss(NamedTuple):
     param: float | None = None  # default of its parameter
     range: tuple[float, float] = (0.0, math.inf)  # least and largest value of its parameter
     smooth: bool = True  # it has no kink
+    steep: bool = False  # its slope outgrows one with the distance, but not as those of counts and amounts do
     sgd: str = ""  # scikit-learn's name, in its SGD
 
 
@@ -43,15 +44,15 @@ QUANTILE = 11
 LOSSES = {
     "log": Loss(LOG, LABELS, sgd="log_loss"),
     "hinge": Loss(HINGE, LABELS, smooth=False, sgd="hinge"),
-    "squared-hinge": Loss(SQUARED_HINGE, LABELS, sgd="squared_hinge"),
-    "modified-huber": Loss(MODIFIED_HUBER, LABELS, sgd="modified_huber"),
+    "squared-hinge": Loss(SQUARED_HINGE, LABELS, steep=True, sgd="squared_hinge"),
+    "modified-huber": Loss(MODIFIED_HUBER, LABELS, steep=True, sgd="modified_huber"),
     "perceptron": Loss(PERCEPTRON, LABELS, smooth=False, sgd="perceptron"),
     "softmax": Loss(SOFTMAX, LABELS),
-    "squared-error": Loss(SQUARED_ERROR, NUMBERS, sgd="squared_error"),
+    "squared-error": Loss(SQUARED_ERROR, NUMBERS, steep=True, sgd="squared_error"),
     "huber": Loss(HUBER, NUMBERS, param=1.0, sgd="huber"),
     "epsilon-insensitive": Loss(EPSILON_INSENSITIVE, NUMBERS, param=0.1, smooth=False, sgd="epsilon_insensitive"),
     "squared-epsilon-insensitive": Loss(
-        SQUARED_EPSILON_INSENSITIVE, NUMBERS, param=0.1, sgd="squared_epsilon_insensitive"
+        SQUARED_EPSILON_INSENSITIVE, NUMBERS, param=0.1, steep=True, sgd="squared_epsilon_insensitive"
     ),
     "quantile": Loss(QUANTILE, NUMBERS, param=0.5, range=(0.001, 0.999), smooth=False),
     "poisson": Loss(TWEEDIE, COUNTS, param=1.0, range=(1.0, 1.0)),

@@ -58,7 +58,7 @@ class Scorer:
         ``coef`` (1 or K, width) and ``intercept`` (1 or K,); of a factorization machine ``factors`` (width, rank), or
         ``factors`` (width, fields * rank) and ``fields`` (width,).
     facts : dict
-        ``loss``, ``labels``, ``normalize``, and ``hash_bits`` and ``table`` if there are any.
+        ``loss``, ``labels``, ``normalize``, and ``hash_bits``, ``table`` and ``multilabel`` if there are any.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
@@ -66,6 +66,7 @@ class Scorer:
         self.factors, self.fields = arrays.get("factors"), arrays.get("fields")
         self.count = 1 if self.fields is None else int(self.fields.max(initial=0)) + 1  # of fields
         self.loss, self.unit = facts["loss"], facts["normalize"] != "none"
+        self.multilabel = bool(facts.get("multilabel"))
         table, width = facts.get("table"), self.coef.shape[1]
         self.encode: TableRow | PlainRow = (
             PlainRow(width, facts.get("hash_bits")) if table is None else TableRow(TablePlan.from_json(table))
@@ -78,7 +79,7 @@ class Scorer:
         self.labels = [int(name) if isinstance(name, float) and name.is_integer() else name for name in names]
 
     def predict_one(self, row: Any) -> Any:
-        """Return each label's probability, or the label or value that is predicted."""
+        """Return each label's probability, or the label, labels or value that is predicted."""
         return self._answers([self._entries(row)])[0]
 
     def predict_many(self, rows: Any) -> list[Any]:
@@ -117,7 +118,11 @@ class Scorer:
             answers: list[Any] = expected_values(self.loss, margins).tolist()
             return answers
         if self.loss in PROBABILITIES:
-            return [dict(zip(self.labels, each)) for each in probabilities(self.loss, margins).tolist()]
+            return [
+                dict(zip(self.labels, each)) for each in probabilities(self.loss, margins, self.multilabel).tolist()
+            ]
+        if self.multilabel:
+            return [[self.labels[k] for k in np.flatnonzero(each > 0).tolist()] for each in margins]
         return [self.labels[k] for k in likeliest(margins).tolist()]
 
     def _pairs(self, factors: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -228,8 +233,11 @@ def likeliest(margins: np.ndarray) -> np.ndarray:
     return (margins > 0).astype(np.int64) if margins.ndim == 1 else margins.argmax(axis=1)
 
 
-def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:
-    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K)."""
+def probabilities(loss: str, margins: np.ndarray, multilabel: bool = False) -> np.ndarray:
+    """Probabilities of the classes under a loss of ``PROBABILITIES``, (n, K) float64, from margins (n,) or (n, K).
+
+    With ``multilabel`` each is by itself; else a row's sum to one.
+    """
     if loss == "softmax" and margins.ndim == 2:
         exponentials = np.exp(margins - margins.max(axis=1, keepdims=True))
         return exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -237,6 +245,8 @@ def probabilities(loss: str, margins: np.ndarray) -> np.ndarray:
     if margins.ndim == 1:  # not 1 - p, which would be zero for margins of 37 and more
         return link(np.multiply.outer(margins, SIGNS))
     positive = link(margins)
+    if multilabel:
+        return positive
     total = positive.sum(axis=1, keepdims=True)
     none = total == 0.0  # no class is likely, so all are equally likely
     return np.where(none, 1.0 / positive.shape[1], positive / np.where(none, 1.0, total))

@@ -30,7 +30,7 @@ KEPT = "exchange_replicas"  # the replicas of an exchange that keeps them from e
 def fingerprint(rows: Rows) -> str:
     """Hash the shape and a sample of the rows, to tell data apart without reading all of them."""
     sample = rows.select(rows.spread(SAMPLED, SAMPLED_ROWS)).compact()
-    arrays = (sample.begin, sample.indices, sample.values, sample.targets, sample.weights)
+    arrays = (sample.begin, sample.indices, sample.values, sample.targets, sample.weights, *(rows.labels or ()))
     return fingerprint_of((len(rows), rows.width, rows.nnz), [array for array in arrays if array is not None])
 
 

@@ -37,6 +37,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.labels import LabelSets
 from hogwild.data.rows.margins import margins
 from hogwild.errors import NoChoice
 from hogwild.kernels.losses import LOSSES, NUMBERS
@@ -49,7 +50,7 @@ from hogwild.problems.linear.optimum.folds import divisions as divide
 from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import labels_of, lengths_of, like_counts, row_weights
+from hogwild.problems.linear.rows import few_labels, labels_of, lengths_of, like_counts, numbered, row_weights
 from hogwild.training.checkpoint import chosen_before
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
@@ -202,8 +203,10 @@ def choose_l2(
     refitted = held is None
     trades = config.exchange != "none"
     config = _alone(config, len(rows))
-    labels = labels_of(rows.targets, config.loss, rows.table)
-    classes = len(labels) if len(labels) > 2 else 1
+    rows = few_labels(rows)
+    several = rows.labels is not None  # labels a row
+    labels = labels_of(rows.targets, config.loss, rows.table, sets=rows.labels)
+    classes = len(labels) if len(labels) > 2 or several else 1
     if config.loss == "softmax" and classes == 1:
         config = config.settled(loss="log")
     if config.normalize == "auto":
@@ -217,15 +220,15 @@ def choose_l2(
     epochs = min(config.epochs, EPOCHS)
     divisions: Sequence[np.ndarray] = ()
     if held is None and (exact or (rows.nnz * classes <= FEW and len(rows) <= FEW_ROWS)):
-        divisions = divide(rows.targets, len(labels), rows.nnz * classes)
+        divisions = divide(rows.targets, 0 if several else len(labels), rows.nnz * classes)
         divisions = divisions if exact else divisions[:1]
         epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS)) if meant else epochs
-        judge = _Judge(config, labels, rows, divisions)
+        judge = _Judge(config, labels, rows, divisions, several)
     else:
         if held is None:
             rest, held = rows.split(HELD_OUT, config.seed)
-        judge = _Judge(config, labels, held, ())
-    if len(labels) and len(np.unique(rest.targets)) < len(labels):
+        judge = _Judge(config, labels, held, (), several)
+    if len(labels) and not several and len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if not judge.weighty:
         raise NoChoice(NO_WEIGHT.format(judge.fewest))
@@ -271,10 +274,14 @@ def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
         return "none"
     sample = rows.select(rows.spread(SCALED_ENTRIES)).compact()
     if len(labels):
-        codes = np.searchsorted(labels, sample.targets) % 2
+        if sample.labels is None:
+            codes = np.searchsorted(labels, sample.targets) % 2
+        else:  # whether its first label stands at an odd place
+            coded, sets = numbered(sample, labels, True)
+            codes = sets.signs(coded).argmax(axis=1) % 2
         if np.bincount(codes, minlength=2).min() < 2:
             return "none"
-        sample = sample.replace(targets=readonly(codes.astype(np.float32)))
+        sample = sample.replace(targets=readonly(codes.astype(np.float32)), labels=None)
         labels = np.arange(2.0)
         config = config.settled(loss="log" if config.loss == "softmax" else config.loss)
     halves = divide(sample.targets, len(labels), ENTRIES, 2)
@@ -311,16 +318,26 @@ class _Judge:
     """Rows held out in parts, and what each of them says of models that have not seen it.
 
     ``rows`` are all held out, or each by its fold of each of the ``divisions``; a row that is held out several times
-    says the mean.
+    says the mean. ``several``: rows have any number of labels.
     """
 
-    def __init__(self, config: TrainConfig, labels: np.ndarray, rows: Rows, divisions: Sequence[np.ndarray]) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        labels: np.ndarray,
+        rows: Rows,
+        divisions: Sequence[np.ndarray],
+        several: bool = False,
+    ) -> None:
         self.by_error = config.loss in BY_ERROR and bool(len(labels))
         self._config = config
         self._classes = len(labels)
         self._param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
         self._targets = rows.targets
-        if len(labels):
+        self._sets: LabelSets | None = None
+        if several:
+            self._targets, self._sets = numbered(rows, labels, several)
+        elif len(labels):
             codes = np.searchsorted(labels.astype(np.float32), rows.targets)
             self._targets = 2.0 * codes - 1.0 if len(labels) == 2 else codes
         self.weights = np.ones(len(rows)) if rows.weights is None else rows.weights.astype(np.float64)
@@ -351,9 +368,11 @@ class _Judge:
         errors = np.zeros(len(self.weights))
         for (ids, part), (coef, intercept) in zip(self.parts, solutions, strict=True):
             p = margins(part, coef, intercept, self._config.normalize)
-            targets = self._targets[ids]
+            targets = self._targets[ids] if self._sets is None else self._sets.signs(self._targets[ids])
             losses[ids] += loss_values(self._config.loss, p, targets, self._param)
-            if self._classes:
+            if self._sets is not None:
+                errors[ids] += ((p > 0) != (targets > 0)).mean(axis=1)
+            elif self._classes:
                 errors[ids] += (p > 0) != (targets > 0) if p.ndim == 1 else p.argmax(axis=1) != targets
         tried.metrics = ((errors if self.by_error else losses) / self._times).astype(np.float32)
         loss = float(np.average(losses / self._times, weights=self.weights))
@@ -414,6 +433,7 @@ def _optima(
         problem.loss_param,
         normalize=config.normalize,
         labels=problem.labels,
+        multilabel=problem.multilabel,
         weights=row_weights(rows, config.class_weight),
         width=problem.width,
     )
@@ -537,7 +557,7 @@ class _Lanes:
 def _steepest(config: TrainConfig, rows: Rows) -> float:
     """The largest step that a typical row stands; without a bound where it must suit the size of the targets."""
     loss = LOSSES[config.loss]
-    if config.adagrad or (loss.targets == NUMBERS and not loss.smooth) or config.loss == "huber":
+    if config.adagrad or (loss.targets == NUMBERS and not loss.steep):
         return math.inf
     if config.normalize != "none":
         return STEEPEST

@@ -38,7 +38,7 @@ from hogwild.hosts.simulator import Simulator
 from hogwild.methods import LABEL_LOSSES, parse_link
 from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import row_weights
+from hogwild.problems.linear.rows import few_labels, row_weights
 from hogwild.training.engine import Engine
 from hogwild.training.keep import has_diverged
 from hogwild.training.schedule import LONG, Step, make_schedule, usual_schedule
@@ -118,6 +118,7 @@ class Probe:
 
     def __init__(self, config: TrainConfig, rows: Rows, weights: np.ndarray | None = None, share: float = 1.0) -> None:
         self.schedule = usual_schedule(config.schedule, len(rows), config.settles_schedule)
+        rows = few_labels(rows)
         long = self.schedule == "rows" and len(rows) > LONG
         sample = _sample(config, rows, weights, int(share * (LONG_BUDGET if long else BUDGET // EPOCHS)))
         sample = sample if sample.contiguous else sample.compact()
@@ -229,7 +230,8 @@ def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget:
     if weights is not None:
         rows = rows.replace(weights=weights, store=None)
     per_row = max(rows.nnz / len(rows), 1.0)
-    if config.loss in LABEL_LOSSES and (labels := len(np.unique(rows.targets[:10_000]))) > 2:
+    labels = len(np.unique(rows.targets[:10_000]) if rows.labels is None else rows.labels.names)
+    if config.loss in LABEL_LOSSES and labels > 2:
         per_row *= min(labels, 64) / 4  # vector instructions process several classes at once
     if rows.nnz > READ and weights is None:
         picked = rows.spread(budget)

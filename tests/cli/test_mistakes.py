@@ -54,6 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     factors = np.ones((3, 2), np.float32)
     models = {
         "linear": LinearModel([1.0, -2.0], [0.25], "log", labels=[3, 7]),
+        "model.npz": LinearModel([1.0], [0.0], "squared-error"),
         "line": LinearModel([1.0], [0.0], "squared-error"),
         "ratings": CompletionModel(factors, factors, np.zeros(3), np.zeros(3), 3.5),
         "choices": CompletionModel(factors, factors, np.zeros(3), np.zeros(3), 0.0, loss="bpr"),
@@ -83,7 +84,9 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "export linear --to vw -o x": (2, "error: --to vw: expected one of npz, python, onnx"),
     "export cut --to onnx -o x": (2, "--to onnx needs a linear model; got Segmentation: take npz"),
     "export cut --to python -o x.py": (2, "--to python needs a model of rows or ratings; got Segmentation: take npz"),
-    "export linear --to python -o x": (2, "--to python writes NAME.py and NAME.npz; got x: name it NAME.py"),
+    "export linear --to python -o x": (2, "--to python writes a new module NAME.py, and NAME.npz; got x: name it so"),
+    "export linear --to python -o numbers.py": (2, "a new module NAME.py, and NAME.npz; got numbers.py"),
+    "export model.npz --to python -o model.py": (2, "--out model.npz would overwrite model.npz: choose another name"),
     "train-module m.py:model": (2, "No such command 'train-module'"),
     "import x --from npz -o y": (2, "No such command 'import'"),
     "bench d.svm --against": (2, "No such option: --against"),

@@ -187,7 +187,7 @@ def twin_of(job, rows, dtype=np.float32):
     X = [(rows.indices[i:j].astype(int), rows.values[i:j].astype(dtype)) for i, j in zip(rows.begin, rows.end)]
     return reference.Sgd(
         X,
-        job.problem.encode(rows.targets),
+        job.problem.encode(rows)[0],
         w,
         b[0],
         problem.loss,

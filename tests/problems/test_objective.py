@@ -15,7 +15,8 @@ from hogwild.data.rows.container import Rows
 from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES
 from hogwild.methods import LABEL_LOSSES
-from hogwild.problems.linear.objective import Objective, auc, class_numbers
+from hogwild.problems.linear.objective import Objective, auc
+from hogwild.problems.linear.rows import class_numbers
 from tests import numpy_objective, reference
 
 

@@ -158,6 +158,8 @@ class Program(Protocol):
         if cls.version() is None:
             there = f"{cls.command} on the PATH: build" if cls.command else "to be installed: pip install"
             return f"{cls.name} needs {there} {cls.package}"
+        if getattr(rows, "labels", None) is not None:
+            return f"{cls.name} is given one label a row"
         if getattr(rows, "features", None) is not None:
             return f"{cls.name} is given no side features"
         return cls.refuse(config, rows)

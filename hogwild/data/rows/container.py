@@ -34,6 +34,8 @@ from hogwild.errors import HogwildWarning, InputError
 if TYPE_CHECKING:
     import scipy.sparse
 
+    from hogwild.data.rows.labels import LabelSets
+
 INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
 MOST_FIELDS = 1 << 15  # their numbers are int16
 PIECE = 1 << 20  # entries processed at a time where temporaries are made
@@ -201,6 +203,9 @@ class Rows:
         The plan by which they were made from a table's columns (``data/tables/plan.py``), in JSON types.
     fields : array of int16, shape (width,), optional
         The field of each feature, from 0, for field-aware factorization machines.
+    labels : LabelSets, optional
+        The sets of labels that targets below zero stand for, if rows have several labels each
+        (``data/rows/labels.py``); None: each row has one target.
 
     Raises
     ------
@@ -234,6 +239,7 @@ class Rows:
     hash_bits: int | None
     table: dict[str, Any] | None
     fields: np.ndarray | None  # (width,) int16 field of each feature, -1 if no row holds it; None: they have none
+    labels: LabelSets | None
     known_degrees: np.ndarray | None = None  # (width,) int32, once they are counted
     totals: Any = None  # counts of all rows, if other machines have more: see `data/rows/degrees.py`
     renumbered: bool = False  # whether indices are not those of the store, see `problems/linear/coordinates.py`
@@ -253,6 +259,7 @@ class Rows:
         hash_bits: int | None = None,
         table: dict[str, Any] | None = None,
         fields: Any = None,
+        labels: LabelSets | None = None,
     ) -> None:
         if check:
             check_whole("indices", indices)
@@ -262,7 +269,7 @@ class Rows:
         for (name, dtype), array in zip(TYPES.items(), arrays):
             vars(self)[name] = None if array is None else frozen_array(array, dtype)
         place = None if store is None else Path(store)
-        vars(self).update(width=int(width), store=place, hash_bits=hash_bits, table=table)
+        vars(self).update(width=int(width), store=place, hash_bits=hash_bits, table=table, labels=labels)
         if hash_bits is not None and self.width != 1 << hash_bits:
             raise InputError(f"width {self.width}: expected 2^{hash_bits} features of rows hashed to so many")
         if check:
@@ -332,12 +339,18 @@ class Rows:
             self.degrees()  # of a store that may exceed the memory: one pass for both
         else:
             check_range("indices", self.indices, self.width)
+        if self.labels is not None:
+            sets = self.labels
+            check_offsets("label_indptr", sets.indptr[:-1], sets.indptr[1:], len(sets.indices))
+            if not -len(sets.indptr) < self.targets.min(initial=0) <= self.targets.max(initial=0) <= INDEX_LIMIT:
+                raise InputError(f"targets lie beyond the {len(sets.indptr) - 1} sets of labels")
 
     @classmethod
     def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None, fields: Any = None) -> Rows:
         """Make rows from any scipy sparse matrix or a dense array; CSR float32 with int32 indices is not copied.
 
-        Unsorted indices are sorted and repeated ones summed, in a copy; the caller's matrix is not changed.
+        Unsorted indices are sorted and repeated ones summed, in a copy; the caller's matrix is not changed. Of several
+        labels a row, ``y`` is a matrix (n, L) of zeros and ones, sparse or dense.
 
         Raises
         ------
@@ -357,6 +370,11 @@ class Rows:
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
+        labels = None
+        if scipy.sparse.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] > 1):
+            from hogwild.data.rows.labels import of_indicator
+
+            y, labels = of_indicator(y)
         targets = np.asarray(y)
         if targets.dtype.kind not in "biuf":
             raise InputError(f"targets: expected numbers, got dtype {targets.dtype}: give texts to HogwildClassifier")
@@ -366,15 +384,21 @@ class Rows:
             raise InputError(f"fields: expected numbers from 0, got {np.min(fields)}")
         width = matrix.shape[1] if width is None else width
         with np.errstate(over="ignore"):  # a value beyond float32 becomes inf and is reported by the check
-            return cls(matrix.indptr, matrix.indices, matrix.data, targets, width, weights, fields=fields)
+            arrays = matrix.indptr, matrix.indices, matrix.data, targets
+            return cls(*arrays, width, weights, fields=fields, labels=labels)
 
-    def to_scipy(self) -> tuple[scipy.sparse.csr_array, np.ndarray]:
-        """Return ``(X, y)``: a CSR float32 array, (n, width), and the targets; contiguous rows share memory."""
+    def to_scipy(self) -> tuple[scipy.sparse.csr_array, Any]:
+        """Return ``(X, y)``: a CSR float32 array, (n, width), and the targets; contiguous rows share memory.
+
+        Of several labels a row ``y`` is a matrix of zeros and ones, (n, L) CSR, with a column for each label.
+        """
         import scipy.sparse
 
         indptr, indices, values = self.flat()
         offset_type = np.int32 if indptr[-1] < 2**31 else np.int64  # as scikit-learn and scipy expect
-        return scipy.sparse.csr_array((values, indices, indptr.astype(offset_type)), shape=self.shape), self.targets
+        return scipy.sparse.csr_array((values, indices, indptr.astype(offset_type)), shape=self.shape), (
+            self.targets if self.labels is None else self.labels.indicator(self.targets)
+        )
 
     def flat(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return ``(indptr, indices, values)`` of these rows alone, one after another; copied unless contiguous."""
@@ -569,6 +593,7 @@ def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
         place[columns] = np.arange(len(columns), dtype=np.int32)
         indices = place[indices]
     narrow = Rows(indptr, indices, values, rows.targets, max(len(columns), 1), rows.weights, check=False)
+    narrow = narrow.replace(labels=rows.labels)
     if rows.inverse is not None:
         narrow = narrow.replace(inverse=readonly(rows.inverse[columns[: narrow.width]]))
     return narrow, columns

@@ -38,7 +38,7 @@ FORMATS = ("svmlight", *TABLES)
 OTHERS = "; svmlight text was expected: tables need --label COLUMN, ratings and graphs --problem"
 STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take milliseconds, whatever its size
 BEYOND = ("error", "ignore")
-LABELS = ("required", "optional")
+LABELS = ("required", "optional", "several")
 REPAIRS = {
     "duplicate_rows": "rows with repeated features (summed)",
     "moved_rows": "rows with a feature in another field than before (the first field counts)",
@@ -77,8 +77,9 @@ def open_data(
         Number of features, where it is not taken from the data: a test set has the width of its model.
     beyond : {"error", "ignore"}
         What to do with entries of features at or beyond ``width``. Ignored entries are counted in a HogwildWarning.
-    labels : {"required", "optional"}
-        Whether targets must be present; missing ones are 0, which is enough to predict.
+    labels : {"required", "optional", "several"}
+        Whether targets must be present; missing ones are 0, which is enough to predict. svmlight text in which a row
+        has several labels, such as ``1,5,7 1:0.5``, needs none in others; "several": nor does one without such a row.
     hash_bits : int, optional
         Hash features to ``2**hash_bits`` buckets, 1 to 30; text may then have any indices below 2^64. A store is never
         hashed here: it must already be hashed (``hogwild convert`` does that). If None, a store may be hashed or not.
@@ -274,7 +275,8 @@ def stream_data(
         for lengths, indices, values, targets in text.read(source):
             end = np.cumsum(lengths)
             offsets = end - lengths, end
-            yield Rows(offsets, indices, values, targets, text.width, check=False, hash_bits=bits)
+            arrays = offsets, indices, values, targets
+            yield Rows(*arrays, text.width, check=False, hash_bits=bits, labels=text.sets())
         warn_of_repairs(title, {"warnings": text.repairs})
     else:
         rows = open_data(source, labels=labels, **options)
@@ -325,7 +327,7 @@ def recipe_of(
             said = str(error).partition(":1: ")[2]
             other = said and not re.search("archive|binary|svmlight", said)
             raise InputError(f"{error}{OTHERS if other else ''}") from None
-        facts = {"width": reader.width, "fields": reader.fields, "warnings": reader.repairs}
+        facts = {"width": reader.width, "fields": reader.fields, "warnings": reader.repairs, "labels": reader.sets()}
         return facts if hash_bits is None else facts | {"hash_bits": hash_bits}
 
     return text_recipe(source, parse, {"format": "svmlight", **text}, f"svmlight {PARSER}")

@@ -39,7 +39,8 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
     -------
     dict
         ``rows width nnz hash_bits used_features empty_rows density``;
-        ``targets`` (counts by label, or the range of real targets; for a table of the most frequent names);
+        ``targets`` (counts by label, or the range of real targets; of names and several labels a row those of the most
+        frequent);
         ``hottest`` (up to five pairs of a feature, counted from 0, and its share of rows);
         ``omega delta rho``, where ``rho`` is a lower bound unless ``rho_exact``;
         ``collision``: probability that two random rows share a feature.
@@ -56,7 +57,7 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
         "used_features": int(np.count_nonzero(degrees)),
         "empty_rows": int(np.count_nonzero(rows.end == rows.begin)),
         "density": nnz / max(n * rows.width, 1),
-        "targets": _targets(rows.targets, [] if rows.table is None else rows.table["label_names"]),
+        "targets": _targets(rows),
         "hottest": [(int(u), float(share[u])) for u in hottest if degrees[u]],
         "omega": int((rows.end - rows.begin).max(initial=0)),
         "delta": float(share.max(initial=0.0)),
@@ -64,9 +65,11 @@ def describe(rows: Rows, seed: int = 0) -> dict[str, Any]:
     return facts | _meetings(rows, facts["delta"], seed)
 
 
-def _targets(targets: np.ndarray, names: list[str]) -> dict[str, Any]:
-    labels, counts = np.unique(targets, return_counts=True)
-    if names or len(labels) <= MOST_LABELS:
+def _targets(rows: Rows) -> dict[str, Any]:
+    targets, names = rows.targets, [] if rows.table is None else rows.table["label_names"]
+    several = rows.labels is not None
+    labels, counts = np.unique(targets if rows.labels is None else rows.labels.flat(targets)[1], return_counts=True)
+    if names or several or len(labels) <= MOST_LABELS:
         shown = np.sort(np.argsort(-counts, kind="stable")[:MOST_LABELS])
         texts = [names[int(label)] if names else shortest(label) for label in labels[shown]]
         return {"labels": dict(zip(texts, counts[shown].tolist()))}

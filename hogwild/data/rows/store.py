@@ -30,6 +30,7 @@ import numpy as np
 
 from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import INDEX_LIMIT, Rows, chunks, fields_of_width, frozen_array
+from hogwild.data.rows.labels import LabelSets
 from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 
 FORMAT = "hogwild-store"
@@ -115,6 +116,8 @@ class MemoryWriter:
             raise InputError(f"width {width}, but features up to {self.width_seen} occur")
         self.append([], [], [], [])
         self.put(fields=fields_of_width(facts.pop("fields", None), width))
+        if (labels := facts.pop("labels", None)) is not None:
+            self.put(**{f"label_{name}": array for name, array in labels._asdict().items()})
         return facts | {"rows": self.rows, "width": width, "nnz": self.nnz}
 
     def close(self, **facts: Any) -> Any:
@@ -275,7 +278,7 @@ def pour(rows: Rows, writer: Any) -> dict[str, Any]:
         part = rows.block(first, last)
         indptr, indices, values = part.flat()
         writer.append(np.diff(indptr), indices, values, part.targets, part.weights)
-    facts = {"width": rows.width, "hash_bits": rows.hash_bits, "table": rows.table, "fields": rows.fields}
+    facts = {name: getattr(rows, name) for name in ("width", "hash_bits", "table", "fields", "labels")}
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
@@ -357,8 +360,10 @@ def open_store(path: str | Path, kind: Kind | None = None) -> Any:
 def rows_of(meta: dict[str, Any], arrays: dict[str, np.ndarray], path: str | None) -> Rows:
     """Return the rows in a store's arrays."""
     facts = {name: meta.get(name) for name in ("width", "hash_bits", "table")}
+    sets = [arrays.pop(name) for name in [f"label_{field}" for field in LabelSets._fields] if name in arrays]
+    labels = LabelSets(*sets) if sets else None
     known: dict[str, Any] = arrays | facts
-    rows = Rows(**known, store=path, check=False)
+    rows = Rows(**known, store=path, check=False, labels=labels)
     if path is not None:
         rows.check_bounds()
     return rows
@@ -373,6 +378,9 @@ ROWS = Kind(
         "targets": ("<f4", "rows"),
         "weights": ("<f4", "rows"),
         "fields": ("<i2", "width"),  # of tables and libffm's text
+        "label_indptr": ("<i8", None),  # of rows with several labels: see labels.py
+        "label_indices": ("<i4", None),
+        "label_names": ("<i4", None),
     },
     rows_of,
     pour,

@@ -148,13 +148,12 @@ def _token_end(text, p):
 
 
 @called
-def _label(text, p, optional):
-    """Parse the ``number`` that begins a row; 0, consuming nothing, if ``optional`` and the token has a colon."""
+def _label(text, p):
+    """Parse the ``number`` that begins a row; NaN, consuming nothing, if the token has a colon."""
     end = _token_end(text, p)
-    if optional:
-        for q in range(p, end):
-            if text[q] == 58:
-                return True, p, 0.0
+    for q in range(p, end):
+        if text[q] == 58:
+            return True, p, np.nan
     good, q, x = number(text, p)
     return good and q == end, end, x
 
@@ -205,12 +204,11 @@ def parse_rows(
     size,  # bytes of it to read; text[size - 1] is a line end
     base,  # 1 or 0: the lowest index
     limit,  # zero-based indices from here on are refused
-    optional,  # labels may be missing
     bits,  # indices are hashed to this many bits; 0: not hashed
     lengths,  # (line ends,) int64, out
     indices,  # (colons,) int32, out
     values,  # (colons,) float32, out
-    targets,  # (line ends,) float32, out
+    targets,  # (line ends,) float32, out: NaN of a row without a label
     fields,  # (colons,) int16, out: of features that are written field:feature:value; empty for others
     doubtful,  # (line ends + colons + 1, 2) int64, out: (entry, or -1 - row for a label; where its token starts)
 ):
@@ -229,7 +227,7 @@ def parse_rows(
         p = skip_blanks(text, p)
         if text[p] != 10 and text[p] != 35:
             start = p
-            good, p, x = _label(text, p, optional)
+            good, p, x = _label(text, p)
             if not good:
                 doubtful[doubts, 0], doubtful[doubts, 1] = -1 - row, start
                 doubts += 1

@@ -1,5 +1,8 @@
 """Reads svmlight (LIBSVM) text, plain or compressed, into arrays, and writes it: ``label index:value ... [# comment]``.
 
+A row may have several labels, whole numbers with commas between them (``1,5,7 1:0.5``); in such a text a row that
+begins with its first feature has none. The kernel leaves labels with commas to Python, which takes some 2 us for each.
+
 libffm's ``label field:index:value ...`` is known by its first feature. A feature has one field, so the fields are an
 array by feature; a feature that comes in another field (of hashed data, by chance) stays in its first one.
 
@@ -12,16 +15,18 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import re
 from collections.abc import Iterator
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from hogwild.data.parallel import BytesRead, in_order
 from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows, shortest
 from hogwild.data.rows.container import chunks as row_chunks
+from hogwild.data.rows.labels import EXACT, LabelSets, tabulated
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
 from hogwild.errors import InputError
@@ -29,6 +34,8 @@ from hogwild.errors import InputError
 CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
 MOST_WORKERS = 8  # a single thread reads, and could not supply more
 TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
+SEVERAL = re.compile(rb"\d{1,8}(,\d{1,8})+")
+MOST_LABELS = 1 << 16  # different ones that are listed; a model takes fewer
 FEATURES = re.compile(rb"^[^#\n]*:[^\n]*", re.MULTILINE)  # a row that has some
 FIELDED = re.compile(rb"\s*(?:[^\s:]+\s+)?\d+:\d+:")
 JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
@@ -45,6 +52,17 @@ class Fault(Exception):
         self.line = line
 
 
+class Labels(NamedTuple):
+    """What a chunk says of several labels a row; lines are those of the chunk."""
+
+    several: list[tuple[int, tuple[int, ...]]]  # row and labels of those with a comma
+    first: tuple[int, str] | None  # line and labels of the first of them
+    bare: Fault | None  # the first row without a label
+    names: np.ndarray  # (k,) float32 labels of rows with one
+    odd: tuple[int, float] | None  # line of a label that is no whole number from 0
+    fault: Fault | None = None  # what else is wrong
+
+
 class Svmlight:
     """A text that is read once, and what it holds, known of the rows so far.
 
@@ -54,8 +72,9 @@ class Svmlight:
         Indices count from 0 rather than 1. Those of the rows count from 0 either way.
     width : int, optional
         Number of features; one at or beyond it is an error.
-    labels : "required" or "optional"
+    labels : "required", "optional" or "several"
         Whether a row may begin with its first feature; its target is then 0. Blank lines are not rows either way.
+        "several": rows have any number of labels, as "required" finds out by a row with several.
     hash_bits : int, optional
         Hash indices, which may then be any below 2^64, to ``2**hash_bits`` features (see ``data/text/hashing.py``).
     workers : int, optional
@@ -99,6 +118,24 @@ class Svmlight:
         self.repairs = {"duplicate_rows": 0, "moved_rows": 0}
         self.width = self.pinned or 0
         self.fields: np.ndarray | None = None
+        self._several: tuple[int, str] | None = (0, "") if labels == "several" else None  # line and labels of the first
+        self._odd: tuple[int, float] | None = None
+        self._names = np.empty(0, np.float32)
+        self._sets: dict[tuple[int, ...], int] = {}
+
+    def sets(self) -> LabelSets | None:
+        """Return the sets of labels that targets stand for, of rows since the last call; None: each row has one label.
+
+        Raises
+        ------
+        InputError
+            If there are too many.
+        """
+        if self._several is None or self.labels == "optional":
+            return None
+        sets = tabulated(self._sets, np.union1d(self._names, list(itertools.chain.from_iterable(self._sets))))
+        self._sets = {}
+        return sets
 
     def read(self, path: str | os.PathLike[str] | BinaryIO) -> Iterator[Block]:
         """Yield the rows in file order, a chunk at a time.
@@ -134,7 +171,8 @@ class Svmlight:
                 return self.parse(text, size), done
 
             try:
-                for (block, lines, width, repeats, fields), done in in_order(pieces(), work, self.workers):
+                for (block, lines, width, repeats, fields, labels), done in in_order(pieces(), work, self.workers):
+                    self._number(block[3], line, labels)
                     line += lines
                     self.rows += len(block[0])
                     self.nnz += len(block[1])
@@ -151,8 +189,8 @@ class Svmlight:
             if self.rows == 0:
                 raise InputError(f"{source.label}:{max(line, 1)}: no rows in it, expected svmlight text")
 
-    def parse(self, text: bytearray, size: int) -> tuple[Block, int, int, int, Any]:
-        """Return the rows of a chunk, its lines, width and repaired rows, and arguments of ``_note``.
+    def parse(self, text: bytearray, size: int) -> tuple[Block, int, int, int, Any, Labels]:
+        """Return the rows of a chunk, its lines, width and repaired rows, arguments of ``_note``, and labels.
 
         Raises
         ------
@@ -165,14 +203,20 @@ class Svmlight:
         indices, values = np.empty(colons, np.int32), np.empty(colons, np.float32)
         fields = np.empty(colons if self.fielded else 0, np.int16)
         doubtful = np.empty((lines + colons + 1, 2), np.int64)
-        options = self.base, self.limit, self.labels == "optional", self.hash_bits or 0
+        options = self.base, self.limit, self.hash_bits or 0
         with np.errstate(over="ignore"):  # the hash wraps, which is only visible with the JIT off
             rows, width, falls, doubts = parse.parse_rows(
                 text, size, *options, lengths, indices, values, targets, fields, doubtful
             )
-        fault = None
+        fault = first = None
+        several: list[tuple[int, tuple[int, ...]]] = []
         for place, start in doubtful[:doubts].tolist():
             token = bytes(TOKEN.match(text, start).group())  # type: ignore[union-attr]  # at least an empty one
+            if place < 0 and SEVERAL.fullmatch(token) and max(found := {*map(int, token.split(b","))}) < EXACT:
+                first = first or (text.count(b"\n", 0, start) + 1, token.decode())
+                several.append((-1 - place, tuple(sorted(found))))
+                targets[-1 - place] = math.nan
+                continue
             if what := self._complaint(token, label=place < 0):
                 fault = Fault(text.count(b"\n", 0, start) + 1, what)
                 break
@@ -182,6 +226,7 @@ class Svmlight:
             else:
                 values[place] = number
         lengths, targets = lengths[:rows], targets[:rows]
+        labels = self._labels(text, size, targets, several, first, fault)
         nnz, repeats = int(lengths.sum()), 0
         noted = (lengths.copy(), indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
         indices, values = indices[:nnz], values[:nnz]
@@ -190,9 +235,63 @@ class Svmlight:
             if bad >= 0 and (fault is None or line_of(text[:size], bad) < fault.line):
                 whose = "one bucket's" if self.hash_bits else "a repeated feature's"
                 fault = Fault(line_of(text[:size], bad), f"the sum of {whose} values is beyond float32")
-        if fault is not None:
-            raise fault
-        return (lengths, indices, values, targets), lines, width, 0 if self.hash_bits else repeats, noted
+        repeats = 0 if self.hash_bits else repeats
+        return (lengths, indices, values, targets), lines, width, repeats, noted, labels._replace(fault=fault)
+
+    def _labels(
+        self,
+        text: bytearray,
+        size: int,
+        targets: np.ndarray,
+        several: list[tuple[int, tuple[int, ...]]],
+        first: tuple[int, str] | None,
+        fault: Fault | None,
+    ) -> Labels:
+        """What the rows of a chunk say of several labels a row, as far as it is not known yet."""
+        bare = odd = None
+        if self.labels == "required" and self._several is None and first is None:
+            missing, line = np.flatnonzero(np.isnan(targets)), math.inf if fault is None else fault.line
+            lines = text[:size].split(b"\n") if len(missing) or fault is not None else []
+            line = min(line_of(text[:size], int(missing[0])) if len(missing) else math.inf, line)
+            token = TOKEN.match(lines[int(line) - 1].lstrip()).group() if lines else b""  # type: ignore[union-attr]
+            if b":" in token:
+                bare = Fault(int(line), self._complaint(bytes(token), label=True))
+        there = ~np.isnan(targets)
+        strange = there & ~((targets >= 0) & (targets < EXACT) & (np.floor(targets) == targets))
+        if self._odd is None and strange.any():
+            row = int(np.argmax(strange))
+            odd = line_of(text[:size], row), float(targets[row])
+        names = np.empty(0, np.float32) if strange.any() else np.unique(targets[there])
+        return Labels(several, first, bare, names, odd)
+
+    def _number(self, targets: np.ndarray, before: int, labels: Labels) -> None:
+        """Note what a chunk says, whose lines come after ``before`` others, and set its targets (n,)."""
+        if self._several is None and labels.first is not None:
+            self._several = before + labels.first[0], labels.first[1]
+        if self._several is None and labels.bare is not None:
+            raise labels.bare
+        if labels.fault is not None:
+            raise labels.fault
+        if self._odd is None and labels.odd is not None:
+            self._odd = before + labels.odd[0], labels.odd[1]
+        if len(self._names) < MOST_LABELS and self._odd is None:
+            self._names = np.union1d(self._names, labels.names)
+        if self.labels == "optional" or self._several is None:
+            targets[np.isnan(targets)] = 0.0
+            return
+        if self._odd is not None:
+            line, label = self._odd
+            text = f" ({self._several[1]} in line {self._several[0]})" if self._several[0] else ""
+            what = f"label {shortest(label)} where rows have several{text}: expected whole numbers from 0"
+            raise Fault(line - before, what)
+        for row, members in labels.several:
+            targets[row] = self._target(members)
+        if (bare := np.isnan(targets)).any():
+            targets[bare] = self._target(())
+
+    def _target(self, labels: tuple[int, ...]) -> float:
+        """The target that stands for these labels."""
+        return labels[0] if len(labels) == 1 else -1.0 - self._sets.setdefault(labels, len(self._sets))
 
     def _note(self, lengths: np.ndarray, features: np.ndarray, fields: np.ndarray) -> None:
         """Take the fields of the features of some rows, as they stand in the text: of each the first one counts."""
@@ -232,6 +331,8 @@ class Svmlight:
                 return "index 0, but indices count from 1 unless the file is read as zero-based (--zero-based)"
             if not self.hash_bits and feature - self.base >= self.limit:
                 return f"index {feature} is beyond the given width of {self.pinned} features"
+        if label and b"," in token:
+            return f"bad label {quoted(token)}: several labels are whole numbers from 0, with commas between them"
         wrong = bad_number(value)
         return wrong and f"bad {'label' if label else 'value in'} {quoted(token)}: {wrong}"
 
@@ -250,7 +351,7 @@ def write_text(rows: Rows, file: IO[bytes], fields: bool = False) -> None:
     Raises
     ------
     InputError
-        If text cannot hold the rows: they have weights, or features without a field.
+        If text cannot hold the rows: they have weights, features without a field, or neither labels nor features.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -268,5 +369,11 @@ def write_text(rows: Rows, file: IO[bytes], fields: bool = False) -> None:
         entries = pc.binary_join_element_wise(*texts, ":")
         joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(indptr, pa.int32()), entries), " ")
         labels = pa.array([shortest(target) for target in rows.targets[first:last]])
+        if rows.labels is not None:
+            counts, members = rows.labels.flat(rows.targets[first:last])
+            if (bare := (counts == 0) & (indptr[1:] == indptr[:-1])).any():
+                raise InputError(f"text cannot hold row {first + np.argmax(bare)}, without labels and features")
+            ends = pa.array(np.append(0, np.cumsum(counts)), pa.int32())
+            labels = pc.binary_join(pa.ListArray.from_arrays(ends, pc.cast(pa.array(members), pa.string())), ",")
         lines = pc.binary_join_element_wise(labels, joined, " ")
         file.writelines(line.rstrip().encode() + b"\n" for line in lines.to_pylist())

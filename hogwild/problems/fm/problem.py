@@ -19,6 +19,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.degrees import frequencies
+from hogwild.data.rows.labels import LabelSets
 from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES, NUMBERS
 from hogwild.kernels.tiers import PACK, Tiers
@@ -55,6 +56,8 @@ class FMProblem(LinearProblem):
         if config.field_aware and rows.fields is not None:
             fields["fields"] = int(rows.fields.max(initial=0)) + 1
         problem = super().of(config, rows, discipline, cache_bytes, tabulate=False, **fields)
+        if problem.multilabel:
+            raise InputError(f"problem {config.problem!r} needs one label a row; got several: choose problem 'linear'")
         if len(problem.labels) > 2:
             count = len(problem.labels)
             raise InputError(f"problem {config.problem!r} needs two labels; got {count}: choose problem 'linear'")
@@ -108,9 +111,10 @@ class FMProblem(LinearProblem):
         degree = 1 + LOSSES[self.loss].smooth  # of the loss in the targets
         return self.scale ** (degree - 2), self.scale ** (degree - 1)
 
-    def encode(self, targets: np.ndarray) -> np.ndarray:
+    def encode(self, rows: Rows) -> tuple[np.ndarray, LabelSets]:
         """See ``LinearProblem.encode``; real targets over their scale."""
-        return super().encode(targets) / np.float32(self.scale)
+        targets, sets = super().encode(rows)
+        return targets / np.float32(self.scale), sets
 
     def plan(self, part: OrderSlice, step: Step) -> Plan:
         """See ``LinearProblem.plan``; the kernels have one margin."""

@@ -82,7 +82,7 @@ class LinearCase:
         return self._coordinates.numbering
 
     def _check_classes(self) -> None:
-        labels = self.problem.labels
+        labels = () if self.problem.multilabel else self.problem.labels
         rows, totals = self._train, self._train.totals
         if labels and (totals is not None or not (rows.weights is None or rows.weights.all())):
             held = facts_of(rows, np.array(labels), 0.0, "")["weights"] if totals is None else totals.weights
@@ -167,6 +167,12 @@ class LinearCase:
             for name, rows in (("train", self._train), ("held_out", self._held), ("test", self._test))
             if rows is not None
         }
+        for name, objective in self._objectives.items():
+            if objective.unknown:
+                message = (
+                    f"{objective.unknown:,} labels of the {name} rows that the model does not know count as missed"
+                )
+                warnings.warn(message, HogwildWarning, stacklevel=5)
 
     def lay_out(self, shared: bool) -> Job:
         c = self.config
@@ -218,6 +224,8 @@ class LinearCase:
         """What the other machines of a run must know of these rows, as JSON, and how many rows hold each feature."""
         if len(rows) == 0:
             raise InputError("the training data have no rows")
+        if rows.labels is not None:
+            raise InputError("own_rows needs one label a row; got several: give all rows to every machine")
         labels = labels_of(rows.targets, config.loss, rows.table, fewest=1)
         facts = facts_of(rows, labels.astype(np.float32), intercept_share(config, rows), fingerprint(rows))
         return facts | {"features": [rows.hash_bits, fingerprint_of_json(rows.table)]}, rows.degrees()
@@ -268,6 +276,7 @@ class LinearCase:
         p, train = self.problem, self._train
         more |= {"config": config.to_json(), "fingerprint": self.fingerprint, "history": history}
         meaning = p.loss, p.loss_param, list(p.labels), p.normalize
+        more |= {"multilabel": True} if p.multilabel else {}
         return self.trained(*solution, *meaning, hash_bits=train.hash_bits, table=train.table, **more)
 
 

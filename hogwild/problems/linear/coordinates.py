@@ -122,7 +122,7 @@ class Scaling:
             hash_bits=rows.hash_bits,
             table=rows.table,
         )
-        return scaled.replace(inverse=readonly(self.inverse))
+        return scaled.replace(inverse=readonly(self.inverse), labels=rows.labels)
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The weights of scaled columns that predict what the user's do, float32."""

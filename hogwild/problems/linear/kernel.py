@@ -17,6 +17,8 @@ beyond ``classes`` stay zero.
 
     one-versus-rest:  g_k = s * loss'(m_k, +1 if y = k else -1)        softmax:  g_k = s * (softmax(m)_k - [y = k])
 
+A row may also have several labels, or none: +1 then is for each label ``k`` in its set (``data/rows/labels.py``).
+
 Disciplines differ only in how the new ``w_u`` is written: with a plain store (serial, hogwild), with
 compare-and-exchange (atomic), under sorted locks, one a feature (aig) or under one lock around read, compute and write
 (locked). With one worker all of them are bitwise equal.
@@ -73,6 +75,8 @@ NO_PENALTY, L2, ELASTIC, L2_TABLE, L2_SCALED, APART = PENALTIES.values()
 # rates then stay in the cache, and epochs with a penalty are up to 1.4 times as fast
 NEAR, FAR, PACKED = range(3)
 
+CLASSES, SETS = 1, 2  # margins of a row with one label, and with any number of them; without either there is one
+
 TINY = np.float32(1e-10)  # below AdaGrad's root, so that a zero gradient is not divided by zero
 ZERO, ONE = np.float32(0), np.float32(1)
 NONE = np.uint32(0)  # features that have a rate of their own while others share one
@@ -101,10 +105,12 @@ class Data(NamedTuple):
     end: np.ndarray  # (n,) int64
     indices: np.ndarray  # (nnz,) int32
     values: np.ndarray  # (nnz,) float32
-    targets: np.ndarray  # (n,) float32: -1 and +1, a class number, or a real target
+    targets: np.ndarray  # (n,) float32: -1 and +1, a class number, minus one less that of a set, or a real target
     weights: np.ndarray  # (n,) float32, with mean one
     scales: np.ndarray  # (n,) float32: factor on each row
     rates: np.ndarray  # (width,) float32: N / d_u, or see PENALTIES and PACKED
+    label_indptr: np.ndarray  # (sets + 1,) int64, of LabelSets
+    label_indices: np.ndarray  # (m,) int32
 
 
 class Workspace(NamedTuple):
@@ -308,16 +314,23 @@ def row_factor(array, row):
 
 
 @inlined
-def sign_of(several, target, k):
-    """The target of margin ``k``: the row's if it has one margin, else whether the row is of class ``k``."""
-    if several is None:  # so that numba leaves out the other line, whose type is another
+def sign_of(several, data, row, k):
+    """The target of margin ``k``: the row's if it has one margin, else whether the row has label ``k``."""
+    target = data.targets[row]
+    if several is None:  # so that numba leaves out the other lines, whose type is another
         return target
-    return 1.0 if np.int64(target) == k else -1.0
+    label = np.int64(target)
+    if several == SETS and label < 0:
+        j, end = data.label_indptr[-1 - label], data.label_indptr[-label]
+        while j < end and data.label_indices[j] < k:
+            j += 1
+        return 1.0 if j < end and data.label_indices[j] == k else -1.0
+    return 1.0 if label == k else -1.0
 
 
 @inlined
 def slopes(
-    loss, several, g, bent, target, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO, curved=0
+    loss, several, g, bent, data, row, weight, classes, param, passive=0, step=ONE, squares=0.0, part=ZERO, curved=0
 ):
     """Replace the margins ``g`` (stride,) by the loss's gradient in them, and the padding by zero.
 
@@ -328,7 +341,7 @@ def slopes(
     some, largest = False, ZERO
     label, top, total, eased = np.int64(0), ZERO, 1.0, weight
     if loss == SOFTMAX:
-        label, top, total = np.int64(target), g[0], 0.0
+        label, top, total = np.int64(data.targets[row]), g[0], 0.0
         for k in range(1, classes):
             top = max(top, g[k])
         for k in range(classes):
@@ -345,7 +358,7 @@ def slopes(
             some = True
             curvature = share * (1.0 - share)
         else:
-            y = sign_of(several, target, k)
+            y = sign_of(several, data, row, k)
             slope = dloss(loss, g[k], y, param)
             curvature = bend(loss, g[k], y, slope, param) if curved else 0.0
             if passive:
@@ -463,16 +476,17 @@ def go_out(sparse, tiers, replica, private, data, control, plan, state, step, gr
 
 
 @lru_cache(None)
-def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
+def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0, sets=0):
     """One worker's loop over the chunks it claims; codes from LOSSES, DISCIPLINES, PENALTIES; other arguments 0 or 1.
 
     ``far``: NEAR, FAR or PACKED. ``unit``: all values of rows with one margin are one, so they are not read, which is a
     fifth faster and the same to the last bit. ``size``: the lanes of a vector, which divide the stride; 0 with one
-    margin. ``passive``: see ``losses.ease``. All are constants because even a branch not taken would halve the speed,
-    and because a name may then be a number with one margin and an array with several.
+    margin. ``passive``: see ``losses.ease``. ``sets``: rows have any number of labels. All are constants because even a
+    branch not taken would halve the speed, and because a name may then be a number with one margin and an array with
+    several.
     """
     alone = int(discipline in (SERIAL, LOCKED, TIERED))
-    several = 1 if size else None
+    several = SETS if sets else CLASSES if size else None
     atomic = 1 if discipline == ATOMIC else None
     lanes, written = LANES[size or 1], LANES[1 if atomic else size or 1]
     tiered = int(discipline == TIERED)
@@ -516,7 +530,6 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                 row = rows[i]
                 begin = data.begin[row]
                 end = data.end[row]
-                target = data.targets[row]
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i, unit)
                 if far:
@@ -534,7 +547,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0):
                 length = squared_length(data.values, begin, end, factor) if passive else 0.0
                 take_margins(lanes, work, parameters.coef, data, stride, row, factor * scale, unit)
                 some, most = slopes(
-                    loss, several, g, bent, target, weight, classes, param, passive, step, length, part, tiered
+                    loss, several, g, bent, data, row, weight, classes, param, passive, step, length, part, tiered
                 )
                 if tiered and not size:  # the sum of all rows, in float64
                     grown += most
@@ -603,7 +616,7 @@ def take_margins(lanes, work, coef, data, stride, row, factor, unit=0):
 def take_slopes(loss, several, g, data, plan, row):
     """Replace a row's margins ``g`` by the loss's gradient in them, for workers that hold it for a while."""
     weight = row_factor(data.weights, row)
-    some, _ = slopes(loss, several, g, g, data.targets[row], weight, plan.classes, plan.loss_param)
+    some, _ = slopes(loss, several, g, g, data, row, weight, plan.classes, plan.loss_param)
     return some
 
 
@@ -620,9 +633,9 @@ def step_of_turn(plan, position, chunk_size):
 
 
 @lru_cache(None)
-def turns(loss, penalty, adagrad, size=0):
+def turns(loss, penalty, adagrad, size=0, sets=0):
     """One worker's loop over its turns of an epoch that starts at chunk ``control[NEXT]`` (LAST and TURN set)."""
-    several = 1 if size else None
+    several = SETS if sets else CLASSES if size else None
     lanes = LANES[size or 1]
 
     @njit(**JIT)

@@ -50,6 +50,8 @@ class LinearModel(TrainedModel):
         Features are hashed to ``2**hash_bits``, the width, before anything else; if None, they are not hashed.
     table : dict, optional
         The plan of the training table, by which other tables are read (``data/tables/plan.py``).
+    multilabel : bool
+        Whether a row may have several of the labels, or none; each has a margin of its own.
     config, fingerprint, history, version :
         As in :class:`hogwild.problems.trained.TrainedModel`.
 
@@ -74,6 +76,7 @@ class LinearModel(TrainedModel):
     normalize: str = "none"
     hash_bits: int | None = None
     table: dict[str, Any] | None = field(default=None, repr=False)
+    multilabel: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         coef = np.array(self.coef_, dtype=np.float32, ndmin=2, order="C")  # a copy: the shared array keeps changing
@@ -81,7 +84,7 @@ class LinearModel(TrainedModel):
         labels = [float(label) for label in self.labels]
         if coef.ndim != 2 or intercept.shape != coef.shape[:1]:
             raise InputError(f"coef of shape {coef.shape} does not go with intercept of shape {intercept.shape}")
-        if len(coef) != max(len(labels), 1) and not (len(coef) == 1 and len(labels) == 2):
+        if len(coef) != max(len(labels), 1) and not (len(coef) == 1 and len(labels) == 2 and not self.multilabel):
             raise InputError(f"coef has {len(coef)} rows for {len(labels)} labels")
         if len(labels) == 1 or len(set(labels)) != len(labels):
             raise InputError(f"labels {labels}: expected none, or two or more different ones")
@@ -136,7 +139,7 @@ class LinearModel(TrainedModel):
 
         Returns
         -------
-        array of float64, shape (n,), or (n, K) for K > 2 classes
+        array of float64, shape (n,), or (n, K) for K > 2 classes and for K labels of which a row may have several
 
         Raises
         ------
@@ -146,14 +149,19 @@ class LinearModel(TrainedModel):
         return self._apply(X, lambda margins: margins, threads)
 
     def predict(self, X: Any, threads: int | None = None) -> np.ndarray:
-        """Predict the user's labels, or real values (the expected count or amount), (n,) float64; else as above."""
+        """Predict the user's labels, or real values (the expected count or amount), (n,) float64; else as above.
+
+        Where a row may have several labels, the result is a matrix of zeros and ones, (n, K) int64 CSR, with a column
+        for each label in the order of ``labels``.
+        """
         return self._apply(X, self.decide, threads)
 
     def predict_proba(self, X: Any, threads: int | None = None) -> np.ndarray:
         """Probabilities of the labels in the order of ``labels``, (n, K) float64, computed as in scikit-learn.
 
         For log, these are the logistic function, normalised to sum to one over several classes; for modified-huber, the
-        clipped margin (Zhang 2004); for softmax, softmax.
+        clipped margin (Zhang 2004); for softmax, softmax. Where a row may have several labels, each probability is by
+        itself.
 
         Raises
         ------
@@ -228,7 +236,7 @@ class LinearModel(TrainedModel):
             "width": self.width,
             "normalize": self.normalize,
         } | self.origin()
-        more = {"hash_bits": self.hash_bits, "table": self.table}
+        more = {"hash_bits": self.hash_bits, "table": self.table, "multilabel": self.multilabel or None}
         header |= {name: value for name, value in more.items() if value is not None}
         return {"coef": self.coef_, "intercept": self.intercept_}, header
 
@@ -251,6 +259,7 @@ class LinearModel(TrainedModel):
                 normalize=str(header["normalize"]),
                 hash_bits=header.get("hash_bits"),  # absent in files older than hashing
                 table=header.get("table"),
+                multilabel=bool(header.get("multilabel", False)),
                 **origin_in(header),
             )
             width = int(header["width"])
@@ -265,8 +274,10 @@ class LinearModel(TrainedModel):
                 f"loss {self.loss} has no probabilities: train with {', '.join(PROBABILITIES)}, or ask for the decision"
             )
 
-    def decide(self, margins: np.ndarray) -> np.ndarray:
-        """Predictions for margins, (n,) float64: labels, or real values."""
+    def decide(self, margins: np.ndarray) -> Any:
+        """Predictions for margins, (n,) float64: labels, or real values; of several labels a row (n, K) CSR."""
+        if self.multilabel:
+            return indicator(margins)
         if not self.labels:
             return expected_values(self.loss, margins)
         return self.classes_[self.decide_classes(margins)]
@@ -277,11 +288,11 @@ class LinearModel(TrainedModel):
 
     def probabilities(self, margins: np.ndarray) -> np.ndarray:
         """Probabilities from margins, (n, K) float64."""
-        return probabilities(self.loss, margins)
+        return probabilities(self.loss, margins, self.multilabel)
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that iterate over rows themselves: hashed, if it has ``hash_bits``."""
-        binary = len(self.coef_) == 1
+        binary = len(self.coef_) == 1 and not self.multilabel
         coef, intercept = (self.coef_[0], self.intercept_[0]) if binary else (self.coef_, self.intercept_)
         return Margins(coef, intercept, self.normalize, self.check_features)
 
@@ -299,16 +310,16 @@ class LinearModel(TrainedModel):
                 stacklevel=stacklevel,
             )
 
-    def _apply(self, X: Any, function: Callable[[np.ndarray], np.ndarray], threads: int | None) -> np.ndarray:
+    def _apply(self, X: Any, function: Callable[[np.ndarray], Any], threads: int | None) -> Any:
         margins, unknown = self.margins_of(), 0
-        pieces: list[np.ndarray] = []
+        pieces: list[Any] = []
         for rows in self._hashed(X):
             unknown += count_unknown(rows, self.width, threads)
             pieces += margins.each(rows, function, threads)
         self.warn_unknown(unknown)
         if not pieces:
             return function(np.empty((0, *margins.coef.shape[1:])))
-        return np.concatenate(pieces)
+        return stacked(pieces)
 
     def _hashed(self, X: Any) -> Iterator[Rows]:
         """``X`` as rows of the model's features."""
@@ -322,6 +333,22 @@ class LinearModel(TrainedModel):
                 yield from hashed_pieces(rows, self.hash_bits)
             else:
                 yield rows
+
+
+def indicator(margins: np.ndarray) -> Any:
+    """A one for each margin (n, L) above zero: (n, L) int64 CSR."""
+    import scipy.sparse
+
+    return scipy.sparse.csr_array((margins > 0).astype(np.int64))
+
+
+def stacked(pieces: list[Any]) -> Any:
+    """Arrays, or CSR matrices, one below the other."""
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces)
+    import scipy.sparse
+
+    return scipy.sparse.vstack(pieces, format="csr")
 
 
 def as_rows(X: Any) -> Iterator[Rows]:

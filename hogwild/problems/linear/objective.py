@@ -7,7 +7,8 @@ the losses and the task's metrics, at half the speed of memory or more, off the 
 chunks of rows in order, so they are the same on any number of threads.
 
 With K > 2 classes, K binary models are trained at once (one-versus-rest) and the loss of a row is the sum of their K
-losses; ``softmax`` is the cross-entropy of all classes together.
+losses; ``softmax`` is the cross-entropy of all classes together. Where a row may have several labels, or none, each
+label is such a binary model; accuracy is then the share of rows whose labels are all right.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import numpy as np
 from hogwild.data.mapped import outgrows_memory
 from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import CHUNK_NONZEROS, EMPTY, Rows, chunks, readonly
+from hogwild.data.rows.labels import NO_SETS
 from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import COUNTS, LOSSES
 from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
-from hogwild.problems.linear.rows import class_numbers
+from hogwild.problems.linear.rows import numbered
 from hogwild.problems.protocol import Sums
 
 SMALLER = 8  # chunks of a sample are so much smaller, since rows may lie in order
@@ -39,13 +41,15 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     loss : str
         A key of ``LOSSES``.
     margins : array, shape (n,) or (n, K)
-    targets : array, shape (n,)
-        For one margin -1 and +1, real numbers or counts; for K margins the classes from 0 on.
+    targets : array, shape (n,) or (n, K)
+        For one margin -1 and +1, real numbers or counts; for K margins the classes from 0 on, or -1 and +1 for each.
     param : float
         Huber's delta, or epsilon.
     """
     code = LOSSES["log" if loss == "softmax" and margins.ndim == 1 else loss].code
     p, y = (np.ascontiguousarray(array, dtype=np.float64) for array in (margins, targets))
+    if y.ndim == 2:
+        return loss_values(loss, p.ravel(), y.ravel(), param).reshape(y.shape).sum(axis=1)
     values = np.empty(len(p))
     (losses if p.ndim == 1 else losses_of_classes)(code)(p, readonly(y), float(param), values)
     return values
@@ -66,6 +70,8 @@ class Objective:
     normalize : {"none", "l2"}
     labels : sequence of float
         The user's labels, in the order of the classes; of two, the second is the positive one. Empty for real targets.
+    multilabel : bool
+        Whether a row may have several of the labels, or none.
     weights : array of shape (n,), optional
         Weights of the rows in the mean loss; default: the rows' own, else equal. Other metrics are never weighted.
     width : int, optional
@@ -96,6 +102,7 @@ class Objective:
         l2: float = 0.0,
         normalize: str = "none",
         labels: Sequence[float] = (),
+        multilabel: bool = False,
         weights: np.ndarray | None = None,
         width: int | None = None,
         auc: bool = False,
@@ -113,7 +120,14 @@ class Objective:
         self.threads, self.auc = threads, auc
         self.scales = row_scales(rows, normalize, self.width, threads)
         self.labels = list(labels)
-        self.targets = readonly(class_numbers(rows.targets, self.labels)) if self.labels else rows.targets
+        self.multilabel = multilabel
+        self.targets, self.sets = rows.targets, NO_SETS
+        self.unknown = 0  # pairs of a row and a label that is not among the labels
+        if self.labels:
+            targets, self.sets = numbered(rows, self.labels, multilabel)
+            self.targets = readonly(targets)
+        if multilabel:
+            self.unknown = (rows.labels or NO_SETS).pairs(rows.targets) - self.sets.pairs(targets)
 
     def evaluate(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return the objective and the task's metrics.
@@ -128,8 +142,8 @@ class Objective:
         -------
         dict
             ``objective``; ``loss``, without the penalties; ``accuracy`` if there are labels, and ``auc`` if requested
-            (None if undefined); else ``rmse`` and ``mae`` of the predicted mean. Parameters that are not finite give
-            numbers that are not finite.
+            (None if undefined), or of several labels a row ``f1_micro`` and ``f1_macro``; else ``rmse`` and ``mae`` of
+            the predicted mean. Parameters that are not finite give numbers that are not finite.
         """
         return self.facts(coef, [self.sums(coef, intercept)])
 
@@ -145,14 +159,19 @@ class Objective:
 
         @np.errstate(all="ignore")
         def part(first: int, last: int) -> np.ndarray:
-            """Weights, weighted losses, then correct rows and 0, or squared and absolute errors."""
+            """Weights, weighted losses, then correct rows and 0, or squared and absolute errors; then hits by label."""
             if beyond_memory:
                 self.rows.fetch(first, last)
             p = margins.between(self.rows, first, last, self.scales)
             y = self.targets[first:last]
             if scores is not None:
                 scores[first:last] = p
-            if not self.labels:
+            metrics: Any
+            hits = np.empty(0)
+            if self.multilabel:
+                y = self.sets.signs(y)
+                metrics, hits = (right_rows(p, y), 0), hits_of(p, y)
+            elif not self.labels:
                 error = (np.exp(p) if LOSSES[self.loss].targets == COUNTS else p) - y
                 metrics = np.square(error).sum(), np.abs(error).sum()
             elif p.ndim == 1:
@@ -162,12 +181,12 @@ class Objective:
                 metrics = np.count_nonzero((p.argmax(axis=1) == y) & ~np.isnan(p).any(axis=1)), 0
             weights = self.weights[first:last] if len(self.weights) else np.ones(last - first, np.float32)
             lost = weights * loss_values(self.loss, p, y, self.loss_param)
-            return np.array([weights.sum(dtype=np.float64), lost.sum(), *metrics])
+            return np.array([weights.sum(dtype=np.float64), lost.sum(), *metrics, *hits])
 
         size = CHUNK_NONZEROS if every == 1 else CHUNK_NONZEROS // SMALLER
         cuts = list(chunks(self.rows, size, columns=margins.columns))[::every]
         with np.errstate(all="ignore"):
-            sums = sum(map_cuts(cuts, part, self.threads), np.zeros(4))
+            sums = sum(map_cuts(cuts, part, self.threads), np.zeros(4 + 2 * len(self.labels) * self.multilabel))
         count = sum(last - first for first, last in cuts)
         return Sums(sums, count, None if scores is None else (scores, self.targets > 0))
 
@@ -176,11 +195,13 @@ class Objective:
         sums = np.sum([part.totals for part in parts], axis=0)
         with np.errstate(all="ignore"):
             loss = float(np.divide(sums[1], sums[0]))
-            first, second = (float(value) for value in np.divide(sums[2:], sum(part.rows for part in parts)))
+            first, second = (float(value) for value in np.divide(sums[2:4], sum(part.rows for part in parts)))
         facts: dict[str, float | None] = {"objective": loss + self.penalty(coef), "loss": loss}
         if not self.labels:
             return facts | {"rmse": math.sqrt(first), "mae": second}
         facts["accuracy"] = first
+        if self.multilabel:
+            return facts | f1_of(sums[4:], self.unknown)
         if self.auc:
             ranked = parts[0].ranked if len(parts) == 1 else None
             facts["auc"] = None if ranked is None else auc(*ranked)
@@ -199,6 +220,28 @@ class Objective:
             squares = float(np.einsum("i,i->", w, w, dtype=np.float64)) if self.l2 else 0.0
             sizes = float(np.abs(w).sum(dtype=np.float64)) if self.l1 else 0.0
             return self.l2 / 2 * squares + self.l1 * sizes
+
+
+def right_rows(margins: np.ndarray, signs: np.ndarray) -> int:
+    """Number of rows whose labels are all right, of margins and signs (n, L)."""
+    return int(np.count_nonzero(((margins > 0) == (signs > 0)).all(axis=1) & ~np.isnan(margins).any(axis=1)))
+
+
+def hits_of(margins: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Rows that have a label and are predicted to, by label, and then those that have it plus those predicted to."""
+    there, predicted = signs > 0, margins > 0
+    return np.concatenate(((there & predicted).sum(axis=0), there.sum(axis=0) + predicted.sum(axis=0)))
+
+
+def f1_of(hits: np.ndarray, unknown: int = 0) -> dict[str, float]:
+    """F1 from sums of :func:`hits_of`: of all pairs of row and label together, and the mean over the labels.
+
+    ``unknown`` pairs of labels that the model does not know are missed. A label that is neither there nor predicted
+    has an F1 of zero.
+    """
+    right, both = hits.reshape(2, -1)
+    macro = float(np.mean(2.0 * right / np.maximum(both, 1)))
+    return {"f1_micro": float(2.0 * right.sum() / max(both.sum() + unknown, 1)), "f1_macro": macro}
 
 
 def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:

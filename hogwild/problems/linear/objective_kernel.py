@@ -74,8 +74,11 @@ def many_margins(code, size):
     lanes = LANES[size]
 
     @njit(**JIT)
-    def run(row, classes, begin, end, indices, values, targets, weights, coef, intercept, param):
-        """Sum of weighted losses, for one-versus-rest over all classes; ``row`` (stride,) float32 is work space."""
+    def run(row, classes, begin, end, indices, values, targets, sets, weights, coef, intercept, param):
+        """Sum of weighted losses, for one-versus-rest over all classes; ``row`` (stride,) float32 is work space.
+
+        ``sets`` are the indptr and indices of the LabelSets of targets below zero.
+        """
         stride, total = np.uint64(len(row)), 0.0
         for i in range(len(begin)):
             for k in range(0, len(row), size):
@@ -93,6 +96,10 @@ def many_margins(code, size):
                 for k in range(classes):
                     margin = np.float64(row[k]) + np.float64(intercept[k])
                     lost += loss(code, margin, 1.0 if k == label else -1.0, param)
+                if label < 0:  # each label of a set was counted as a label that the row has not
+                    for j in range(sets[0][-1 - label], sets[0][-label]):
+                        margin = np.float64(row[sets[1][j]]) + np.float64(intercept[sets[1][j]])
+                        lost += loss(code, margin, 1.0, param) - loss(code, margin, -1.0, param)
             total += lost * (np.float64(weights[i]) if len(weights) else 1.0)
         return total
 

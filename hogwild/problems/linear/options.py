@@ -28,6 +28,7 @@ from hogwild.methods import (
 )
 
 L2_PATH = tuple(float(f"{10 ** (k / 2 - 8):.2g}") for k in range(16))  # of "auto"
+FEW_LABELS = 32  # of several a row, that stand for all where steps and penalties are chosen
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
     objective = weighted mean loss + l2/2 ||w||^2 + l1 ||w||_1,   intercept unpenalised
 
-Two labels, or a real target, make one margin per row; more labels make one per class (one-versus-rest, or softmax). A
+Two labels, or a real target, make one margin per row; more labels make one per class (one-versus-rest, or softmax), as
+do labels of which a row may have several. A
 ``LinearProblem`` is a few numbers, so it is pickled to worker processes as it is; everything large reaches them through
 shared memory or a memory map.
 """
@@ -22,6 +23,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.data.rows.degrees import frequencies
+from hogwild.data.rows.labels import NO_SETS, LabelSets
 from hogwild.data.rows.margins import row_scales
 from hogwild.errors import InputError
 from hogwild.hosts.memory import overlaid
@@ -30,15 +32,16 @@ from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
 from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers, as_tiers, no_tiers
+from hogwild.machine import check_memory
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
 from hogwild.problems.linear.kernel import Data, Parameters, Plan
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.rows import (
     all_ones,
-    class_numbers,
     intercept_share,
     labels_of,
+    numbered,
     row_weights,
     uneven,
 )
@@ -50,6 +53,7 @@ FLUSH = 8  # rows between two updates of the shared intercept by one of several 
 FALLING = ("inverse", "optimal")  # schedules whose step falls within an epoch
 TABLE_WIDTH = 1 << 20  # most features for which l2 factors are tabulated once an epoch
 OUTGROWN = 4  # times the L2 cache: weights of at least this size are prefetched; for smaller ones it does not pay
+BYTES = 32  # for each weight of a run: those of the workers, of the solution and of the model, and copies
 MOST_LANES = 16  # float32 in a vector register, and in a cache line
 
 
@@ -89,6 +93,7 @@ class LinearProblem(Problem):
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
     rescaled: bool = False  # the columns are, so that l1 and l2 differ in their rates
     own_rates: int = 0  # see kernel.py, PACKED: first features that have a rate of their own; 0: all have
+    multilabel: bool = False  # a row has any number of the labels
     page: int = FLOATS  # float32 that each part of the flat array is padded to: a memory page if workers replace some
 
     @classmethod
@@ -104,6 +109,11 @@ class LinearProblem(Problem):
             raise InputError("the training data have no rows")
         totals = rows.totals
         targets = totals.labels if totals is not None and len(totals.labels) else rows.targets
+        several = rows.labels is not None
+        if several and config.class_weight is not None:
+            raise InputError("class_weight needs one label a row; got several: leave it out")
+        if several and config.device == "cuda":
+            raise InputError("device cuda needs one label a row; got several: train on the CPU")
         loss = LOSSES[config.loss]
         safe = loss.targets == COUNTS or uneven(rows, row_weights(rows, config.class_weight))
         of_config: dict[str, Any] = {
@@ -114,12 +124,17 @@ class LinearProblem(Problem):
             "adagrad": config.adagrad,
             "discipline": discipline,
             "normalize": config.normalize,
-            "labels": tuple(float(label) for label in labels_of(targets, config.loss, rows.table)),
+            "labels": tuple(labels_of(targets, config.loss, rows.table, sets=rows.labels).astype(float).tolist()),
+            "multilabel": several,
             "intercept": intercept_share(config, rows) if totals is None else totals.intercept,
             "falling": config.schedule in FALLING,
             "passive": "safe" if safe and not config.adagrad else "none",
         }
-        return cls.of_rows(rows, cache_bytes, **(of_config | fields))
+        problem = cls.of_rows(rows, cache_bytes, **(of_config | fields))
+        if several:
+            subject = f"{problem.classes:,} labels times {problem.width:,} features"
+            check_memory(subject, BYTES * problem.size, ": leave out rare labels, or hash the features")
+        return problem
 
     @classmethod
     def of_rows(cls, rows: Rows, cache_bytes: int, **fields: Any) -> Self:
@@ -145,7 +160,7 @@ class LinearProblem(Problem):
     @cached_property
     def classes(self) -> int:
         """Number of margins of a row."""
-        return len(self.labels) if len(self.labels) > 2 or self.loss == "softmax" else 1
+        return len(self.labels) if len(self.labels) > 2 or self.loss == "softmax" or self.multilabel else 1
 
     @cached_property
     def stride(self) -> int:
@@ -201,7 +216,8 @@ class LinearProblem(Problem):
 
     def objective(self, rows: Rows, kind: Callable[..., Objective] = Objective, **more: Any) -> Objective:
         """What judges solutions of this problem on rows."""
-        fields = {"l1": self.l1, "l2": self.l2, "normalize": self.normalize, "labels": self.labels, "width": self.width}
+        names = ("l1", "l2", "normalize", "labels", "multilabel", "width")
+        fields = {name: getattr(self, name) for name in names}
         return kind(rows, self.loss, self.loss_param, **(fields | more))
 
     def write_out(self, coef: np.ndarray, step: Step, first: int, rows: int) -> None:
@@ -214,8 +230,8 @@ class LinearProblem(Problem):
         """The derivative of the loss at a prediction for target 1."""
         return slope(self.loss, self.loss_param, prediction)
 
-    def encode(self, targets: np.ndarray) -> np.ndarray:
-        """Convert targets to float32 for the kernels: -1 and +1, the class number, or the target itself.
+    def encode(self, rows: Rows) -> tuple[np.ndarray, LabelSets]:
+        """Targets as float32 for the kernels: -1 and +1, the class number, or the target itself; and sets of labels.
 
         Raises
         ------
@@ -223,15 +239,18 @@ class LinearProblem(Problem):
             If a label was not among the training labels.
         """
         if not self.labels:
-            return np.ascontiguousarray(targets, dtype=np.float32)
-        codes = class_numbers(targets, self.labels)
-        return codes if self.classes > 1 else 2 * codes - 1
+            return np.ascontiguousarray(rows.targets, dtype=np.float32), NO_SETS
+        codes, sets = numbered(rows, self.labels, self.multilabel)
+        return codes if self.classes > 1 else 2 * codes - 1, sets
 
     def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
         """Arrays per row and feature for the kernels: targets, weights, scales (either may be empty), rates N / d_u."""
         weights, scales = row_weights(rows, class_weight), row_scales(rows, self.normalize)
+        targets, sets = self.encode(rows)
         return {
-            "targets": self.encode(rows.targets),
+            "targets": targets,
+            "label_indptr": sets.indptr,
+            "label_indices": sets.indices,
             "weights": EMPTY if weights is None else weights,
             "scales": EMPTY if scales is None else scales,
             "rates": self.rates(rows),
@@ -334,7 +353,9 @@ class LinearProblem(Problem):
                 linear.shrink_table(scratch.table, data.rates, np.float32(step[0]), np.float32(self.l2))
             scratch.state[:] = 0
             if part.crew is not None:
-                events = simulated.events(LOSSES[self.loss].code, self.lanes, penalty, int(self.adagrad))
+                events = simulated.events(
+                    LOSSES[self.loss].code, self.lanes, penalty, int(self.adagrad), int(self.multilabel)
+                )
                 return partial(events, shared.parameters, inputs, shared.control, plan, scratch.rows, part.crew)
             return partial(loop, parameters, inputs, shared.control, shared.locks, plan, *memory)
 
@@ -375,12 +396,13 @@ class LinearProblem(Problem):
 
     def _kernel(self, penalty: int) -> Any:
         """The compiled loop for this loss and discipline."""
-        loss, adagrad = LOSSES[self.loss].code, int(self.adagrad)
+        loss, adagrad, sets = LOSSES[self.loss].code, int(self.adagrad), int(self.multilabel)
         if self.discipline == "round-robin":
-            return linear.turns(loss, penalty, adagrad, self.lanes)
+            return linear.turns(loss, penalty, adagrad, self.lanes, sets)
         far = linear.PACKED if self.own_rates else int(self.far)
         code = linear.DISCIPLINES[self.discipline]
-        return linear.epoch(loss, code, penalty, adagrad, far, int(self.unit), self.lanes, PASSIVE[self.passive])
+        passive = PASSIVE[self.passive]
+        return linear.epoch(loss, code, penalty, adagrad, far, int(self.unit), self.lanes, passive, sets)
 
     @property
     def lanes(self) -> int:
@@ -398,6 +420,7 @@ class LinearProblem(Problem):
     def empty(self) -> dict[str, np.ndarray]:
         """The arrays of a row without features."""
         kinds = dict.fromkeys(Data._fields, np.float32) | {"begin": np.int64, "end": np.int64, "indices": np.int32}
+        kinds |= {"label_indptr": np.int64, "label_indices": np.int32}
         return {name: np.zeros(1, kind) for name, kind in kinds.items()}
 
 

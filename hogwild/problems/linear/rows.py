@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import EMPTY, PIECE, READ, Rows, evenly, narrowed, shortest
+from hogwild.data.rows.container import EMPTY, PIECE, READ, Rows, evenly, narrowed, readonly, shortest
 from hogwild.data.rows.counts_kernel import lengths, squared_lengths
+from hogwild.data.rows.labels import EXACT, NO_SETS, LabelSets
 from hogwild.data.rows.margins import row_scales
 from hogwild.data.tables.plan import shown
 from hogwild.errors import HogwildWarning, InputError
 from hogwild.methods import COUNT_LOSSES, LABEL_LOSSES
+from hogwild.problems.linear.options import FEW_LABELS
 
 MAX_CLASSES = 10_000
 MANY_CLASSES = 64  # more labels than this, some of them fractions, look like real targets
@@ -23,7 +25,6 @@ SAMPLED = 512  # rows that tell whether all have unit length
 UNIT = 1e-3  # by how much their squared lengths may differ from one
 UNLIKE = 0.1  # spread of rows' lengths over their mean, above which they are uneven
 FULL = 0.25  # share of the width that a row fills, from which rows are not sparse
-EXACT = 2**24  # float32 holds all whole numbers below
 WEIGHTLESS = "weights: all rows have weight zero"
 UNEVEN = 64.0  # times the median row; from here on, a step that suits most rows throws the model
 SHARE_ROWS, SHARE_NONZEROS = 2_048, 1 << 22  # most that intercept_share reads
@@ -176,8 +177,16 @@ def below_range(loss: str, targets: np.ndarray) -> str:
     return f"loss {loss} needs targets {needed}; row {np.argmin(targets)} has {least:g}"
 
 
-def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = None, fewest: int = 2) -> np.ndarray:
+def labels_of(
+    targets: np.ndarray,
+    loss: str,
+    table: Mapping[str, Any] | None = None,
+    fewest: int = 2,
+    sets: LabelSets | None = None,
+) -> np.ndarray:
     """The classes, ascending; empty for a loss of real targets. ``table`` is the plan of the rows, if they have one.
+
+    If targets stand for ``sets`` of labels, these labels are the classes, whether or not a row has them.
 
     There must be ``fewest`` of them: 1 if other machines may have more.
 
@@ -187,6 +196,8 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
         If there is one class or too many, labels are too large for float32, counts are negative, or the targets for a
         loss of real targets are names.
     """
+    if sets is not None and (loss == "softmax" or loss not in LABEL_LOSSES):
+        raise InputError(f"loss {loss} needs one target a row; rows have several labels: choose log or hinge")
     if loss not in LABEL_LOSSES:
         if table is not None and table["label_kind"] == "text":
             raise InputError(
@@ -196,8 +207,11 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
         if problem := below_range(loss, targets):
             raise InputError(problem)
         return np.empty(0)
-    pieces = [np.unique(targets[first : first + PIECE]) for first in range(0, len(targets), PIECE)]
-    labels = np.unique(np.concatenate([targets[:0], *pieces]))
+    if sets is None:
+        pieces = [np.unique(targets[first : first + PIECE]) for first in range(0, len(targets), PIECE)]
+        labels = np.unique(np.concatenate([targets[:0], *pieces]))
+    else:
+        labels = sets.names.astype(np.float64)
     if len(labels) < fewest:
         only = shortest(labels[0])
         raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
@@ -219,6 +233,44 @@ def labels_of(targets: np.ndarray, loss: str, table: Mapping[str, Any] | None = 
             stacklevel=2,
         )
     return labels
+
+
+def few_labels(rows: Rows) -> Rows:
+    """The same rows with some of their labels, common ones rather than rare ones, which stand for all."""
+    sets = rows.labels
+    if sets is None or len(sets.names) <= FEW_LABELS:
+        return rows
+    _, labels = sets.flat(rows.targets)
+    counts = np.bincount(np.searchsorted(sets.names, labels), minlength=len(sets.names))
+    order = np.argsort(-counts, kind="stable")
+    shares = np.cumsum(counts[order])
+    chosen = np.searchsorted(shares, evenly(int(shares[-1]), FEW_LABELS), side="right")
+    names = np.unique(sets.names[order[np.append(chosen, (0, 1))]])
+    return rows.replace(labels=sets._replace(names=readonly(names)))
+
+
+def numbered(rows: Rows, labels: Any, multilabel: bool, before: int = 0) -> tuple[np.ndarray, LabelSets]:
+    """The targets as places in ``labels``, as :func:`class_numbers` has them, and for ``multilabel`` the sets of these.
+
+    A set's labels that are not among ``labels`` are left out.
+
+    Raises
+    ------
+    InputError
+        Also if rows have several labels and should have one.
+    """
+    if not multilabel:
+        if rows.labels is not None:
+            raise InputError("rows have several labels each; the model was trained on one label a row")
+        return class_numbers(rows.targets, labels, before), NO_SETS
+    wrong = (rows.targets < 0) | (rows.targets % 1 != 0)
+    if rows.labels is None and wrong.any():
+        row = int(np.argmax(wrong))
+        value = shortest(rows.targets[row])
+        raise InputError(
+            f"row {before + row + 1} has label {value}: labels of a model of several are whole numbers from 0"
+        )
+    return (rows.labels or NO_SETS).numbered(rows.targets, labels)
 
 
 def class_numbers(targets: np.ndarray, labels: Sequence[float], before: int = 0) -> np.ndarray:

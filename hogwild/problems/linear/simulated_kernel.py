@@ -31,7 +31,9 @@ from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.vectors import LANES
 from hogwild.problems.linear.kernel import (
+    CLASSES,
     NO_PENALTY,
+    SETS,
     ZERO,
     owe,
     refresh,
@@ -92,12 +94,12 @@ def copy(back, shared, p, loaded, worker, at):
 
 
 @lru_cache(None)
-def events(loss, size, penalty, adagrad):
+def events(loss, size, penalty, adagrad, sets=0):
     """The loop over the events of a chunk; the arguments are those of ``kernel.epoch``.
 
     A worker knows the intercept as of its last payment, and its own debt.
     """
-    several = 1 if size else None
+    several = SETS if sets else CLASSES if size else None
     lanes = LANES[size or 1]
 
     @njit(**JIT)

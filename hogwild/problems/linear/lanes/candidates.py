@@ -22,7 +22,7 @@ from hogwild.data.rows.container import EMPTY, Rows, readonly
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import LOSSES, PASSIVE
 from hogwild.kernels.order import PADDING
-from hogwild.problems.linear.kernel import NO_PENALTY, Data, Parameters
+from hogwild.problems.linear.kernel import CLASSES, NO_PENALTY, SETS, Data, Parameters
 from hogwild.problems.linear.lanes import kernel
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem, aligned
 from hogwild.problems.protocol import OrderSlice
@@ -113,7 +113,8 @@ class Candidates:
         self._order = order
         self._seed = seed
         self._fold_of = None if fold_of is None else readonly(np.ascontiguousarray(fold_of, dtype=np.int32))
-        given = {name: readonly(arrays[name]) for name in ("targets", "weights", "scales")}
+        of_rows = ("targets", "weights", "scales", "label_indptr", "label_indices")
+        given = {name: readonly(arrays[name]) for name in of_rows}
         self._data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
         self._size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
         self._groups = self._grouped(lanes)
@@ -189,10 +190,10 @@ class Candidates:
             readonly(np.zeros(0, np.int32)) if self._fold_of is None else self._fold_of,
         )
         far = 4 * p.width * size > OUTGROWN * machine.l2_bytes()
-        flags = len(p.labels) > 2, self._fold_of is not None
-        loop = kernel.epoch(
-            LOSSES[p.loss].code, p.penalty(True), int(p.adagrad), int(far), size, *map(int, flags), PASSIVE[p.passive]
-        )
+        folded = int(self._fold_of is not None)
+        several = SETS if p.multilabel else CLASSES if len(p.labels) > 2 else 0
+        codes = LOSSES[p.loss].code, p.penalty(True), int(p.adagrad), int(far), size, several, folded
+        loop = kernel.epoch(*codes, PASSIVE[p.passive])
         blocks = np.empty(order.n_blocks, dtype=np.int32)
         memory = np.empty(order.chunk + PADDING, dtype=np.int64), np.zeros(kernel.VECTORS * size, dtype=np.float32)
         for epoch in epochs:

@@ -59,7 +59,7 @@ def slopes(loss, several, folded, passive, of, param, g, steps, now, bias, data,
     some = False
     weight = row_factor(data.weights, row)
     for k in range(len(g)):
-        margin, y = fma(factor, g[k], bias[k]), sign_of(several, data.targets[row], of.classes[k])
+        margin, y = fma(factor, g[k], bias[k]), sign_of(several, data, row, of.classes[k])
         slope = dloss(loss, margin, y, param)
         if passive:
             slope *= ease(passive, loss, margin, y, slope, param, steps[k], length, weight, of.part[k])
@@ -74,8 +74,8 @@ def slopes(loss, several, folded, passive, of, param, g, steps, now, bias, data,
 def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
     """A pass over all rows; codes and flags as in ``kernel.epoch``, with ``size`` lanes.
 
-    ``several``: each lane tells its class from the others. ``folded``: lanes leave out rows, and ``data.rates`` is
-    (width, lanes), followed for penalty "apart" by (width,).
+    ``several``: each lane tells its class from the others (CLASSES), or rows with its label from those without (SETS).
+    ``folded``: lanes leave out rows, and ``data.rates`` is (width, lanes), followed for penalty "apart" by (width,).
     """
     lanes = LANES[size]
     labelled = several or None

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from hogwild.data.parallel import map_cuts
 from hogwild.data.rows.container import Rows
+from hogwild.data.rows.labels import LabelSets
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
@@ -83,10 +86,12 @@ class FitProblem:
     loss, param : str, float
     l1, l2 : float
     targets : array of shape (n,)
-        -1 and +1, real numbers or counts; of several classes their numbers from 0.
+        -1 and +1, real numbers or counts; of several classes their numbers from 0, also of those in ``sets``.
     weights, scales : array of shape (n,), optional
         Weights of the rows, over n their shares, and factors on their values. An empty array is none.
     intercept : bool
+    sets : LabelSets, optional
+        Of rows that have several labels each.
     """
 
     rows: Rows
@@ -98,6 +103,7 @@ class FitProblem:
     weights: np.ndarray | None
     scales: np.ndarray | None
     intercept: bool
+    sets: LabelSets | None = None
 
     def __post_init__(self) -> None:
         self.targets = np.asarray(self.targets, np.float64)
@@ -110,14 +116,29 @@ class FitProblem:
         """That of an objective, with ``classes`` margins a row."""
         o = objective
         targets = 2.0 * o.targets - 1.0 if o.labels and classes == 1 else o.targets
-        return cls(rows, o.loss, o.loss_param, o.l1, o.l2, targets, o.weights, o.scales, intercept)
+        sets = o.sets if o.multilabel else None
+        return cls(rows, o.loss, o.loss_param, o.l1, o.l2, targets, o.weights, o.scales, intercept, sets)
+
+    @cached_property
+    def _rows_of(self) -> Any:
+        """The rows that have each label, as columns of a CSC matrix."""
+        assert self.sets is not None
+        return self.sets.indicator(self.targets).tocsc()
+
+    def signs(self, k: int) -> np.ndarray:
+        """Whether each row is of class ``k``, or has label ``k``: -1 or +1."""
+        if self.sets is None:
+            return np.where(self.targets == k, 1.0, -1.0)
+        signs, columns = np.full(len(self.rows), -1.0), self._rows_of
+        signs[columns.indices[columns.indptr[k] : columns.indptr[k + 1]]] = 1.0
+        return signs
 
     def sums(self, k: int, classes: int) -> LossSums:
         """The sums of class ``k`` against the others, or those of all classes together."""
         y = self.targets
         if self.loss == "softmax":
             return Softmax(self.rows, self.loss, self.param, y, self.shares, self.scales)
-        y = y if classes == 1 else np.where(y == k, 1.0, -1.0)
+        y = y if classes == 1 else self.signs(k)
         return LossSums(self.rows, self.loss, self.param, y, self.shares, self.scales, classes > 1)
 
     def lowered(
