@@ -62,7 +62,8 @@ def thinned(rows: Rows) -> Rows:
 
 def ours(problem: str, rows: Rows, **options: Any) -> Callable[[], float]:
     """Return a function that trains for one more epoch on one core and returns its CPU seconds."""
-    config = TrainConfig(problem=problem, normalize="l2", **ADAGRAD | options)  # type: ignore[arg-type]
+    options |= {name: value for name, value in ADAGRAD.items() if problem != "linear" or name != "l2_factors"}
+    config = TrainConfig(problem=problem, normalize="l2", **options)  # type: ignore[arg-type]
     posed = (LinearProblem if problem == "linear" else FMProblem).of(config, rows, "hogwild")
     worker = InlineWorker(posed, Order.of(len(rows)), rows, posed.row_arrays(rows, None), 0)
     if isinstance(posed, FMProblem):

@@ -27,7 +27,7 @@ from hogwild.kernels.vectors import LANES, LINE, fma
 from hogwild.problems.fm.pairs_kernel import line_of, moved
 
 FOUR, EIGHT = LANES[4], LANES[8]
-ZERO, ONE = np.float32(0), np.float32(1)
+ZERO, HALF, ONE = np.float32(0), np.float32(0.5), np.float32(1)
 BLOCK, GROUP = 4, 16  # numbers of a factor, and of those for a group of fields
 
 # Vectors of ``stride`` numbers in a worker's buffer; ``kernel.py`` explains the first four, of which TILT is its own.
@@ -111,11 +111,11 @@ def facing(coef, stride, group, other, buffer, lines):
 
 
 @inlined
-def products(coef, stride, group, other, n, faces, sums, buffer, lines):
+def products(same, coef, stride, group, other, n, faces, sums, buffer, lines):
     """Add the products of the ``n``-th feature of a group with those of ``other``, per unit of its value."""
     values = vectors.load(LINE, buffer, place(VALUES, stride, other))
-    if group == other:  # each pair twice
-        values = np.float32(0.5) * values * vectors.load(LINE, buffer, place(OTHERS, stride, n * GROUP))
+    if same:  # each pair twice
+        values = HALF * values * vectors.load(LINE, buffer, place(OTHERS, stride, n * GROUP))
     return fma(values, held(coef, stride, group // BLOCK + n, other, buffer, lines) * faces, sums)
 
 
@@ -124,21 +124,26 @@ def margin_of_tiles(coef, stride, buffer, lines):
     """Return the margin, without the intercept, of a row that is laid out."""
     sums = vectors.filled(LINE, ZERO)
     for group in range(0, stride, GROUP):
-        s0 = s1 = s2 = s3 = vectors.filled(LINE, ZERO)
-        for other in range(group, stride, GROUP):
-            f0, f1, f2, f3 = facing(coef, stride, group, other, buffer, lines)
-            s0 = products(coef, stride, group, other, 0, f0, s0, buffer, lines)
-            s1 = products(coef, stride, group, other, 1, f1, s1, buffer, lines)
-            s2 = products(coef, stride, group, other, 2, f2, s2, buffer, lines)
-            s3 = products(coef, stride, group, other, 3, f3, s3, buffer, lines)
+        none = vectors.filled(LINE, ZERO)
+        a, b, c, d = facing(coef, stride, group, group, buffer, lines)
+        s = products(1, coef, stride, group, group, 0, a, none, buffer, lines)
+        t = products(1, coef, stride, group, group, 1, b, none, buffer, lines)
+        u = products(1, coef, stride, group, group, 2, c, none, buffer, lines)
+        v = products(1, coef, stride, group, group, 3, d, none, buffer, lines)
+        for other in range(group + GROUP, stride, GROUP):
+            a, b, c, d = facing(coef, stride, group, other, buffer, lines)
+            s = products(0, coef, stride, group, other, 0, a, s, buffer, lines)
+            t = products(0, coef, stride, group, other, 1, b, t, buffer, lines)
+            u = products(0, coef, stride, group, other, 2, c, u, buffer, lines)
+            v = products(0, coef, stride, group, other, 3, d, v, buffer, lines)
         first = place(VALUES, stride, group)
-        sums = fma(buffer[first], s0, fma(buffer[first + np.uint64(BLOCK)], s1, sums))
-        sums = fma(buffer[first + np.uint64(2 * BLOCK)], s2, fma(buffer[first + np.uint64(3 * BLOCK)], s3, sums))
+        sums = fma(buffer[first], s, fma(buffer[first + np.uint64(BLOCK)], t, sums))
+        sums = fma(buffer[first + np.uint64(2 * BLOCK)], u, fma(buffer[first + np.uint64(3 * BLOCK)], v, sums))
     return vectors.total(sums)
 
 
 @inlined
-def move_vector(adagrad, shrinks, far, parameters, stride, group, other, n, faces, g, step, buffer, lines):
+def move_vector(same, adagrad, shrinks, far, parameters, stride, group, other, n, faces, g, step, buffer, lines):
     """Update the factors for ``other`` of the ``n``-th feature of a group."""
     coef, sums = parameters.coef, parameters.coef_squares
     field = group // BLOCK + n
@@ -148,7 +153,7 @@ def move_vector(adagrad, shrinks, far, parameters, stride, group, other, n, face
     first = np.uint64(line) + np.uint64(other)
     slope = g * buffer[place(VALUES, stride, group + n * BLOCK)] * faces
     slope = slope * vectors.load(LINE, buffer, place(VALUES, stride, other))
-    if group == other:
+    if same:
         slope = slope * vectors.load(LINE, buffer, place(OTHERS, stride, n * GROUP))
     factors = moved(LINE, adagrad, sums, first, vectors.load(LINE, coef, first), slope, step)
     if shrinks:
@@ -164,21 +169,25 @@ def move_vector(adagrad, shrinks, far, parameters, stride, group, other, n, face
 
 
 @inlined
+def move_four(same, adagrad, shrinks, far, parameters, stride, group, other, faces, g, step, buffer, lines):
+    """Update the factors for ``other`` of a group's features."""
+    of_row = g, step, buffer, lines
+    a, b, c, d = faces
+    move_vector(same, adagrad, shrinks, far, parameters, stride, group, other, 0, a, *of_row)
+    move_vector(same, adagrad, shrinks, far, parameters, stride, group, other, 1, b, *of_row)
+    move_vector(same, adagrad, shrinks, far, parameters, stride, group, other, 2, c, *of_row)
+    move_vector(same, adagrad, shrinks, far, parameters, stride, group, other, 3, d, *of_row)
+
+
+@inlined
 def move_tiles(adagrad, shrinks, far, parameters, stride, g, step, buffer, lines):
     """Update the lines of a row that is laid out."""
-    coef = parameters.coef
+    codes, of_row = (adagrad, shrinks, far, parameters, stride), (g, step, buffer, lines)
     for group in range(0, stride, GROUP):
-        for other in range(group, stride, GROUP):
-            f0, f1, f2, f3 = facing(coef, stride, group, other, buffer, lines)
-            h0, h1, h2, h3 = facing(coef, stride, other, group, buffer, lines)
-            part = parameters, stride, group, other
-            move_vector(adagrad, shrinks, far, *part, 0, f0, g, step, buffer, lines)
-            move_vector(adagrad, shrinks, far, *part, 1, f1, g, step, buffer, lines)
-            move_vector(adagrad, shrinks, far, *part, 2, f2, g, step, buffer, lines)
-            move_vector(adagrad, shrinks, far, *part, 3, f3, g, step, buffer, lines)
-            if group != other:
-                part = parameters, stride, other, group
-                move_vector(adagrad, shrinks, far, *part, 0, h0, g, step, buffer, lines)
-                move_vector(adagrad, shrinks, far, *part, 1, h1, g, step, buffer, lines)
-                move_vector(adagrad, shrinks, far, *part, 2, h2, g, step, buffer, lines)
-                move_vector(adagrad, shrinks, far, *part, 3, h3, g, step, buffer, lines)
+        faces = facing(parameters.coef, stride, group, group, buffer, lines)
+        move_four(1, *codes, group, group, faces, *of_row)
+        for other in range(group + GROUP, stride, GROUP):
+            faces = facing(parameters.coef, stride, group, other, buffer, lines)
+            back = facing(parameters.coef, stride, other, group, buffer, lines)
+            move_four(0, *codes, group, other, faces, *of_row)
+            move_four(0, *codes, other, group, back, *of_row)

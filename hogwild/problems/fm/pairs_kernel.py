@@ -7,8 +7,7 @@ the other in its line, each padded to whole vectors of ``size`` numbers, and the
 trick: a row costs its pairs. Rows may lack fields and hold several features of one.
 
 A pair moves both factors along each other, as they were before; then the penalty shrinks the features' whole lines, as
-the objective says. (Rows that hold each field once could be done in tiles of 16 numbers, three times libffm's rate
-where this loop is at about its rate; ``kernel.py`` would take such a loop in place of these two functions.)
+the objective says. Rows that hold no field twice go by ``field_kernel.py``, up to rank 4.
 """
 
 from __future__ import annotations
