@@ -101,7 +101,7 @@ def _of_several(model: LinearModel, blocks: Iterable[Rows], threads: int | None)
             else:
                 share = model.probabilities(p) if likely else np.ones(p.shape)
                 lost = -np.log(np.clip(np.where(y > 0, share, 1.0 - share), EPSILON, 1.0))
-            return np.array([right_rows(p, y), lost.sum(), *hits_of(p, y)])
+            return np.array([right_rows(p, y).sum(), lost.sum(), *hits_of(p, y)])
 
         totals += sum(map_chunks(block, chunk, threads, margins.columns))
         unknown += (block.labels or NO_SETS).pairs(block.targets) - sets.pairs(targets)

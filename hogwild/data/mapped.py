@@ -66,8 +66,7 @@ class ReadAhead:
         """Read the chunks from ``chunk`` on, the next that a worker claims, as far as they are not under way."""
         if not self.done - self.depth <= chunk <= self.done:  # an epoch begins, or workers are ahead
             self.done = chunk
-            for array in (self.rows.indices, self.rows.values):
-                advise(array, mmap.MADV_RANDOM)
+            self.rows.advise(mmap.MADV_RANDOM)
         size, end = self.order.block, chunk + self.depth
         for block in self.blocks[self.done * BLOCKS_PER_CHUNK : end * BLOCKS_PER_CHUNK].tolist():
             self.rows.fetch(block * size, min((block + 1) * size, len(self.rows)))

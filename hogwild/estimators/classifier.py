@@ -7,21 +7,21 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from hogwild.data.rows.container import CHUNK_NONZEROS
-from hogwild.data.rows.labels import LabelSets, of_indicator
+from hogwild.data.rows.labels import LabelSets, has_several, of_indicator
 from hogwild.errors import InputError, UsageError
 from hogwild.estimators.arrays import as_targets, rows_of, validated
 from hogwild.estimators.linear import LinearEstimator
 from hogwild.estimators.options import FitConfig, config_of, documented, loss_of, parameter
 from hogwild.problems.linear.model import LinearModel, indicator, stacked
+from hogwild.problems.linear.objective import right_rows
 from hogwild.problems.linear.rows import check_classes
-from hogwild.serving.scorer import PROBABILITIES, probabilities
+from hogwild.serving.scorer import PROBABILITIES, likeliest, probabilities
 
 
 def _has_probabilities(self: HogwildClassifier) -> bool:
@@ -116,7 +116,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             If training diverges with steps that the caller chose.
         """
         config = config_of(self)
-        if _has_several(y):
+        if has_several(y):
             X, targets, sets = self._validated_labels(config, X, y, reset=True)
             weights = self._weights(sample_weight, X, None)
             labels, right = np.arange(len(sets.names)), partial(_right_rows, sets)
@@ -163,7 +163,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if isinstance(self.class_weight, str):
             raise UsageError(_NO_BALANCE)
         fresh = not hasattr(self, "classes_")
-        if _has_several(y):
+        if has_several(y):
             X, targets, sets = self._validated_labels(config, X, y, reset=fresh)
             labels = np.arange(len(sets.names))
             if not fresh and not (self.multilabel_ and np.array_equal(labels, self.classes_)):
@@ -213,8 +213,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             X, batch = validated(self, X, reset=False), max(1, CHUNK_NONZEROS // len(self.classes_))
             blocks = (X[first : first + batch] for first in range(0, X.shape[0], batch))
             return stacked([indicator(self._product(block)) for block in blocks])
-        margins = self.decision_function(X)
-        return self.classes_[(margins > 0).astype(np.intp) if margins.ndim == 1 else margins.argmax(axis=1)]
+        return self.classes_[likeliest(self.decision_function(X))]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:
@@ -268,14 +267,6 @@ _NO_BALANCE = (
 )
 
 
-def _has_several(y: Any) -> bool:
-    """Whether y is a matrix with a column for each label."""
-    if scipy.sparse.issparse(y):
-        return True
-    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
-    return len(shape) == 2 and shape[1] > 1
-
-
 def _check_labels(y: np.ndarray) -> None:
     """Refuse real targets; whole numbers and strings are accepted here, since scikit-learn's own check takes longer."""
     whole = y.dtype.kind in "biu" or (y.dtype.kind == "f" and y.ndim == 1 and not (y % 1).any())
@@ -306,7 +297,7 @@ def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def _right_rows(sets: LabelSets, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
     """The share of rows whose labels are all right."""
-    return float(np.average(((margins > 0) == (sets.signs(targets) > 0)).all(axis=1), weights=weights))
+    return float(np.average(right_rows(margins, sets.signs(targets)), weights=weights))
 
 
 def _accuracy(margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:

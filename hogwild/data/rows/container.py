@@ -14,7 +14,6 @@ for half a millisecond of a compiled loop.
 
 from __future__ import annotations
 
-import contextlib
 import mmap
 import os
 import warnings
@@ -29,12 +28,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from hogwild.data.parallel import map_cuts
+from hogwild.data.rows.labels import LabelSets, has_several, of_indicator
 from hogwild.errors import HogwildWarning, InputError
 
 if TYPE_CHECKING:
     import scipy.sparse
-
-    from hogwild.data.rows.labels import LabelSets
 
 INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
 MOST_FIELDS = 1 << 15  # their numbers are int16
@@ -61,18 +59,6 @@ def evenly(total: int, count: int) -> np.ndarray:
 def frozen_array(array: Any, dtype: Any) -> np.ndarray:
     """A read-only C-contiguous view (a copy only if the dtype or layout differs); never a ``memmap`` instance."""
     return readonly(np.ascontiguousarray(np.asarray(array), dtype=dtype))
-
-
-@contextlib.contextmanager
-def page_by_page(*arrays: np.ndarray) -> Iterator[None]:
-    """Read single pages of mapped files, for a sample: the system reads up to megabytes around each otherwise."""
-    for array in arrays:
-        advise(array, mmap.MADV_RANDOM)
-    try:
-        yield
-    finally:
-        for array in arrays:
-            advise(array, mmap.MADV_NORMAL)
 
 
 def advise(array: np.ndarray, advice: int, first: int = 0, last: int | None = None) -> None:
@@ -370,11 +356,7 @@ class Rows:
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
-        labels = None
-        if scipy.sparse.issparse(y) or (np.ndim(y) == 2 and np.shape(y)[1] > 1):
-            from hogwild.data.rows.labels import of_indicator
-
-            y, labels = of_indicator(y)
+        y, labels = of_indicator(y) if has_several(y) else (y, None)
         targets = np.asarray(y)
         if targets.dtype.kind not in "biuf":
             raise InputError(f"targets: expected numbers, got dtype {targets.dtype}: give texts to HogwildClassifier")
@@ -425,11 +407,15 @@ class Rows:
         part = {name: None if array is None else readonly(array[which]) for name, array in arrays.items()}
         return self.replace(**part, known_degrees=None, totals=None, split_from=None)
 
+    def advise(self, advice: int, first: int = 0, last: int | None = None) -> None:
+        """Tell the system how entries ``first <= j < last`` will be read, as far as they lie in files."""
+        for array in (self.indices, self.values):
+            advise(array, advice, first, last)
+
     def fetch(self, first: int, last: int) -> None:
         """Have the system read the entries of rows ``first <= i < last`` at once, if they lie in a store."""
         if self.store is not None and last > first:
-            for array in (self.indices, self.values):
-                advise(array, mmap.MADV_WILLNEED, int(self.begin[first]), int(self.end[last - 1]))
+            self.advise(mmap.MADV_WILLNEED, int(self.begin[first]), int(self.end[last - 1]))
 
     def spread(self, nonzeros: int, most: int | None = None) -> np.ndarray:
         """Ids of evenly spaced rows with about ``nonzeros`` nonzeros together; at least 64 ids and at most ``most``.
@@ -445,8 +431,11 @@ class Rows:
     def compact(self) -> Rows:
         """Return a copy in memory whose flat arrays hold these rows only, in order."""
         sample = SAMPLE * self.nnz < len(self.indices) and not self.contiguous
-        with page_by_page(self.indices, self.values) if sample else contextlib.nullcontext():
-            indptr, indices, values = self.flat()
+        if sample:  # single pages; else the system reads up to megabytes around each
+            self.advise(mmap.MADV_RANDOM)
+        indptr, indices, values = self.flat()
+        if sample:
+            self.advise(mmap.MADV_NORMAL)
         if self.contiguous:
             indices, values = indices.copy(), values.copy()
         arrays = {"begin": indptr[:-1], "end": indptr[1:], "indices": indices, "values": values}

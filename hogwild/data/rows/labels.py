@@ -103,6 +103,14 @@ def tabulated(numbers: Mapping[tuple[int, ...], int], names: Any) -> LabelSets:
     return frozen(indptr, np.fromiter(chain.from_iterable(numbers), np.int32, indptr[-1]), names)
 
 
+def has_several(y: Any) -> bool:
+    """Whether ``y`` is a matrix with a column for each label, rather than a target for each row."""
+    import scipy.sparse
+
+    shape = np.shape(y)
+    return scipy.sparse.issparse(y) or (len(shape) == 2 and shape[1] > 1)
+
+
 def of_indicator(Y: Any) -> tuple[np.ndarray, LabelSets]:
     """Targets (n,) float32 and sets of a matrix (n, L) of zeros and ones, sparse or dense; label k is column k.
 

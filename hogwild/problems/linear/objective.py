@@ -170,7 +170,7 @@ class Objective:
             hits = np.empty(0)
             if self.multilabel:
                 y = self.sets.signs(y)
-                metrics, hits = (right_rows(p, y), 0), hits_of(p, y)
+                metrics, hits = (right_rows(p, y).sum(), 0), hits_of(p, y)
             elif not self.labels:
                 error = (np.exp(p) if LOSSES[self.loss].targets == COUNTS else p) - y
                 metrics = np.square(error).sum(), np.abs(error).sum()
@@ -222,9 +222,9 @@ class Objective:
             return self.l2 / 2 * squares + self.l1 * sizes
 
 
-def right_rows(margins: np.ndarray, signs: np.ndarray) -> int:
-    """Number of rows whose labels are all right, of margins and signs (n, L)."""
-    return int(np.count_nonzero(((margins > 0) == (signs > 0)).all(axis=1) & ~np.isnan(margins).any(axis=1)))
+def right_rows(margins: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Whether the labels of a row are all right, (n,) bool, of margins and signs (n, L); none is where one is NaN."""
+    return ((margins > 0) == (signs > 0)).all(axis=1) & ~np.isnan(margins).any(axis=1)
 
 
 def hits_of(margins: np.ndarray, signs: np.ndarray) -> np.ndarray:
