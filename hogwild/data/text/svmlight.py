@@ -199,7 +199,7 @@ class Svmlight:
         from hogwild.data.text import parse_kernel as parse
 
         colons, lines = parse.count_marks(text, size)
-        lengths, targets = np.empty(lines, np.int64), np.empty(lines, np.float32)
+        lengths, targets = np.empty(lines, np.int64), np.zeros(lines, np.float32)
         indices, values = np.empty(colons, np.int32), np.empty(colons, np.float32)
         fields = np.empty(colons if self.fielded else 0, np.int16)
         doubtful = np.empty((lines + colons + 1, 2), np.int64)
@@ -225,8 +225,8 @@ class Svmlight:
                 targets[-1 - place] = number
             else:
                 values[place] = number
+        labels = self._labels(text, size, targets[: rows + (fault is not None)], several, first, fault)
         lengths, targets = lengths[:rows], targets[:rows]
-        labels = self._labels(text, size, targets, several, first, fault)
         nnz, repeats = int(lengths.sum()), 0
         noted = (lengths.copy(), indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
         indices, values = indices[:nnz], values[:nnz]
@@ -247,16 +247,14 @@ class Svmlight:
         first: tuple[int, str] | None,
         fault: Fault | None,
     ) -> Labels:
-        """What the rows of a chunk say of several labels a row, as far as it is not known yet."""
+        """What the rows of a chunk, with the one that a fault may have ended, say of several labels a row."""
         bare = odd = None
-        if self.labels == "required" and self._several is None and first is None:
-            missing, line = np.flatnonzero(np.isnan(targets)), math.inf if fault is None else fault.line
-            lines = text[:size].split(b"\n") if len(missing) or fault is not None else []
-            line = min(line_of(text[:size], int(missing[0])) if len(missing) else math.inf, line)
-            token = TOKEN.match(lines[int(line) - 1].lstrip()).group() if lines else b""  # type: ignore[union-attr]
-            if b":" in token:
-                bare = Fault(int(line), self._complaint(bytes(token), label=True))
         there = ~np.isnan(targets)
+        if self.labels == "required" and self._several is None and first is None and not there.all():
+            line = line_of(text[:size], int(np.argmin(there)))
+            if fault is None or line <= fault.line:
+                token = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
+                bare = Fault(line, self._complaint(bytes(token.group()), label=True))  # type: ignore[union-attr]
         strange = there & ~((targets >= 0) & (targets < EXACT) & (np.floor(targets) == targets))
         if self._odd is None and strange.any():
             row = int(np.argmax(strange))
