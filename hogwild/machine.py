@@ -124,26 +124,25 @@ def memory() -> tuple[int | None, int | None]:
         if rest.split():
             facts[name] = int(rest.split()[0]) * 1024
     total, available = facts.get("MemTotal"), facts.get("MemAvailable")
-    for limit in _group_facts("memory.max", "memory/memory.limit_in_bytes"):
+    for limit in _memory_limits():
         if total and limit.isdigit() and int(limit) < total:
             total = int(limit)
             available = min(available or total, total)
     return total, available
 
 
-def _group_facts(unified: str, classic: str) -> Iterator[str]:
-    """What a file says in this process's control group and in those around it, of version 2 or 1.
+def _memory_limits() -> Iterator[str]:
+    """Limits of this process's control group and of those around it, of version 2 or 1, as the files have them.
 
     In a container the path that the kernel tells may be one outside of it; the root is its own group then.
     """
     for line in _text("/proc/self/cgroup").splitlines():
         _, _, named = line.partition(":")
-        names, _, path = named.partition(":")
-        controller, _, file = classic.rpartition("/")
-        if names in ("", controller):
-            root = GROUPS / names
+        controller, _, path = named.partition(":")
+        if controller in ("", "memory"):
+            file = "memory.limit_in_bytes" if controller else "memory.max"
             for group in (Path(path), *Path(path).parents):
-                yield _text(root / str(group).lstrip("/") / (file if names else unified))
+                yield _text(GROUPS / controller / str(group).lstrip("/") / file)
 
 
 def memory_of(process: int | str, file: str, field: str) -> float:

@@ -190,7 +190,7 @@ def flat_of(problem: LinearProblem, coef: np.ndarray, intercept: np.ndarray) -> 
     return flat
 
 
-def problem_of(config: FitConfig, rows: Rows, classes: int, discipline: str, whole: bool) -> LinearProblem:
+def problem_of(config: FitConfig, rows: Rows, classes: int, whole: bool) -> LinearProblem:
     """The problem of these rows; ``classes`` is 0 for real targets. ``whole`` says that no other rows will follow."""
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
@@ -205,7 +205,7 @@ def problem_of(config: FitConfig, rows: Rows, classes: int, discipline: str, who
         l1=config.l1,
         l2=config.l2,
         adagrad=False,
-        discipline=discipline,
+        discipline="serial",
         intercept=intercept_share(config, rows, MEAN),
         normalize="none",
         labels=tuple(map(float, range(classes))),

@@ -243,7 +243,7 @@ def descend(
     """
     coordinates = Coordinates(Scaling.of(rows, config.intercept) if config.scale_columns else None)
     scaled = coordinates.rows(rows)
-    problem = problem_of(config, scaled, classes, "serial", whole=True)
+    problem = problem_of(config, scaled, classes, whole=True)
     flat = None
     if start is not None:
         coef, intercept = start

@@ -68,7 +68,7 @@ class Stream:
         """The problem of this batch under the current config."""
         if self.posed is None or len(rows) > self.largest:
             always = config.settled(intercept=True)  # it may be wanted later
-            posed = problem_of(always, rows, self.classes, "serial", whole=False)
+            posed = problem_of(always, rows, self.classes, whole=False)
             self.posed = dataclasses.replace(posed, unit=False)  # another batch may have other values
             self.largest = len(rows)
         passive = config.passive

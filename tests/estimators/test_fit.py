@@ -38,7 +38,7 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
     rows = rows_of(X, as_targets(y, classes), given)
     config = config_of(HogwildClassifier(loss, **options))
     config = config.settled(loss="log") if loss == "softmax" and classes == 2 else config
-    problem = problem_of(config, rows, classes, "serial", whole=True)
+    problem = problem_of(config, rows, classes, whole=True)
     return rows, problem, converted(rows, rates_of(problem, rows, 1))
 
 

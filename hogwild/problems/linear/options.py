@@ -214,7 +214,7 @@ def why_not_renumber(config: Any) -> str:
     return ""
 
 
-def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
+def path_of(given: Any) -> tuple[float, ...]:
     """The penalties that "auto", a text such as "1e-6,1e-5", or a sequence stands for, ascending.
 
     Raises
@@ -235,6 +235,5 @@ def path_of(given: Any, name: str = "l2") -> tuple[float, ...]:
         path = []
     if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:
         wanted = "two or more different numbers of at least 0, such as '1e-6,1e-5'"
-        other = "" if name == "alphas" else "a number of at least 0, 'auto', or "
-        raise UsageError(f"{name}={given!r}: expected {other}{wanted}")
+        raise UsageError(f"l2={given!r}: expected a number of at least 0, 'auto', or {wanted}")
     return tuple(path)
