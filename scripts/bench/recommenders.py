@@ -248,7 +248,7 @@ def stars(names: list[str], threads: int) -> None:
             ratings = ratings.select(np.sort(order[place < int(each)]))
         train, held = ratings.split(0.1)
 
-        def rmse(title: str, train: Any = train, held: Any = held, **options: Any) -> float:
+        def rmse(title: str, train: Any = train, held: Any = held, **options: Any) -> None:
             watch = Watch()
             run = hogwild.train(train, problem="completion", workers=threads, **options)
             model = run.finish()
@@ -257,21 +257,19 @@ def stars(names: list[str], threads: int) -> None:
             value = float(np.sqrt(np.mean(np.square(error))))
             chosen = f"l2 {run.config.l2:g}, rank {run.config.rank}, {run.config.epochs} epochs"
             print(f"  {title:16} {value:.4f} {cpu:9.2f} {wall:9.2f}   {chosen}", flush=True)
-            return value
 
         print(f"{name}: {train}, {len(held):,} held out\n  {'':16}   RMSE    CPU s         s")
         rmse("by default")
         rmse("l2 auto", l2="auto")
-        min((rmse("biases alone", l2=l2, rank=0), l2) for l2 in ALONE)
+        for l2 in ALONE:
+            rmse("biases alone", l2=l2, rank=0)
 
 
 def main(args: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="SET", help="see above; first 'new' or 'stars' for these")
     parser.add_argument("--threads", type=int, default=1, help="of everybody")
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of LightFM")
     given = parser.parse_args(args)
-    globals()["EPOCHS"] = given.epochs
     kind, rest = given.names[0], given.names[1:]
     if kind == "new":
         new_items(rest[0], rest[1] if len(rest) > 1 else None, given.threads)
