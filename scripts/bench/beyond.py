@@ -35,6 +35,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from hogwild.machine import memory_of
+
 IDS = [1460, 583, 1 << 20, 1 << 20, 305, 24, 12517, 633, 3, 93145, 5683, 1 << 20, 3194, 27, 14992, 1 << 20, 10, 5652]
 IDS += [2173, 4, 1 << 20, 18, 15, 286181, 105, 142572]  # Criteo's, at most a million each
 NUMBERS = 13
@@ -210,10 +212,7 @@ def family(pid: int) -> Iterator[int]:
 
 def own_bytes(pid: int) -> int:
     """A process's anonymous memory and its share of what it shares."""
-    with contextlib.suppress(OSError):
-        lines = [line.split() for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()]
-        return 1024 * sum(int(line[1]) for line in lines if line[0] in ("Pss_Anon:", "Pss_Shmem:"))
-    return 0
+    return round(1e6 * sum(memory_of(pid, "smaps_rollup", field) for field in ("Pss_Anon", "Pss_Shmem")))
 
 
 def forget(folder: Path) -> None:

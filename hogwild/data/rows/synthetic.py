@@ -74,6 +74,8 @@ class RowGenerator:
     """Tables of one spec, and the functions from row numbers to rows; results do not depend on how rows are grouped."""
 
     fields: np.ndarray | None = None  # (features,) int16
+    centre: np.ndarray | float = 0.0
+    scale = 1.0
 
     def __init__(self, spec: SimpleNamespace) -> None:
         self.spec = spec
@@ -91,8 +93,6 @@ class RowGenerator:
         topic = np.where(topic < self.topics, topic, np.int16(-1))  # (planted,) half of the words have none
         weight = 0.5 + (bits & np.uint64(0xFFFF)).astype(np.float64) / 65536.0
         self.tables = (*common.cumulative(share), ids, tf, idf, topic, weight)
-        self.centre: np.ndarray | float = 0.0
-        self.scale = 1.0
 
     def _bits(self, stream: str, first: int, last: int) -> np.ndarray:
         """A random 64-bit number for each row (or rank) ``first <= i < last``."""
@@ -183,8 +183,6 @@ class FieldGenerator(RowGenerator):
         self.weight = common.normal(self._bits("planted", 0, spec.features))
         factors = common.normal(self._bits("factors", 0, 2 * spec.rank * spec.features))
         self.factors = factors.astype(np.float32).reshape(2, spec.rank, spec.features)
-        self.centre: np.ndarray | float = 0.0
-        self.scale = 1.0
 
     def draw(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """See :meth:`RowGenerator.draw`; the margins are zero and the row's."""

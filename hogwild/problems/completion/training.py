@@ -83,7 +83,7 @@ def settle(
     """
     if saved := chosen_before(resumed, "l2", "epochs", "step", "rank", path=config.l2_path):
         return config.settled(l2_path=None, **saved), None
-    ranks = config.loss != "squared-error"
+    ranks = config.ranks
     rest, judges = ratings, held
     if judges is None:
         try:
