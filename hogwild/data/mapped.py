@@ -25,7 +25,7 @@ class Mapped(NamedTuple):
     path: Path
     first: int | None = None
     last: int | None = None
-    scattered: bool = False  # of a file larger than memory, which is read in pieces here and there
+    scattered: bool = False  # the file exceeds the memory, and is read in pieces far apart
 
     def open(self) -> np.ndarray:
         """Return the elements, read-only; the parent has checked the file."""

@@ -29,7 +29,7 @@ LARGEST = 2**31 - 1  # of a number of features, users or items: they are int32
 SEED = (0, 0, 2**63 - 1)
 ZIPF = (1.0, 0, 4)  # popularity of the feature or item of rank r = 1, 2, ... is 1 / (r + shift)^zipf
 SHIFT = (15.0, 0, 1e9)
-LATER = ("fields", "rank")  # dials whose zero was no dial once: without them the cache's entries are those of then
+LATER = ("fields", "rank")  # dials that came later: at zero they are not in the cache's keys, so older entries hold
 
 #: Dials of each kind of data: default, least and most; or the words there are, of which the first is the default.
 DIALS: dict[str, dict[str, tuple[Any, ...]]] = {

@@ -96,8 +96,8 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         X : array or sparse matrix of shape (n, features)
             CSR of float32 with int32 indices is used in place.
         y : array of shape (n,), or array or sparse matrix of shape (n, labels)
-            A matrix of zeros and ones tells which labels each row has, as from :class:`sklearn.preprocessing.
-            MultiLabelBinarizer`; each label is then a binary problem, all are trained in one pass, and there are
+            A matrix of zeros and ones tells which labels each row has, as from scikit-learn's
+            ``MultiLabelBinarizer``; each label is then a binary problem, all are trained in one pass, and there are
             neither ``softmax`` nor ``class_weight``.
         coef_init, intercept_init : arrays, optional
             Weights to start from.

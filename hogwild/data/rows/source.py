@@ -78,8 +78,8 @@ def open_data(
     beyond : {"error", "ignore"}
         What to do with entries of features at or beyond ``width``. Ignored entries are counted in a HogwildWarning.
     labels : {"required", "optional", "several"}
-        Whether targets must be present; missing ones are 0, which is enough to predict. svmlight text in which a row
-        has several labels, such as ``1,5,7 1:0.5``, needs none in others; "several": nor does one without such a row.
+        Whether targets must be present; missing ones are 0, which is enough to predict. "several": rows of svmlight
+        text have any number of labels, as they have anyway where one has several, such as ``1,5,7 1:0.5``.
     hash_bits : int, optional
         Hash features to ``2**hash_bits`` buckets, 1 to 30; text may then have any indices below 2^64. A store is never
         hashed here: it must already be hashed (``hogwild convert`` does that). If None, a store may be hashed or not.

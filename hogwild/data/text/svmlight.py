@@ -74,7 +74,7 @@ class Svmlight:
         Number of features; one at or beyond it is an error.
     labels : "required", "optional" or "several"
         Whether a row may begin with its first feature; its target is then 0. Blank lines are not rows either way.
-        "several": rows have any number of labels, as "required" finds out by a row with several.
+        "several": rows have any number of labels; with "required", the first row that has several says so.
     hash_bits : int, optional
         Hash indices, which may then be any below 2^64, to ``2**hash_bits`` features (see ``data/text/hashing.py``).
     workers : int, optional

@@ -53,7 +53,7 @@ class LinearCase:
     trained: Callable[..., LinearModel] = LinearModel
     objective: Callable[..., Objective] = Objective
     _objectives: dict[str, Objective]  # on "train" and maybe "held_out" and "test"
-    _evaluated: Numbering | None  # of the rows of these, which may be another case's
+    _evaluated: Numbering | None  # of the rows in them, which may be another case's
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
         self.config = config

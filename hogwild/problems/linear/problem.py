@@ -3,9 +3,8 @@
     objective = weighted mean loss + l2/2 ||w||^2 + l1 ||w||_1,   intercept unpenalised
 
 Two labels, or a real target, make one margin per row; more labels make one per class (one-versus-rest, or softmax), as
-do labels of which a row may have several. A
-``LinearProblem`` is a few numbers, so it is pickled to worker processes as it is; everything large reaches them through
-shared memory or a memory map.
+do labels of which a row may have several. A ``LinearProblem`` is a few numbers, so it is pickled to worker processes as
+it is; everything large reaches them through shared memory or a memory map.
 """
 
 from __future__ import annotations
