@@ -58,63 +58,53 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
     InputError
         If there are no rows, or a label is unknown to the model.
     """
-    if model.multilabel:
-        return _of_several(model, [rows] if isinstance(rows, Rows) else rows, threads)
-    margins = model.margins_of()
-    parts: list[tuple[np.ndarray, ...]] = []
-    count = unknown = 0
+    several, margins = model.multilabel, model.margins_of()
+    parts: list[Any] = []
+    count = beyond = missed = 0
     for block in [rows] if isinstance(rows, Rows) else rows:
-        truth = block.targets
+        truth, sets = block.targets, NO_SETS
         if model.labels:
-            truth = numbered(block, model.labels, False, count)[0].astype(np.int32)
+            truth, sets = numbered(block, model.labels, several, count)
+        if several:
+            missed += (block.labels or NO_SETS).pairs(block.targets) - sets.pairs(truth)
+        elif model.labels:
+            truth = truth.astype(np.int32)
 
-        def chunk(first: int, last: int, block: Rows = block, truth: np.ndarray = truth) -> tuple[np.ndarray, ...]:
+        def chunk(first: int, last: int, block: Rows = block, truth: np.ndarray = truth, sets: LabelSets = sets) -> Any:
             part, found = truth[first:last], margins.between(block, first, last)
+            if several:
+                return _of_several(model, sets.signs(part), found)
             return part, *(_of_labels(model, part, found) if model.labels else [model.decide(found)])
 
-        parts += map_chunks(block, chunk, threads, margins.columns)
+        found = map_chunks(block, chunk, threads, margins.columns)
+        parts += [sum(found)] if several else found
         count += len(block)
-        unknown += count_unknown(block, model.width, threads)
+        beyond += count_unknown(block, model.width, threads)
     if count == 0:
         raise InputError("no rows to evaluate the model on")
-    model.warn_unknown(unknown, stacklevel=3)
+    model.warn_unknown(beyond, stacklevel=3)
+    if several:
+        return {"rows": count, **_several_result(model, sum(parts), count, missed)}
     result = _labels_result if model.labels else _reals_result
     return {"rows": count, **result(model, *(np.concatenate(each) for each in zip(*parts)))}
 
 
-def _of_several(model: LinearModel, blocks: Iterable[Rows], threads: int | None) -> dict[str, Any]:
-    """The metrics of a model of several labels a row, from sums over blocks."""
-    width, likely = model.width, model.loss in PROBABILITIES
-    loss = model.loss if likely and model.loss != "modified-huber" else ""
-    count = beyond = unknown = 0
-    totals = np.zeros(2 + 2 * len(model.labels))
-    margins = model.margins_of()
-    for block in blocks:
-        targets, sets = numbered(block, model.labels, True, count)
+def _of_several(model: LinearModel, signs: np.ndarray, margins: np.ndarray) -> np.ndarray:
+    """Sums over a chunk of rows of several labels: rows that are all right, log losses, and hits by label."""
+    if model.loss == "log":
+        lost = loss_values("log", margins, signs)
+    else:
+        share = model.probabilities(margins) if model.loss in PROBABILITIES else np.ones(margins.shape)
+        lost = -np.log(np.clip(np.where(signs > 0, share, 1.0 - share), EPSILON, 1.0))
+    return np.array([right_rows(margins, signs).sum(), lost.sum(), *hits_of(margins, signs)])
 
-        def chunk(
-            first: int, last: int, block: Rows = block, targets: np.ndarray = targets, sets: LabelSets = sets
-        ) -> np.ndarray:
-            p, y = margins.between(block, first, last), sets.signs(targets[first:last])
-            if loss:
-                lost = loss_values(loss, p, y)
-            else:
-                share = model.probabilities(p) if likely else np.ones(p.shape)
-                lost = -np.log(np.clip(np.where(y > 0, share, 1.0 - share), EPSILON, 1.0))
-            return np.array([right_rows(p, y).sum(), lost.sum(), *hits_of(p, y)])
 
-        totals += sum(map_chunks(block, chunk, threads, margins.columns))
-        unknown += (block.labels or NO_SETS).pairs(block.targets) - sets.pairs(targets)
-        count += len(block)
-        beyond += count_unknown(block, width, threads)
-    if count == 0:
-        raise InputError("no rows to evaluate the model on")
-    model.warn_unknown(beyond, stacklevel=4)
-    right, both = totals[2:].reshape(2, -1)
+def _several_result(model: LinearModel, sums: np.ndarray, count: int, missed: int) -> dict[str, Any]:
+    right, both = sums[2:].reshape(2, -1)
     f1 = 2.0 * right / np.maximum(both, 1)
-    facts = {"accuracy": totals[0] / count, "log_loss": totals[1] / count if likely else None}
-    facts |= f1_of(totals[2:], unknown)
-    return {"rows": count, **facts, "f1": dict(zip(model.labels, f1.tolist())), "labels": model.labels}
+    facts = {"accuracy": sums[0] / count, "log_loss": sums[1] / count if model.loss in PROBABILITIES else None}
+    facts |= f1_of(sums[2:], missed)
+    return facts | {"f1": dict(zip(model.labels, f1.tolist())), "labels": model.labels}
 
 
 def _of_labels(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, ...]:
