@@ -174,7 +174,7 @@ class Reading:
         self.name = name
         self.verb = verb or ("generating" if name.startswith("synthetic:") else "reading")
         self.share = 0.0
-        self.done = 0  # bytes or rows of a source whose end nobody knows
+        self.done = 0  # bytes of a source whose end nobody knows
         self.start = time.monotonic()
 
     def update(self, done: int, total: int | None) -> None:

@@ -129,7 +129,7 @@ def test_live_lines() -> None:
     reading.update(50, 200)
     assert reading.line().startswith(f"reading file {bar(0.25)} 25%")
     reading.update(50_000_000, None)
-    assert reading.line() == "reading file  0:00 elapsed"
+    assert reading.line() == "reading file 50 MB  0:00 elapsed"
     assert [clock(seconds) for seconds in (-1, 0.4, 61, 3599.6, 7325)] == ["0:00", "0:00", "1:01", "1:00:00", "2:02:05"]
 
 
