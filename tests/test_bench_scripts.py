@@ -98,3 +98,12 @@ def test_recommenders_are_measured_by_one_metric(
     made = bench.made("tiny")
     assert made.shape == (60, 40)
     assert len(set(zip(made.users.tolist(), made.items.tolist()))) == len(made)  # nobody chooses twice
+
+
+def test_answers_are_timed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    bench = importlib.import_module("scripts.bench.serving")
+    monkeypatch.setattr(bench, "BITS", 10)
+    bench.main(["--rows", "20", "--repeats", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(bench.VALUES) * (1 + 2 * 3) + 1
+    assert all(float(time) > 0 for time in re.findall(r"([\d.]+) (?:us|s)\b", "\n".join(lines)))

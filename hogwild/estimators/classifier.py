@@ -213,7 +213,8 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             X, batch = validated(self, X, reset=False), max(1, CHUNK_NONZEROS // len(self.classes_))
             blocks = (X[first : first + batch] for first in range(0, X.shape[0], batch))
             return stacked([indicator(self._product(block)) for block in blocks])
-        return self.classes_[likeliest(self.decision_function(X))]
+        margins = self.decision_function(X)  # before classes_, which a model that is not fitted has not
+        return self.classes_[likeliest(margins)]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: Any) -> np.ndarray:

@@ -107,7 +107,7 @@ def has_several(y: Any) -> bool:
     """Whether ``y`` is a matrix with a column for each label, rather than a target for each row."""
     import scipy.sparse
 
-    shape = np.shape(y)
+    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape  # np.shape would call __array_function__
     return scipy.sparse.issparse(y) or (len(shape) == 2 and shape[1] > 1)
 
 

@@ -98,13 +98,11 @@ def uneven(rows: Rows, weights: np.ndarray | None) -> bool:
     """Whether some rows move the model ``UNEVEN`` times as far as the median row: by squared length and weight."""
     if weights is None and like_text(rows):
         return False
-    ids = rows.spread(READ // 16) if rows.nnz > READ else np.arange(len(rows))
+    whole = rows.nnz <= READ
+    ids = np.arange(len(rows)) if whole else rows.spread(READ // 16)
     if weights is not None:
         ids = np.append(ids, np.argmax(weights))
-    if rows.nnz > READ:
-        reach = lengths_of(_picked(rows, ids))
-    else:
-        reach = lengths_of(rows if weights is None else rows.select(ids))
+    reach = lengths_of(rows if whole and weights is None else _picked(rows, ids))
     reach = reach if weights is None else reach * weights[ids]
     reach = reach[reach > 0]
     return bool(len(reach) and reach.max() > UNEVEN * np.partition(reach, len(reach) // 2)[len(reach) // 2])
