@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from hogwild.compare.reference.optimum import find_optimum
 from hogwild.compare.reference.outside import LIBLINEAR_LOSSES, OUTSIDE, SGD_LOSSES
 from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
+from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
+from hogwild.errors import TrainingError
 from hogwild.methods import LABEL_LOSSES
 from hogwild.training.schedule import make_schedule
 from tests.runs import toy
@@ -174,3 +177,15 @@ def test_data_that_are_too_large_and_who_is_not_installed(monkeypatch):
     monkeypatch.setattr(outside.shutil, "which", lambda command: None)
     said = OUTSIDE["libmf"].refusal(TrainConfig(problem="completion"), None)
     assert said == "libmf needs mf-train on the PATH: build https://github.com/cjlin1/libmf"
+
+
+@pytest.mark.parametrize("says", ["exit 3", "echo hello", "echo what is this", "echo 1 nan", "echo 1 0.5"])
+def test_a_libmf_that_is_broken_ends_its_cell_alone(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "mf-train"
+    program.write_text(f"#!/bin/sh\n{says}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(outside.Libmf, "command", str(program))
+    config = TrainConfig(problem="completion", biases=False, penalty="per-rating", rank=2, step=0.1, l2=0.1)
+    ratings = Ratings(np.array([0, 1]), np.array([1, 0]), np.array([1.0, 2.0]), (2, 2))
+    with pytest.raises(TrainingError, match="ended with status . and no model: "):
+        outside.Libmf(ratings, config).advance(1)

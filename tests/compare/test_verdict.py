@@ -117,6 +117,17 @@ def test_the_target_is_the_hardest_that_serial_always_reaches(judge: Callable) -
     )
 
 
+def test_without_a_run_that_descended_no_figure_is_given(judge: Callable) -> None:
+    rising = [run("serial", [1.0, 1.5, 2.0], seed=seed) for seed in range(3)]
+    known = {"optimum_seen": True, "objective": 1.0}
+    [said] = judge(*rising, run("tiered", [1.0, 1.5], 1.0, 2), **known)
+    assert said == (
+        "No run got below the objective of the start, so there is no verdict: give more epochs or other steps."
+    )
+    diverged = [run("serial", [None], seed=seed, status="diverged") for seed in range(3)]
+    assert "in all its runs (it diverged, in " in judge(*diverged, race("tiered 2 1"))[0]
+
+
 def test_what_is_missing(judge: Callable) -> None:
     assert judge(race("serial 1 1")) == ["No lock-free method has results, so there is no verdict."]
     assert judge() == ["No lock-free method has results, so there is no verdict."]

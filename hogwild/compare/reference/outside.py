@@ -460,9 +460,13 @@ class Libmf(Program):
             for line in run.stdout:
                 lines.append((time.perf_counter(), line))
                 self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
-        last = lines[-1][1].split() if lines else ["no output:", "nan"]
-        if run.returncode or not math.isfinite(float(last[1])):  # the RMSE
-            raise TrainingError(f"{self.command} ended with status {run.returncode}: {' '.join(last)}")
+        last = lines[-1][1].strip() if lines else "no output"
+        try:
+            sound = math.isfinite(float(last.split()[1]))  # the RMSE
+        except (IndexError, ValueError):
+            sound = False
+        if run.returncode or not sound or not Path(self.files[1]).exists():
+            raise TrainingError(f"{self.command} ended with status {run.returncode} and no model: {last}")
         self.untimed = time.perf_counter() - began - (lines[-1][0] - lines[0][0])
 
     def solution(self) -> tuple[np.ndarray, ...]:

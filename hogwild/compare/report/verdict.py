@@ -199,11 +199,13 @@ def _difference(source: ComparisonResult, groups: list[Group]) -> Iterator[str]:
 
 def _no_target(source: ComparisonResult) -> str:
     aims, alone = listed(map(percent, source.eps)), source.serial
+    if source.start <= source.optimum:
+        return "No run got below the objective of the start, so there is no verdict: give more epochs or other steps."
     if alone is None:
         return f"Neither serial nor a method with locks reaches a target ({aims}) in all its runs: there is no verdict."
     return (
-        f"Serial does not reach any target ({aims} of {source.goal}) in all its runs (best: "
-        f"{percent(alone.best_gap)}, in {plural(alone.epochs, 'epoch')}), so there is no verdict: give it more "
+        f"Serial does not reach any target ({aims} of {source.goal}) in all its runs ({_nearest(alone)}, "
+        f"in {plural(alone.epochs, 'epoch')}), so there is no verdict: give it more "
         "epochs or other steps."
     )
 
@@ -246,8 +248,11 @@ def fastest(groups: Iterable[Group], eps: float, clock: str) -> Group | None:
 
 def never(group: Group) -> str:
     """Say that the group did not reach the target, and how near it came."""
-    best = f"best: {100 * group.best_gap:.4g} %" if math.isfinite(group.best_gap) else "it diverged"
-    return f"{group.method} never gets there in its {plural(group.epochs, 'epoch')} ({best})"
+    return f"{group.method} never gets there in its {plural(group.epochs, 'epoch')} ({_nearest(group)})"
+
+
+def _nearest(group: Group) -> str:
+    return f"best: {100 * group.best_gap:.4g} %" if math.isfinite(group.best_gap) else "it diverged"
 
 
 def staff(source: ComparisonResult, group: Group) -> str:
