@@ -217,6 +217,7 @@ class Case(Protocol):
     sampled: bool = False  # the data are too many to be evaluated but by a sample, also in the end
     convex: bool = False  # the objective is, so that a mean may be the better model; then :meth:`judge` judges it
     numbering: Any = None  # its own of flat parameters, with ``size`` and ``flat``; checkpoints have the user's
+    numbered_solution: bool = False  # a solution is in this numbering too, until it is a model
 
     def __init__(self, config: TrainConfig, train: Any, test: Any, *held: Any) -> None: ...
 
@@ -300,8 +301,12 @@ def size_of(case: Case) -> int:
 
 
 def in_numbering(case: Case, arrays: dict[str, Any], users: bool = False) -> dict[str, Any]:
-    """Arrays of a checkpoint, with flat parameters in the problem's numbering; with ``users``, back in the user's."""
+    """Arrays of a checkpoint, with parameters in the problem's numbering; with ``users``, back in the user's."""
     if case.numbering is None:
         return arrays
     flat = [name for name in ("flat", "mean") if name in arrays]
-    return arrays | {name: case.numbering.flat(case.problem, arrays[name], users) for name in flat}
+    arrays = arrays | {name: case.numbering.flat(case.problem, arrays[name], users) for name in flat}
+    if case.numbered_solution:
+        move = case.numbering.outward if users else case.numbering.inward
+        arrays |= zip(case.names, move(*(arrays[name] for name in case.names)))
+    return arrays

@@ -28,6 +28,8 @@ from hogwild.interchange import export_model
 from hogwild.metrics import evaluate
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.problem import FMProblem
+from hogwild.problems.fm.training import Trials
+from hogwild.training.checkpoint import load_saved
 from hogwild.training.workers import InlineWorker
 from tests import reference
 from tests.runs import toy
@@ -186,6 +188,43 @@ def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
     assert found["objective"] == pytest.approx(loss + 0.05 * np.sum(w**2) + 0.005 * np.sum(v**2), rel=1e-6)
 
 
+@pytest.mark.parametrize("problem", ["fm", "ffm"])
+def test_parameters_are_judged_where_workers_keep_them(problem: Any) -> None:
+    """As copies of them are, with the targets' scale, a padded line and unequal fields."""
+    rows = clicks(200)
+    rows = rows.replace(targets=100 * rows.targets + np.arange(200, dtype=np.float32), labels=None)
+    trials = Trials(TrainConfig(problem=problem, rank=3, loss="squared-error", seed=0), *rows.split(0.25))
+    p = trials.problem
+    assert p.scale > 1.0
+    flat = trials.flat
+    p.per_feature(flat)[0][:, p.places] = np.random.default_rng(0).normal(size=(p.width, len(p.places)))
+    p.parameters(flat).intercept[0] = 0.5
+    (weights, *factors), b = p.solution(flat)
+    fields = np.maximum(trials.rows.fields, 0) if p.fields else None
+    judge = p.objective(trials.objective.rows, FMObjective, l2=2.0, l2_factors=3.0, fields=fields, rank=3)
+    usual = judge.evaluate(np.vstack([weights, *factors]), b)
+    loss, bound = trials.judge(flat, 3.0 * p.scale / 2)
+    assert loss == pytest.approx(usual["loss"], rel=1e-12)
+    assert bound - loss >= 0.999 * 3.0 / 2 * np.square(factors, dtype=float).sum()
+
+
+def test_the_search_follows_a_path_until_the_loss_rises() -> None:
+    """A table of losses with one valley: by steps for the first penalty, then with larger ones only."""
+    trials = object.__new__(Trials)
+    trials.config, trials.before, trials.tried = TrainConfig(problem="fm"), 9.0, {}
+    said: list[str] = []
+    trials.report = said.append
+
+    def run(step: float, l2_factors: float) -> tuple[float, int]:
+        return 1 + abs(np.log2(step) - 3 * l2_factors) + (l2_factors - 1.1) ** 2, 5
+
+    trials.run = run  # type: ignore[method-assign]
+    assert trials.best(float(each) for each in range(4)) == (8.0, 1.0)
+    assert len(said) == len(trials.tried)
+    assert max(penalty for _, penalty in trials.tried) == 2.0
+    assert {np.log2(step) for step, penalty in trials.tried if penalty == 1.0} == {0, 2, 1, 3}
+
+
 # ---- runs
 
 
@@ -252,6 +291,8 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) 
     again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **options)
     again.finish()
     np.testing.assert_array_equal(whole._job.flat, again._job.flat)
+    np.testing.assert_array_equal(whole.model.factors_, again.model.factors_)
+    assert load_saved(tmp_path, again.requested)[0]["coef"].shape[1] == rows.width
     assert whole.config == again.config
     assert [row["objective"] for row in whole.history] == [row["objective"] for row in again.history]
 

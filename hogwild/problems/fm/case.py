@@ -27,6 +27,7 @@ class FMCase(LinearCase):
     """See :class:`hogwild.problems.protocol.Case`."""
 
     convex = False
+    numbered_solution = True  # of all features it may be many times as large as of those that occur
     kind = FMProblem
     trained = FMModel
     problem: FMProblem
@@ -35,7 +36,7 @@ class FMCase(LinearCase):
         train = without_gaps(config, train)
         super().__init__(with_discipline(config), train, test, held)
         fields = known_fields(self._rows) if self.problem.fields else None
-        self.objective = partial(FMObjective, l2_factors=config.l2_factors, fields=fields, rank=self.problem.rank)
+        self.objective = partial(FMObjective, fields=fields, rank=self.problem.rank)
         if train.held_out is not None:
             note = f"{len(train.held_out):,} rows held out choose the epoch (--keep last: none)"
             self.note = f"{note}; {self.note}" if self.note else note
@@ -52,6 +53,13 @@ class FMCase(LinearCase):
     def usual_holdout(config: TrainConfig, data: Rows) -> float:
         return 0.0 if config.l2_path and sampled(config, data) == len(data) else HELD_OUT
 
+    def make_evaluator(self, like: LinearCase | None = None) -> None:
+        super().make_evaluator(like)
+        self._evaluated = None  # solutions have the numbering of these rows
+
+    def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
+        return self.problem.solution(flat)
+
     def lay_out(self, shared: bool) -> Job:
         features = occurring(self._rows, self.numbering)
         job = super().lay_out(shared)
@@ -64,15 +72,17 @@ class FMCase(LinearCase):
         trials = Trials(self.config, *judges_of(self.config, self._train, self._train.held_out))
 
         def search() -> tuple[float, dict[str, Any]]:
-            step, tried = trials.best_step(self.config.l2_factors)
-            values = {each: value if math.isfinite(value) else None for each, value in tried.items()}
-            return step, {"step_path": [{"step": each, "objective": value} for each, value in values.items()]}
+            l2_factors = float(self.config.l2_factors or 0.0)
+            step = trials.best_step(l2_factors)
+            tried = ((step, trials.lowest(step, l2_factors)) for step, _ in sorted(trials.tried))
+            path = [{"step": each, "objective": loss if math.isfinite(loss) else None} for each, loss in tried]
+            return step, {"step_path": path}
 
         return search
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]], **more: Any
     ) -> LinearModel:
-        coef, intercept = solution
+        coef, intercept = self._coordinates.outward(*solution)
         more = {"factors_": coef[1:].T, "fields_": known_fields(self._train) if self.problem.fields else None}
         return super().model((coef[:1], intercept), config, history, **more)

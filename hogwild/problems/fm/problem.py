@@ -41,6 +41,7 @@ class FMProblem(LinearProblem):
     """Everything a worker must know besides the arrays; made by :meth:`of`."""
 
     has_events: ClassVar[bool] = False
+    penalties: ClassVar[tuple[str, ...]] = (*LinearProblem.penalties, "l2_factors")
 
     rank: int = 0
     l2_factors: float = 0.0
@@ -93,13 +94,18 @@ class FMProblem(LinearProblem):
         begins = self.block * np.arange(max(self.fields, 1))
         return np.append(self.weight_at, (begins[:, None] + np.arange(self.rank)).ravel())
 
+    @property
+    def layout(self) -> tuple[int, int, int]:
+        """Where in a line the weight stands, where factors begin, and how far apart those for two fields are."""
+        return self.weight_at, 0, self.block
+
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(coef, intercept)`` as copies: the weights and then the factors, a column for each feature, and (1,).
 
         They are the user's: weights are the workers' times the ``scale`` of targets, factors times its root, so that
         the same steps suit both whatever the targets are.
         """
-        coef, scale = self.per_feature(flat)[0][:, self.places].T, np.float32(self.scale)
+        coef, scale = np.take(self.per_feature(flat)[0], self.places, axis=1).T, np.float32(self.scale)
         if scale != 1:
             coef[0] *= scale
             coef[1:] *= np.sqrt(scale)

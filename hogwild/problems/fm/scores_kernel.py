@@ -9,30 +9,34 @@ from hogwild.data.rows.margins_kernel import REASSOCIATE, known_end
 
 
 @njit(**REASSOCIATE)
-def margins_of_fields(begin, end, indices, values, lines, fields, rank, intercept, scales, out):
-    """Do :func:`margins` for features with a factor for each field, and the field of each, ``fields`` (width,)."""
+def margins_of_fields(begin, end, indices, values, lines, weight, first, size, fields, rank, intercept, scales, out):
+    """Do :func:`margins` for features with a factor for each field, and the field of each, ``fields`` (width,).
+
+    A line's factors begin at ``first``, ``size`` numbers apart, so that lines need not be copied for this: it takes
+    longer than the margins. Places in them are unsigned, which saves tests for negative ones.
+    """
     for i in range(len(begin)):
         last = known_end(begin[i], end[i], indices, len(lines))
         scale = np.float64(scales[i]) if len(scales) else 1.0
         total = 0.0
         for j in range(begin[i], last):
             x, u = np.float64(values[np.uint64(j)]) * scale, np.uint32(indices[np.uint64(j)])
-            total += x * np.float64(lines[u, 0])
-            own = 1 + np.int64(fields[u]) * rank
+            total += x * np.float64(lines[u, np.uint64(weight)])
+            own = np.uint64(first + np.int64(fields[u]) * size)
             for n in range(j + 1, last):
                 v = np.uint32(indices[np.uint64(n)])
-                other, product = 1 + np.int64(fields[v]) * rank, 0.0
-                for k in range(rank):
+                other, product = np.uint64(first + np.int64(fields[v]) * size), 0.0
+                for k in range(np.uint64(rank)):
                     product += np.float64(lines[u, other + k]) * np.float64(lines[v, own + k])
                 total += x * np.float64(values[np.uint64(n)]) * scale * product
         out[i] = intercept + total
 
 
 @njit(**REASSOCIATE)
-def margins(begin, end, indices, values, lines, intercept, scales, sums, out):
-    """Set ``out`` (n,) float64 for ``lines`` (width, 1 + rank), the weight first; ``scales`` (n,) may be empty.
+def margins(begin, end, indices, values, lines, weight, intercept, scales, sums, out):
+    """Set ``out`` (n,) float64 for ``lines`` (width, m) of factors, and of a weight at ``weight``.
 
-    ``sums`` (2, 1 + rank) float64 is work space. Entries whose feature has no line are left out.
+    ``scales`` (n,) may be empty. ``sums`` (2, m) float64 is work space. Entries whose feature has no line are left out.
     """
     for i in range(len(begin)):
         last = known_end(begin[i], end[i], indices, len(lines))
@@ -45,6 +49,7 @@ def margins(begin, end, indices, values, lines, intercept, scales, sums, out):
                 sums[0, k] += part
                 sums[1, k] += part * part
         pairs = 0.0
-        for k in range(1, lines.shape[1]):
-            pairs += sums[0, k] * sums[0, k] - sums[1, k]
-        out[i] = intercept + sums[0, 0] + 0.5 * pairs
+        for k in range(lines.shape[1]):
+            if k != weight:
+                pairs += sums[0, k] * sums[0, k] - sums[1, k]
+        out[i] = intercept + sums[0, weight] + 0.5 * pairs

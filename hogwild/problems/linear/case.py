@@ -157,7 +157,7 @@ class LinearCase:
             message = f"{unknown:,} values of features beyond the model's {width:,} were ignored in the test rows"
             warnings.warn(message, HogwildWarning, stacklevel=5)
         penalised: dict[str, Any] = {"weights": self._weights}
-        others: dict[str, Any] = {"auc": True, "l1": 0.0, "l2": 0.0}
+        others: dict[str, Any] = {"auc": True} | dict.fromkeys(self.problem.penalties, 0.0)
         self._objectives = {
             name: self.problem.objective(
                 rows if self.numbering is None else self.numbering.rows(rows),  # in half the time then

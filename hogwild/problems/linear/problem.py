@@ -72,6 +72,7 @@ class LinearProblem(Problem):
     """Everything a worker must know besides the arrays; made by :meth:`of`."""
 
     has_events: ClassVar[bool] = True
+    penalties: ClassVar[tuple[str, ...]] = ("l1", "l2")  # fields, and of the objective too
 
     loss: str
     loss_param: float
@@ -215,7 +216,7 @@ class LinearProblem(Problem):
 
     def objective(self, rows: Rows, kind: Callable[..., Objective] = Objective, **more: Any) -> Objective:
         """What judges solutions of this problem on rows."""
-        names = ("l1", "l2", "normalize", "labels", "multilabel", "width")
+        names = (*self.penalties, "normalize", "labels", "multilabel", "width")
         fields = {name: getattr(self, name) for name in names}
         return kind(rows, self.loss, self.loss_param, **(fields | more))
 
