@@ -29,7 +29,6 @@ from hogwild.metrics import evaluate
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.problem import FMProblem
 from hogwild.problems.fm.training import Trials
-from hogwild.training.checkpoint import load_saved
 from hogwild.training.workers import InlineWorker
 from tests import reference
 from tests.runs import toy
@@ -206,6 +205,12 @@ def test_parameters_are_judged_where_workers_keep_them(problem: Any) -> None:
     loss, bound = trials.judge(flat, 3.0 * p.scale / 2)
     assert loss == pytest.approx(usual["loss"], rel=1e-12)
     assert bound - loss >= 0.999 * 3.0 / 2 * np.square(factors, dtype=float).sum()
+    lowest, epochs = trials.run(0.01, 1e-4)
+    assert np.isfinite(lowest)
+    assert epochs > 0
+    squares = itertools.count()
+    trials.judge = lambda flat, pull: (1.0, 1.0 + 1e9 * pull * next(squares))  # type: ignore[method-assign]
+    assert trials.run(0.01, 1e-4) == (np.inf, 0)  # the penalty alone shows that it diverges
 
 
 def test_the_search_follows_a_path_until_the_loss_rises() -> None:
@@ -292,9 +297,23 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) 
     again.finish()
     np.testing.assert_array_equal(whole._job.flat, again._job.flat)
     np.testing.assert_array_equal(whole.model.factors_, again.model.factors_)
-    assert load_saved(tmp_path, again.requested)[0]["coef"].shape[1] == rows.width
     assert whole.config == again.config
     assert [row["objective"] for row in whole.history] == [row["objective"] for row in again.history]
+
+
+@pytest.mark.parametrize("begun", ["always", "never"])
+def test_the_kept_epoch_is_resumed_in_another_numbering(tmp_path: Path, begun: str) -> None:
+    """The model is that of an epoch before the run ended first, so it comes from the checkpoint."""
+    rows, other = clicks(600), {"always": "never", "never": "always"}[begun]
+    options = FIXED | {"problem": "ffm", "patience": 0, "step": 1.5, "l2_factors": 1e-6}
+    whole = hogwild.train(rows, **options | {"epochs": 5, "renumber": begun})
+    whole.finish()
+    hogwild.train(rows, checkpoint=tmp_path, **options | {"epochs": 4, "renumber": begun}).finish()
+    again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **options | {"epochs": 5, "renumber": other})
+    again.finish()
+    assert 0 < whole.history[-1]["kept_epoch"] == again.history[-1]["kept_epoch"] < 4
+    np.testing.assert_array_equal(again.model.factors_, whole.model.factors_)
+    np.testing.assert_array_equal(again.model.coef_, whole.model.coef_)
 
 
 @pytest.mark.parametrize("problem", ["fm", "ffm"])

@@ -49,6 +49,7 @@ class LinearCase:
 
     names = ("coef", "intercept")
     convex = True
+    numbered_solution = False
     kind: type[LinearProblem] = LinearProblem
     trained: Callable[..., LinearModel] = LinearModel
     objective: Callable[..., Objective] = Objective
