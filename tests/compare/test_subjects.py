@@ -116,7 +116,7 @@ def test_libmf_is_called_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ratings = Ratings([0, 2, 0], [0, 1, 1], [1.0, 2.0, 6.0], (4, 3))  # mean 3, deviation sqrt(14 / 3)
     solver = Libmf(ratings, dataclasses.replace(PLAIN, rank=2, l2=0.25, workers=2))
     if rmse != "0.8":
-        with pytest.raises(TrainingError, match="mf-train ended with status (3: 1 0.8|-9|0: 1 nan)"):
+        with pytest.raises(TrainingError, match="mf-train ended with status (3|-9|0) and no model: 1 (0.8|nan) 1e0"):
             solver.advance(2)
         return
     solver.advance(2)
