@@ -35,7 +35,7 @@ from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import choose
-from hogwild.problems.protocol import Sums
+from hogwild.problems.protocol import Case, Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
 
@@ -44,7 +44,7 @@ SPARSEST = 10  # of so many chunks of rows one is evaluated at least
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
 
-class LinearCase:
+class LinearCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""
 
     names = ("coef", "intercept")
@@ -135,10 +135,6 @@ class LinearCase:
             self.config = c.settled(discipline=discipline)
         return rows
 
-    @staticmethod
-    def usual_holdout(config: TrainConfig, data: Any) -> float:
-        return 0.0
-
     def cut(self) -> dict[str, Any]:
         return {"block": self.order.block} | self._coordinates.counts  # it depends on the machine's memory
 
@@ -147,7 +143,7 @@ class LinearCase:
             raise UsageError("the checkpoint scales columns differently: resume it with the version that wrote it")
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
-    def make_evaluator(self, like: LinearCase | None = None) -> None:
+    def make_evaluator(self, like: Any = None) -> None:
         if like is not None:
             self._objectives, self._evaluated = like._objectives, like._evaluated
             return
