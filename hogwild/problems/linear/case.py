@@ -154,15 +154,16 @@ class LinearCase(Case):
             warnings.warn(message, HogwildWarning, stacklevel=5)
         penalised: dict[str, Any] = {"weights": self._weights}
         others: dict[str, Any] = {"auc": True, "l1": 0.0, "l2": 0.0}
-        self._objectives = {
-            name: self.problem.objective(
-                rows if self.numbering is None else self.numbering.rows(rows),  # in half the time then
-                self.objective,
-                **(penalised if name == "train" else others),
-            )
-            for name, rows in (("train", self._train), ("held_out", self._held), ("test", self._test))
-            if rows is not None
-        }
+        self._objectives = {}
+        for name, rows in (("train", self._train), ("held_out", self._held), ("test", self._test)):
+            if rows is None:
+                continue
+            rows = rows if self.numbering is None else self.numbering.rows(rows)  # in half the time then
+            try:
+                more = penalised if name == "train" else others
+                self._objectives[name] = self.problem.objective(rows, self.objective, **more)
+            except InputError as error:
+                raise InputError(f"the {name} rows: {error}") from None
         for name, objective in self._objectives.items():
             if objective.unknown:
                 message = (
