@@ -12,7 +12,7 @@ import typer
 
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, LAYOUT, Json, Quiet, takes
-from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_size, described
+from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_outputs, check_size, described
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import replacing
 from hogwild.rows_file import Screen, printable
@@ -62,6 +62,7 @@ def convert_to_text(source: str, destination: str, overwrite: bool, **reading: A
 
     if os.path.lexists(destination) and not overwrite:
         raise InputError(f"{destination} exists: choose another name, or give --overwrite")
+    check_outputs({"DST": destination}, [source])
     rows = open_data(source, **reading)
     with replacing(destination) as file:
         write_text(rows, file, fields=destination.endswith(".ffm"))

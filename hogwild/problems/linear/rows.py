@@ -210,7 +210,7 @@ def labels_of(
     else:
         labels = sets.names.astype(np.float64)
     if len(labels) < fewest:
-        only = shortest(labels[0])
+        only = shortest(labels[0]) if len(labels) else "none"
         raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
     if len(labels) > MAX_CLASSES:
         raise InputError(
