@@ -45,7 +45,7 @@ def convert(
     if sources.problem == "cuts":
         raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
     make: Any = convert_ratings if sources.problem == "completion" else convert_rows
-    if sources.problem != "completion" and os.path.splitext(destination)[1] in TEXTS:
+    if sources.problem != "completion" and os.path.splitext(destination)[1].lower() in TEXTS:
         make = convert_to_text
     with display.live(reading.line):
         meta = make(source, destination, overwrite=overwrite, progress=reading.update, **sources.reading())
@@ -65,7 +65,7 @@ def convert_to_text(source: str, destination: str, overwrite: bool, **reading: A
     check_outputs({"DST": destination}, [source])
     rows = open_data(source, **reading)
     with replacing(destination) as file:
-        write_text(rows, file, fields=destination.endswith(".ffm"))
+        write_text(rows, file, fields=destination.lower().endswith(".ffm"))
     return {"rows": len(rows), "width": rows.width, "nnz": rows.nnz}
 
 
