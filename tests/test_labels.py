@@ -67,6 +67,9 @@ def test_a_matrix_comes_back_as_it_was_through_parts_and_stores(data: tuple[Any,
     again = open_store(tmp_path / "part")
     np.testing.assert_array_equal(again.to_scipy()[1].toarray(), rows.split(0.3)[0].to_scipy()[1].toarray())
     assert again.labels.names.tolist() == [*range(LABELS)]
+    np.save(tmp_path / "part" / "label_names.npy", np.arange(LABELS - 1, dtype=np.int32))
+    with pytest.raises(InputError, match="damaged store: label_names do not ascend, or lack one of label_indices"):
+        open_store(tmp_path / "part")
 
 
 @pytest.mark.parametrize("chunk", [16, None])
