@@ -24,6 +24,7 @@ import importlib
 import inspect
 import io
 import json
+import keyword
 import re
 import sys
 import warnings
@@ -100,7 +101,8 @@ def export_model(model: Any, path: str | Path, to: str) -> None:
     if to == "python":
         if not hasattr(model, "predict_many"):
             raise UsageError(f"--to python needs a model of rows or ratings; got {type(model).__name__}: take npz")
-        if path.suffix != ".py" or not path.stem.isidentifier() or path.stem in {*sys.stdlib_module_names, "numpy"}:
+        taken = {*sys.stdlib_module_names, *keyword.kwlist, "numpy"}
+        if path.suffix != ".py" or not path.stem.isidentifier() or path.stem in taken:
             raise UsageError(f"--to python writes a new module NAME.py, and NAME.npz; got {path}: name it so")
         write_atomically(path.with_suffix(".npz"), _npz(model))
     write_atomically(path, {"npz": _npz, "python": lambda _: _python(path.stem), "onnx": _onnx}[to](model))

@@ -18,8 +18,8 @@ from hogwild.data.rows.labels import NO_SETS, LabelSets
 from hogwild.errors import InputError
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.model import LinearModel
-from hogwild.problems.linear.objective import auc, f1_of, hits_of, loss_values, right_rows
-from hogwild.problems.linear.rows import below_range, numbered
+from hogwild.problems.linear.objective import auc, f1_by_label, f1_of, hits_of, loss_values, right_rows
+from hogwild.problems.linear.rows import below_range, numbered, pairs_of
 from hogwild.serving.scorer import PROBABILITIES
 
 BINS = 10  # of probabilities
@@ -66,7 +66,7 @@ def evaluate(model: LinearModel, rows: Rows | Iterable[Rows], threads: int | Non
         if model.labels:
             truth, sets = numbered(block, model.labels, several, count)
         if several:
-            missed += (block.labels or NO_SETS).pairs(block.targets) - sets.pairs(truth)
+            missed += pairs_of(block) - sets.pairs(truth)
         elif model.labels:
             truth = truth.astype(np.int32)
 
@@ -100,11 +100,9 @@ def _of_several(model: LinearModel, signs: np.ndarray, margins: np.ndarray) -> n
 
 
 def _several_result(model: LinearModel, sums: np.ndarray, count: int, missed: int) -> dict[str, Any]:
-    right, both = sums[2:].reshape(2, -1)
-    f1 = 2.0 * right / np.maximum(both, 1)
     facts = {"accuracy": sums[0] / count, "log_loss": sums[1] / count if model.loss in PROBABILITIES else None}
     facts |= f1_of(sums[2:], missed)
-    return facts | {"f1": dict(zip(model.labels, f1.tolist())), "labels": model.labels}
+    return facts | {"f1": dict(zip(model.labels, f1_by_label(sums[2:]).tolist())), "labels": model.labels}
 
 
 def _of_labels(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tuple[np.ndarray, ...]:

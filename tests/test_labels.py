@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.multiclass import OneVsRestClassifier
 
 import hogwild
-from hogwild import HogwildClassifier, InputError, Rows, open_data
+from hogwild import HogwildClassifier, InputError, Rows, UsageError, open_data
 from hogwild.data.rows.labels import of_indicator
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.text.svmlight import write_text
@@ -67,6 +67,9 @@ def test_a_matrix_comes_back_as_it_was_through_parts_and_stores(data: tuple[Any,
     again = open_store(tmp_path / "part")
     np.testing.assert_array_equal(again.to_scipy()[1].toarray(), rows.split(0.3)[0].to_scipy()[1].toarray())
     assert again.labels.names.tolist() == [*range(LABELS)]
+    np.save(tmp_path / "part" / "label_names.npy", np.arange(LABELS - 1, dtype=np.int32))
+    with pytest.raises(InputError, match="damaged store: label_names do not ascend, or lack one of label_indices"):
+        open_store(tmp_path / "part")
 
 
 @pytest.mark.parametrize("chunk", [16, None])
@@ -97,6 +100,10 @@ def test_a_text_without_commas_is_one_of_single_labels_unless_somebody_says_othe
     assert open_data(io.BytesIO(text), labels="optional").targets.tolist() == [3, 0, 5]
     rows = open_data(io.BytesIO(text), labels="several")
     assert rows.labels.indicator(rows.targets).toarray().tolist() == [[1, 0], [0, 0], [0, 1]]
+    with pytest.raises(InputError, match="all 1 rows have the label none: loss log needs two or more classes"):
+        hogwild.train(open_data(io.BytesIO(b" 1:1\n"), labels="several"), l2=0.1)
+    wide = open_data(io.BytesIO(b"70000 1:1\n3.0 1:1\n1,2 1:1\n"))
+    assert wide.labels.names.tolist() == [1, 2, 3, 70000]
     assert open_data(io.BytesIO(b"5,5,3 1:1\n3,5 1:1\n5 1:1")).targets.tolist() == [-1, -1, 5]
 
 
@@ -112,6 +119,7 @@ def test_a_text_without_commas_is_one_of_single_labels_unless_somebody_says_othe
         (b"1,-5 1:1\n", ":1: bad label '1,-5': several labels are whole numbers from 0, with commas between them"),
         (b"1,16777216 1:1\n", ":1: bad label '1,16777216'"),
         (b"1,5 1:1\n1, 1:1\n", ":2: bad label '1,'"),
+        (b"1,5,7\n2,3,4\n", "rows of labels alone, without features; svmlight text was expected: tables need --label"),
     ],
 )
 def test_wrong_text_is_one_line(text: bytes, said: str, monkeypatch: Any) -> None:
@@ -287,8 +295,12 @@ def test_batches_validation_and_a_chosen_alpha(data: tuple[Any, Any]) -> None:
         for first in range(0, 400, 100):
             model.partial_fit(X[first : first + 100], Y[first : first + 100])
     assert model.score(X, Y) > 0.3
-    with pytest.raises(InputError, match="y has 4 columns; the model has 5 classes or labels"):
+    with pytest.raises(InputError, match="y has 4 columns; the model has 5 labels"):
         model.partial_fit(X, Y[:, :4])
+    with pytest.raises(UsageError, match=r"classes=\[0, 1\]: y has columns 0 to 4"):
+        model.partial_fit(X, Y, classes=[0, 1])
+    with pytest.raises(InputError, match="the batches before had one class a row"):
+        HogwildClassifier().partial_fit(X, np.arange(400) % 5, classes=range(5)).partial_fit(X, Y)
     with pytest.raises(InputError, match="y needs a column for each label"):
         model.partial_fit(X, np.zeros(400))
     stopped = HogwildClassifier(loss="log_loss", early_stopping=True, random_state=0, alpha="auto").fit(X, Y)
@@ -306,6 +318,8 @@ def test_batches_validation_and_a_chosen_alpha(data: tuple[Any, Any]) -> None:
         ({}, 2 * np.eye(4), "needs values 0 and 1; got 2.0 in row 0"),
         ({}, np.where(np.eye(4) > 0, np.nan, 0), "NaN"),
         ({}, np.eye(3), "inconsistent numbers of samples"),
+        ({}, [[1], [2, 3], [], [1]], r"several labels a row as lists: a matrix of zeros and ones"),
+        ({}, np.eye(4).astype(str), "needs values 0 and 1; got dtype <U"),
     ],
 )
 def test_the_classifier_refuses_in_one_line(options: dict[str, Any], y: Any, said: str) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, LAYOUT, Json, Quiet, takes
-from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_size, described
+from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_outputs, check_size, described
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import replacing
 from hogwild.rows_file import Screen, printable
@@ -45,7 +45,7 @@ def convert(
     if sources.problem == "cuts":
         raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
     make: Any = convert_ratings if sources.problem == "completion" else convert_rows
-    if sources.problem != "completion" and os.path.splitext(destination)[1] in TEXTS:
+    if sources.problem != "completion" and os.path.splitext(destination)[1].lower() in TEXTS:
         make = convert_to_text
     with display.live(reading.line):
         meta = make(source, destination, overwrite=overwrite, progress=reading.update, **sources.reading())
@@ -62,9 +62,10 @@ def convert_to_text(source: str, destination: str, overwrite: bool, **reading: A
 
     if os.path.lexists(destination) and not overwrite:
         raise InputError(f"{destination} exists: choose another name, or give --overwrite")
+    check_outputs({"DST": destination}, [source])
     rows = open_data(source, **reading)
     with replacing(destination) as file:
-        write_text(rows, file, fields=destination.endswith(".ffm"))
+        write_text(rows, file, fields=destination.lower().endswith(".ffm"))
     return {"rows": len(rows), "width": rows.width, "nnz": rows.nnz}
 
 

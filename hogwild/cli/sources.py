@@ -172,6 +172,8 @@ class Sources:
             layout = {"separator": None}
             changes = {"width": train.width, "beyond": "ignore", "hash_bits": train.hash_bits}
             changes |= {"columns": None, "plan": train.table}
+            if train.labels is not None:
+                changes["labels"] = "several"
         if self.test.startswith("synthetic:") or os.path.isdir(located_data(self.test)):
             changes |= {"format": None, **layout}
         return self.open(self.test, display, **changes)

@@ -166,8 +166,12 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         if has_several(y):
             X, targets, sets = self._validated_labels(config, X, y, reset=fresh)
             labels = np.arange(len(sets.names))
-            if not fresh and not (self.multilabel_ and np.array_equal(labels, self.classes_)):
-                raise InputError(f"y has {len(labels)} columns; the model has {len(self.classes_)} classes or labels")
+            if classes is not None and not np.array_equal(classes, labels):
+                raise UsageError(f"classes={np.asarray(classes).tolist()}: y has columns 0 to {len(labels) - 1}")
+            if not fresh and not self.multilabel_:
+                raise InputError("y is a matrix of labels; the batches before had one class a row")
+            if not fresh and len(labels) != len(self.classes_):
+                raise InputError(f"y has {len(labels)} columns; the model has {len(self.classes_)} labels")
             rows = rows_of(X, targets, self._weights(sample_weight, X, None, batch=True)).replace(labels=sets)
             self._learn(config, rows, len(labels))
             self.classes_, self.multilabel_ = labels, True

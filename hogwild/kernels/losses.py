@@ -31,7 +31,7 @@ class Loss(NamedTuple):
     param: float | None = None  # default of its parameter
     range: tuple[float, float] = (0.0, math.inf)  # least and largest value of its parameter
     smooth: bool = True  # it has no kink
-    steep: bool = False  # its slope outgrows one with the distance, but not as those of counts and amounts do
+    steep: bool = False  # its slope grows without bound, as the distance does
     sgd: str = ""  # scikit-learn's name, in its SGD
 
 

@@ -41,5 +41,14 @@ def test_from_text_to_f1(hogwild: Callable, refused: Callable, tmp_path: Path) -
     np.testing.assert_allclose(facts["f1_micro"], f1_score(truth, found[few], average="micro"))
     np.testing.assert_allclose(facts["f1_macro"], f1_score(truth, found[few], average="macro"))
     assert "f1 micro" in hogwild(f"evaluate {model} {text}").shown()
+    shown = hogwild(f"train {tmp_path / 'store'} --test {text} --l2 1e-4 --epochs 5 --workers 1").shown()
+    assert f"test f1 micro {facts['f1_micro']:.6g}" in shown
+    strange = tmp_path / "strange.svm"
+    strange.write_text("-1 1:1\n")
+    assert "strange.svm:1: label -1 where rows have several" in refused(f"train {tmp_path / 'store'} --test {strange}")
+    plain = tmp_path / "plain.svm"
+    plain.write_text("1 1:1\n2 2:1\n" * 10)
+    assert "the test rows: row 1 has label -1: the model knows 1, 2" in refused(f"train {plain} --test {strange}")
+    assert "DST" in refused(f"convert {text} {text} --overwrite")
     assert "large for 7" in hogwild(f"inspect {model}").shown()
     assert "no label before" in refused(f"train {text}")

@@ -84,6 +84,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "export linear --to vw -o x": (2, "error: --to vw: expected one of npz, python, onnx"),
     "export cut --to onnx -o x": (2, "--to onnx needs a linear model; got Segmentation: take npz"),
     "export cut --to python -o x.py": (2, "--to python needs a model of rows or ratings; got Segmentation: take npz"),
+    "export linear --to python -o class.py": (2, "--to python writes a new module NAME.py, and NAME.npz; got class.py"),
     "export linear --to python -o x": (2, "--to python writes a new module NAME.py, and NAME.npz; got x: name it so"),
     "export linear --to python -o numbers.py": (2, "a new module NAME.py, and NAME.npz; got numbers.py"),
     "export model.npz --to python -o model.py": (2, "--out model.npz would overwrite model.npz: choose another name"),

@@ -253,6 +253,19 @@ def test_a_killed_writer_leaves_no_store_and_is_cleaned_up_after(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["t", "u"]
 
 
+def test_ctrl_c_just_after_the_folder_was_made_leaves_nothing(tmp_path, monkeypatch):
+    made = Path.mkdir
+
+    def interrupted(folder: Path) -> None:
+        made(folder)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "mkdir", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_store(make_rows(), tmp_path / "s.hog")
+    assert os.listdir(tmp_path) == []
+
+
 # ---- degrees
 
 

@@ -72,6 +72,8 @@ REFUSED: dict[str, dict[str, Any]] = {
     "{table}: cross site*price: price is no categorical column: --bucket price:20 makes it so": {"cross": "site*price"},
     "{table}: cross site*t: t is no categorical column: cross t.hour or t.weekday": {"cross": "site*t"},
     "cross site: expected columns joined by *, such as device*country": {"cross": "site"},
+    "cross site*site: expected columns joined by *, such as device*country": {"cross": "site*site"},
+    "cross site**price: expected columns joined by *, such as device*country": {"cross": "site**price"},
     "bucket price: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": "price"},
     "bucket price:1: expected COLUMN:COUNT of 2 to 10,000, such as price:20": {"bucket": ["price:1"]},
     "{table}: column site holds text, which cannot be bucket": {"bucket": "site:9"},

@@ -419,7 +419,7 @@ class CornacMF(Stepped):
         self.train(1.0, 0)
 
     def solution(self) -> tuple[np.ndarray, ...]:
-        return _scaled(self.completion, self.parameters)
+        return self.completion.in_units(self.parameters)
 
 
 class Libmf(Program):
@@ -474,7 +474,7 @@ class Libmf(Program):
         sides = [np.zeros((n, self.rank), np.float32) for n in self.completion.rows]
         for side, part in zip(sides, (factors[: self.users], factors[self.users :])):
             side[: len(part)] = part
-        return _scaled(self.completion, [*sides, *(np.zeros(len(side), np.float32) for side in sides)])
+        return self.completion.in_units([*sides, *(np.zeros(len(side), np.float32) for side in sides)])
 
 
 class ImplicitBPR(Stepped):
@@ -536,14 +536,7 @@ def _start(ratings: Ratings, config: TrainConfig) -> tuple[CompletionProblem, li
     problem = posed(config, ratings, "serial")
     flat = np.zeros(problem.size, np.float32)
     problem.start(flat, config.seed)
-    views = problem.parameters(flat)
-    factors = [np.ascontiguousarray(part) for part in problem.factors(flat)]
-    return problem, [*factors, views.user_bias.copy(), views.item_bias.copy()]
-
-
-def _scaled(problem: CompletionProblem, parameters: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Return factors and biases in the user's units."""
-    return tuple(problem.scale**power * part for power, part in zip((0.5, 0.5, 1.0, 1.0), parameters))
+    return problem, [np.array(part, order="C") for part in problem.views(flat)]
 
 
 def _matrix(rows: Rows, config: TrainConfig, dtype: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:

@@ -329,7 +329,9 @@ class Rows:
             sets = self.labels
             check_offsets("label_indptr", sets.indptr[:-1], sets.indptr[1:], len(sets.indices))
             if not -len(sets.indptr) < self.targets.min(initial=0) <= self.targets.max(initial=0) <= INDEX_LIMIT:
-                raise InputError(f"targets lie beyond the {len(sets.indptr) - 1} sets of labels")
+                raise InputError(f"targets lie beyond the {max(len(sets.indptr) - 1, 0)} sets of labels")
+            if (np.diff(sets.names) <= 0).any() or not np.isin(sets.indices, sets.names).all():
+                raise InputError("label_names do not ascend, or lack one of label_indices")
 
     @classmethod
     def from_scipy(cls, X: Any, y: Any, weights: Any = None, width: int | None = None, fields: Any = None) -> Rows:

@@ -34,20 +34,20 @@ def value(values, scales, j, k):
 
 
 @njit(**JIT)
-def lengths(ids, begin, end, indices, values, scales, total):
-    """Return ``(sum of ||x||^2, ||sum of x||^2)`` of the rows ``ids``, float64; zeros ``total`` (width,) get the sum.
+def lengths(begin, end, indices, values, scales, total):
+    """Return ``(sum of ||x||^2, ||sum of x||^2)`` of the rows, float64; zeros ``total`` (width,) get the sum.
 
-    ``scales`` (one per row of ``ids``, float32) multiply the rows; it may be empty.
+    ``scales`` (one per row, float32) multiply the rows; it may be empty.
     """
     own, mutual = 0.0, 0.0
-    for k in range(len(ids)):
-        for j in range(begin[ids[k]], end[ids[k]]):
-            x = value(values, scales, j, k)
+    for i in range(len(begin)):
+        for j in range(begin[i], end[i]):
+            x = value(values, scales, j, i)
             total[np.uint32(indices[np.uint64(j)])] += x
             own += x * x
-    for k in range(len(ids)):  # visit the nonzeros of ``total`` again
-        for j in range(begin[ids[k]], end[ids[k]]):
-            mutual += value(values, scales, j, k) * total[np.uint32(indices[np.uint64(j)])]
+    for i in range(len(begin)):  # visit the nonzeros of ``total`` again
+        for j in range(begin[i], end[i]):
+            mutual += value(values, scales, j, i) * total[np.uint32(indices[np.uint64(j)])]
     return own, mutual
 
 

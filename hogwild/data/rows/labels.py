@@ -104,10 +104,20 @@ def tabulated(numbers: Mapping[tuple[int, ...], int], names: Any) -> LabelSets:
 
 
 def has_several(y: Any) -> bool:
-    """Whether ``y`` is a matrix with a column for each label, rather than a target for each row."""
+    """Whether ``y`` is a matrix with a column for each label, rather than a target for each row.
+
+    Raises
+    ------
+    InputError
+        If it is lists of labels.
+    """
     import scipy.sparse
 
-    shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape  # np.shape would call __array_function__
+    try:
+        shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape  # np.shape would call __array_function__
+    except ValueError:  # lists of different lengths
+        needed = "a matrix of zeros and ones (n, labels) tells them (MultiLabelBinarizer)"
+        raise InputError(f"y: several labels a row as lists: {needed}") from None
     return scipy.sparse.issparse(y) or (len(shape) == 2 and shape[1] > 1)
 
 
@@ -123,10 +133,13 @@ def of_indicator(Y: Any) -> tuple[np.ndarray, LabelSets]:
 
     if np.shape(Y)[1] < 2:
         raise InputError(f"a matrix of labels needs two columns or more; got {np.shape(Y)[1]}: give labels (n,)")
-    matrix = scipy.sparse.csr_array(Y, copy=True)
+    Y = Y if scipy.sparse.issparse(Y) else np.asarray(Y)
+    if Y.dtype.kind not in "biuf":
+        raise InputError(f"a matrix of labels needs values 0 and 1; got dtype {Y.dtype}")
+    matrix = scipy.sparse.csr_array(Y.astype(np.float32) if Y.dtype == np.float16 else Y, copy=True)
     matrix.sum_duplicates()
     wrong = (matrix.data != 0) & (matrix.data != 1)
-    if matrix.dtype.kind not in "biuf" or wrong.any():
+    if wrong.any():
         value = matrix.data[np.argmax(wrong)]
         row = int(np.searchsorted(matrix.indptr, np.argmax(wrong), side="right")) - 1
         raise InputError(f"a matrix of labels needs values 0 and 1; got {value} in row {row}")

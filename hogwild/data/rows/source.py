@@ -327,7 +327,10 @@ def recipe_of(
             said = str(error).partition(":1: ")[2]
             other = said and not re.search("archive|binary|svmlight", said)
             raise InputError(f"{error}{OTHERS if other else ''}") from None
-        facts = {"width": reader.width, "fields": reader.fields, "warnings": reader.repairs, "labels": reader.sets()}
+        sets = reader.sets()
+        if sets is not None and reader.nnz == 0:
+            raise InputError(f"{source}: rows of labels alone, without features{OTHERS}")
+        facts = {"width": reader.width, "fields": reader.fields, "warnings": reader.repairs, "labels": sets}
         return facts if hash_bits is None else facts | {"hash_bits": hash_bits}
 
     return text_recipe(source, parse, {"format": "svmlight", **text}, f"svmlight {PARSER}")

@@ -253,8 +253,12 @@ class StoreWriter(MemoryWriter):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> StoreWriter:
-        with self._writing():
-            self._folder.mkdir()
+        try:
+            with self._writing():
+                self._folder.mkdir()
+        except BaseException:  # Ctrl-C once the folder is there: ``__exit__`` is not called
+            self.abort()
+            raise
         return self
 
     def __exit__(self, *exception: object) -> None:

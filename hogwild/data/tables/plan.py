@@ -91,7 +91,8 @@ class AskedColumns:
         """Return the options; lists of names may be comma-separated text, with quotes around commas."""
         asked = cls(label, weight, crosses=tuple(dict.fromkeys(_names(cross))))
         for cross in asked.crosses:
-            if "*" not in cross and asked.crosses != ("all",):
+            parts = [part.strip() for part in cross.split("*")]
+            if (len(parts) < 2 or "" in parts or len({*parts}) < len(parts)) and asked.crosses != ("all",):
                 raise UsageError(f"cross {cross}: expected columns joined by *, such as device*country")
         one = {"label": label and [label], "weight": weight and [weight]}
         for use, name in [(use, name) for use, names in (one | lists).items() for name in _names(names)]:

@@ -14,6 +14,7 @@ numbers cost nothing until one is needed: a chunk knows how many lines it has.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import math
 import os
@@ -58,6 +59,7 @@ class Labels(NamedTuple):
     several: list[tuple[int, tuple[int, ...]]]  # row and labels of those with a comma
     first: tuple[int, str] | None  # line and labels of the first of them
     bare: Fault | None  # the first row without a label
+    without: np.ndarray  # rows with none or several, whose targets are NaN
     names: np.ndarray  # (k,) float32 labels of rows with one
     odd: tuple[int, float] | None  # line of a label that is no whole number from 0
     fault: Fault | None = None  # what else is wrong
@@ -201,12 +203,12 @@ class Svmlight:
         colons, lines = parse.count_marks(text, size)
         lengths, targets = np.empty(lines, np.int64), np.zeros(lines, np.float32)
         indices, values = np.empty(colons, np.int32), np.empty(colons, np.float32)
-        fields = np.empty(colons if self.fielded else 0, np.int16)
+        fields, seen = np.empty(colons if self.fielded else 0, np.int16), np.zeros(MOST_LABELS + 1, np.uint8)
         doubtful = np.empty((lines + colons + 1, 2), np.int64)
         options = self.base, self.limit, self.hash_bits or 0
         with np.errstate(over="ignore"):  # the hash wraps, which is only visible with the JIT off
             rows, width, falls, doubts = parse.parse_rows(
-                text, size, *options, lengths, indices, values, targets, fields, doubtful
+                text, size, *options, lengths, indices, values, targets, seen, fields, doubtful
             )
         fault = first = None
         several: list[tuple[int, tuple[int, ...]]] = []
@@ -225,7 +227,7 @@ class Svmlight:
                 targets[-1 - place] = number
             else:
                 values[place] = number
-        labels = self._labels(text, size, targets[: rows + (fault is not None)], several, first, fault)
+        labels = self._labels(text, size, targets[: rows + (fault is not None)], several, first, fault, seen)
         lengths, targets = lengths[:rows], targets[:rows]
         nnz, repeats = int(lengths.sum()), 0
         noted = (lengths.copy(), indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
@@ -246,21 +248,28 @@ class Svmlight:
         several: list[tuple[int, tuple[int, ...]]],
         first: tuple[int, str] | None,
         fault: Fault | None,
+        seen: np.ndarray,
     ) -> Labels:
         """What the rows of a chunk, with the one that a fault may have ended, say of several labels a row."""
         bare = odd = None
-        there = ~np.isnan(targets)
-        if self.labels == "required" and self._several is None and first is None and not there.all():
-            line = line_of(text[:size], int(np.argmin(there)))
+        names = np.empty(0, np.float32)
+        without = np.flatnonzero(np.isnan(targets)) if seen[-1] > 1 else np.empty(0, np.int64)
+        if self.labels == "required" and self._several is None and first is None and len(without):
+            line = line_of(text[:size], int(without[0]))
             if fault is None or line <= fault.line:
                 token = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
                 bare = Fault(line, self._complaint(bytes(token.group()), label=True))  # type: ignore[union-attr]
-        strange = there & ~((targets >= 0) & (targets < EXACT) & (np.floor(targets) == targets))
-        if self._odd is None and strange.any():
-            row = int(np.argmax(strange))
-            odd = line_of(text[:size], row), float(targets[row])
-        names = np.empty(0, np.float32) if strange.any() else np.unique(targets[there])
-        return Labels(several, first, bare, names, odd)
+        if self._odd is None and self.labels != "optional" and not seen[-1]:
+            names = np.flatnonzero(seen.view(bool)).astype(np.float32)
+        elif self._odd is None and self.labels != "optional":
+            strange = ~((targets >= 0) & (targets < EXACT) & (np.floor(targets) == targets))
+            strange[without] = False
+            if strange.any():
+                row = int(np.argmax(strange))
+                odd = line_of(text[:size], row), float(targets[row])
+            else:
+                names = np.unique(np.delete(targets, without))
+        return Labels(several, first, bare, without, names, odd)
 
     def _number(self, targets: np.ndarray, before: int, labels: Labels) -> None:
         """Note what a chunk says, whose lines come after ``before`` others, and set its targets (n,)."""
@@ -275,7 +284,7 @@ class Svmlight:
         if len(self._names) < MOST_LABELS and self._odd is None:
             self._names = np.union1d(self._names, labels.names)
         if self.labels == "optional" or self._several is None:
-            targets[np.isnan(targets)] = 0.0
+            targets[labels.without] = 0.0
             return
         if self._odd is not None:
             line, label = self._odd
@@ -337,7 +346,7 @@ class Svmlight:
 
 def line_of(text: bytearray, row: int) -> int:
     """Return the line of a chunk, from 1, that holds its row ``row``; it is for errors, so in plain Python."""
-    lines = (number for number, line in enumerate(text.split(b"\n"), 1) if line.strip()[:1] not in b"#")
+    lines = (number for number, line in enumerate(io.BytesIO(text), 1) if line.strip()[:1] not in b"#")
     return next(itertools.islice(lines, row, None))
 
 

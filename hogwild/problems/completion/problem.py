@@ -27,7 +27,7 @@ of the rows, each times the square of its share.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -172,19 +172,29 @@ class CompletionProblem(Problem):
         for part in self.factors(flat):
             part[:] = generator.normal(0, spread, part.shape)
 
-    def _in_units(self, flat: np.ndarray) -> Iterator[tuple[np.ndarray, np.float32]]:
-        """Views of the factors and biases of both sides, each with the user's unit in its own."""
-        for views, unit in ((self.factors(flat), np.sqrt(self.scale)), (self.parameters(flat)[2:], self.scale)):
-            yield from ((view, np.float32(unit)) for view in views)
+    def views(self, flat: np.ndarray) -> Solution:
+        """Factors of both sides, (rows, rank), and biases, (rows,), in the problem's units, as views."""
+        p, q = self.factors(flat)
+        return p, q, *self.parameters(flat)[2:]
+
+    @property
+    def units(self) -> tuple[np.float32, ...]:
+        """The user's unit of each part of a solution, in the problem's own."""
+        root, scale = np.float32(np.sqrt(self.scale)), np.float32(self.scale)
+        return root, root, scale, scale
+
+    def in_units(self, solution: Iterable[np.ndarray]) -> Solution:
+        """Such arrays in the user's units, as copies."""
+        p, q, b, c = (np.ascontiguousarray(part * unit) for part, unit in zip(solution, self.units, strict=True))
+        return p, q, b, c
 
     def solution(self, flat: np.ndarray) -> Solution:
         """Factors of both sides, (rows, rank), and biases, (rows,), as copies, in the user's units."""
-        p, q, b, c = (np.ascontiguousarray(view * unit) for view, unit in self._in_units(flat))
-        return p, q, b, c
+        return self.in_units(self.views(flat))
 
     def adopt(self, flat: np.ndarray, solution: tuple[Any, ...]) -> None:
         """Write such arrays into the flat array, in the places of the first users and items."""
-        for (view, unit), values in zip(self._in_units(flat), solution):
+        for view, unit, values in zip(self.views(flat), self.units, solution):
             view[: len(values)] = values / unit
 
     def encode(self, values: np.ndarray) -> np.ndarray:

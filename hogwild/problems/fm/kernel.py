@@ -37,7 +37,7 @@ from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.kernels.vectors import LANES, fma
-from hogwild.problems.fm.field_kernel import BLOCK, lay_out, margin_of_tiles, move_tiles
+from hogwild.problems.fm.field_kernel import BLOCK, MASK, PULL, UNIT, lay_out, margin_of_tiles, move_tiles
 from hogwild.problems.fm.pairs_kernel import line_of, margin_of_pairs, move_pairs, moved
 from hogwild.problems.linear.kernel import (
     AIG,
@@ -60,7 +60,7 @@ from hogwild.problems.linear.kernel import (
 )
 
 HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
-TILT, MASK, UNIT, PULL = range(4)  # vectors of ``stride`` numbers in a worker's buffer; TILT is ``A``
+TILT = 0  # vector of ``stride`` numbers in a worker's buffer, before those of ``field_kernel.py``: ``A``
 
 
 @inlined

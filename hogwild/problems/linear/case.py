@@ -35,7 +35,7 @@ from hogwild.problems.linear.options import RENUMBERED, why_not_renumber
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem
 from hogwild.problems.linear.rows import check_classes, intercept_share, labels_of
 from hogwild.problems.linear.tiers import choose
-from hogwild.problems.protocol import Sums
+from hogwild.problems.protocol import Case, Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
 
@@ -44,12 +44,11 @@ SPARSEST = 10  # of so many chunks of rows one is evaluated at least
 MANY = 1 << 18  # features from which a verdict and exact steps leave out those that no row holds
 
 
-class LinearCase:
+class LinearCase(Case):
     """See :class:`hogwild.problems.protocol.Case`."""
 
     names = ("coef", "intercept")
     convex = True
-    numbered_solution = False
     kind: type[LinearProblem] = LinearProblem
     trained: Callable[..., LinearModel] = LinearModel
     objective: Callable[..., Objective] = Objective
@@ -136,10 +135,6 @@ class LinearCase:
             self.config = c.settled(discipline=discipline)
         return rows
 
-    @staticmethod
-    def usual_holdout(config: TrainConfig, data: Any) -> float:
-        return 0.0
-
     def cut(self) -> dict[str, Any]:
         return {"block": self.order.block} | self._coordinates.counts  # it depends on the machine's memory
 
@@ -148,7 +143,7 @@ class LinearCase:
             raise UsageError("the checkpoint scales columns differently: resume it with the version that wrote it")
         self.order = dataclasses.replace(self.order, block=saved["block"])
 
-    def make_evaluator(self, like: LinearCase | None = None) -> None:
+    def make_evaluator(self, like: Any = None) -> None:
         if like is not None:
             self._objectives, self._evaluated = like._objectives, like._evaluated
             return
@@ -159,15 +154,16 @@ class LinearCase:
             warnings.warn(message, HogwildWarning, stacklevel=5)
         penalised: dict[str, Any] = {"weights": self._weights}
         others: dict[str, Any] = {"auc": True} | dict.fromkeys(self.problem.penalties, 0.0)
-        self._objectives = {
-            name: self.problem.objective(
-                rows if self.numbering is None else self.numbering.rows(rows),  # in half the time then
-                self.objective,
-                **(penalised if name == "train" else others),
-            )
-            for name, rows in (("train", self._train), ("held_out", self._held), ("test", self._test))
-            if rows is not None
-        }
+        self._objectives = {}
+        for name, rows in (("train", self._train), ("held_out", self._held), ("test", self._test)):
+            if rows is None:
+                continue
+            rows = rows if self.numbering is None else self.numbering.rows(rows)  # in half the time then
+            try:
+                more = penalised if name == "train" else others
+                self._objectives[name] = self.problem.objective(rows, self.objective, **more)
+            except InputError as error:
+                raise InputError(f"the {name} rows: {error}") from None
         for name, objective in self._objectives.items():
             if objective.unknown:
                 message = (

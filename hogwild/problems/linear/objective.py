@@ -27,7 +27,7 @@ from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import COUNTS, LOSSES
 from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
-from hogwild.problems.linear.rows import numbered
+from hogwild.problems.linear.rows import numbered, pairs_of
 from hogwild.problems.protocol import Sums
 
 SMALLER = 8  # chunks of a sample are so much smaller, since rows may lie in order
@@ -122,12 +122,13 @@ class Objective:
         self.labels = list(labels)
         self.multilabel = multilabel
         self.targets, self.sets = rows.targets, NO_SETS
+        self.beyond_memory = outgrows_memory(rows)
         self.unknown = 0  # pairs of a row and a label that is not among the labels
         if self.labels:
             targets, self.sets = numbered(rows, self.labels, multilabel)
             self.targets = readonly(targets)
         if multilabel:
-            self.unknown = (rows.labels or NO_SETS).pairs(rows.targets) - self.sets.pairs(targets)
+            self.unknown = pairs_of(rows) - self.sets.pairs(targets)
 
     def evaluate(self, coef: Any, intercept: Any) -> dict[str, float | None]:
         """Return the objective and the task's metrics.
@@ -155,12 +156,10 @@ class Objective:
         ranked = self.auc and len(self.labels) == 2 and margins.columns == 1
         scores = np.empty(len(self.rows), dtype=np.float32) if ranked else None
 
-        beyond_memory = outgrows_memory(self.rows)
-
         @np.errstate(all="ignore")
         def part(first: int, last: int) -> np.ndarray:
             """Weights, weighted losses, then correct rows and 0, or squared and absolute errors; then hits by label."""
-            if beyond_memory:
+            if self.beyond_memory:
                 self.rows.fetch(first, last)
             p = margins.between(self.rows, first, last, self.scales)
             y = self.targets[first:last]
@@ -233,15 +232,20 @@ def hits_of(margins: np.ndarray, signs: np.ndarray) -> np.ndarray:
     return np.concatenate(((there & predicted).sum(axis=0), there.sum(axis=0) + predicted.sum(axis=0)))
 
 
+def f1_by_label(hits: np.ndarray) -> np.ndarray:
+    """F1 of each label, (L,), from sums of :func:`hits_of`; zero of one that is neither there nor predicted."""
+    right, both = hits.reshape(2, -1)
+    return np.asarray(2.0 * right / np.maximum(both, 1))
+
+
 def f1_of(hits: np.ndarray, unknown: int = 0) -> dict[str, float]:
     """F1 from sums of :func:`hits_of`: of all pairs of row and label together, and the mean over the labels.
 
-    ``unknown`` pairs of labels that the model does not know are missed. A label that is neither there nor predicted
-    has an F1 of zero.
+    ``unknown`` pairs of labels that the model does not know are missed.
     """
     right, both = hits.reshape(2, -1)
-    macro = float(np.mean(2.0 * right / np.maximum(both, 1)))
-    return {"f1_micro": float(2.0 * right.sum() / max(both.sum() + unknown, 1)), "f1_macro": macro}
+    micro = float(2.0 * right.sum() / max(both.sum() + unknown, 1))
+    return {"f1_micro": micro, "f1_macro": float(np.mean(f1_by_label(hits)))}
 
 
 def auc(scores: np.ndarray, positive: np.ndarray) -> float | None:

@@ -81,8 +81,7 @@ def intercept_share(config: TrainConfig, rows: Rows, most: int = SHARE_ROWS) -> 
     if rows.width > SHARE_WIDTH:  # sums by feature would take longer to lay out than to add up
         rows, _ = narrowed(rows.compact())
     n, scales = len(rows), EMPTY if config.normalize == "none" else row_scales(rows, config.normalize)
-    entries = rows.begin, rows.end, rows.indices, rows.values
-    squared, mutual = lengths(np.arange(n), *entries, scales, np.zeros(rows.width))
+    squared, mutual = lengths(rows.begin, rows.end, rows.indices, rows.values, scales, np.zeros(rows.width))
     if not squared > 0:
         return 1.0
     return min(max(mutual / n**2, squared / n * least), 1.0)
@@ -211,7 +210,7 @@ def labels_of(
     else:
         labels = sets.names.astype(np.float64)
     if len(labels) < fewest:
-        only = shortest(labels[0])
+        only = shortest(labels[0]) if len(labels) else "none"
         raise InputError(f"all {len(targets)} rows have the label {only}: loss {loss} needs two or more classes")
     if len(labels) > MAX_CLASSES:
         raise InputError(
@@ -245,6 +244,11 @@ def few_labels(rows: Rows) -> Rows:
     chosen = np.searchsorted(shares, evenly(int(shares[-1]), FEW_LABELS), side="right")
     names = np.unique(sets.names[order[np.append(chosen, (0, 1))]])
     return rows.replace(labels=sets._replace(names=readonly(names)))
+
+
+def pairs_of(rows: Rows) -> int:
+    """Number of pairs of a row and one of its several labels."""
+    return (rows.labels or NO_SETS).pairs(rows.targets)
 
 
 def numbered(rows: Rows, labels: Any, multilabel: bool, before: int = 0) -> tuple[np.ndarray, LabelSets]:
