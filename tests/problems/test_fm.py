@@ -26,7 +26,7 @@ from hogwild.data.text.svmlight import write_text
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.interchange import export_model
 from hogwild.metrics import evaluate
-from hogwild.problems.fm.objective import FMObjective
+from hogwild.problems.fm.objective import FMObjective, Lines
 from hogwild.problems.fm.problem import FMProblem
 from hogwild.problems.fm.training import Trials
 from hogwild.training.workers import InlineWorker
@@ -165,7 +165,7 @@ def test_losses_are_libffms_at_each_epoch(tmp_path: Path) -> None:
     squares[:] = 1.0
     squares[:, problem.weight_at] = np.inf  # so that no weight moves
     fields = np.maximum(FIELDS, 0)
-    judge = FMObjective(test, "log", labels=(-1.0, 1.0), normalize="l2", fields=fields, rank=problem.rank)
+    judge = FMObjective(test, "log", labels=(-1.0, 1.0), normalize="l2", lines=Lines(4, fields))
     losses = []
     for epoch in range(5):
         worker.run(epoch, (0.1, 1.0, 0.0))
@@ -178,7 +178,7 @@ def test_losses_are_libffms_at_each_epoch(tmp_path: Path) -> None:
 def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
     rows, random = toy(200, 30, 5), np.random.default_rng(0)
     coef, b = random.normal(size=(7, 30)).astype(np.float32), np.array([0.3], np.float32)
-    options: dict[str, Any] = {"l2": 0.1, "l2_factors": 0.01, "normalize": "l2", "fields": fields, "rank": 2}
+    options: dict[str, Any] = {"l2": 0.1, "l2_factors": 0.01, "normalize": "l2", "lines": Lines(2, fields)}
     found = FMObjective(rows, "log", labels=(-1.0, 1.0), **options).evaluate(coef, b)
     w, v = coef[0].astype(float), coef[1:].T.astype(float)
     margins = np.array([margin(w, v, 0.3, x, fields) for x in dense(rows, "l2")])
@@ -200,34 +200,36 @@ def test_parameters_are_judged_where_workers_keep_them(problem: Any) -> None:
     p.parameters(flat).intercept[0] = 0.5
     (weights, *factors), b = p.solution(flat)
     fields = np.maximum(trials.rows.fields, 0) if p.fields else None
-    judge = p.objective(trials.objective.rows, FMObjective, l2=2.0, l2_factors=3.0, fields=fields, rank=3)
+    judge = p.objective(trials.objective.rows, FMObjective, l2=2.0, l2_factors=3.0, lines=Lines(3, fields))
     usual = judge.evaluate(np.vstack([weights, *factors]), b)
-    loss, bound = trials.judge(flat, 3.0 * p.scale / 2)
-    assert loss == pytest.approx(usual["loss"], rel=1e-12)
-    assert bound - loss >= 0.999 * 3.0 / 2 * np.square(factors, dtype=float).sum()
+    assert trials.judge(flat) == pytest.approx(usual["loss"], rel=1e-12)
     lowest, epochs = trials.run(0.01, 1e-4)
     assert np.isfinite(lowest)
     assert epochs > 0
-    squares = itertools.count()
-    trials.judge = lambda flat, pull: (1.0, 1.0 + 1e9 * pull * next(squares))  # type: ignore[method-assign]
+    assert trials.run(0.01, 1e30) < (np.inf, 0)  # all parameters at zero
+    trials.judge = lambda flat: (flat.fill(1e3), 1.0)[1]  # type: ignore[func-returns-value,method-assign]
     assert trials.run(0.01, 1e-4) == (np.inf, 0)  # the penalty alone shows that it diverges
 
 
-def test_the_search_follows_a_path_until_the_loss_rises() -> None:
-    """A table of losses with one valley: by steps for the first penalty, then with larger ones only."""
+@pytest.mark.parametrize("step", [None, 0.5])
+def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     trials = object.__new__(Trials)
-    trials.config, trials.before, trials.tried = TrainConfig(problem="fm"), 9.0, {}
-    said: list[str] = []
+    trials.config, trials.before, trials.tried = TrainConfig(problem="fm", step=step), 9.0, {}
+    trials.rate, said = 2.0, list[str]()
     trials.report = said.append
 
     def run(step: float, l2_factors: float) -> tuple[float, int]:
-        return 1 + abs(np.log2(step) - 3 * l2_factors) + (l2_factors - 1.1) ** 2, 5
+        loss = 1 + abs(np.log2(step) - 3 * l2_factors) + (l2_factors - 1.1) ** 2
+        return (np.inf if step > 16 else loss), 5
 
     trials.run = run  # type: ignore[method-assign]
-    assert trials.best(float(each) for each in range(4)) == (8.0, 1.0)
-    assert len(said) == len(trials.tried)
-    assert max(penalty for _, penalty in trials.tried) == 2.0
-    assert {np.log2(step) for step, penalty in trials.tried if penalty == 1.0} == {0, 2, 1, 3}
+    best = (8.0, 1.0) if step is None else (0.5, 0.0)
+    assert trials.best([0.0, 1.0, 2.0, 3.0]) == best
+    assert len(said) == len(trials.tried) < 14
+    lowest = min(trials.path(), key=lambda each: each["held_out_loss"] or np.inf)
+    assert (2.0 * lowest["step"], lowest["l2"], lowest["held_out_loss"]) == (*best, trials.lowest(*best))
+    trials.before, trials.tried = 1.5, {}  # runs end worse than they began
+    assert trials.best([1.0]) == (best[0], 1.0)
 
 
 # ---- runs
@@ -322,10 +324,10 @@ def test_defaults_find_planted_pairs(problem: Any) -> None:
     train, test = clicks(4000).split(0.25)
     run = hogwild.train(train.compact(), test, problem=problem, workers=1)
     rows = list(run)
-    best = min(rows[0]["l2_path"], key=lambda each: each["held_out_loss"])
+    best = min(rows[0]["l2_path"], key=lambda each: each["held_out_loss"] or np.inf)
     assert (rows[0]["l2_held_out"], rows[-1]["updates"], rows[-1]["kept_epoch"]) == (300, 3000, best["best_epoch"])
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("BUDGET", 1), ("HELD_ROWS", 2000)):
+        for name, value in (("BUDGET", 1), ("FEWEST", 2000)):
             patch.setattr(f"hogwild.problems.fm.training.{name}", value)
         apart = list(hogwild.train(train.compact(), test, problem=problem, workers=1))
     assert (apart[-1]["updates"], apart[0]["l2_rows"]) == (2700, 2000)

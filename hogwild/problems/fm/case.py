@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +12,15 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
-from hogwild.problems.fm.objective import FMObjective
+from hogwild.problems.fm.objective import FMObjective, Lines
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
 from hogwild.problems.fm.training import HELD_OUT, Trials, judges_of, occurring, sampled, settle
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import aligned
 from hogwild.problems.protocol import with_discipline
+
+HELD_SAID = "{:,} rows held out choose the epoch (--keep last: none)"
 
 
 class FMCase(LinearCase):
@@ -30,24 +30,17 @@ class FMCase(LinearCase):
     numbered_solution = True  # of all features it may be many times as large as of those that occur
     kind = FMProblem
     trained = FMModel
+    settle = staticmethod(settle)
     problem: FMProblem
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
         train = without_gaps(config, train)
         super().__init__(with_discipline(config), train, test, held)
         fields = known_fields(self._rows) if self.problem.fields else None
-        self.objective = partial(FMObjective, fields=fields, rank=self.problem.rank)
-        if train.held_out is not None:
-            note = f"{len(train.held_out):,} rows held out choose the epoch (--keep last: none)"
-            self.note = f"{note}; {self.note}" if self.note else note
-        if self.problem.fields:
-            self.note = f"{self.problem.fields:,} fields" + (f"; {self.note}" if self.note else "")
-
-    @staticmethod
-    def settle(
-        config: TrainConfig, rows: Rows, resumed: str | Path | None, held: Rows | None, report: Any = None
-    ) -> tuple[Any, Any]:
-        return settle(config, rows, resumed, held, report)
+        self.objective = partial(FMObjective, lines=Lines(self.problem.rank, fields))
+        names = f"{self.problem.fields:,} fields" if self.problem.fields else ""
+        held_out = "" if train.held_out is None else HELD_SAID.format(len(train.held_out))
+        self.note = "; ".join(filter(None, (names, held_out, self.note)))
 
     @staticmethod
     def usual_holdout(config: TrainConfig, data: Rows) -> float:
@@ -72,11 +65,9 @@ class FMCase(LinearCase):
         trials = Trials(self.config, *judges_of(self.config, self._train, self._train.held_out))
 
         def search() -> tuple[float, dict[str, Any]]:
-            l2_factors = float(self.config.l2_factors or 0.0)
-            step = trials.best_step(l2_factors)
-            tried = ((step, trials.lowest(step, l2_factors)) for step, _ in sorted(trials.tried))
-            path = [{"step": each, "objective": loss if math.isfinite(loss) else None} for each, loss in tried]
-            return step, {"step_path": path}
+            step, _ = trials.best([float(self.config.l2_factors or 0.0)])
+            path = [{"step": each["step"], "objective": each["held_out_loss"]} for each in trials.path()]
+            return step / trials.rate, {"step_path": path}
 
         return search
 

@@ -16,11 +16,11 @@ import numpy as np
 from hogwild.data.rows.container import frozen_array
 from hogwild.data.rows.margins import Margins
 from hogwild.errors import InputError, UsageError
-from hogwild.model_file import outcome, usable
+from hogwild.model_file import usable
 from hogwild.problems.linear.model import LinearModel
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FMModel(LinearModel):
     """Parameters of a factorization machine and their meaning; :class:`hogwild.LinearModel` has what is not listed.
 
@@ -64,11 +64,9 @@ class FMModel(LinearModel):
             raise InputError(f"{len(fields)} fields below {count} do not go with factors of shape {factors.shape}")
         object.__setattr__(self, "fields_", fields)
 
-    def __repr__(self) -> str:
-        labels = f"{len(self.labels)} labels" if self.labels else "real targets"
-        return (
-            f"<FMModel: {self.loss} loss, {labels}, {self.width:,} features, rank {self.rank}{outcome(self.history)}>"
-        )
+    @property
+    def _parameters(self) -> str:
+        return f"rank {self.rank}"
 
     @cached_property
     def rank(self) -> int:
@@ -77,11 +75,10 @@ class FMModel(LinearModel):
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that iterate over rows themselves."""
-        from hogwild.problems.fm.objective import FactorMargins
+        from hogwild.problems.fm.objective import FactorMargins, Lines
 
-        lines = np.concatenate([self.coef_, self.factors_.T])
-        more: dict[str, Any] = {"fields": self.fields_, "rank": self.rank}
-        return FactorMargins(lines, self.intercept_, self.normalize, self.check_features, **more)
+        coef, lines = np.concatenate([self.coef_, self.factors_.T]), Lines(self.rank, self.fields_)
+        return FactorMargins(coef, self.intercept_, self.normalize, self.check_features, lines=lines)
 
     def strongest_pairs(self, count: int = 10) -> list[tuple[int, int, float]]:
         """Pairs of features with the largest ``<v_i, v_j>`` by size, among the 512 features with the longest factors.

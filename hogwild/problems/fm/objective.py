@@ -2,14 +2,13 @@
 
 A solution is ``coef`` (1 + rank, width), the weights and then the factors, and the intercept, so whatever passes over
 rows, sums and numberings is the linear problem's; only the margins and the penalty differ. Where workers keep it, it is
-judged without a copy: ``layout`` says where in a feature's line the weight stands, where the factors begin and how far
-apart those for two fields are, and margins are the user's after a ``scale``.
+judged without a copy: :class:`Lines` says where a feature's numbers are.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,24 +16,23 @@ from hogwild.data.rows.margins import Margins
 from hogwild.problems.linear.objective import Objective
 
 
+class Lines(NamedTuple):
+    """What a feature's line of numbers holds: a weight and a factor, or one for each field; by default a solution's."""
+
+    rank: int
+    fields: np.ndarray | None = None  # (width,) int16: the field of each feature, if it has a factor for each
+    weight: int = 0  # place in a line
+    first: int = 1  # place of the factors
+    block: int = 0  # from the factor for a field to the next one's; 0: rank
+    scale: float = 1.0  # of the margins of workers, which have real targets over it
+
+
 class FactorMargins(Margins):
-    """Margins of a solution; see :class:`hogwild.data.rows.margins.Margins`.
+    """Margins of a solution; see :class:`hogwild.data.rows.margins.Margins`."""
 
-    ``fields`` (width,) is the field of each feature, if it has a factor for each, of ``rank`` numbers.
-    """
-
-    def __init__(
-        self,
-        *parameters: Any,
-        fields: np.ndarray | None = None,
-        rank: int = 0,
-        layout: tuple[int, int, int] | None = None,
-        scale: float = 1.0,
-        **more: Any,
-    ) -> None:
+    def __init__(self, *parameters: Any, lines: Lines, **more: Any) -> None:
         super().__init__(*parameters, **more)
-        self.fields, self.rank, self.scale = fields, rank, scale
-        self.layout = layout or (0, 1, rank)
+        self.lines = lines
 
     @property
     def columns(self) -> int:
@@ -44,24 +42,23 @@ class FactorMargins(Margins):
     def _margins(self, entries: tuple[np.ndarray, ...], scales: np.ndarray) -> np.ndarray:
         from hogwild.problems.fm.scores_kernel import margins, margins_of_fields
 
-        out = np.empty(len(entries[0]))
+        out, stride, k = np.empty(len(entries[0])), self.coef.shape[1], self.lines
         intercept = float(np.ravel(self.intercept)[0])
-        if self.fields is None:
-            sums = np.empty((2, self.coef.shape[1]))
-            margins(*entries, self.coef, self.layout[0], intercept, scales, sums, out)
+        if k.fields is None:
+            margins(*entries, self.coef, k.weight, intercept, scales, np.empty((2, stride)), out)
         else:
-            margins_of_fields(*entries, self.coef, *self.layout, self.fields, self.rank, intercept, scales, out)
-        return self.scale * out
+            places = stride, k.weight, k.first, k.block or k.rank, k.fields, k.rank
+            margins_of_fields(*entries, self.coef.ravel(), *places, intercept, scales, out)
+        return k.scale * out
 
 
 class FMObjective(Objective):
-    """The objective on given rows; ``l2_factors`` and what :class:`FactorMargins` takes besides."""
+    """The objective on given rows; ``lines`` and ``l2_factors`` besides what :class:`Objective` takes."""
 
-    def __init__(self, *given: Any, l2_factors: float = 0.0, **more: Any) -> None:
-        places = {name: more.pop(name) for name in ("fields", "rank", "layout", "scale") if name in more}
+    def __init__(self, *given: Any, lines: Lines, l2_factors: float = 0.0, **more: Any) -> None:
         super().__init__(*given, **more)
         self.l2_factors = float(l2_factors)
-        self.margins = partial(FactorMargins, **places)
+        self.margins = partial(FactorMargins, lines=lines)
 
     def penalty(self, coef: Any) -> float:
         """The penalty in float64."""

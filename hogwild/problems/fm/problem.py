@@ -17,15 +17,15 @@ import numpy as np
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
-from hogwild.data.rows.container import EMPTY, Rows, readonly
-from hogwild.data.rows.degrees import frequencies
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.labels import LabelSets
 from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES, NUMBERS
-from hogwild.kernels.tiers import PACK, Tiers
+from hogwild.kernels.tiers import Tiers
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.fm import kernel as fm
 from hogwild.problems.fm.field_kernel import BLOCK, GROUP, OTHERS, fill
+from hogwild.problems.fm.objective import Lines
 from hogwild.problems.fm.pairs_kernel import FieldData
 from hogwild.problems.linear.kernel import DISCIPLINES, DONE, NO_PENALTY, STATE, Data, Plan
 from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, aligned, stride_of
@@ -94,10 +94,9 @@ class FMProblem(LinearProblem):
         begins = self.block * np.arange(max(self.fields, 1))
         return np.append(self.weight_at, (begins[:, None] + np.arange(self.rank)).ravel())
 
-    @property
-    def layout(self) -> tuple[int, int, int]:
-        """Where in a line the weight stands, where factors begin, and how far apart those for two fields are."""
-        return self.weight_at, 0, self.block
+    def lines(self, fields: np.ndarray | None) -> Lines:
+        """Where workers keep what, for features of these ``fields``."""
+        return Lines(self.rank, fields, self.weight_at, 0, self.block, self.scale)
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(coef, intercept)`` as copies: the weights and then the factors, a column for each feature, and (1,).
@@ -144,18 +143,6 @@ class FMProblem(LinearProblem):
         for part in (*squares, self.beside(flat)[1]):
             part[:] = 1.0
 
-    def rates(self, rows: Rows, threads: int | None = None) -> np.ndarray:
-        """``N / d_u`` for each feature; empty without a penalty."""
-        if not self._shrinks:
-            return EMPTY
-        n, degree = frequencies(rows, threads)
-        popular = self.own_rates or len(degree)
-        return (n / np.append(degree[:popular], degree[popular::PACK])).astype(np.float32)
-
-    @property
-    def _shrinks(self) -> bool:
-        return self.l2 > 0 or self.l2_factors > 0
-
     def penalty(self, falls: bool) -> int:
         """None that the linear kernel knows."""
         return NO_PENALTY
@@ -187,7 +174,7 @@ class FMProblem(LinearProblem):
 
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """See ``LinearProblem.bind``."""
-        codes = LOSSES[self.loss].code, DISCIPLINES[self.discipline], int(self.adagrad), int(self._shrinks)
+        codes = LOSSES[self.loss].code, DISCIPLINES[self.discipline], int(self.adagrad), int(self.shrinks)
         kernel = fm.epoch(*codes, int(self.far), self.lanes, self.block)
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:

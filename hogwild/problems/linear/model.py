@@ -105,8 +105,12 @@ class LinearModel(TrainedModel):
 
     def __repr__(self) -> str:
         labels = f"{len(self.labels)} labels" if self.labels else "real targets"
-        weights = f"{np.count_nonzero(self.coef_):,} of {self.coef_.size:,} weights not zero"
-        return f"<LinearModel: {self.loss} loss, {labels}, {self.width:,} features, {weights}{outcome(self.history)}>"
+        what = f"{self.loss} loss, {labels}, {self.width:,} features, {self._parameters}"
+        return f"<{type(self).__name__}: {what}{outcome(self.history)}>"
+
+    @property
+    def _parameters(self) -> str:
+        return f"{np.count_nonzero(self.coef_):,} of {self.coef_.size:,} weights not zero"
 
     @property
     def width(self) -> int:

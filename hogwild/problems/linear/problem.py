@@ -262,7 +262,7 @@ class LinearProblem(Problem):
         For scaled columns they are times ``inverse`` with an l1 penalty, else times its square; with both penalties,
         ``inverse`` follows, (2 * width,).
         """
-        if self.scaled or not (self.l1 > 0 or self.l2 > 0):
+        if self.scaled or not self.shrinks:
             return EMPTY
         n, degree = frequencies(rows, threads)
         spread, inverse = n / degree, rows.inverse
@@ -271,6 +271,11 @@ class LinearProblem(Problem):
             return np.append(spread[:popular_rates], spread[popular_rates::PACK]).astype(np.float32)
         spread = spread * (inverse if self.l1 > 0 else np.square(inverse))
         return np.concatenate([spread, inverse] if self._apart else [spread]).astype(np.float32)
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether there is a penalty."""
+        return any(getattr(self, name) > 0 for name in self.penalties)
 
     @property
     def _apart(self) -> bool:
