@@ -139,7 +139,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         # The units are the model's. The penalty is that of these ratings alone: a smoothed one would shrink a user
         # again at each call.
         scale = model.ridge[0] / model.ridge[1] if model.ridge[1] else float(ratings.values.std()) or 1.0
-        facts = {"mean": model.mean, "scale": scale, "l2": model.ridge[1], "penalty": "per-rating"}
+        facts: dict[str, Any] = {"mean": model.mean, "scale": scale, "l2": model.ridge[1], "penalty": "per-rating"}
         problem = replace(posed(config, ratings, "serial"), **facts)
         laid_out = problem.lay_out(ratings, machine.l2_bytes(), 1, config.seed)
         start = [getattr(model, name) for name in SHAPES]
