@@ -46,7 +46,7 @@ class FMCase(LinearCase):
     def usual_holdout(config: TrainConfig, data: Rows) -> float:
         return 0.0 if config.l2_path and sampled(config, data) == len(data) else HELD_OUT
 
-    def make_evaluator(self, like: LinearCase | None = None) -> None:
+    def make_evaluator(self, like: Any = None) -> None:
         super().make_evaluator(like)
         self._evaluated = None  # solutions have the numbering of these rows
 
