@@ -58,6 +58,8 @@ class Recipe:
         Takes a writer, gives it all data, and returns ``{"width": ..., **more facts}``.
     kind : Kind
         What the data are.
+    stored : optional
+        The data, if they lie in a store already, which the recipe copies.
     """
 
     label: str
@@ -65,6 +67,7 @@ class Recipe:
     meta: dict[str, Any]
     fill: Callable[..., dict[str, Any]]
     kind: Kind = ROWS
+    stored: Any = None
 
     @property
     def name(self) -> str:
@@ -153,8 +156,9 @@ class Cache:
 
 
 def build(cache: Cache | None, recipe: Recipe) -> tuple[Any, dict[str, Any]]:
-    """Return the data and their meta data from the cache, or made in memory if there is no cache."""
-    if cache is not None and recipe.key and (kept := cache.keep(recipe)) is not None:
+    """Return the data and their meta data from their store or the cache, or made in memory if there is no cache."""
+    kept = cache.keep(recipe) if cache is not None and recipe.key else recipe.stored
+    if kept is not None:
         return kept, read_meta(kept.store)
     writer = MemoryWriter(recipe.kind)
     facts = recipe.fill(writer)

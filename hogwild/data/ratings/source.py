@@ -100,7 +100,7 @@ def open_ratings(
     title, kind = named(name, format, FORMATS, "ratings")
     (layout or TextLayout()).check(title, kind, "ratings")
     source = name if hasattr(name, "read") else title
-    ratings = opened(title, kind, cache, lambda: recipe_of(source, layout, values, repeats, progress, kind), RATINGS)
+    ratings = opened(title, recipe_of(source, layout, values, repeats, progress, kind), cache)
     return _match(ratings, users, items, unknown, title)
 
 

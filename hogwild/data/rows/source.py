@@ -14,6 +14,7 @@ import re
 import stat
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -118,19 +119,21 @@ def open_data(
     check_choices(beyond=(beyond, BEYOND), labels=(labels, LABELS))
     hash_bits = check_hashing(hash_bits, width)
     title, kind = named(name, format, FORMATS, "data", table_format)
-    source = name if hasattr(name, "read") else title
-
-    def recipe() -> Recipe:
-        pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
-        reading: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
-        reading |= {"columns": columns, "plan": plan, "separator": separator}
-        return recipe_of(source, kind, progress=progress, **reading)
-
-    if kind == "store":
-        _no_columns(title, kind, columns, separator)
-        if hash_bits is not None:
-            check_same(read_meta(title).get("hash_bits"), hash_bits, title)
-    rows = opened(title, kind, cache, recipe)
+    if kind == "store" and hash_bits is not None:
+        check_same(read_meta(title).get("hash_bits"), hash_bits, title)
+    recipe = recipe_of(
+        name if hasattr(name, "read") else title,
+        kind,
+        zero_based=zero_based,
+        width=width if beyond == "error" else None,  # text then reports the line; if ignored, it is cut off below
+        labels=labels,
+        hash_bits=hash_bits,
+        columns=columns,
+        plan=plan,
+        separator=separator,
+        progress=progress,
+    )
+    rows = opened(title, recipe, cache)
     if plan is not None:
         check_plan(rows.table, plan, title)
     warn_if_crowded(title, rows)
@@ -201,27 +204,24 @@ def named(
     return title, "store" if stat.S_ISDIR(mode) else format or tell(title) or formats[0]
 
 
-def opened(title: str, kind: str, cache: Cache | None, recipe: Callable[[], Recipe], of: Kind = ROWS) -> Any:
-    """Return the examples in a store, or those of the recipe, from the cache or made in memory.
+def opened(title: str, recipe: Recipe, cache: Cache | None) -> Any:
+    """Return the examples of the recipe, from their store or the cache, or made in memory.
 
     Raises
     ------
     InputError
         Also if there are none.
     """
-    if kind == "store":
-        examples, meta = open_store(title, of), read_meta(title)
-    else:
-        examples, meta = build(cache, recipe())
+    examples, meta = build(cache, recipe)
     if not len(examples):
-        raise InputError(f"{title}: no {of.name} in it")
+        raise InputError(f"{title}: no {recipe.kind.name} in it")
     warn_of_repairs(title, meta)
     return examples
 
 
 def copy_of(path: str, examples: Any, kind: Kind = ROWS) -> Recipe:
     """Return the recipe that copies the examples of a store."""
-    return Recipe("copy", {}, {"source": os.path.abspath(path)}, lambda sink: kind.pour(examples, sink), kind)
+    return Recipe("copy", {}, {"source": os.path.abspath(path)}, partial(kind.pour, examples), kind, examples)
 
 
 def write_store(recipe: Recipe, destination: str | Path, overwrite: bool, facts: dict[str, Any]) -> dict[str, Any]:
