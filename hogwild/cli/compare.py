@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild import machine
-from hogwild.cli.bench import parse_workers
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
 from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, Row, config_options, parse_numbers, takes
@@ -36,6 +35,7 @@ EPS = "1e-1,1e-2,1e-3"
 #: Where the best objective seen stands in for the optimum, it is the end of a run, so the last digits are its noise.
 EPS_OF_SEEN = "2e-1,1e-1,5e-2"
 REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, which runs as many programs as fit
+MOST_WORKERS = 1024
 WHAT = "What is compared"
 OWN = "methods workers seeds epochs eps steps timeout"
 
@@ -193,8 +193,11 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     problem, device = options["problem"], options["device"]
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
     eps = options["eps"] or (EPS if problem == "linear" else EPS_OF_SEEN)
-    workers = parse_workers(options["workers"])
-    if device != "cpu" and options["workers"] is None:
+    if options["workers"] is not None:
+        workers = parse_numbers("--workers", options["workers"], 1, MOST_WORKERS, int, "1,2,4")
+    elif device == "cpu":
+        workers = machine.worker_counts(machine.physical_cores())
+    else:
         workers = REPLICAS if problem == "module" else (1,)
     return ComparisonPlan(
         options["seeds"],
