@@ -19,9 +19,9 @@ from hogwild import machine
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
 from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, Row, config_options, parse_numbers, takes
-from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable, naming
+from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable
 from hogwild.config import MODULE, TrainConfig
-from hogwild.errors import UsageError
+from hogwild.errors import UsageError, naming
 from hogwild.hosts import fork_server
 from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.rows_file import Screen

@@ -28,9 +28,9 @@ from hogwild.cli.options import (
     takes,
 )
 from hogwild.cli.session import Results, description, drive, prepared, stoppable, summary
-from hogwild.cli.sources import COLUMNS, KINDS, OF_ROWS, Sources, check_size, naming
+from hogwild.cli.sources import COLUMNS, KINDS, OF_ROWS, Sources, check_size
 from hogwild.config import TrainConfig
-from hogwild.errors import NoChoice, UsageError
+from hogwild.errors import NoChoice, UsageError, naming
 from hogwild.methods import LABEL_LOSSES
 from hogwild.model_file import has_checkpoint
 from hogwild.problems.linear.options import FEW_LABELS, LinearConfig

@@ -126,7 +126,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train d.svm --out=": (2, "an argument is empty"),
     # files that are not there, or something else
     "train rcv2": (1, "rcv2: No such file or directory: did you mean rcv1?"),
-    "train linear": (1, "linear: a model, expected data; hogwild inspect MODEL"),
+    "train linear": (1, "linear: a hogwild model, not data: name the data"),
     "inspect d.svm": (1, "d.svm: not a hogwild model"),
     "inspect none": (1, "none: No such file"),
     "inspect linear --names none": (1, "No such file"),

@@ -7,6 +7,7 @@ the value.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -255,7 +256,7 @@ class Delimited:
                 yield batch, block
 
     def collect(self, wanted: Mapping[str, Collector]) -> int:
-        """Give the columns of all rows to their collectors; return how many rows there are.
+        """Give the columns of all rows to their collectors and close the text; return how many rows there are.
 
         Raises
         ------
@@ -263,12 +264,13 @@ class Delimited:
             For the first wrong row; the message names its line, the column and the value.
         """
         rows = 0
-        for batch, block in self.batches({name: collector.type for name, collector in wanted.items()}):
-            places = {name: collector.take(batch.column(name)) for name, collector in wanted.items()}
-            if faults := [(place, name) for name, place in places.items() if place >= 0]:
-                row, name = min(faults)
-                raise self.fault(row, name, wanted[name].expected, block)
-            rows += len(batch)
+        with contextlib.closing(self):
+            for batch, block in self.batches({name: collector.type for name, collector in wanted.items()}):
+                places = {name: collector.take(batch.column(name)) for name, collector in wanted.items()}
+                if faults := [(place, name) for name, place in places.items() if place >= 0]:
+                    row, name = min(faults)
+                    raise self.fault(row, name, wanted[name].expected, block)
+                rows += len(batch)
         return rows
 
     # -- faults -------------------------------------------------------------------------------------------------------

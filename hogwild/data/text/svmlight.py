@@ -27,7 +27,7 @@ import numpy as np
 from hogwild.data.parallel import BytesRead, in_order
 from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows, shortest
 from hogwild.data.rows.container import chunks as row_chunks
-from hogwild.data.rows.labels import EXACT, LabelSets, tabulated
+from hogwild.data.rows.labels import EXACT, LabelSets, tabulated, target_of
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
 from hogwild.errors import InputError
@@ -252,16 +252,14 @@ class Svmlight:
     ) -> Labels:
         """What the rows of a chunk, with the one that a fault may have ended, say of several labels a row."""
         bare = odd = None
-        names = np.empty(0, np.float32)
-        without = np.flatnonzero(np.isnan(targets)) if seen[-1] > 1 else np.empty(0, np.int64)
+        without = np.flatnonzero(np.isnan(targets))
+        names = np.flatnonzero(seen[:-1].view(bool)).astype(np.float32)
         if self.labels == "required" and self._several is None and first is None and len(without):
             line = line_of(text[:size], int(without[0]))
             if fault is None or line <= fault.line:
                 token = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
                 bare = Fault(line, self._complaint(bytes(token.group()), label=True))  # type: ignore[union-attr]
-        if self._odd is None and self.labels != "optional" and not seen[-1]:
-            names = np.flatnonzero(seen.view(bool)).astype(np.float32)
-        elif self._odd is None and self.labels != "optional":
+        if seen[-1] and self._odd is None:
             strange = ~((targets >= 0) & (targets < EXACT) & (np.floor(targets) == targets))
             strange[without] = False
             if strange.any():
@@ -292,13 +290,9 @@ class Svmlight:
             what = f"label {shortest(label)} where rows have several{text}: expected whole numbers from 0"
             raise Fault(line - before, what)
         for row, members in labels.several:
-            targets[row] = self._target(members)
+            targets[row] = target_of(members, self._sets)
         if (bare := np.isnan(targets)).any():
-            targets[bare] = self._target(())
-
-    def _target(self, labels: tuple[int, ...]) -> float:
-        """The target that stands for these labels."""
-        return labels[0] if len(labels) == 1 else -1.0 - self._sets.setdefault(labels, len(self._sets))
+            targets[bare] = target_of((), self._sets)
 
     def _note(self, lengths: np.ndarray, features: np.ndarray, fields: np.ndarray) -> None:
         """Take the fields of the features of some rows, as they stand in the text: of each the first one counts."""
