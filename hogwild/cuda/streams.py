@@ -218,6 +218,7 @@ class DeviceJob:
     def __init__(self, job: Job, backend: Backend, streams: list[DeviceStream]) -> None:
         problem, order = job.problem, job.order
         assert isinstance(problem, OnDevice)
+        assert isinstance(order, Order)
         if order.n_rows > INT32:
             raise InputError(f"device cuda: a GPU takes {INT32:,} examples at most, got {order.n_rows:,}")
         self.job = job

@@ -116,9 +116,9 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
     u, v = indices.reshape(2, -1)
     weight = wanted["weight"].finish(np.float64) if "weight" in wanted else np.ones(rows)
     vertices, labels, label_ids = _read_terminals(terminals, layout.separator, ids, name)
-    named = (_unless_numbers(each) for each in (ids, label_ids))
+    named: dict[str, Any] = {"ids": _unless_numbers(ids), "label_ids": _unless_numbers(label_ids), "title": name}
     with naming(name):
-        return Graph(u, v, weight, weight, len(ids), vertices, labels, len(label_ids), None, *named, title=name)
+        return Graph(u, v, weight, weight, len(ids), vertices, labels, len(label_ids), **named)
 
 
 def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> tuple[np.ndarray, np.ndarray, Ids]:

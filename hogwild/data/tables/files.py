@@ -11,11 +11,12 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from hogwild.data.parallel import BytesRead, Result
 from hogwild.data.tables.arrays import kind_of
-from hogwild.data.text.delimited import NAMED, Delimited
+from hogwild.data.text.delimited import NAMED, Block, Delimited
 from hogwild.data.text.lines import shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 
@@ -167,7 +168,10 @@ class TextSource(TableSource):
 
     def _placed(self, types: Mapping[str, str | None]) -> Iterator[tuple[Any, Place]]:
         for batch, block in self.table.batches(types):
-            yield batch, lambda row, block=block: f"{self.name}:{self.table.row(row, block)[0]}"
+            yield batch, partial(self._place, block)
+
+    def _place(self, block: Block, row: int) -> str:
+        return f"{self.name}:{self.table.row(row, block)[0]}"
 
     def close(self) -> None:
         self.table.close()
@@ -198,10 +202,13 @@ class ArrowSource(TableSource):
         total = self._reading(self.data.count_rows)
         batches = self.data.to_batches(columns=list(numbers), batch_size=ROWS)
         while (batch := self._reading(lambda: next(batches, None))) is not None:
-            yield batch, lambda row, first=done + 1: f"{self.name}: row {first + row:,}"
+            yield batch, partial(self._place, done)
             done += batch.num_rows
             if self.progress is not None:
                 self.progress(done, total)
+
+    def _place(self, first: int, row: int) -> str:
+        return f"{self.name}: row {first + row + 1:,}"
 
     def check(self, batch: Any) -> None:
         if self.file:  # offsets may leave the arrays, and text may not be UTF-8
