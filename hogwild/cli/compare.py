@@ -18,9 +18,9 @@ import typer
 from hogwild import machine
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
-from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, Row, config_options, parse_numbers, takes
+from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, config_options, parse_numbers, takes
 from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable
-from hogwild.config import MODULE, TrainConfig
+from hogwild.config import MODULE, Option, TrainConfig
 from hogwild.errors import UsageError, naming
 from hogwild.hosts import fork_server
 from hogwild.methods import PROBLEMS, REAL_HOSTS
@@ -44,38 +44,38 @@ OWN = "methods workers seeds epochs eps steps timeout"
     f"{OWN} {SOURCES} {MINIMISED} model optimizer "
     "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
     PROBLEMS,
-    methods=Row(
+    methods=Option(
         "Methods, such as hogwild,locked.",
         WHAT,
         metavar="LIST",
         usual="all that the problem has",
     ),
-    workers=Row(
+    workers=Option(
         "Numbers of workers, such as 1,2,4.",
         WHAT,
         names=("--workers", "-w"),
         metavar="LIST",
         usual="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
     ),
-    seeds=Row("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
+    seeds=Option("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
     epochs={
         "panel": WHAT,
         "help": "Passes over the data.",
         "usual": f"{EPOCHS}; for cuts {EPOCHS_OF_CUTS}",
     },
-    eps=Row(
+    eps=Option(
         "Targets: shares of the way to the optimum, or to the best seen, that may be left.",
         WHAT,
         metavar="LIST",
         usual=f"{EPS}; of problems whose optimum is unknown {EPS_OF_SEEN}",
     ),
-    steps=Row(
+    steps=Option(
         "Steps that every method is tuned over; one: no tuning; 'auto': around the step that is probed for.",
         WHAT,
         metavar="LIST",
         default="auto",
     ),
-    timeout=Row(
+    timeout=Option(
         "Time of training after which a run is stopped.",
         WHAT,
         kind=float,
@@ -88,7 +88,7 @@ OWN = "methods workers seeds epochs eps steps timeout"
         "help": "Fraction of DATA to hold out and test on; 0: none.",
         "usual": f"{DEFAULT_HOLDOUT} without --test",
     },
-    model=Row(
+    model=Option(
         f"A function of no arguments that makes the nn.Module; then --loss is {', '.join(NAMED_LOSSES)} or {FUNCTION}.",
         MODULE,
         metavar=FUNCTION,
@@ -98,7 +98,7 @@ OWN = "methods workers seeds epochs eps steps timeout"
     host={"default": REAL_HOSTS[0], "usual": REAL_HOSTS[0]},
     delay={"help": "The simulator's delay law: see hogwild simulate."},
     link={"help": "The link between virtual replicas: see hogwild simulate."},
-    out=Row(
+    out=Option(
         "Directory of the results; a comparison begun there goes on.",
         RESULTS,
         names=("--out", "-o"),

@@ -175,7 +175,7 @@ class Delimited:
 
     def _read(self) -> Iterator[bytes]:
         """Yield the text from its beginning in pieces of whole lines."""
-        source = self._source = Source(self.what)
+        source = self._source = Source(self.what, self.progress)
         lines = 0
         try:
             for buffer, size in chunks(source, BLOCK):
@@ -187,8 +187,6 @@ class Delimited:
                     raise ReadError("binary data (a zero byte), expected text in UTF-8")
                 lines += _count(text, b"\n")
                 yield text
-                if self.progress is not None:
-                    self.progress(source.done, source.total)
         except ReadError as error:
             raise InputError(f"{self.label}:{lines + 1}: {error}") from None
         finally:

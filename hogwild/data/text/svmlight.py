@@ -155,25 +155,25 @@ class Svmlight:
         """
         self.parse(bytearray(b"0\n"), 2)  # compiles the kernel in this thread, where Ctrl-C is noticed
         line = 0
-        with contextlib.closing(Source(path)) as source:
+        with contextlib.closing(Source(path, self.progress)) as source:
 
-            def pieces() -> Iterator[tuple[bytearray, int, int, str]]:
+            def pieces() -> Iterator[tuple[bytearray, int, str]]:
                 try:
                     for number, (text, size) in enumerate(chunks(source, self.chunk)):
                         if number == 0 and (row := FEATURES.search(text, 0, size)):
                             self.fielded = FIELDED.match(row.group()) is not None
-                        yield text, size, source.done, ""
+                        yield text, size, ""
                 except ReadError as error:
-                    yield bytearray(), 0, source.done, str(error)
+                    yield bytearray(), 0, str(error)
 
-            def work(piece: tuple[bytearray, int, int, str]) -> tuple[Any, int]:
-                text, size, done, failure = piece
+            def work(piece: tuple[bytearray, int, str]) -> Any:
+                text, size, failure = piece
                 if failure:
                     raise Fault(1, failure)
-                return self.parse(text, size), done
+                return self.parse(text, size)
 
             try:
-                for (block, lines, width, repeats, fields, labels), done in in_order(pieces(), work, self.workers):
+                for block, lines, width, repeats, fields, labels in in_order(pieces(), work, self.workers):
                     self._number(block[3], line, labels)
                     line += lines
                     self.rows += len(block[0])
@@ -183,8 +183,6 @@ class Svmlight:
                         self.width = max(self.width, width)
                     if fields is not None:
                         self._note(*fields)
-                    if self.progress is not None:
-                        self.progress(done, source.total)
                     yield block
             except Fault as fault:
                 raise InputError(f"{source.label}:{line + fault.line}: {fault}") from None
