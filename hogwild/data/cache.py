@@ -84,17 +84,20 @@ class Cache:
     ----------
     directory : str or Path, optional
         Default: ``stores`` in the platform's user cache directory for ``hogwild``. It is created when first needed.
+
+    Attributes
+    ----------
     limit_bytes : int
         Most bytes that entries may have before another one is made.
     """
 
-    def __init__(self, directory: str | Path | None = None, limit_bytes: int = LIMIT) -> None:
+    def __init__(self, directory: str | Path | None = None) -> None:
         if directory is None:
             import platformdirs
 
             directory = Path(platformdirs.user_cache_dir("hogwild")) / "stores"
         self.directory = Path(os.path.abspath(Path(directory).expanduser()))
-        self.limit_bytes = limit_bytes
+        self.limit_bytes = LIMIT
 
     def lookup(self, name: str, kind: Kind = ROWS) -> Any:
         """Open the entry ``name``; a damaged entry is removed and counts as absent, which is None."""

@@ -279,7 +279,8 @@ class Delimited:
         first, text = block
         begin = first
         try:
-            reader = csv.reader(_lines(text), delimiter=self.separator[0], strict=strict)
+            lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", "surrogateescape", newline="")
+            reader = csv.reader(lines, delimiter=self.separator[0], strict=strict)
             for fields in reader:
                 if fields:
                     yield begin, fields[::2] if self.separator == "::" else fields
@@ -385,10 +386,6 @@ def _count(text: bytes, character: bytes) -> int:
 def _in_a_line(names: list[str]) -> str:
     """Return names for a message; a quoted one may hold line ends."""
     return " ".join(",".join(names).split())
-
-
-def _lines(text: bytes) -> Iterator[str]:
-    return io.TextIOWrapper(io.BytesIO(text), "utf-8", "surrogateescape", newline="")
 
 
 def _separator(separator: str | None, name: str) -> str:
