@@ -107,7 +107,7 @@ def test_every_rate_stands_beside_its_rival(gpu: Any, capsys: pytest.CaptureFixt
     assert "WRONG" not in printed
     lines = [line for line in printed.splitlines() if line.endswith("  ok")]
     assert len(lines) == 6 + 6 + 4
-    assert sum(" 1x" in line for line in lines) >= 4  # the first of each is what the others are measured by
+    assert sum(" 1x" in line for line in lines) >= 3  # the first of each is what the others are measured by
     assert "times as fast to that loss as all cores" in printed
 
 
