@@ -221,18 +221,6 @@ def test_a_start_near_the_optimum_is_left_as_it_is() -> None:
     assert gain < 1e-3
 
 
-@pytest.mark.parametrize("loss", [*SMOOTH, *KINKED])
-@pytest.mark.parametrize("l1", [0.0, 0.05])
-def test_the_slope_is_the_length_of_the_shortest_subgradient(loss: str, l1: float) -> None:
-    about = drawn(loss)
-    X, y, w, b = about["X"].astype(np.float32), about["y"], about["w"][0].astype(float), float(about["b"][0])
-    slopes = reference.dloss(loss, X @ w + b, y, PARAM.get(loss, 0.0)) * about["weights"] / len(y)
-    g = X.T @ slopes + 0.1 * w
-    g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
-    found = posed(about, loss, l1, 0.1).slope(about["w"][0], about["b"])
-    np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
-
-
 def test_sums_in_parts_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     about = drawn("log", width=20)
     monkeypatch.setattr(newton, "COLUMNS", 0)

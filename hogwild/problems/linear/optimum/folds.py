@@ -84,7 +84,7 @@ class Folds:
         problem = FitProblem.of(objective, rows, classes, intercept)
         softmax = problem.loss == "softmax"
         shape = (rows.width + 1, classes) if softmax else (rows.width + 1,)
-        self._fits = []  # by class, division and fold: the sums without it, their steps and the solution so far
+        self._fits = []  # by class, division and fold: the method without it, and the solution so far
         for k in range(1 if softmax else classes):
             sums = problem.sums(k, classes)
             floor = FLOOR * objective_at_zero(sums, shape)
@@ -92,7 +92,7 @@ class Folds:
                 for fold in range(int(fold_of.max()) + 1):
                     without = copy.copy(sums)
                     without.shares = np.where(fold_of == fold, 0.0, sums.shares)
-                    self._fits.append((without, Newton(without, intercept, floor), np.zeros(shape)))
+                    self._fits.append((Newton(without, intercept, floor), np.zeros(shape)))
         self._classes = 1 if softmax else classes
 
     @np.errstate(all="ignore")
@@ -100,14 +100,14 @@ class Folds:
         """The weights, (width,) or (K, width), and intercepts (K,) of the optimum without each fold."""
 
         def one(number: int, _: int) -> None:
-            sums, newton, x = self._fits[number]
-            self._fits[number] = sums, newton, newton.lower(sums, x, 0.0, l2, WORK, SHARE).x
+            newton, x = self._fits[number]
+            self._fits[number] = newton, newton.lower(x, 0.0, l2, WORK, SHARE).x
 
         list(map_cuts([(k, k + 1) for k in range(len(self._fits))], one))
         solutions = []
         parts = len(self._fits) // self._classes
         for part in range(parts):
-            x = np.column_stack([x for _, _, x in self._fits[part::parts]]).T
+            x = np.column_stack([x for _, x in self._fits[part::parts]]).T
             coef = np.zeros((len(x), self._width))
             coef[:, slice(None) if self._columns is None else self._columns] = x[:, :-1]
             solutions.append((coef[0] if len(coef) == 1 else coef, x[:, -1].copy()))

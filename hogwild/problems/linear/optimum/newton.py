@@ -43,7 +43,7 @@ class Descent(NamedTuple):
 
 
 class Newton:
-    """Newton's method for problems on the same rows.
+    """Newton's method on the sums of a problem.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class Newton:
     """
 
     def __init__(self, sums: LossSums, intercept: bool, floor: float) -> None:
-        self.intercept, self.floor = intercept, floor
+        self.sums, self.intercept, self.floor = sums, intercept, floor
         rows = sums.rows
-        n = len(sums.rows)
-        size = sums.rows.width + 1
+        n = len(rows)
+        size = rows.width + 1
         pairs = rows.nnz * min(rows.nnz // max(n, 1) + 1, size)
         self.whole = (
             size <= COLUMNS + 1 and pairs <= PAIRS and rows.nnz <= FEW_ENTRIES and not isinstance(sums, Softmax)
@@ -66,26 +66,16 @@ class Newton:
             by_row, by_column = [np.zeros(n) for _ in range(5)], [np.zeros(size) for _ in range(5)]
             self.room = *by_row, *by_column, np.ones(size, bool), np.empty((size, size)), np.empty((size, size))
 
-    def lower(
-        self,
-        sums: LossSums,
-        x: np.ndarray,
-        l1: float,
-        l2: float,
-        work: float,
-        enough: float,
-        skip: float = 0.0,
-        floor: float | None = None,
-    ) -> Descent:
+    def lower(self, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float = 0.0) -> Descent:
         """Take steps from ``x`` until one promises no more than a share ``enough`` of the objective.
 
         None is taken if the first promises no more than a share ``skip``.
         """
-        floor = self.floor if floor is None else floor
+        sums, floor = self.sums, self.floor
 
         def steps(x: np.ndarray, skip: float) -> Descent:
             if not self.whole or l1 > 0.0:
-                return self._lower(sums, x, l1, l2, work, enough, skip, floor)
+                return self._lower(x, l1, l2, work, enough, skip)
             x = x.copy()
             loss = sums.entries, sums.targets, sums.shares, sums.code, sums.param
             ends = floor, skip, enough, float(work)
@@ -100,9 +90,8 @@ class Newton:
         fit = steps(np.zeros_like(x), 0.0)
         return fit if fit.value < start.value else start
 
-    def _lower(
-        self, sums: LossSums, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float, floor: float
-    ) -> Descent:
+    def _lower(self, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float) -> Descent:
+        sums = self.sums
         each = sums.rows.nnz * (x.size // len(x)) + CALL
         spent = 0.0
         steps = 0
@@ -110,7 +99,7 @@ class Newton:
         p = sums.margins(x)
         value = sums.derive(p, p, 0.0)[0] + penalty(x, l1, l2)
         while True:
-            unit = max(abs(value), floor)
+            unit = max(abs(value), self.floor)
             g = sums.gather(sums.slopes)
             g[:-1] += l2 * x[:-1]
             g[-1] *= self.intercept
@@ -261,13 +250,6 @@ class _Model:
             step = np.where(crosses & (lengths == t), -x, step + t * move)
             fall += t * (2.0 - t) * gain
         return step, fall, passes + more
-
-
-def shortest(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:
-    """The shortest subgradient at weights ``w`` with an l1 penalty, for the gradient ``g`` of the rest."""
-    if l1 == 0.0:
-        return g
-    return np.where(w != 0.0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0.0))
 
 
 def smooth_bound(sums: LossSums, x: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
