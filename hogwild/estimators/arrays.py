@@ -8,9 +8,10 @@ occurrence where an l1 penalty asks how often a feature occurs.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from hogwild.errors import InputError
 from hogwild.estimators.options import FitConfig
 from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES
-from hogwild.problems.linear.problem import LinearProblem, aligned, slope
+from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import MAX_CLASSES, below_range, intercept_share, uneven
 from hogwild.training.schedule import make_schedule
 
@@ -194,27 +195,19 @@ def problem_of(config: FitConfig, rows: Rows, classes: int, whole: bool) -> Line
     """The problem of these rows; ``classes`` is 0 for real targets. ``whole`` says that no other rows will follow."""
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
-    param = config.loss_param or 0.0
-    alike = whole and rows.inverse is None  # all weights shrink by the same factor
     throws = config.schedule == "auto" and (config.loss in COUNT_LOSSES or uneven(rows, rows.weights))
-    return LinearProblem.of_rows(
+    problem = LinearProblem.of_rows(
+        config,
         rows,
         machine_cache(),
-        loss=config.loss,
-        loss_param=param,
-        l1=config.l1,
-        l2=config.l2,
-        adagrad=False,
         discipline="serial",
         intercept=intercept_share(config, rows, MEAN),
-        normalize="none",
         labels=tuple(map(float, range(classes))),
-        multilabel=rows.labels is not None,
-        falling=config.schedule in ("optimal", "inverse"),
         tabulate=whole,
         passive="safe" if throws else config.passive,
-        scaled=alike and shrinks_gently(config, len(rows), partial(slope, config.loss, param)),
     )
+    alike = whole and rows.inverse is None  # all weights shrink by the same factor
+    return dataclasses.replace(problem, scaled=alike and shrinks_gently(config, len(rows), problem.slope))
 
 
 def shrinks_gently(config: FitConfig, rows: int, slope: Callable[[float], float]) -> bool:

@@ -118,7 +118,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         config = config_of(self)
         X, targets, weights, classes, sets = self._coded(config, X, y, sample_weight)
         judge = partial(_accuracy, sets)
-        self._fit(config, X, targets, weights, classes, judge, coef_init, intercept_init, sets=sets)
+        self._fit(config, X, targets, weights, len(classes), judge, coef_init, intercept_init, sets=sets)
         # set with coef_: a fit that fails leaves the last one's model
         self.classes_, self.multilabel_ = classes, sets is not None
         return self

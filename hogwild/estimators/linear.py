@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,6 @@ from hogwild.problems.linear.problem import aligned
 if TYPE_CHECKING:
     from numpy.random import RandomState
 
-NO_LABELS = np.zeros(0)
 _UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 
 
@@ -212,17 +212,19 @@ class LinearEstimator(Fitted):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
-    def _split(self, targets: np.ndarray, weights: np.ndarray | None, classes: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the training rows and of the validation rows, both ascending."""
+    def _split(self, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: bool) -> list[Any]:
+        """X, targets and weights of the training rows and of the validation rows, both in the order of the rows."""
         from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
         kind = StratifiedShuffleSplit if classes else ShuffleSplit
         splits = kind(test_size=self.validation_fraction, random_state=self.random_state)
-        rest, held = next(splits.split(np.zeros((len(targets), 1)), targets))
-        for name, ids in (("training", rest), ("validation", held)):
+        parts = []
+        for name, ids in zip(("training", "validation"), next(splits.split(np.zeros((len(targets), 1)), targets))):
             if weights is not None and not weights[ids].any():
                 raise InputError(_UNWEIGHED.format(name))
-        return np.sort(rest), np.sort(held)
+            ids.sort()
+            parts.append((X[ids], targets[ids], None if weights is None else weights[ids]))
+        return parts
 
     def _fit(
         self,
@@ -230,7 +232,7 @@ class LinearEstimator(Fitted):
         X: Any,
         targets: np.ndarray,
         weights: np.ndarray | None,
-        labels: np.ndarray,
+        classes: int,
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
         coef_init: Any,
         intercept_init: Any,
@@ -239,10 +241,9 @@ class LinearEstimator(Fitted):
     ) -> None:
         """Train on rows with kernel targets and set the attributes.
 
-        ``labels`` are the classes, ``sets`` those that targets of several labels a row stand for, and ``level`` is what
-        targets are less than the user's.
+        There are no ``classes`` of real targets; ``sets`` are those that targets of several labels a row stand for, and
+        ``level`` is what targets are less than the user's.
         """
-        classes, score = len(labels), None
         if config.loss == "softmax" and classes == 2:
             config = config.settled(loss="log")
         if self.warm_start and hasattr(self, "coef_"):
@@ -260,10 +261,10 @@ class LinearEstimator(Fitted):
             warnings.warn(text, HogwildWarning, stacklevel=3)  # the line that calls fit
         if start is not None:
             start = start[0], start[1] - level + (start[0] * shift).sum(axis=1)
+        score = None
         if self.early_stopping:
-            rest, held = self._split(targets, weights, classes > 0 and sets is None)
-            score = self._scorer(X[held], targets[held], None if weights is None else weights[held], judge)
-            X, targets, weights = X[rest], targets[rest], None if weights is None else weights[rest]
+            (X, targets, weights), held = self._split(X, targets, weights, classes > 0 and sets is None)
+            score = partial(_scored, judge, *held)
         config = config.settled(seed=drawn_seed(self.random_state))  # after the split, as in scikit-learn
         if start is None:
             start = self._usual_start(config, X.shape[1], targets, weights)
@@ -303,12 +304,6 @@ class LinearEstimator(Fitted):
             warnings.warn(text, HogwildWarning, stacklevel=4)  # the line that calls fit
         return workers
 
-    def _scorer(self, X: Any, targets: np.ndarray, weights: np.ndarray | None, judge: Any) -> Any:
-        def score(coef: np.ndarray, intercept: np.ndarray) -> float:
-            return float(judge(np.asarray(X @ coef.T) + intercept, targets, weights))
-
-        return score
-
     def _model(self, labels: list[float]) -> LinearModel:
         check_is_fitted(self)
         self.densify()
@@ -345,3 +340,8 @@ class LinearEstimator(Fitted):
             raise
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.seen
+
+
+def _scored(judge: Any, X: Any, targets: Any, weights: Any, coef: np.ndarray, intercept: np.ndarray) -> float:
+    """What ``judge`` says of the margins of rows."""
+    return float(judge(np.asarray(X @ coef.T) + intercept, targets, weights))

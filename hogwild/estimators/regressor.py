@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from hogwild.estimators.arrays import Start, centred, real_targets, rows_of, start_of
-from hogwild.estimators.linear import NO_LABELS, LinearEstimator
+from hogwild.estimators.linear import LinearEstimator
 from hogwild.estimators.options import FitConfig, config_of, documented, loss_of, parameter
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.model import LinearModel
@@ -63,7 +63,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
             y, level = centred(np.asarray(y, np.float64))
         targets = real_targets(y, config.loss)
         weights = self._weights(sample_weight, X, None)
-        self._fit(config, X, targets, weights, NO_LABELS, self._r2, coef_init, intercept_init, float(level))
+        self._fit(config, X, targets, weights, 0, self._r2, coef_init, intercept_init, float(level))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

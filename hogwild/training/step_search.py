@@ -33,13 +33,10 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import READ, Rows, narrowed
 from hogwild.data.rows.margins import row_scales
 from hogwild.exchanges import make_exchange
-from hogwild.hosts.job import Job
 from hogwild.hosts.simulator import Simulator
 from hogwild.methods import LABEL_LOSSES, parse_link
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import few_labels, row_weights
-from hogwild.training.engine import Engine
 from hogwild.training.keep import has_diverged
 from hogwild.training.schedule import LONG, Step, make_schedule, usual_schedule
 from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
@@ -161,12 +158,9 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
         workers = InlineWorker(problem, order, sample, arrays, config.seed)
     else:
         exchange = make_exchange(config.exchange, len(sample) / replicas, shrinks=config.l1 > 0)
-
-        def lay_out(shared: bool) -> Job:
-            return job_of(problem, order, config.seed, replicas, sample, arrays, shared, exchange=exchange)
-
         pool = Simulator(replicas, f"round-robin:quantum={QUANTUM}")
-        workers = RacingWorkers(problem, Engine(lay_out, pool, wire=parse_link(config.link)))
+        wire = parse_link(config.link)
+        workers = RacingWorkers(problem, order, sample, arrays, config.seed, pool, exchange=exchange, wire=wire)
     objective = problem.objective(sample, weights=row_weights(sample, None))
 
     def value(flat: np.ndarray) -> float:

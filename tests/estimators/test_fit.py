@@ -21,7 +21,7 @@ from hogwild.estimators.arrays import (
     shrinks_alike,
     shrinks_gently,
 )
-from hogwild.estimators.fit import SampleObjective
+from hogwild.estimators.fit import sample_objective
 from hogwild.estimators.options import config_of
 from tests import numpy_objective
 
@@ -60,7 +60,7 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
     if weights:  # of mean one there; here they are what they are
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty
-    assert SampleObjective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
+    assert sample_objective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
 
 
 @pytest.mark.parametrize(
