@@ -166,7 +166,7 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             raise UsageError(f"classes={np.asarray(classes).tolist()}: y has columns 0 to {len(labels) - 1}")
         if several and not fresh and len(labels) != len(self.classes_):
             raise InputError(f"y has {len(labels)} columns; the model has {len(self.classes_)} labels")
-        self._learn(config, rows_of(X, targets, weights).replace(labels=sets), len(labels))
+        self._learn(config, rows_of(X, targets, weights, sets), len(labels))
         self.classes_, self.multilabel_ = labels, several
         return self
 
@@ -236,10 +236,10 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             for name, wrong in (("loss='softmax'", config.loss == "softmax"), ("class_weight", self.class_weight)):
                 if wrong:
                     raise InputError(f"{name} needs one label a row; y is a matrix (n, labels)")
-            X, y = self._validated(X, y, reset=reset, multi_output=True)
+            X, y = validated(self, X, y, reset=reset, multi_output=True)
             targets, sets = of_indicator(y)
             return X, targets, self._weights(sample_weight, X, None, batch), np.arange(len(sets.names)), sets
-        X, y = self._validated(X, y, reset=reset)
+        X, y = validated(self, X, y, reset=reset)
         _check_labels(y)
         if batch:
             codes = _codes(y, classes)

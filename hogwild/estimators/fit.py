@@ -30,7 +30,6 @@ from hogwild.estimators.arrays import (
     flat_of,
     mean_weight,
     problem_of,
-    rates_of,
     shrinks_alike,
 )
 from hogwild.estimators.options import FitConfig
@@ -197,7 +196,7 @@ def try_steps(problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray |
             views.coef.reshape(small.width, -1)[: len(columns)] = wide.coef.reshape(problem.width, -1)[columns]
             views.intercept[:] = wide.intercept
         problem = small
-    worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, rates_of(problem, part, 1)), seed)
+    worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, problem.rates(part, 1)), seed)
     whole = len(part) == len(rows)
     return find_step(worker, part, sample_objective(problem, part), start, whole, len(part) >= fewest)
 
@@ -311,7 +310,7 @@ def _start_workers(problem: LinearProblem, rows: Rows, config: FitConfig) -> Wor
     order = Order.of(len(rows), config.order == "shuffled", 8 * rows.nnz / len(rows))
     if workers > 1 and not shrinks_alike(config, len(rows), order.chunk):
         problem = dataclasses.replace(problem, scaled=False)
-    arrays = converted(rows, rates_of(problem, rows, workers))
+    arrays = converted(rows, problem.rates(rows, workers))
     if workers == 1 and config.host == "threads":
         return InlineWorker(problem, order, rows, arrays, config.seed)
     discipline = "serial"

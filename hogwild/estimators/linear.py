@@ -21,10 +21,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from hogwild import machine
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.labels import LabelSets
-from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of, validated
-from hogwild.estimators.choosing import choose_alpha
-from hogwild.estimators.fit import descend
+from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.estimators.arrays import Start, centred, flat_of, mean_weight, rows_of, start_of, validated
+from hogwild.estimators.fit import FEW_EPOCHS, LOOSE, descend
 from hogwild.estimators.options import (
     HOSTS,
     PENALTIES,
@@ -39,11 +38,15 @@ from hogwild.estimators.options import (
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Stream
 from hogwild.problems.linear.model import LinearModel
+from hogwild.problems.linear.optimum.folds import FARTHEST
+from hogwild.problems.linear.options import L2_PATH
 from hogwild.problems.linear.problem import aligned
+from hogwild.training.l2_choice import choose_l2
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
 
+MOST_EPOCHS = 20  # of a candidate for ``alpha`` that is trained beside others
 _UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 
 
@@ -179,9 +182,6 @@ class LinearEstimator(Fitted):
 
     # ---- fitting
 
-    def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> Any:
-        return validated(self, X, y, order="C", reset=reset, **how)
-
     def _weights(
         self, sample_weight: Any, X: Any, class_weights: np.ndarray | None, batch: bool = False
     ) -> np.ndarray | None:
@@ -268,7 +268,7 @@ class LinearEstimator(Fitted):
         config = config.settled(seed=drawn_seed(self.random_state))  # after the split, as in scikit-learn
         if start is None:
             start = self._usual_start(config, X.shape[1], targets, weights)
-        rows = rows_of(X, targets, weights).replace(labels=sets)
+        rows = rows_of(X, targets, weights, sets)
         if self.alpha == "auto":
             intercept = 0.0 if classes or start is None else float(start[1][0])
             config = choose_alpha(config, rows, intercept, self.verbose)
@@ -340,6 +340,33 @@ class LinearEstimator(Fitted):
             raise
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.seen
+
+
+def choose_alpha(config: FitConfig, rows: Rows, intercept: float, verbose: int) -> FitConfig:
+    """The config with the ``alpha`` that is best on rows held out, as ``hogwild train`` chooses l2.
+
+    Lanes of a regression start at ``intercept``.
+    """
+    if not config.l1 + config.l2 > 0:
+        raise UsageError("alpha='auto' is the strength of a penalty, and penalty is None: give one")
+    if config.passive != "none":
+        raise UsageError(f"alpha='auto' goes with no passive steps: learning_rate={config.passive!r}: give alpha")
+    # The objective's loss is the mean of weight times loss, that of a config is weighted.
+    unit = min(max(mean_weight(rows) or 1.0, 10.0**-FARTHEST), 10.0**FARTHEST)
+    meant = config.schedule == "auto" and config.epochs >= FEW_EPOCHS and config.tol <= LOOSE
+    usual: Any = {"l2_path": L2_PATH, "host": "threads", "workers": 1, "epochs": min(config.epochs, MOST_EPOCHS)}
+    usual |= {"schedule": "auto", "step": None, "power": None, "patience": None, "tol": 1e-3}
+    with shown("choosing alpha", len(L2_PATH), verbose) as report:
+        chosen = choose_l2(
+            config.settled(**usual),
+            rows,
+            penalties=lambda strength: (config.l1 * strength, config.l2 * strength),
+            exact=meant and not config.average,
+            intercept=intercept,
+            report=(lambda done, total: report(done, None, total)) if verbose else None,
+        )
+    alpha = unit * chosen.l2
+    return config.settled(alpha=alpha, l1=config.l1 * alpha, l2=config.l2 * alpha)
 
 
 def _scored(judge: Any, X: Any, targets: Any, weights: Any, coef: np.ndarray, intercept: np.ndarray) -> float:

@@ -43,9 +43,16 @@ from hogwild.kernels.losses import LOSSES, NUMBERS
 from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values, right_rows
-from hogwild.problems.linear.optimum.folds import ENTRIES, Folds, are_few
+from hogwild.problems.linear.optimum.folds import (
+    ENTRIES,
+    are_few,
+    fits_without,
+    rounded,
+    unit_of,
+    walked,
+    weakest_of,
+)
 from hogwild.problems.linear.optimum.folds import divisions as divide
-from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import few_labels, labels_of, lengths_of, like_counts, numbered, row_weights
@@ -119,15 +126,8 @@ class L2Choice:
     @property
     def fields(self) -> dict[str, Any]:
         """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
-        return {
-            "l2_path": self.path,
-            "l2_seconds": self.seconds,
-            "l2_rows": self.rows,
-            "l2_held_out": self.held_out,
-            "l2_epochs": self.epochs,
-            "l2_folds": self.folds,
-            "l2_rounds": self.rounds,
-        }
+        names = ("path", "seconds", "rows", "held_out", "epochs", "folds", "rounds")
+        return {f"l2_{name}": getattr(self, name) for name in names}
 
     @property
     def metric(self) -> str:
@@ -406,12 +406,12 @@ def _optima(
 ) -> list[_Tried]:
     """Penalties, ascending, and what is said of the optima without each fold."""
     objective = judge.problem.objective(rows, weights=row_weights(rows, config.class_weight))
-    fits = Folds(objective, judge.problem.classes, config.intercept, divisions)
+    optima = fits_without(objective, judge.problem.classes, config.intercept, divisions)
     path: dict[float, _Tried] = {}
 
     def loss(l2: float) -> float:
         path[l2] = _Tried(l2)
-        judge.judge(path[l2], fits.fit(l2))
+        judge.judge(path[l2], optima(l2))
         value = path[l2].loss
         if report is not None:
             report(len(path), max(len(path), len(L2_PATH)))

@@ -16,7 +16,6 @@ from hogwild.estimators.arrays import (
     as_targets,
     converted,
     problem_of,
-    rates_of,
     rows_of,
     shrinks_alike,
     shrinks_gently,
@@ -39,7 +38,7 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
     config = config_of(HogwildClassifier(loss, **options))
     config = config.settled(loss="log") if loss == "softmax" and classes == 2 else config
     problem = problem_of(config, rows, classes, whole=True)
-    return rows, problem, converted(rows, rates_of(problem, rows, 1))
+    return rows, problem, converted(rows, problem.rates(rows, 1))
 
 
 @pytest.mark.parametrize(

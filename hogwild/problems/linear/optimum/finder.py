@@ -174,14 +174,15 @@ class FitProblem:
             sums, x = self.sums(k, classes), np.ascontiguousarray(start.T) if softmax else start[k].copy()
             start_value = objective_at_zero(sums, x.shape)
             floor = FLOOR * classes * start_value
-            newton, allowance = Newton(sums, self.intercept, floor), work if softmax else work / classes
+            newton = Newton(sums, self.l1, self.l2, self.intercept, floor)
+            allowance = work if softmax else work / classes
             if self.loss == "perceptron":  # zero weights have its optimum, and it has no exact steps
                 return Descent(x, math.nan, math.inf, 0.0, 0), start_value
             if self.kinked:
-                return kinked.lowered(newton, x, self.l1, self.l2, allowance, enough), start_value
-            fit = newton.lower(x, self.l1, self.l2, allowance, enough, skip)
+                return kinked.lowered(newton, x, allowance, enough), start_value
+            fit = newton.lower(x, allowance, enough, skip)
             if self.l1 > 0.0 and not softmax and not fit.gap <= enough * max(abs(fit.value), floor):
-                lower = smooth_bound(sums, fit.x, self.l1, self.l2, self.intercept)
+                lower = smooth_bound(newton, fit.x)
                 fit = fit._replace(gap=min(max(fit.value - lower, 0.0), fit.gap))
             return fit, start_value
 
@@ -205,7 +206,7 @@ class FitProblem:
 
     def promise(self, coef: np.ndarray, intercept: np.ndarray) -> float | None:
         """The share of the objective that a Newton step promises; losses with kinks have none."""
-        if self.kinked or self.loss == "perceptron":
+        if self.kinked:
             return None
         return self.lowered(coef, intercept, JUDGED, skip=math.inf).share
 

@@ -26,7 +26,7 @@ import numpy as np
 from hogwild.data.rows.container import readonly
 from hogwild.kernels.losses import HINGE, QUANTILE
 from hogwild.problems.linear.optimum import kernel
-from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest, penalty
+from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest
 from hogwild.problems.linear.optimum.sums import LossSums
 from hogwild.problems.linear.rows import lengths_of
 
@@ -47,16 +47,16 @@ LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose r
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
-def lowered(newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Descent:
+def lowered(newton: Newton, x: np.ndarray, work: float, enough: float) -> Descent:
     """Parameters after steps of a loss with kinks, until they are within a share ``enough`` of the optimum."""
     sums = newton.sums
-    value = sums.derive(p := sums.margins(x), p, 0.0)[0] + penalty(x, l1, l2)
-    if newton.whole or l1 > 0.0 or l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
-        return _bent(newton, x, value, l1, l2, work, enough)
-    return _ascended(newton, x, value, l2, work, enough)
+    value = sums.derive(p := sums.margins(x), p, 0.0)[0] + newton.penalty(x)
+    if newton.whole or newton.l1 > 0.0 or newton.l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
+        return _bent(newton, x, value, work, enough)
+    return _ascended(newton, x, value, work, enough)
 
 
-def _bent(newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, work: float, enough: float) -> Descent:
+def _bent(newton: Newton, x: np.ndarray, value: float, work: float, enough: float) -> Descent:
     sums = newton.sums
     y = sums.targets
     shares = sums.shares
@@ -78,8 +78,9 @@ def _bent(newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, wor
     for _ in range(BENDS):
         bent.targets = y / unit - m
         bent.param = sums.param if sums.code == QUANTILE else epsilon / unit
+        smooth.l2 = newton.l2 * unit
         smooth.floor = newton.floor / unit
-        fit = smooth.lower(x / unit, l1, l2 * unit, work - spent, inner)
+        fit = smooth.lower(x / unit, work - spent, inner)
         x = fit.x * unit
         spent = spent + fit.spent
         steps = steps + fit.steps
@@ -87,9 +88,9 @@ def _bent(newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, wor
         bent_minimum = unit * (fit.value - fit.gap - float(shares @ np.square(m)) / 2.0)  # if the gap is right
         bent.derive(p / unit, p, 0.0)
         m = bent.slopes / np.where(shares > 0.0, shares, 1.0)
-        if l1 + l2 > 0.0:
-            lower = max(lower, bound(sums, bent.slopes, l1, l2, newton.intercept))
-        cost = penalty(x, l1, l2)
+        if newton.l1 + newton.l2 > 0.0:
+            lower = max(lower, bound(newton, bent.slopes))
+        cost = newton.penalty(x)
         value = sums.derive(p, p, 0.0)[0] + cost
         if cost <= SLIGHT * value:
             lower = max(lower, bent_minimum)
@@ -108,12 +109,12 @@ def _bent(newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, wor
     return Descent(best, lowest, gap, spent, steps)
 
 
-def _ascended(newton: Newton, x: np.ndarray, start: float, l2: float, work: float, enough: float) -> Descent:
+def _ascended(newton: Newton, x: np.ndarray, start: float, work: float, enough: float) -> Descent:
     """The best solution on the way of dual ascent, which ends when the bound is near or ``work`` entries were visited.
 
     It is ``x`` if the objective ``start`` there is lower.
     """
-    sums, free = newton.sums, newton.intercept
+    sums, l2, free = newton.sums, newton.l2, newton.intercept
     y = sums.targets
     n = len(y)
     begin, end, indices, values, scales = sums.entries
@@ -155,7 +156,7 @@ def _ascended(newton: Newton, x: np.ndarray, start: float, l2: float, work: floa
                 break
             before = value
         slopes = -(alpha * y).reshape(times, -1).sum(axis=0)
-        lower = max(lower, bound(sums, slopes, 0.0, l2, free))
+        lower = max(lower, bound(newton, slopes))
         return lowest - lower <= enough * max(lowest, newton.floor)
 
     order = np.flatnonzero(shares > 0.0)
@@ -198,14 +199,15 @@ def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> floa
     return float(kinks[order][min(int(np.searchsorted(slopes, 0.0)), len(y) - 1)])
 
 
-def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
+def bound(newton: Newton, slopes: np.ndarray) -> float:
     """Lower bound of the objective of a loss with kinks, by dual variables: slopes that the losses may have (n,).
 
     Each slope is multiplied by its row's share.
     """
-    slopes = slopes * balance(slopes) if intercept else slopes
+    sums = newton.sums
+    slopes = slopes * balance(slopes) if newton.intercept else slopes
     height = -float(slopes @ sums.targets) - half_width(sums) * float(np.abs(slopes).sum())
-    return highest(height, sums.gather(slopes)[:-1], l1, l2)
+    return highest(newton, height, sums.gather(slopes)[:-1])
 
 
 def half_width(sums: LossSums) -> float:
