@@ -232,10 +232,9 @@ def choose_l2(
         raise NoChoice(NO_WEIGHT.format(judge.fewest))
     if exact:
         epochs = 0
-        path = ended = _optima(config, rows, divisions, judge, report)
+        path = ended = _optima(config, judge, report)
     else:
-        fold_of = divisions[0] if len(divisions) else None
-        path, ended = _lanes(config, rest, fold_of, at, judge, intercept, epochs, report)
+        path, ended = _lanes(config, rest, at, judge, intercept, epochs, report)
     best = _ranked(judge, ended)[0]
     if best.loss is None:
         advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
@@ -283,7 +282,7 @@ def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
         unit = unit_of(sample) if kind == "none" else 1.0
         one = config.settled(normalize=kind, l2_path=tuple(each * unit for each in SCALED_PATH))
         judge = _Judge(LinearProblem.of(one, sample, "serial"), sample, halves)
-        tried.append(_ranked(judge, _optima(one, sample, halves, judge))[0])
+        tried.append(_ranked(judge, _optima(one, judge))[0])
     if tried[1].loss is None or not judge.weighty:
         return "none"
     near = tried[0].loss is not None and near_lowest([each.metrics for each in tried], judge.weights)[0]
@@ -316,6 +315,8 @@ class _Judge:
 
     def __init__(self, problem: LinearProblem, rows: Rows, divisions: Sequence[np.ndarray] = ()) -> None:
         self.problem = problem
+        self.rows = rows
+        self.divisions = divisions
         self.by_error = problem.loss in BY_ERROR
         self._targets, self._sets = problem.encode(rows)
         self.weights = np.ones(len(rows)) if rows.weights is None else rows.weights.astype(np.float64)
@@ -397,16 +398,11 @@ def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
     return sorted(path, key=rank)
 
 
-def _optima(
-    config: TrainConfig,
-    rows: Rows,
-    divisions: Sequence[np.ndarray],
-    judge: _Judge,
-    report: Report | None = None,
-) -> list[_Tried]:
+def _optima(config: TrainConfig, judge: _Judge, report: Report | None = None) -> list[_Tried]:
     """Penalties, ascending, and what is said of the optima without each fold."""
-    objective = judge.problem.objective(rows, weights=row_weights(rows, config.class_weight))
-    optima = fits_without(objective, judge.problem.classes, config.intercept, divisions)
+    problem, rows = judge.problem, judge.rows
+    objective = problem.objective(rows, weights=row_weights(rows, config.class_weight))
+    optima = fits_without(objective, problem.classes, config.intercept, judge.divisions)
     path: dict[float, _Tried] = {}
 
     def loss(l2: float) -> float:
@@ -435,7 +431,6 @@ def _unit(config: TrainConfig, rows: Rows) -> float:
 def _lanes(
     config: TrainConfig,
     rows: Rows,
-    fold_of: np.ndarray | None,
     penalties: Penalties,
     judge: _Judge,
     intercept: float,
@@ -466,6 +461,7 @@ def _lanes(
     path = [_Tried(l2, step) for l2, step in zip(strengths, steps)]
     labels = range(problem.classes) if problem.classes > 1 else [NONE]
     parts = len(judge.parts)
+    fold_of = judge.divisions[0] if judge.divisions else None
     more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
     lanes = [
         Candidate(
