@@ -179,11 +179,12 @@ def start_of(coef: Any, intercept: Any, k: int, width: int) -> Start | None:
 
 
 def flat_of(problem: LinearProblem, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Flat parameters of weights, (width,) or (K, width), and intercepts (K,)."""
+    """Flat parameters of weights, (width,) or (K, width), and intercepts (K,); without last weights these are zero."""
     flat = aligned(problem.size)
     views = problem.parameters(flat)
     k = problem.classes
-    views.coef.reshape(problem.width, problem.stride)[:, :k] = np.reshape(coef, (k, problem.width)).T
+    weights = np.reshape(coef, (k, -1)).T
+    views.coef.reshape(problem.width, problem.stride)[: len(weights), :k] = weights
     views.intercept[:k] = intercept
     return flat
 

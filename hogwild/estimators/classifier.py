@@ -251,15 +251,13 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
                 )
             if self.warm_start and hasattr(self, "coef_") and not np.array_equal(classes, self.classes_):
                 raise InputError(f"warm_start: y has classes {classes.tolist()}, the model {self.classes_.tolist()}")
-        weights = self._weights(sample_weight, X, self._class_weights(classes, codes, y), batch)
+        factors = None
+        if self.class_weight is not None:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)[codes]
+        weights = self._weights(sample_weight, X, factors, batch)
         if weights is not None and not batch:
             check_classes(classes, np.bincount(codes, weights), stacklevel=4)  # the line that calls fit
         return X, as_targets(codes, len(classes)), weights, classes, None
-
-    def _class_weights(self, classes: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-        if self.class_weight is None:
-            return None
-        return compute_class_weight(self.class_weight, classes=classes, y=y)[codes]
 
 
 # Scikit-learn's own message, which says how to obtain the weights.

@@ -38,7 +38,7 @@ from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.objective_kernel import losses, many_margins, sum_of_squares
 from hogwild.problems.linear.optimum.finder import FitProblem
-from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import choose
 from hogwild.training.engine import start_pool
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
@@ -190,11 +190,8 @@ def try_steps(problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray |
         part, columns = narrowed(part)
         small = dataclasses.replace(problem, width=part.width)
         if start is not None:
-            wide = problem.parameters(start)
-            start = aligned(small.size)
-            views = small.parameters(start)
-            views.coef.reshape(small.width, -1)[: len(columns)] = wide.coef.reshape(problem.width, -1)[columns]
-            views.intercept[:] = wide.intercept
+            coef, intercept = problem.solution(start)
+            start = flat_of(small, coef[..., columns], intercept)
         problem = small
     worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, problem.rates(part, 1)), seed)
     whole = len(part) == len(rows)

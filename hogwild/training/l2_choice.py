@@ -447,7 +447,7 @@ def _lanes(
     l1, l2 = penalties(strengths[-1])
     problem = LinearProblem.of(config.settled(l1=l1, l2=l2), rows, "serial")
     arrays = problem.row_arrays(rows, config.class_weight)
-    weights = arrays["weights"] if arrays["weights"].size else None
+    weighted = rows.replace(weights=arrays["weights"] if arrays["weights"].size else None)
 
     steps: Sequence[float | None] = [config.step] * len(strengths)
     if config.schedule != "optimal" and config.step is None:
@@ -455,7 +455,7 @@ def _lanes(
 
         def probe(strength: float) -> float:
             l1, l2 = penalties(strength)
-            return min(Probe(config.settled(l1=l1, l2=l2), rows, weights, 1 / PROBED).search(), most)
+            return min(Probe(config.settled(l1=l1, l2=l2), weighted, 1 / PROBED).search(), most)
 
         steps = steps_between(probe, strengths)
     path = [_Tried(l2, step) for l2, step in zip(strengths, steps)]

@@ -106,18 +106,16 @@ class Probe:
     ----------
     config : TrainConfig
     rows : Rows
-        Training rows; a sample of them is copied.
-    weights : array of shape (n,), optional
-        Combined sample and class weights (with mean one).
+        Training rows; a sample of them is copied. Their weights are those of samples and classes combined.
     share : float
         Of the usual budget, for callers that search several times.
     """
 
-    def __init__(self, config: TrainConfig, rows: Rows, weights: np.ndarray | None = None, share: float = 1.0) -> None:
+    def __init__(self, config: TrainConfig, rows: Rows, share: float = 1.0) -> None:
         self.schedule = usual_schedule(config.schedule, len(rows), config.settles_schedule)
         rows = few_labels(rows)
         long = self.schedule == "rows" and len(rows) > LONG
-        sample = _sample(config, rows, weights, int(share * (LONG_BUDGET if long else BUDGET // EPOCHS)))
+        sample = _sample(config, rows, int(share * (LONG_BUDGET if long else BUDGET // EPOCHS)))
         sample = sample if sample.contiguous else sample.compact()
         self._first = -1
         if not config.adagrad:
@@ -220,9 +218,10 @@ def best_power(
     return double if at(double) < at(best) - gain else best, values
 
 
-def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget: int) -> Rows:
+def _sample(config: TrainConfig, rows: Rows, budget: int) -> Rows:
+    weights = rows.weights
     if weights is not None:
-        rows = rows.replace(weights=weights, store=None)
+        rows = rows.replace(store=None)
     per_row = max(rows.nnz / len(rows), 1.0)
     labels = len(np.unique(rows.targets[:10_000]) if rows.labels is None else rows.labels.names)
     if config.loss in LABEL_LOSSES and labels > 2:

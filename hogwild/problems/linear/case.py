@@ -195,7 +195,7 @@ class LinearCase(Case):
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        probe = Probe(self.config, self._rows.replace(totals=None), self._weights)
+        probe = Probe(self.config, self._rows.replace(totals=None, weights=self._weights))
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:
