@@ -585,25 +585,48 @@ def train(
         met = {} if cluster is None else {"machines": cluster.machines}
         implied = {"problem": PROBLEM_OF.get(type(rows).__name__, "linear")}
         config = TrainConfig.from_json({"host": "threads"} | implied | options | met)
-    kind: Any = case_of(config.problem)
-    examples = kind.take(rows)
-    test = None if test is None else kind.take(test)
+    take = case_of(config.problem).take
+    examples = take(rows)
+    held = None
+    if test is not None:
+        test = take(test)
     if holdout is None and cluster is None and config.keep != "last" and len(examples) >= FEWEST:
-        holdout = kind.usual_holdout(config, examples) or None
-    held = None  # of rows held out beside test rows
+        holdout = case_of(config.problem).usual_holdout(config, examples) or None
     if holdout is not None:
-        if config.problem not in SPLIT:
-            raise UsageError(f"holdout={holdout!r}: of problem {config.problem!r} nothing can be held out")
-        if isinstance(holdout, Real):
-            examples, holdout = examples.split(float(holdout), config.seed)
-        elif holdout is not examples.held_out:
-            raise UsageError("holdout: expected a fraction, or what rows.split(fraction) has held out of these rows")
+        examples, holdout = _held_out(examples, holdout, config)
         if test is None:
             test = holdout
         elif config.problem == "completion" or config.own_rows:
             raise UsageError("test and holdout at once are for rows, on one machine: give one of them")
         else:
             held = holdout
+    return begin(examples, test, held, config, checkpoint, resume, pool, data, cluster, report)
+
+
+def _held_out(examples: Any, holdout: Any, config: TrainConfig) -> tuple[Any, Any]:
+    """Return the examples to train on and those that choose."""
+    if config.problem not in SPLIT:
+        raise UsageError(f"holdout={holdout!r}: of problem {config.problem!r} nothing can be held out")
+    if isinstance(holdout, Real):
+        return examples.split(float(holdout), config.seed)
+    if holdout is not examples.held_out:
+        raise UsageError("holdout: expected a fraction, or what rows.split(fraction) has held out of these rows")
+    return examples, holdout
+
+
+def begin(
+    examples: Any,
+    test: Any,
+    held: Any,
+    config: TrainConfig,
+    checkpoint: str | Path | None,
+    resume: bool,
+    pool: Pool | None,
+    data: str,
+    cluster: Cluster | None,
+    report: Callable[[str], None] | None = None,
+) -> Run[Any]:
+    """Return the run, or this machine's part in that of a cluster."""
     if config.patience is None and config.problem in SPLIT and config.host != "simulator":
         # a count decides, and no clock; short runs are noisy from epoch to epoch, and their epochs cost nothing
         if config.schedule != "adaptive" and examples.nnz * config.epochs >= SHORT_RUN:
@@ -623,5 +646,6 @@ def train(
         raise UsageError(f"machines={config.machines}: machines meet first: give cluster=hogwild.gather(...)")
     elif config.l2_path:
         judges = test if held is None and test is examples.held_out else held
+        kind: Any = case_of(config.problem)
         config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
     return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, chosen=chosen, held=held)

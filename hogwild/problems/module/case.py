@@ -107,8 +107,8 @@ class ModuleCase(Case):
         self.fingerprint = fingerprint_of((self.n, *map(len, places)), sizes + train.examples.sample())
 
     @staticmethod
-    def take(data: Any) -> Posed | Examples:
-        if not isinstance(data, Posed | Examples):
+    def take(data: Any) -> Posed:
+        if not isinstance(data, Posed):
             raise UsageError("problem 'module' is trained by hogwild.train_module(model, loss, data)")
         return data
 

@@ -22,7 +22,7 @@ from hogwild.hosts import fork_server
 from hogwild.hosts.pool import Pool
 from hogwild.problems.module.case import LOSSES, Posed
 from hogwild.problems.module.feed import Examples, take_data
-from hogwild.training.run import Run, train
+from hogwild.training.run import Run, begin
 
 if TYPE_CHECKING:
     from hogwild.config import ModuleOptions
@@ -94,16 +94,7 @@ def train_module(
     met = {} if cluster is None else {"machines": cluster.machines}
     config = TrainConfig(problem="module", loss=_name_of(loss), **options, **met)
     posed, tested = pose(model, loss, data, test, config.seed)
-    return train(
-        posed,
-        tested,
-        config=config,
-        checkpoint=checkpoint,
-        resume=resume,
-        pool=pool,
-        data=name,
-        cluster=cluster,
-    )
+    return begin(posed, tested, None, config, checkpoint, resume, pool, name, cluster)
 
 
 def pose(
