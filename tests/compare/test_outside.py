@@ -179,7 +179,7 @@ def test_data_that_are_too_large_and_who_is_not_installed(monkeypatch):
     assert said == "libmf needs mf-train on the PATH: build https://github.com/cjlin1/libmf"
 
 
-@pytest.mark.parametrize("says", ["exit 3", "echo hello", "echo what is this", "echo 1 nan", "echo 1 0.5"])
+@pytest.mark.parametrize("says", ["exit 3", "echo hello", "echo 1 nan", "echo 1 0.5", "echo iter; exec sleep 60"])
 def test_a_libmf_that_is_broken_ends_its_cell_alone(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "mf-train"
     program.write_text(f"#!/bin/sh\n{says}\n")
@@ -187,5 +187,8 @@ def test_a_libmf_that_is_broken_ends_its_cell_alone(says: str, tmp_path: Path, m
     monkeypatch.setattr(outside.Libmf, "command", str(program))
     config = TrainConfig(problem="completion", biases=False, penalty="per-rating", rank=2, step=0.1, l2=0.1)
     ratings = Ratings(np.array([0, 1]), np.array([1, 0]), np.array([1.0, 2.0]), (2, 2))
-    with pytest.raises(TrainingError, match="ended with status . and no model: "):
-        outside.Libmf(ratings, config).advance(1)
+    solver = outside.Libmf(ratings, config)
+    solver.limit = 0.2 if "sleep" in says else solver.limit
+    said = "took more than 0.2 s: give it a longer --timeout" if "sleep" in says else "status . and no model: "
+    with pytest.raises(TrainingError, match=said):
+        solver.advance(1)

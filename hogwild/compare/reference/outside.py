@@ -37,6 +37,7 @@ import math
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import warnings
 import weakref
@@ -91,6 +92,8 @@ class Program(Protocol):
         Why its distance from the optimum means nothing, in a sentence; empty if it minimises what we minimise.
     untimed : float
         Seconds of every ``advance`` that are not training, to be subtracted from the clock of training.
+    limit : float
+        Seconds after which a command is ended: that it says nothing more must not keep the others waiting.
     peak : float, optional
         The most memory, in MB, of the process that it runs in, if that is its own.
     """
@@ -105,6 +108,7 @@ class Program(Protocol):
     restarts: bool = False
     own_objective: str = ""
     untimed: float = 0.0
+    limit: float = 600.0
     peak: float | None = None
 
     def __init__(self, rows: Any, config: TrainConfig) -> None: ...
@@ -457,9 +461,18 @@ class Libmf(Program):
         self.peak, lines = 0.0, []  # a heading, and one an epoch
         with subprocess.Popen([*self.call, "-t", f"{epoch}", *self.files], stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout is not None
-            for line in run.stdout:
-                lines.append((time.perf_counter(), line))
-                self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
+            alarm = threading.Timer(self.limit, run.kill)
+            alarm.start()
+            try:
+                for line in run.stdout:
+                    lines.append((time.perf_counter(), line))
+                    self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
+                run.wait()
+            finally:  # Ctrl-C ends it too
+                alarm.cancel()
+                run.kill()
+        if time.perf_counter() - began > self.limit:
+            raise TrainingError(f"{self.command} took more than {self.limit:g} s: give it a longer --timeout")
         last = lines[-1][1].strip() if lines else "no output"
         try:
             sound = math.isfinite(float(last.split()[1]))  # the RMSE
