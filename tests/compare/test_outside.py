@@ -164,11 +164,7 @@ def test_refusals_are_one_sentence(name, options, why, monkeypatch):
     assert not said.endswith(".")
 
 
-def test_data_that_are_too_large_and_who_is_not_installed(monkeypatch):
-    monkeypatch.setattr(outside, "INDEX_LIMIT", 100)
-    for name in ("sklearn-sgd", "liblinear"):
-        said = OUTSIDE[name].refuse(TrainConfig(), toy(50, 24, 4))
-        assert said == "scikit-learn's solvers take fewer than 100 nonzeros, and the data have 200"
+def test_who_is_not_installed(monkeypatch):
     monkeypatch.setattr(outside.Liblinear, "package", "no-such-package")
     assert (
         outside.Liblinear.refusal(TrainConfig(), toy(50, 24, 4))

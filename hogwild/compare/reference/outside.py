@@ -63,7 +63,6 @@ from hogwild.training.schedule import make_schedule
 
 LIBLINEAR_LOSSES = ("log", "hinge", "squared-hinge", "epsilon-insensitive", "squared-epsilon-insensitive")
 SCHEDULES = ("auto", "constant", "epoch", "round")  # those with a constant step within an epoch
-INDEX_LIMIT = 2**31  # most nonzeros that scikit-learn's solvers can count
 VW_CONSTANT = 11650396  # the index of VW's intercept
 SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
 COPIES = 5  # the fastest is ``untimed``, which no run can undercut
@@ -231,7 +230,7 @@ class SklearnSGD(Stepped):
             return f"scikit-learn's SGD has no loss {config.loss}"
         if config.adagrad:
             return "scikit-learn's SGD has no adagrad"
-        return _unknown_steps("scikit-learn's SGD", config) or _too_many(rows)
+        return _unknown_steps("scikit-learn's SGD", config)
 
     def train(self, step: float) -> None:
         import sklearn
@@ -288,7 +287,7 @@ class Liblinear(Program):
             return "LIBLINEAR's dual coordinate descent needs l2 > 0, and has no l1 penalty"
         if config.loss in ("log", "hinge", "squared-hinge") and len(np.unique(rows.targets)) > 2:
             return "LIBLINEAR solves one class after the other: with more than two there is no state after some passes"
-        return _too_many(rows)
+        return None
 
     def advance(self, epoch: int) -> None:
         import sklearn
@@ -303,7 +302,7 @@ class Liblinear(Program):
         self.advance(0)
 
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.ravel(self.model.coef_).copy(), np.array(self.model.intercept_, dtype=np.float64).reshape(1)
+        return np.ravel(self.model.coef_).copy(), np.ravel(self.model.intercept_).astype(np.float64)
 
 
 class VowpalWabbit(Program):
@@ -380,8 +379,7 @@ class SnapML(Program):
         self.model = self.kind(max_iter=epoch, **self.options)
         self.model.fit(*self.data)
 
-    def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.ravel(self.model.coef_), np.ravel(self.model.intercept_)
+    solution = Liblinear.solution
 
 
 class CornacMF(Stepped):
@@ -565,12 +563,6 @@ def _unknown_steps(program: str, config: TrainConfig) -> str | None:
     if config.schedule in SCHEDULES:
         return None
     return f"{program} is given the step of an epoch, and schedule {config.schedule} is not known before it"
-
-
-def _too_many(rows: Rows) -> str | None:
-    if rows.nnz >= INDEX_LIMIT:
-        return f"scikit-learn's solvers take fewer than {INDEX_LIMIT:,} nonzeros, and the data have {rows.nnz:,}"
-    return None
 
 
 OUTSIDE: dict[str, type[Program]] = {

@@ -100,10 +100,6 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
     """
     metric = source.metric[0] if source.metric else "no metric"
     rows = frame([group]).reindex(columns=["seed", *AXES, "gap", metric]).astype(float)
-    if not source.timed:
-        rows[["train_seconds", "call_seconds"]] = math.nan
-    if source.clock != "virtual_seconds":
-        rows[["virtual_seconds", "bytes_sent"]] = math.nan
     epochs = rows.dropna(subset=["gap", metric], how="all").assign(at=rows["epoch"]).groupby("at")
     points = epochs[[*AXES]].median()
     for kind, field in zip(HEIGHTS, ("gap", metric), strict=True):
@@ -200,8 +196,8 @@ def curves_figure(sources: Sequence[ComparisonResult]) -> Part:
     across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": GUIDE | {"width": 1}}
     targets = [across | {"y0": y, "y1": y} for y in sorted({eps for source in sources for eps in source.eps})]
     across_axes = {axis: _axis("x", *AXES[axis][1::2]) for axis in axes}
-    distance = {"shapes": targets, "yaxis.tickformat": "~%", "yaxis.dtick": 1} | _axis("y", title(sources), "log")
-    metric = {"shapes": [], "yaxis.tickformat": "", "yaxis.dtick": None} | _axis("y", metrics, "linear")
+    distance: Part = {"shapes": targets, "yaxis.tickformat": "~%", "yaxis.dtick": 1} | _axis("y", title(sources), "log")
+    metric: Part = {"shapes": [], "yaxis.tickformat": "", "yaxis.dtick": None} | _axis("y", metrics, "linear")
     menus = [
         _menu(72, ((AXES[axis][0], "update", [{"x": at[axis]}, change]) for axis, change in across_axes.items())),
         _menu(
@@ -245,7 +241,7 @@ def costs_figure(sources: Sequence[ComparisonResult]) -> Part:
         data |= {"y": [*([y] for _, y in points), [y for _, y in front]]}
         shown = _axis("x", x_title, "log") | _axis("y", y_title, scale)
         shown["yaxis.tickformat"] = "~%" if scale == "log" else ""
-        if known and (across != 1 or sources[0].timed) and sources[0].clock != "epoch":
+        if known and sources[0].clock != "epoch":
             buttons.append((label, "update", [data, shown]))
     if not buttons:
         return {"data": []}
