@@ -133,6 +133,7 @@ def test_numbers_for_other_programs(made: Path) -> None:
         "Runs that did not end ok",
         "What was compared, and where",
     ]
+    assert "MB to 10 %" not in summary["tables"][3]["columns"]  # of links that are simulated
     reasons = {row[-1] for row in summary["tables"][-2]["rows"]}
     assert reasons == {"diverged", "timed out after 3 s", "refused: 2 workers on 1 free core would spin"}
     evaluations = pandas.read_csv(made / "evaluations.csv", low_memory=False)

@@ -133,12 +133,13 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         if group is best:
             cells["behind the first"] = "first"
     show = digits if source.clock == "epoch" else duration
-    missing = NONE if group.first.get("own_objective") else "never"
+    never = NONE if group.first.get("own_objective") else "never"
     for eps in targets:
         count = sum(run.get(f"epoch to {eps:g}") is not None for run in group.runs)
         some = "" if count == len(group.runs) else f" {count}/{len(group.runs)}"
         for words, clock, form in (("", source.clock, show), *WAYS):
             reached = group.of(f"{clock} to {eps:g}")
+            missing = never if clock in (source.clock, "epoch") else NONE
             cells[f"{words}to {percent(eps)}"] = quartiles(reached, form) + some if reached else missing
     return cells
 

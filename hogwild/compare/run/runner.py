@@ -87,10 +87,8 @@ class Runner(contextlib.ExitStack):
                 rows = self.follow(self._evaluations(cell, config)) if method.outside else self._ours(cell, config)
         except FAILURES as error:  # before its first row
             status = f"refused: {error}" if isinstance(error, UsageError) else _failed(error)
-            rows = [
-                {"data": self.data, "device": method.device, "seed": cell.seed, "step": cell.step, "status": status}
-            ]
-            rows[0] |= {"epoch": 0, "objective": None, "train_seconds": None}
+            facts = {"data": self.data, "device": method.device, "seed": cell.seed, "step": cell.step}
+            rows = [facts | {"epoch": 0, "objective": None, "train_seconds": None, "status": status}]
         rows[0]["load"] = load
         facts = {
             "phase": cell.phase,
