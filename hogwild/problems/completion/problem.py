@@ -320,8 +320,7 @@ class CompletionProblem(Problem):
         """Compile the kernel, or load it from the disk cache."""
         small = dataclasses.replace(self, users=2, items=2, features=self.features and (0, 0))
         ratings = Ratings([0], [0], [0], (2, 2), features=self.features and (None, None))
-        tiles, arrays = file_order(ratings.users, ratings.items, ratings.values)
-        rehearse(small, tiles, arrays | small._per_row(ratings))
+        rehearse(small, *small.lay_out(ratings, 1, 1, 0))
 
 
 def _check(problem: CompletionProblem, workers: int) -> None:
