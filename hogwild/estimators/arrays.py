@@ -169,8 +169,8 @@ def start_of(coef: Any, intercept: Any, k: int, width: int) -> Start | None:
         array = np.zeros(shape) if value is None else np.asarray(value, np.float64)
         if array.shape != shape and not (k == 1 and array.size == math.prod(shape)):  # one margin: also (width,), ()
             raise InputError(
-                f"Provided {name}_init does not match dataset: it has shape {array.shape}, and the data make it "
-                f"{shape}; warm_start and partial_fit too go on with the same classes and features"
+                f"Provided {name}_init does not match dataset: shape {array.shape}, where the data need {shape}: "
+                "keep its classes and features"
             )
         if not (np.abs(array) <= LARGEST_FLOAT32).all():
             raise InputError(f"{name} to start from is not finite in float32")

@@ -243,18 +243,18 @@ class LinearCase(Case):
         return named
 
     def judge(self, solution: tuple[np.ndarray, ...]) -> float | None:
-        problem, occurring = self._exact
+        problem, occurring = self.exact
         return problem.promise(*occurring.inward(*solution))
 
     def improved(self, solution: tuple[np.ndarray, ...], epochs: int) -> tuple[tuple[np.ndarray, ...], float | None]:
-        problem, occurring = self._exact
+        problem, occurring = self.exact
         work = WORK if problem.rows.nnz <= FEW else problem.work(epochs, self.problem.classes)
         optimum = problem.lowered(*occurring.inward(*solution), work, skip=None if self.config.l1 > 0.0 else 0.0)
         coef, intercept = occurring.outward(optimum.coef.astype(np.float32), optimum.intercept.astype(np.float32))
         return (coef, intercept), optimum.share if math.isfinite(optimum.share) else None
 
     @cached_property
-    def _exact(self) -> tuple[FitProblem, Coordinates]:
+    def exact(self) -> tuple[FitProblem, Coordinates]:
         """The problem of exact steps on the training rows, of many features on those alone that occur in them."""
         rows, coordinates = self._train, Coordinates()
         if rows.width > MANY and rows.nnz:
