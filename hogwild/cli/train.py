@@ -137,7 +137,7 @@ def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
         sources.hold_out()
     named = config_options(options) | {"problem": sources.problem}
     config = TrainConfig(**named)
-    by_default &= config.problem == "linear" or (config.problem == "completion" and config.loss != "squared-error")
+    by_default &= config.problem in ("linear", "completion")
     choosing = TrainConfig(**named | {"l2": "auto"}) if by_default else None
     results = Results(**options)
     results.check(sources)
