@@ -16,12 +16,11 @@ from hogwild.estimators.arrays import (
     as_targets,
     converted,
     problem_of,
-    rates_of,
     rows_of,
     shrinks_alike,
     shrinks_gently,
 )
-from hogwild.estimators.fit import SampleObjective
+from hogwild.estimators.fit import sample_objective
 from hogwild.estimators.options import config_of
 from tests import numpy_objective
 
@@ -39,7 +38,7 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
     config = config_of(HogwildClassifier(loss, **options))
     config = config.settled(loss="log") if loss == "softmax" and classes == 2 else config
     problem = problem_of(config, rows, classes, whole=True)
-    return rows, problem, converted(rows, rates_of(problem, rows, 1))
+    return rows, problem, converted(rows, problem.rates(rows, 1))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
     if weights:  # of mean one there; here they are what they are
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty
-    assert SampleObjective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
+    assert sample_objective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
 
 
 @pytest.mark.parametrize(

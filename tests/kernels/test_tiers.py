@@ -162,10 +162,9 @@ def test_which_features_are_private(monkeypatch):
     """Those of at least ``RARE`` rows, to the end of a page; no more than caches hold."""
     rows = ranked_rows(n=4000, targets=np.arange(4000) % 2)
     problem = LinearProblem.of(TrainConfig(discipline="tiered"), rows, "tiered")
-    frequency = rows.degrees() / len(rows)
 
     def head(page=256, **fields):
-        return module.private_features(dataclasses.replace(problem, page=page, **fields), rows, frequency)
+        return module.copied(dataclasses.replace(problem, page=page, **fields), rows)[1]
 
     assert head(LINE_FLOATS) is None
     popular = int((rows.degrees() >= module.RARE).sum())
@@ -175,7 +174,7 @@ def test_which_features_are_private(monkeypatch):
     monkeypatch.setattr(module, "CACHED", 16)
     assert head() == 256
     many = dataclasses.replace(problem, labels=tuple(map(float, range(40))), page=256)  # 48 weights a feature
-    features = module.private_features(many, rows, frequency)
+    features = module.copied(many, rows)[1]
     assert many.private(features)[0] == (0, features * many.stride)
 
 
