@@ -132,10 +132,11 @@ def test_steps_are_tried_without_the_columns_that_are_empty(classes: int) -> Non
     """A thousand columns for each that is used cost nothing, and change nothing."""
     X, y = hogwild.open_data(f"synthetic:rcv1?rows=2500&features=700&nnz=15&classes={max(classes, 2)}").to_scipy()
     wide = scipy.sparse.csr_matrix((X.data, 1000 * X.indices, X.indptr), (X.shape[0], 700_000))
-    for init in ({}, {"coef_init": 1.0, "intercept_init": 0.5}):
+    count = 1 if classes < 3 else classes
+    coef = np.random.default_rng(0).normal(0, 30, (count, 700, 1)) * (np.arange(1000) == 0)  # of the used columns
+    for begun in (False, True):
         models = []
-        for matrix in (X, wide):
-            shape = (1 if classes < 3 else classes, matrix.shape[1])
-            given = {name: np.full(shape[: 2 if "coef" in name else 1], value) for name, value in init.items()}
+        for matrix, start in ((X, coef[:, :, 0]), (wide, coef.reshape(count, -1))):
+            given = {"coef_init": start, "intercept_init": np.full(count, 0.5)} if begun else {}
             models.append(HogwildClassifier("log_loss", random_state=0, max_iter=3, tol=None).fit(matrix, y, **given))
         assert np.allclose(models[0].coef_, models[1].coef_[:, ::1000], rtol=1e-3, atol=1e-5)
