@@ -49,6 +49,7 @@ prepare() {
         "$base" -m venv --clear "$root/.venv"
     fi
     say "installing hogwild${extra:+ and its $extra tools} into .venv (once; some minutes on a slow line)"
-    "$python" -m pip install --quiet --disable-pip-version-check -c "$root/constraints.txt" -e "$root${extra:+[$extra]}"
+    # Python compiles each module that is imported, once: all of those that are installed would take most of the time.
+    "$python" -m pip install --quiet --disable-pip-version-check --no-compile -c "$root/constraints.txt" -e "$root${extra:+[$extra]}"
     echo "$root" > "$stamp"
 }

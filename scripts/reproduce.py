@@ -358,6 +358,8 @@ def completion(work: Work) -> dict[str, str]:
         for rank in ("32", "64"):
             column = {}
             for kind, (suffix, methods, more) in kinds.items():
+                if "libmf" in methods and data.startswith("synthetic:"):
+                    continue  # it reads ten million lines for every point: eight minutes a column
                 about = (f"{kind}-{rank}", title, data, None, *options, "--rank", rank)
                 if source := work.compare(*about, "--methods", methods, *more):
                     column |= {words_of(*key) + suffix: rate(source, group) for key, group in groups_of(source).items()}

@@ -16,6 +16,7 @@ from hogwild.errors import TrainingError
 from hogwild.machine import physical_cores
 from hogwild.methods import DISCIPLINES
 from hogwild.rows_file import to_json
+from tests.kernels.completion_harness import RANK
 
 
 def measured(data: Any, counts: tuple[int, ...], repeats: int, **options: Any) -> list[dict[str, Any]]:
@@ -33,7 +34,9 @@ def measured(data: Any, counts: tuple[int, ...], repeats: int, **options: Any) -
 
 
 def test_every_discipline() -> None:
-    rows = measured(open_data("synthetic:rcv1?rows=600&features=300&nnz=8"), (1, 3), 2, problem="linear")
+    """With the kernels of ``tests/kernels/test_contention.py``, which need not be compiled again; so for ratings."""
+    data = open_data("synthetic:rcv1?rows=600&features=300&nnz=8&task=regress")
+    rows = measured(data, (1, 3), 2, problem="linear", loss="epsilon-insensitive", l2=0.0)
     waits = ("aig", "locked", "round-robin") if physical_cores() < 3 else ()
     several = [name for name in DISCIPLINES[1:] if name not in waits]
     cells = [*((name, 1) for name in DISCIPLINES), *((name, 3) for name in several)]
@@ -44,9 +47,11 @@ def test_every_discipline() -> None:
 
 def test_ratings() -> None:
     ratings = open_ratings("synthetic:ratings?users=400&items=150&ratings=12000")
-    rows = {row["method"]: row for row in measured(ratings, (1,), 1, problem="completion", rank=4)}
+    rows = {
+        row["method"]: row for row in measured(ratings, (1,), 1, problem="completion", rank=RANK, penalty="per-rating")
+    }
     assert rows.keys() >= {"serial", "hogwild", "locked", "blocks"}
-    assert {(row["rank"], row["status"]) for row in rows.values()} == {(4, "ok")}
+    assert {(row["rank"], row["status"]) for row in rows.values()} == {(RANK, "ok")}
 
 
 def test_rounds_take_turns_and_the_first_is_not_counted() -> None:

@@ -16,12 +16,11 @@ RUNNER = """
 import importlib, json, sys
 from pathlib import Path
 
-figures, *names = sys.argv[1:]
+folder, *names = sys.argv[1:]
 for name in names:
-    figure = {"figure": f"{figures}/{name}.svg"} if name == "large_batch" else {}
-    found = importlib.import_module(name).main(quick=True, **figure)
+    found = importlib.import_module(name).main(quick=True)
     found = {str(key): value for key, value in found.items()} if isinstance(found, dict) else found
-    Path(figures, f"{name}.json").write_text(json.dumps(found))
+    Path(folder, f"{name}.json").write_text(json.dumps(found))
 """
 
 
@@ -37,7 +36,6 @@ def test_each_shows_what_it_is_for(tmp_path: Path) -> None:
     two_by_two_holds_half_and_sends_least(found["two_by_two"])
     modules_that_teach_each_other_predict_better(found["codistillation"])
     a_scaled_step_keeps_up_by_a_sixteenth_of_the_messages(*found["large_batch"].values())
-    assert "</svg>" in (tmp_path / "large_batch.svg").read_text()
 
 
 def test_each_is_a_page_long() -> None:

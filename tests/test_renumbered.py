@@ -100,11 +100,11 @@ def test_features_that_training_rows_lack_have_no_weight() -> None:
 WIDE = {"width": 3000}  # more than a page of weights, and packs of rare features
 AS_GIVEN: dict[str, Any] = {"scale_columns": False}  # columns that are scaled have rates of their own
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "locked, no penalty": ({}, {"discipline": "locked", "l2": 0.0}),
-    "tiered, l1": ({}, {"discipline": "tiered", "l1": 1e-3}),
+    "no penalty": ({}, {"l2": 0.0}),
+    "tiered": ({}, {"discipline": "tiered"}),
     "packed, l1": (WIDE, AS_GIVEN | {"l1": 1e-3}),
     "packed, softmax": (WIDE | {"classes": 3}, AS_GIVEN | {"loss": "softmax"}),
-    "packed, tiered": (WIDE, AS_GIVEN | {"discipline": "tiered", "schedule": "inverse"}),
+    "packed, tiered, l1": (WIDE, AS_GIVEN | {"discipline": "tiered", "l1": 1e-3, "schedule": "inverse"}),
 }
 
 

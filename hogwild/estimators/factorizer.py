@@ -18,16 +18,22 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hogwild import machine
 from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.estimators.options import HOSTS, checked, documented, drawn_seed, parameter, workers_of
 from hogwild.estimators.progress import shown
 from hogwild.problems.completion.folding import fold_in
-from hogwild.problems.completion.model import CompletionModel, evaluate_completion
-from hogwild.problems.completion.training import passed_over
+from hogwild.problems.completion.model import SHAPES, CompletionModel, evaluate_completion
+from hogwild.problems.completion.training import posed, serially
 from hogwild.training.keep import diverged_in
 from hogwild.training.run import train
+from hogwild.training.schedule import Schedule
+
+# Share of the first step that later passes over new ratings take, since the model is near its optimum: half of
+# MovieLens-100k, and then four tenths more in ten calls, end at an RMSE of .92, by whole steps at .97.
+REFINING = 0.2
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
@@ -124,10 +130,21 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         p = checked(self)
         if not hasattr(self, "model_"):
             return self._fit(self._ratings(X, reset=True), p | {"max_iter": 1, "early_stopping": False})
-        ratings = self._ratings(X, reset=False)
+        model, ratings = self.model_, self._ratings(X, reset=False)
         if isinstance(X, Ratings):
-            ratings = self.model_.place(X)
-        return self._take(passed_over(self.model_, ratings, self._config(ratings, p)), self.n_iter_ + 1)
+            ratings = model.place(X)
+        size = max(ratings.shape[0], model.shape[0]), model.shape[1]
+        ratings = Ratings(ratings.users, ratings.items, ratings.values, size, check=False)
+        config = self._config(ratings, p)
+        # The units are the model's. The penalty is that of these ratings alone: a smoothed one would shrink a user
+        # again at each call.
+        scale = model.ridge[0] / model.ridge[1] if model.ridge[1] else float(ratings.values.std()) or 1.0
+        facts: dict[str, Any] = {"mean": model.mean, "scale": scale, "l2": model.ridge[1], "penalty": "per-rating"}
+        problem = replace(posed(config, ratings, "serial"), **facts)
+        laid_out = problem.lay_out(ratings, machine.l2_bytes(), 1, config.seed)
+        start = [getattr(model, name) for name in SHAPES]
+        solution = next(serially(problem, laid_out, config.seed, Schedule(REFINING * (config.step or 0.0)), start))
+        return self._take(replace(model, **dict(zip(SHAPES, solution))), self.n_iter_ + 1)
 
     def _config(self, ratings: Ratings, p: dict[str, Any]) -> TrainConfig:
         config = TrainConfig(

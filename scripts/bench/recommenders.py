@@ -83,8 +83,9 @@ class Watch:
         return sum(os.times()[:4]) - self.cpu, time.perf_counter() - self.wall
 
 
-def ours(train: hogwild.Ratings, loss: str, threads: int) -> Solution:
-    model = hogwild.train(train, problem="completion", loss=loss, l2="auto", workers=threads).finish()
+def ours(train: hogwild.Ratings, loss: str, threads: int, **options: Any) -> Solution:
+    factorizer = hogwild.HogwildFactorizer(loss=loss, early_stopping=True, n_jobs=threads, random_state=0, **options)
+    model = factorizer.fit(train).model_
     return model.user_factors, model.item_factors, None, model.item_bias
 
 
@@ -212,30 +213,33 @@ def new_items(path: str, table: str | None, threads: int) -> None:
         print(f"  {name:36} new {new:.4f}   known {old:.4f} {cpu:9.1f} {wall:9.1f}", flush=True)
 
     print(f"{path}: {train}, {int(hidden.sum())} items hidden, {features.shape[1]} features; NDCG, CPU s, s")
-    for loss in ("log", "bpr"):
-        for title, data in (("", train), (" and features", train.with_features(items=features))):
-            watch = Watch()
-            users, items, _, bias = ours(data, loss, threads)
-            spent = watch.stop()
-            show(f"hogwild {loss}{title}", (users, items, None, bias if title else np.where(hidden, 0, bias)), *spent)
-    own = scipy.sparse.identity(len(hidden), dtype=np.float32, format="csr")
-    both, untrained, only = map(
-        in_int32,
-        (
-            scipy.sparse.hstack([own, features]),
-            scipy.sparse.hstack([scipy.sparse.diags(1.0 - hidden), features]),
-            features,
-        ),
-    )
-    for title, given, asked in (
-        ("own rows and features", both, both),
-        ("without rows of hidden items", both, untrained),
-        ("features only", only, only),
+    featured = train.with_features(items=features)
+    for title, data, loss, options in (
+        ("log", train, "log", {}),
+        ("log and features", featured, "log", {}),
+        ("bpr", train, "bpr", {}),
+        ("bpr and features", featured, "bpr", {}),
+        ("bpr and features, 1 negative, l2 .001", featured, "bpr", {"negatives": 1, "alpha": 0.001}),
     ):
-        for epoch, cpu, wall, model in lightfms(train, threads, given):
-            if epoch in (10, EPOCHS):
-                bias, items = model.get_item_representations(asked)
-                show(f"LightFM {epoch}, {title}", (model.user_embeddings, items, None, bias), cpu, wall)
+        watch = Watch()
+        users, items, _, bias = ours(data, loss, threads, **options)
+        spent = watch.stop()
+        show(f"hogwild {title}", (users, items, None, np.where(hidden, 0, bias) if data is train else bias), *spent)
+    both = in_int32(scipy.sparse.hstack([scipy.sparse.identity(len(hidden), format="csr"), features]))
+    untrained = in_int32(scipy.sparse.hstack([scipy.sparse.diags(1.0 - hidden), features]))
+    # LightFM draws the hidden items against others, unless they are left out by hand, as ours are by themselves
+    shape = train.shape[0], int((~hidden).sum())
+    same = hogwild.Ratings(train.users, (np.cumsum(~hidden) - 1)[train.items], train.values, shape, check=False)
+    for title, rows, given, asked in (
+        ("as it comes", train, both, both),
+        ("without hidden items", same, in_int32(both[~hidden]), untrained),
+    ):
+        for loss in ("warp", "bpr"):
+            for epoch, cpu, wall, model in lightfms(rows, threads, given, loss):
+                if epoch in (10, EPOCHS):
+                    bias, items = model.get_item_representations(asked)
+                    name = f"LightFM {loss} {epoch}, {title}"
+                    show(name, (model.user_embeddings, items, None, bias), cpu, wall)
 
 
 def stars(names: list[str], threads: int) -> None:

@@ -1,7 +1,8 @@
 """scikit-learn's own checks of what an estimator has to be like, with the two exceptions of its SGD.
 
 The default losses pass all of them; losses with another form of model (probabilities, rates) those whose outcome
-depends on what was trained, and the other losses, which differ from the default by a slope only, those that measure it.
+depends on what was trained, and the losses of numbers, which differ from the default by a slope only, the one that
+measures it; for a classifier the squared error stands for all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ OF_LOSSES = MEASURED | {
     "check_f_contiguous_array_estimator",
 }
 OF_ANOTHER_FORM = {"log_loss", "modified_huber", "softmax", "poisson", "quantile"}
-ESTIMATORS = [*map(HogwildClassifier, (*LOSSES, "softmax")), *map(HogwildRegressor, (*REAL, "poisson", "quantile"))]
+OF_LABELS = ("hinge", "log_loss", "modified_huber", "squared_error", "softmax")
+ESTIMATORS = [*map(HogwildClassifier, OF_LABELS), *map(HogwildRegressor, (*REAL, "poisson", "quantile"))]
 
 
 EVERY = parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: EXPECTED)

@@ -6,7 +6,6 @@ other's module predicts (Anil et al. 2018). They trade their weights every 50 st
 steps old teaches as well, so it travels while they train and nobody waits::
 
     python scripts/examples/distributed/codistillation.py
-    python scripts/examples/distributed/codistillation.py --figure codistillation.svg
 
 The first 100 steps use the labels alone, since a module that knows nothing teaches nothing.
 """
@@ -76,19 +75,15 @@ def work(link: slowed.Link, digits: Bunch, steps: int) -> dict:
     return found | {"messages": link.messages, "bytes": link.bytes}
 
 
-def main(quick: bool = False, figure: str = "") -> list[dict]:
+def main(quick: bool = False) -> list[dict]:
     steps = 400 if quick else 600
     found = slowed.run(work, 2, load_digits(), steps, latency=5e-3, bandwidth=10e6)
-    curves = {}
     for name in WEIGHTS:
-        curves[name] = [sum(pair) / 2 for pair in zip(*(each[name]["losses"] for each in found))]
-        accuracy = sum(each[name]["accuracies"][-1] for each in found) / 2
-        print(f"{name:11} test loss {curves[name][-1]:.3f}, test accuracy {accuracy:.3f}, mean of both modules")
+        loss, accuracy = (sum(each[name][what][-1] for each in found) / 2 for what in ("losses", "accuracies"))
+        print(f"{name:11} test loss {loss:.3f}, test accuracy {accuracy:.3f}, mean of both modules")
     print(f"{found[0]['messages']} messages of a worker in {steps} steps, {found[0]['bytes'] / 1e6:.2f} MB")
-    if figure:
-        slowed.draw(figure, range(EVERY, steps + 1, EVERY), curves, "step", "test loss, mean of both modules")
     return found
 
 
 if __name__ == "__main__":
-    main(**slowed.options(draws=True))
+    main(**slowed.options())

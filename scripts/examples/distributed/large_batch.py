@@ -7,7 +7,6 @@ sixteen times that step it nearly keeps up, and ends nearer still after a warm-u
 grows (Goyal et al. 2017)::
 
     python scripts/examples/distributed/large_batch.py
-    python scripts/examples/distributed/large_batch.py --figure large_batch.svg
 
 Weights begin twice as large as usual here, since from the usual ones a warm-up mattered less. Twice this step diverged
 even with it, for one seed of three: scaling has an end, which only trying finds.
@@ -80,17 +79,14 @@ def work(link: slowed.Link, digits: Bunch, epochs: int) -> dict[str, dict]:
     return found
 
 
-def main(quick: bool = False, figure: str = "") -> dict[str, dict]:
+def main(quick: bool = False) -> dict[str, dict]:
     epochs = 5 if quick else 8
     found = slowed.run(work, WORKERS, load_digits(), epochs, latency=2e-4, bandwidth=100e6)[0]
     for name, measured in found.items():
         losses = " ".join(f"{loss:.3f}" for loss in measured["losses"])
         print(f"{name:33} {measured['messages']:4} messages, {measured['seconds']:.2f} s of them, loss {losses}")
-    if figure:
-        curves = {name: measured["losses"] for name, measured in found.items()}
-        slowed.draw(figure, range(1, epochs + 1), curves, "epoch", "loss")
     return found
 
 
 if __name__ == "__main__":
-    main(**slowed.options(draws=True))
+    main(**slowed.options())

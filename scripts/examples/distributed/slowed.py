@@ -12,7 +12,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -78,22 +78,8 @@ def _process(rank: int, work: Callable, processes: int, folder: str, latency: fl
     dist.destroy_process_group()
 
 
-def options(draws: bool = False) -> dict[str, Any]:
+def options() -> dict[str, bool]:
     """Read the command line that all examples share."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true", help="a size for tests, too small to measure a time")
-    if draws:
-        parser.add_argument("--figure", default="", metavar="FILE", help="draw the result as .svg, .png or .pdf")
     return vars(parser.parse_args())
-
-
-def draw(file: str, across: Iterable[float], curves: dict[str, list[float]], below: str, left: str) -> None:
-    """Draw curves over ``across``, with both axes named."""
-    from matplotlib.figure import Figure
-
-    axes = (figure := Figure(figsize=(6, 4), layout="constrained")).subplots()
-    for name, values in curves.items():
-        axes.plot(list(across), values, marker="o", markersize=3, label=name)
-    axes.set(xlabel=below, ylabel=left, yscale="log")
-    axes.legend()
-    figure.savefig(file)
