@@ -83,6 +83,8 @@ class Option:
     metavar: str | None = None
     rare: bool = False  # whether the help leaves it to the manual
     without: str = ""  # help of the flag --no-NAME, which turns off what is on by default
+    kind: Any = str  # type and default of an option that is no field, whose range typer checks
+    default: Any = None
 
     @property
     def text(self) -> str:

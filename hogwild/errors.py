@@ -6,7 +6,8 @@ prints or exits. The classes also derive from the built-in that a library user w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 
@@ -113,6 +114,17 @@ class HogwildWarning(UserWarning):
     >>> import hogwild, warnings
     >>> warnings.simplefilter("error", hogwild.HogwildWarning)  # a script that is to stop at them
     """
+
+
+@contextlib.contextmanager
+def naming(name: str, *others: str | None) -> Iterator[None]:
+    """Prefix the data's name to errors that are found in them, unless they name it or one of ``others``."""
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(tuple(each for each in (name, *others) if each)):
+            raise
+        raise InputError(f"{name}: {error}") from error
 
 
 def reason_of(error: BaseException) -> str:

@@ -214,17 +214,17 @@ def _regressor(model: Any) -> Any:
     from sklearn import linear_model
 
     if model.loss in COUNT_LOSSES:
-        kind = {"poisson": "PoissonRegressor", "gamma": "GammaRegressor", "tweedie": "TweedieRegressor"}[model.loss]
         power = {"power": model.loss_param, "link": "log"} if model.loss == "tweedie" else {}
-        estimator = _fitted(getattr(linear_model, kind)(**power), np.ones(2), model.coef_[0], model.intercept_)
-        estimator.intercept_ = float(estimator.intercept_[0])
-        return estimator
-    if model.loss == "quantile":
+        estimator = getattr(linear_model, f"{model.loss.title()}Regressor")(**power)
+    elif model.loss == "quantile":
         estimator = linear_model.QuantileRegressor(quantile=model.loss_param)
-        return _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
-    param = {"epsilon": model.loss_param} if model.loss_param else {}
-    estimator = linear_model.SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
-    return _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
+    else:
+        param = {"epsilon": model.loss_param} if model.loss_param else {}
+        estimator = linear_model.SGDRegressor(loss=SGD_LOSSES[model.loss], max_iter=1, tol=None, **param)
+    estimator = _fitted(estimator, np.ones(2), model.coef_[0], model.intercept_)
+    if model.loss in COUNT_LOSSES:
+        estimator.intercept_ = float(estimator.intercept_[0])
+    return estimator
 
 
 def _fitted(estimator: Any, targets: np.ndarray, coef: np.ndarray, intercept: np.ndarray) -> Any:

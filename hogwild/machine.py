@@ -25,6 +25,7 @@ from hogwild.errors import InputError
 CPUS = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
 USUAL_L2 = 1 << 20  # bytes
+USUAL_PERIOD = 100_000  # microseconds of a quota of version 1, whose period is in a file of its own
 _calls = itertools.count()  # of cpus_of, in this process
 PACKAGES = ("numpy", "numba", "torch", "scipy", "scikit-learn", "safetensors")
 
@@ -45,9 +46,13 @@ def cpu_model() -> str:
 
 
 def cpu_quota() -> float | None:
-    """CPU time that the control group (version 2) grants, in cores, or None without a limit."""
-    quota, _, period = _text("/sys/fs/cgroup/cpu.max").partition(" ")  # in microseconds, or "max"
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+    """CPU time that control groups grant, in cores, or None without a limit."""
+    quotas = []
+    for text in _limits("cpu", "cpu.max", "cpu.cfs_quota_us"):
+        quota, _, period = text.partition(" ")  # in microseconds; "max" or -1 without a limit
+        if quota.isdigit():
+            quotas.append(int(quota) / int(period or USUAL_PERIOD))
+    return min(quotas, default=None)
 
 
 def physical_cores() -> int:
@@ -124,25 +129,25 @@ def memory() -> tuple[int | None, int | None]:
         if rest.split():
             facts[name] = int(rest.split()[0]) * 1024
     total, available = facts.get("MemTotal"), facts.get("MemAvailable")
-    for limit in _memory_limits():
+    for limit in _limits("memory", "memory.max", "memory.limit_in_bytes"):
         if total and limit.isdigit() and int(limit) < total:
             total = int(limit)
             available = min(available or total, total)
     return total, available
 
 
-def _memory_limits() -> Iterator[str]:
-    """Limits of this process's control group and of those around it, of version 2 or 1, as the files have them.
+def _limits(resource: str, file: str, old: str) -> Iterator[str]:
+    """Limits of this process's control group and of those around it, as files of version 2 or 1 (``old``) have them.
 
     In a container the path that the kernel tells may be one outside of it; the root is its own group then.
     """
     for line in _text("/proc/self/cgroup").splitlines():
         _, _, named = line.partition(":")
-        controller, _, path = named.partition(":")
-        if controller in ("", "memory"):
-            file = "memory.limit_in_bytes" if controller else "memory.max"
+        controllers, _, path = named.partition(":")
+        if resource in (controllers or resource).split(","):
             for group in (Path(path), *Path(path).parents):
-                yield _text(GROUPS / controller / str(group).lstrip("/") / file)
+                place = GROUPS / (resource if controllers else "") / str(group).lstrip("/")
+                yield _text(place / (old if controllers else file))
 
 
 def memory_of(process: int | str, file: str, field: str) -> float:

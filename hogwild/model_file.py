@@ -207,17 +207,12 @@ def package_version() -> str:
     return str(sys.modules[__name__.partition(".")[0]].__version__)  # the package is loaded: this module is in it
 
 
-def row_of_model(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row of the epoch that the model is of, which need not be the last."""
-    kept = history[-1].get("kept_epoch")
-    return next((row for row in history if row.get("epoch") == kept), history[-1])
-
-
 def outcome(history: list[dict[str, Any]]) -> str:
     """``, epoch 3, objective 0.2046``: where training ended, for a model's line; nothing if there is no history."""
-    last = row_of_model(history) if history else {}
-    objective = last.get("objective")
-    return f", epoch {last.get('epoch')}, objective {objective:.6g}" if isinstance(objective, float) else ""
+    last = history[-1] if history else {}
+    kept = next((row for row in history if row.get("epoch") == last.get("kept_epoch")), last)
+    objective = kept.get("objective")
+    return f", epoch {kept.get('epoch')}, objective {objective:.6g}" if isinstance(objective, float) else ""
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
-"""The scripts of ``scripts/bench``: what start.py reads off a stopwatch; a small log for beyond.py; the GPU's script on
-a stand-in for one.
+"""The scripts of ``scripts/bench``: what start.py reads off a stopwatch; rivals that take turns; a small log for
+beyond.py; the GPU's script on a stand-in for one.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,14 @@ import pytest
 import torch
 
 from hogwild.cuda import backend, streams
+from hogwild.errors import TrainingError
 from tests.cuda.standin import StandIn
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a script import one beside it, as when it is run."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "scripts" / "bench")
 
 
 @pytest.fixture
@@ -50,6 +58,23 @@ def test_a_click_log_goes_through_pipes_and_nothing_is_left(
     assert len(losses) == 1 + there
     assert all(floor < loss < 0.69 for loss in losses)
     assert not any(tmp_path.iterdir())
+
+
+def test_rivals_take_turns_and_the_first_round_is_not_counted() -> None:
+    rounds, turns = importlib.import_module("rounds"), list[str]()
+
+    def side(name: str, seconds: Iterator[float]) -> Any:
+        return lambda: (turns.append(name), next(seconds))[1]
+
+    def fails() -> float:
+        raise TrainingError("diverged")
+
+    sides = {"a": side("a", iter([9.0, 1.0, 3.0, 2.0])), "bad": fails, "b": side("b", iter([9.0, 4.0, 4.0, 4.0]))}
+    found = rounds.interleaved(sides, 3)
+    assert turns == ["a", "b"] * 4
+    assert found["a"] == rounds.Timing((1.0, 3.0, 2.0))
+    assert (found["a"].seconds, found["b"].per_second(8)) == (2.0, 2.0)
+    assert (found["bad"].status, found["bad"].seconds) == ("failed: diverged", None)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ LAYERS = {
     **dict.fromkeys(["hogwild.hosts*", "hogwild.cuda*", "hogwild.machines*"], 3),
     **dict.fromkeys(["hogwild.model_file", "hogwild.metrics", "hogwild.rows_file"], 4),
     **dict.fromkeys(["hogwild.training*", "hogwild.interchange*"], 4),
-    **dict.fromkeys(["hogwild.estimators*", "hogwild.compare*", "hogwild.bench*"], 5),
+    **dict.fromkeys(["hogwild.estimators*", "hogwild.compare*"], 5),
     **dict.fromkeys(["hogwild.cli*", "hogwild.__main__"], 6),
 }
 
@@ -43,7 +43,6 @@ NAMING = {
     "methods.py",
     "config.py",
     "__init__.py",
-    "bench.py",
     "training/run.py",
     "data/public/fetch.py",
     "data/public/catalogue.py",
@@ -133,7 +132,7 @@ def test_no_private_name_crosses_a_file() -> None:
 
 def test_a_problem_is_named_in_few_places() -> None:
     """Its folder, the registries, the command line, the GPU's room, and what is made for one problem only."""
-    rooms = ("problems", "cli", "cuda", "compare", "bench", "estimators")
+    rooms = ("problems", "cli", "cuda", "compare", "estimators")
     for path in FILES:
         place = path.relative_to(PACKAGE)
         nodes = () if place.parts[0] in rooms or str(place) in NAMING else ast.walk(ast.parse(path.read_text()))

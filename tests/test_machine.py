@@ -6,6 +6,7 @@ import itertools
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,22 +47,25 @@ def test_nothing_raises_without_proc_and_sys(monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize(
-    ("groups", "files", "total"),
+    ("groups", "files", "total", "quota"),
     [
-        ("0::/\n", {"memory.max": "3000\n"}, 3000),
-        ("0::/a/b\n", {"a/memory.max": "2000", "a/b/memory.max": "max", "memory.max": "4000"}, 2000),
-        ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": "1000"}, 1000),
-        ("2:cpu:/a\n0::/elsewhere\n", {"memory.max": "max", "memory/a/memory.limit_in_bytes": "7"}, 1 << 20),
+        ("0::/\n", {"memory.max": "3000\n", "cpu.max": "150000 100000"}, 3000, 1.5),
+        ("0::/a/b\n", {"a/memory.max": "2000", "a/b/memory.max": "max", "memory.max": "4000"}, 2000, None),
+        ("0::/a/b\n", {"a/cpu.max": "50000 20000", "a/b/cpu.max": "max 20000", "cpu.max": "8 2"}, 1 << 20, 2.5),
+        ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": "1000"}, 1000, None),
+        ("2:cpu:/a\n0::/elsewhere\n", {"memory.max": "max", "memory/a/memory.limit_in_bytes": "7"}, 1 << 20, None),
+        ("2:cpu,cpuacct:/a\n", {"cpu/a/cpu.cfs_quota_us": "250000", "cpu/cpu.cfs_quota_us": "-1"}, 1 << 20, 2.5),
     ],
 )
-def test_a_control_group_limits_memory(
-    groups: str, files: dict[str, str], total: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_control_groups_limit_memory_and_cores(
+    groups: str, files: dict[str, str], total: int, quota: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(machine, "GROUPS", tmp_path)
     texts = {"/proc/self/cgroup": groups, "/proc/meminfo": "MemTotal: 1024 kB\nMemAvailable: 512 kB\n"}
     texts |= {str(tmp_path / name): text for name, text in files.items()}
     monkeypatch.setattr(machine, "_text", lambda path: texts.get(str(path), "").strip())
     assert machine.memory() == (total, min(512 << 10, total))
+    assert machine.cpu_quota() == quota
 
 
 def test_sizes_of_caches(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import bench, compare, data, models, train, warm_up
+from hogwild.cli import compare, data, models, train, warm_up
 
 app = typer.Typer(
     name="hogwild",
@@ -30,7 +30,6 @@ for command in (
     models.labels,
     data.convert,
     data.info,
-    bench.bench,
     compare.compare,
     compare.report,
     models.export,

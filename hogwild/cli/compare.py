@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hogwild import machine
-from hogwild.cli.bench import parse_workers
 from hogwild.cli.display import Display, bar, clock
 from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
-from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, Row, config_options, parse_numbers, takes
-from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable, naming
-from hogwild.config import MODULE, TrainConfig
-from hogwild.errors import UsageError
+from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, config_options, parse_numbers, takes
+from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable
+from hogwild.config import MODULE, Option, TrainConfig
+from hogwild.errors import UsageError, naming
 from hogwild.hosts import fork_server
 from hogwild.methods import PROBLEMS, REAL_HOSTS
 from hogwild.rows_file import Screen
@@ -36,6 +35,7 @@ EPS = "1e-1,1e-2,1e-3"
 #: Where the best objective seen stands in for the optimum, it is the end of a run, so the last digits are its noise.
 EPS_OF_SEEN = "2e-1,1e-1,5e-2"
 REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, which runs as many programs as fit
+MOST_WORKERS = 1024
 WHAT = "What is compared"
 OWN = "methods workers seeds epochs eps steps timeout"
 
@@ -44,38 +44,38 @@ OWN = "methods workers seeds epochs eps steps timeout"
     f"{OWN} {SOURCES} {MINIMISED} model optimizer "
     "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
     PROBLEMS,
-    methods=Row(
+    methods=Option(
         "Methods, such as hogwild,locked.",
         WHAT,
         metavar="LIST",
         usual="all that the problem has",
     ),
-    workers=Row(
+    workers=Option(
         "Numbers of workers, such as 1,2,4.",
         WHAT,
         names=("--workers", "-w"),
         metavar="LIST",
         usual="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
     ),
-    seeds=Row("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
+    seeds=Option("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
     epochs={
         "panel": WHAT,
         "help": "Passes over the data.",
         "usual": f"{EPOCHS}; for cuts {EPOCHS_OF_CUTS}",
     },
-    eps=Row(
+    eps=Option(
         "Targets: shares of the way to the optimum, or to the best seen, that may be left.",
         WHAT,
         metavar="LIST",
         usual=f"{EPS}; of problems whose optimum is unknown {EPS_OF_SEEN}",
     ),
-    steps=Row(
+    steps=Option(
         "Steps that every method is tuned over; one: no tuning; 'auto': around the step that is probed for.",
         WHAT,
         metavar="LIST",
         default="auto",
     ),
-    timeout=Row(
+    timeout=Option(
         "Time of training after which a run is stopped.",
         WHAT,
         kind=float,
@@ -88,7 +88,7 @@ OWN = "methods workers seeds epochs eps steps timeout"
         "help": "Fraction of DATA to hold out and test on; 0: none.",
         "usual": f"{DEFAULT_HOLDOUT} without --test",
     },
-    model=Row(
+    model=Option(
         f"A function of no arguments that makes the nn.Module; then --loss is {', '.join(NAMED_LOSSES)} or {FUNCTION}.",
         MODULE,
         metavar=FUNCTION,
@@ -98,7 +98,7 @@ OWN = "methods workers seeds epochs eps steps timeout"
     host={"default": REAL_HOSTS[0], "usual": REAL_HOSTS[0]},
     delay={"help": "The simulator's delay law: see hogwild simulate."},
     link={"help": "The link between virtual replicas: see hogwild simulate."},
-    out=Row(
+    out=Option(
         "Directory of the results; a comparison begun there goes on.",
         RESULTS,
         names=("--out", "-o"),
@@ -193,8 +193,11 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     problem, device = options["problem"], options["device"]
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
     eps = options["eps"] or (EPS if problem == "linear" else EPS_OF_SEEN)
-    workers = parse_workers(options["workers"])
-    if device != "cpu" and options["workers"] is None:
+    if options["workers"] is not None:
+        workers = parse_numbers("--workers", options["workers"], 1, MOST_WORKERS, int, "1,2,4")
+    elif device == "cpu":
+        workers = machine.worker_counts(machine.physical_cores())
+    else:
         workers = REPLICAS if problem == "module" else (1,)
     return ComparisonPlan(
         options["seeds"],

@@ -55,15 +55,11 @@ class Display:
     """Prints to ``stream``; draws the live line if that is a terminal; prints nothing at all if ``quiet``.
 
     A command whose results are kept elsewhere passes a :class:`Screen`, and calls :meth:`finish` once they are saved.
-    ``columns`` are those of the rows it prints.
     """
 
-    def __init__(
-        self, stream: TextIO | Screen | None = None, quiet: bool = False, columns: Sequence[Column] = COLUMNS
-    ) -> None:
+    def __init__(self, stream: TextIO | Screen | None = None, quiet: bool = False) -> None:
         self.stream = cast("TextIO", stream or sys.stdout)
         self.quiet = quiet
-        self._columns = columns
         self._shown: list[Column] = []
         self._live: Any = None
 
@@ -92,7 +88,7 @@ class Display:
             simulated = row.get("host") == "simulator"  # whose own speed is not that of the workers it plays
             shown = {name for name, value in row.items() if value is not None}
             shown = shown - {"train_seconds"} | {*COUNTED} if simulated else shown | {*SPEEDS} & row.keys()
-            self._shown = [column for column in self._columns if column[1] in shown]
+            self._shown = [column for column in COLUMNS if column[1] in shown]
             self.say("  ".join(f"{header:>{width}}" for header, _, width, *_ in self._shown))
         cells = [
             f"{'-':>{width}}"

@@ -20,9 +20,9 @@ import typer
 
 from hogwild.cli.display import Display, fact_lines, show
 from hogwild.cli.options import CACHE, DELIMITED, Json, Quiet, takes
-from hogwild.cli.sources import Sources, check_outputs, check_readable, naming
+from hogwild.cli.sources import Sources, check_outputs, check_readable
 from hogwild.data.text.lines import shown_word
-from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.errors import HogwildError, InputError, UsageError, naming
 from hogwild.methods import EXPORTS
 from hogwild.model_file import load_model, replacing
 from hogwild.rows_file import printable
@@ -74,7 +74,7 @@ def opened(path: str, *kinds: str, inputs: Iterable[str | None] = (), out: str =
     """Return the model of one of the kinds, after checking that inputs and the output can be opened."""
     read = [path, *(name for name in inputs if name not in (None, "-"))]
     for name in read:
-        check_readable(name, model=name == path)
+        check_readable(name)
     check_outputs({"--out": out}, read, pipes=("--out",))
     model = load_model(path)
     kind = type(model).__name__

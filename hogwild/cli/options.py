@@ -11,7 +11,6 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -44,47 +43,39 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 
 
-@dataclass(frozen=True)
-class Row(Option):
-    """An option of a command, with what its parameter needs besides; the range of a number is checked by typer."""
-
-    kind: Any = str
-    default: Any = None
-
-
 BY_TYPE: dict[str, Any] = {"metavar": "COLUMNS", "usual": "sorted by type"}
 #: Options that are no fields of ``TrainConfig``.
-OTHERS: dict[str, Row] = {
-    "problem": Row("What is trained", GOAL, choices=tuple(KINDS), usual="what the data's name says, else linear"),
-    "test": Row("Data to test on after each epoch; they choose nothing.", DATA),
-    "holdout": Row(
+OTHERS: dict[str, Option] = {
+    "problem": Option("What is trained", GOAL, choices=tuple(KINDS), usual="what the data's name says, else linear"),
+    "test": Option("Data to test on after each epoch; they choose nothing.", DATA),
+    "holdout": Option(
         "Fraction of DATA to hold out and test on.",
         DATA,
         kind=float,
         usual=f"none; {DEFAULT_HOLDOUT} if no DATA is named",
     ),
-    "holdout_by": Row("Ratings are held out by", DATA, choices=HOLDOUTS, usual=HOLDOUTS[0]),
-    "user_features": Row("What users have in common: a table of an id and other columns.", DATA, metavar="FILE"),
-    "item_features": Row("The same of items; those without ratings are ranked by it.", DATA, metavar="FILE"),
-    "terminals": Row("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
-    "features": Row("Number of features.", DATA, kind=int, least=1, usual="as many as the data show"),
-    "zero_based": Row("Indices of the text start at 0, not 1.", DATA, kind=bool, rare=True),
-    "format": Row("Format of DATA", DATA, choices=FORMATS, usual="by the name"),
-    "columns": Row(
+    "holdout_by": Option("Ratings are held out by", DATA, choices=HOLDOUTS, usual=HOLDOUTS[0]),
+    "user_features": Option("What users have in common: a table of an id and other columns.", DATA, metavar="FILE"),
+    "item_features": Option("The same of items; those without ratings are ranked by it.", DATA, metavar="FILE"),
+    "terminals": Option("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
+    "features": Option("Number of features.", DATA, kind=int, least=1, usual="as many as the data show"),
+    "zero_based": Option("Indices of the text start at 0, not 1.", DATA, kind=bool, rare=True),
+    "format": Option("Format of DATA", DATA, choices=FORMATS, usual="by the name"),
+    "columns": Option(
         "Columns of ratings or edges in their order; '-' is not read.",
         DATA,
         metavar="user,item,rating,time",
         usual="as many of these, or of u,v,weight, as there are",
     ),
-    "separator": Row("Separator of columns: a character, '::', tab or blank.", DATA, usual="by the name", rare=True),
-    "header": Row(
+    "separator": Option("Separator of columns: a character, '::', tab or blank.", DATA, usual="by the name", rare=True),
+    "header": Option(
         "The first line names the columns.",
         DATA,
         names=("--header/--no-header",),
         kind=bool,
         usual="if it holds no number",
     ),
-    "hash_bits": Row(
+    "hash_bits": Option(
         "Hash features to 2^B weights; indices may then be any below 2^64.",
         DATA,
         kind=int,
@@ -92,21 +83,21 @@ OTHERS: dict[str, Row] = {
         most=30,
         metavar="B",
     ),
-    "cache": Row("Where parsed text is kept.", DATA, metavar="DIR", usual="the user's cache directory", rare=True),
-    "no_cache": Row("Keep nothing: parse into memory.", DATA, kind=bool, rare=True),
-    "label": Row("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
-    "categorical": Row("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
-    "numeric": Row("Columns that are numbers.", TABLE, **BY_TYPE),
-    "text": Row("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
-    "date": Row("Columns that are dates: hour, weekday, month, age.", TABLE, rare=True, **BY_TYPE),
-    "bucket": Row("Numbers taken as COUNT categories, by quantiles.", TABLE, metavar="COLUMN:COUNT"),
-    "cross": Row("Categories crossed, such as device*country,site*hour; or all.", TABLE, metavar="COLUMN*COLUMN"),
-    "ignore": Row("Columns to leave out.", TABLE, metavar="COLUMNS"),
-    "weight": Row("Column with a weight of each row.", TABLE, metavar="COLUMN"),
-    "out": Row("Write the model here.", RESULTS, names=("--out", "-o"), metavar="MODEL"),
-    "json": Row("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
-    "meet": Row("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
-    "machine": Row(
+    "cache": Option("Where parsed text is kept.", DATA, metavar="DIR", usual="the user's cache directory", rare=True),
+    "no_cache": Option("Keep nothing: parse into memory.", DATA, kind=bool, rare=True),
+    "label": Option("Column of a table (CSV, TSV, Parquet, Arrow) to be learned.", TABLE, metavar="COLUMN"),
+    "categorical": Option("Columns that are categories, such as site,device.", TABLE, **BY_TYPE),
+    "numeric": Option("Columns that are numbers.", TABLE, **BY_TYPE),
+    "text": Option("Columns whose words and pairs of them are features.", TABLE, **BY_TYPE),
+    "date": Option("Columns that are dates: hour, weekday, month, age.", TABLE, rare=True, **BY_TYPE),
+    "bucket": Option("Numbers taken as COUNT categories, by quantiles.", TABLE, metavar="COLUMN:COUNT"),
+    "cross": Option("Categories crossed, such as device*country,site*hour; or all.", TABLE, metavar="COLUMN*COLUMN"),
+    "ignore": Option("Columns to leave out.", TABLE, metavar="COLUMNS"),
+    "weight": Option("Column with a weight of each row.", TABLE, metavar="COLUMN"),
+    "out": Option("Write the model here.", RESULTS, names=("--out", "-o"), metavar="MODEL"),
+    "json": Option("Write measurements here as JSON lines ('-': standard output).", RESULTS, metavar="ROWS"),
+    "meet": Option("Where machines meet: an address of machine 0.", MACHINES, metavar="HOST:PORT"),
+    "machine": Option(
         "This machine's number from 0.",
         MACHINES,
         rare=True,
@@ -115,11 +106,11 @@ OTHERS: dict[str, Row] = {
         metavar="K",
         usual="as they come; 0 is the one at the address",
     ),
-    "local": Row("Start all the machines on this one, to try it.", MACHINES, kind=bool),
-    "checkpoint": Row("Save the state here after each epoch.", RESULTS, metavar="DIR"),
-    "resume": Row("Go on from the checkpoint.", RESULTS, kind=bool),
-    "quiet": Row("Print only warnings and errors.", RESULTS, names=("--quiet", "-q"), kind=bool),
-    "verbose": Row(
+    "local": Option("Start all the machines on this one, to try it.", MACHINES, kind=bool),
+    "checkpoint": Option("Save the state here after each epoch.", RESULTS, metavar="DIR"),
+    "resume": Option("Go on from the checkpoint.", RESULTS, kind=bool),
+    "quiet": Option("Print only warnings and errors.", RESULTS, names=("--quiet", "-q"), kind=bool),
+    "verbose": Option(
         "Say why a discipline was chosen, and where the time went.", RESULTS, names=("--verbose", "-v"), kind=bool
     ),
 }
@@ -129,15 +120,15 @@ def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callab
     """Return a decorator that gives a command the named options in place of its ``**options``.
 
     ``problems`` are those that the command trains; an option reads as the first of them that has it says. ``changes``
-    holds rows, or parts of rows, where an option is the command's own or reads differently there.
+    holds options, or parts of options, where an option is the command's own or reads differently there.
     """
-    rows = {name: _described(name, tuple(problems)) for name in names.split()}
+    options = {name: _described(name, tuple(problems)) for name in names.split()}
     for name, change in changes.items():
-        if isinstance(change, Row):
-            rows[name] = change
-        elif (row := rows[name]) is not None:
-            rows[name] = dataclasses.replace(row, **change)
-    shared = [_parameter(name, row) for name, row in rows.items() if row is not None]
+        if isinstance(change, Option):
+            options[name] = change
+        elif (option := options[name]) is not None:
+            options[name] = dataclasses.replace(option, **change)
+    shared = [_parameter(name, option) for name, option in options.items() if option is not None]
 
     def give(function: Command) -> Command:
         parameters = inspect.signature(function, eval_str=True).parameters.values()
@@ -148,8 +139,8 @@ def takes(names: str, problems: Iterable[str] = KINDS, **changes: Any) -> Callab
     return give
 
 
-def _described(name: str, problems: tuple[str, ...]) -> Row | None:
-    """Return the row of an option of the problems, from its field if it has one; None if they have no such option."""
+def _described(name: str, problems: tuple[str, ...]) -> Option | None:
+    """Return an option as the problems have it, from its field if it has one; None if they have no such option."""
     if name in OTHERS:
         return OTHERS[name] if {*READING.get(name, problems)} & {*problems} else None
     plain = name.removeprefix("no_")
@@ -158,29 +149,29 @@ def _described(name: str, problems: tuple[str, ...]) -> Row | None:
         return None
     option: Option = field.metadata["option"]
     if name != plain:
-        return Row(option.without, option.panel, kind=bool, rare=option.rare)
+        return Option(option.without, option.panel, kind=bool, rare=option.rare)
     usual = option.usual or ("" if isinstance(field.default, bool | None) else field.default)
     kind = str if name in ("step", "l2") else TYPES[str(field.type).partition(" | ")[0]]
-    more = {"kind": kind, "usual": f"{usual:g}" if isinstance(usual, float) else str(usual)}
-    return Row(**vars(option) | more | {"least": None, "most": math.inf})  # the config checks the range
+    usual = f"{usual:g}" if isinstance(usual, float) else str(usual)
+    return dataclasses.replace(option, kind=kind, usual=usual, least=None, most=math.inf)  # the config checks the range
 
 
-def _parameter(name: str, row: Row) -> inspect.Parameter:
+def _parameter(name: str, option: Option) -> inspect.Parameter:
     """Return the parameter that typer makes an option from."""
-    choices = row.choices or tuple(WITH_NUMBERS.get(name, ()))
+    choices = option.choices or tuple(WITH_NUMBERS.get(name, ()))
     shown = typer.Option(
-        *(row.names or (f"--{name.replace('_', '-')}",)),
-        help=row.text,
-        rich_help_panel=row.panel or None,
-        hidden=row.rare,
-        metavar=row.metavar,
-        show_default=row.usual or True,
-        min=row.least,
-        max=None if row.most == math.inf else row.most,
+        *(option.names or (f"--{name.replace('_', '-')}",)),
+        help=option.text,
+        rich_help_panel=option.panel or None,
+        hidden=option.rare,
+        metavar=option.metavar,
+        show_default=option.usual or True,
+        min=option.least,
+        max=None if option.most == math.inf else option.most,
         autocompletion=(lambda: choices) if choices else None,
     )
-    annotation: Any = Annotated[row.kind | None, shown]
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=annotation)
+    annotation: Any = Annotated[option.kind | None, shown]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=option.default, annotation=annotation)
 
 
 def config_options(options: dict[str, Any]) -> dict[str, Any]:

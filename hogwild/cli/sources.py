@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hogwild import machine
 from hogwild.cli.display import Display, Reading
-from hogwild.errors import InputError, OutputError, UsageError, expected_one_of, nearest
+from hogwild.errors import InputError, OutputError, UsageError, expected_one_of, naming, nearest
 from hogwild.methods import located
 
 if TYPE_CHECKING:
@@ -222,25 +221,11 @@ def check_holdout(fraction: float | None) -> None:
         raise UsageError(f"--holdout {fraction:g}: expected a fraction between 0 and 1")
 
 
-@contextlib.contextmanager
-def naming(name: str, *others: str | None) -> Iterator[None]:
-    """Prefix the data's name to errors that the library finds in them, unless they name it or one of ``others``."""
-    try:
-        yield
-    except InputError as error:
-        if str(error).startswith(tuple(each for each in (name, *others) if each)):
-            raise
-        raise InputError(f"{name}: {error}") from error
-
-
 # ---- paths
 
 
-def check_readable(name: str, model: bool = False) -> None:
-    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened.
-
-    Only a ``model`` may be one.
-    """
+def check_readable(name: str) -> None:
+    """Raise InputError, quickly, unless ``name`` is generated or fetched data, or a file or directory to be opened."""
     from hogwild.data.public import catalogue
 
     if name.startswith("synthetic:"):
@@ -250,10 +235,6 @@ def check_readable(name: str, model: bool = False) -> None:
         hint = ": standard input is /dev/stdin" if name == "-" else catalogue.suggestion(name)
         there = os.path.exists(path)
         raise InputError(f"{name}: Permission denied" if there else f"{name}: No such file or directory{hint}")
-    if not model and os.path.isfile(path):
-        with open(path, "rb") as file:
-            if b'{"hogwild"' in file.read(40):
-                raise InputError(f"{name}: a model, expected data; hogwild inspect MODEL shows what is in it")
 
 
 def check_outputs(outputs: dict[str, str | None], inputs: Iterable[str] = (), pipes: Iterable[str] = ()) -> None:

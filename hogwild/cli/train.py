@@ -28,9 +28,9 @@ from hogwild.cli.options import (
     takes,
 )
 from hogwild.cli.session import Results, description, drive, prepared, stoppable, summary
-from hogwild.cli.sources import COLUMNS, KINDS, OF_ROWS, Sources, check_size, naming
+from hogwild.cli.sources import COLUMNS, KINDS, OF_ROWS, Sources, check_size
 from hogwild.config import TrainConfig
-from hogwild.errors import NoChoice, UsageError
+from hogwild.errors import NoChoice, UsageError, naming
 from hogwild.methods import LABEL_LOSSES
 from hogwild.model_file import has_checkpoint
 from hogwild.problems.linear.options import FEW_LABELS, LinearConfig
@@ -139,7 +139,7 @@ def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
         sources.hold_out()
     named = config_options(options) | {"problem": sources.problem}
     config = TrainConfig(**named)
-    by_default &= config.problem == "linear" or (config.problem == "completion" and config.loss != "squared-error")
+    by_default &= config.problem in ("linear", "completion")
     choosing = TrainConfig(**named | {"l2": "auto"}) if by_default else None
     results = Results(**options)
     results.check(sources)
@@ -184,7 +184,12 @@ def carry_out(
 
             connect()  # before data are read, which may take minutes
         with watch("reading"):
-            rows, test, held = read(sources, config, display)
+            rows, test, held = sources.read(display, config.seed)
+            if getattr(rows, "table", None) is not None:
+                from hogwild.data.tables.plan import TablePlan
+
+                display.say(*TablePlan.from_json(rows.table).lines())
+            check_size(sources.name, rows, NUMBERS.get(config.problem) or config.rank + 1)
         from hogwild.training.run import train
 
         before, doing = watch.seconds, [""]
@@ -251,17 +256,6 @@ def show(run: Run, display: Display, rows_file: RowsFile, results: Results, sign
         display.say(f"{part:<10} {spent:9.2f} s {spent / total:6.0%}")
     if not signals:
         display.finish()
-
-
-def read(sources: Sources, config: TrainConfig, display: Display) -> tuple[Any, Any, Any]:
-    """Read the data, say what was made of them, and refuse those whose parameters exceed the memory."""
-    rows, test, held = sources.read(display, config.seed)
-    if getattr(rows, "table", None) is not None:
-        from hogwild.data.tables.plan import TablePlan
-
-        display.say(*TablePlan.from_json(rows.table).lines())
-    check_size(sources.name, rows, NUMBERS.get(config.problem) or config.rank + 1)
-    return rows, test, held
 
 
 # ---- the penalty that is chosen

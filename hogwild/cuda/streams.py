@@ -29,7 +29,7 @@ import torch
 
 from hogwild.config import TrainConfig
 from hogwild.cuda.backend import Backend, DeviceStream, connect
-from hogwild.data.order import Chunks
+from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, TrainingError
 from hogwild.hosts.job import Job, Task
@@ -184,7 +184,7 @@ class OnDevice(Problem):
     def start(self, flat: np.ndarray, seed: int) -> None:
         self.problem.start(flat, seed)
 
-    def shuffle(self, blocks: np.ndarray, order: Chunks, seed: int, epoch: int) -> None:
+    def shuffle(self, blocks: np.ndarray, order: Order, seed: int, epoch: int) -> None:
         """Do nothing: the device shuffles."""
 
 
@@ -200,7 +200,7 @@ def lay_out(
     chunk = max(-(-n_rows // CHUNKS), min(FEWEST, n_rows), 1)
     if "batch" in options:  # a segment, or one minibatch if replicas take turns at each
         chunk = options["batch"] * (1 if problem.discipline == "locked" else MINIBATCHES)
-    order = Chunks(n_rows, chunk, config.order == "shuffled")
+    order = Order(n_rows, 1, config.order == "shuffled", chunk)
     return Job.of(on_device, order, config.seed, config.workers or 1, arrays, shared=False)
 
 
@@ -218,7 +218,7 @@ class DeviceJob:
     def __init__(self, job: Job, backend: Backend, streams: list[DeviceStream]) -> None:
         problem, order = job.problem, job.order
         assert isinstance(problem, OnDevice)
-        assert isinstance(order, Chunks)
+        assert isinstance(order, Order)
         if order.n_rows > INT32:
             raise InputError(f"device cuda: a GPU takes {INT32:,} examples at most, got {order.n_rows:,}")
         self.job = job

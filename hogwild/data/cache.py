@@ -58,6 +58,8 @@ class Recipe:
         Takes a writer, gives it all data, and returns ``{"width": ..., **more facts}``.
     kind : Kind
         What the data are.
+    stored : optional
+        The data, if they lie in a store already, which the recipe copies.
     """
 
     label: str
@@ -65,6 +67,7 @@ class Recipe:
     meta: dict[str, Any]
     fill: Callable[..., dict[str, Any]]
     kind: Kind = ROWS
+    stored: Any = None
 
     @property
     def name(self) -> str:
@@ -81,17 +84,20 @@ class Cache:
     ----------
     directory : str or Path, optional
         Default: ``stores`` in the platform's user cache directory for ``hogwild``. It is created when first needed.
+
+    Attributes
+    ----------
     limit_bytes : int
         Most bytes that entries may have before another one is made.
     """
 
-    def __init__(self, directory: str | Path | None = None, limit_bytes: int = LIMIT) -> None:
+    def __init__(self, directory: str | Path | None = None) -> None:
         if directory is None:
             import platformdirs
 
             directory = Path(platformdirs.user_cache_dir("hogwild")) / "stores"
         self.directory = Path(os.path.abspath(Path(directory).expanduser()))
-        self.limit_bytes = limit_bytes
+        self.limit_bytes = LIMIT
 
     def lookup(self, name: str, kind: Kind = ROWS) -> Any:
         """Open the entry ``name``; a damaged entry is removed and counts as absent, which is None."""
@@ -153,8 +159,9 @@ class Cache:
 
 
 def build(cache: Cache | None, recipe: Recipe) -> tuple[Any, dict[str, Any]]:
-    """Return the data and their meta data from the cache, or made in memory if there is no cache."""
-    if cache is not None and recipe.key and (kept := cache.keep(recipe)) is not None:
+    """Return the data and their meta data from their store or the cache, or made in memory if there is no cache."""
+    kept = cache.keep(recipe) if cache is not None and recipe.key else recipe.stored
+    if kept is not None:
         return kept, read_meta(kept.store)
     writer = MemoryWriter(recipe.kind)
     facts = recipe.fill(writer)

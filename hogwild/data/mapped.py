@@ -86,15 +86,11 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
     names = ("values",) if rows.renumbered else ("indices", "values")  # renumbered indices are in memory
     beyond = outgrows_memory(rows)
     mapped = {name: Mapped(rows.store / f"{name}.npy", scattered=beyond) for name in names}
-    if _whole(rows):  # the offsets are also mapped
+    meta = read_meta(rows.store)
+    if rows.contiguous and (len(rows), rows.nnz) == (
+        meta["rows"],
+        meta["nnz"],
+    ):  # all of the store, none cut short
         offsets = rows.store / "indptr.npy"
         mapped |= {"begin": Mapped(offsets, None, -1), "end": Mapped(offsets, 1)}
     return arrays, mapped
-
-
-def _whole(rows: Rows) -> bool:
-    """Return whether these are all rows of their store, none cut short, so that the store's own offsets serve."""
-    if rows.store is None or not rows.contiguous:
-        return False
-    meta = read_meta(rows.store)
-    return (len(rows), rows.nnz) == (meta["rows"], meta["nnz"])

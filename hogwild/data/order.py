@@ -12,6 +12,8 @@ SMALLEST_BLOCK_BYTES = 128 << 10  # for data read from disk: below it, random re
 class Order:
     """Division of ``n_rows`` rows: 64 blocks of ``block`` neighbouring rows make a chunk, the unit workers claim.
 
+    In minibatches of a module, and in launches on a GPU, a block is one row, and a chunk has ``blocks`` of them.
+
     Data of 65,536 rows or more use blocks of 16 rows, so that a chunk has 1,024; smaller data use smaller blocks, down
     to single rows, so that there are at least 64 chunks to share out. Data larger than memory use blocks of 128 KiB or
     more, so that the disk is read in long pieces.
@@ -20,6 +22,7 @@ class Order:
     n_rows: int
     block: int
     shuffled: bool
+    blocks: int = BLOCKS_PER_CHUNK  # in a chunk
 
     @classmethod
     def of(cls, n_rows: int, shuffled: bool = True, row_bytes: float = 0.0, from_disk: bool = False) -> Order:
@@ -33,29 +36,11 @@ class Order:
     @property
     def chunk(self) -> int:
         """Rows in a chunk (the last may be shorter)."""
-        return self.block * BLOCKS_PER_CHUNK
+        return self.block * self.blocks
 
     @property
     def n_blocks(self) -> int:
         return -(-self.n_rows // self.block)
-
-    @property
-    def n_chunks(self) -> int:
-        return -(-self.n_rows // self.chunk)
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Division of ``n_rows`` examples into chunks of one length, such as minibatches; a block is one example."""
-
-    n_rows: int
-    chunk: int
-    shuffled: bool
-    block: int = 1
-
-    @property
-    def n_blocks(self) -> int:
-        return self.n_rows
 
     @property
     def n_chunks(self) -> int:

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rounds import Training, interleaved
 
 import hogwild
-from hogwild.bench import Training, interleaved
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from rounds import ENDLESS, Training, interleaved, ratio
 from torch import nn
 
 from hogwild import open_data, open_ratings, train, train_module
-from hogwild.bench import ENDLESS, Training, interleaved, ratio
 from hogwild.data.rows.container import Rows
 from hogwild.machine import physical_cores
 

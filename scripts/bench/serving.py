@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from rounds import interleaved
 
 import hogwild
-from hogwild.bench import interleaved
 
 CATEGORIES, NUMBERS, BITS = 30, 10, 18
 VALUES = (20, 1000)  # of a category

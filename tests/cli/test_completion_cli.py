@@ -35,7 +35,7 @@ def model(stars: tuple[Path, Ratings]) -> Path:
 
 def test_a_run_and_everything_it_writes(hogwild: Callable, stars: tuple[Path, Ratings], tmp_path: Path) -> None:
     result = hogwild(
-        f"train {stars[0]} --problem completion {QUICK} --holdout 0.1 --json {tmp_path / 'rows'}",
+        f"train {stars[0]} --problem completion {QUICK} --l2 0.03 --holdout 0.1 --json {tmp_path / 'rows'}",
     )
     assert result.status == 0
     assert "19,200 ratings of 300 users x 200 items" in result.out

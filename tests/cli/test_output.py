@@ -192,7 +192,7 @@ def test_control_characters_of_a_table_stay_in_it(hogwild: Callable, tmp_path: P
         f"inspect '{model}'",
         f"evaluate '{model}' '{name}'",
     ]
-    wrong = [f"train '{name}' --label 'y\x1b'", f"train '{name}' --label y --ignore 'a\x1bb'", "bench 'no\x1b'"]
+    wrong = [f"train '{name}' --label 'y\x1b'", f"train '{name}' --label y --ignore 'a\x1bb'", "compare 'no\x1b'"]
     for words in (*fine, *wrong):
         done = hogwild(words)
         assert (done.status == 0) == (words in fine), (words, done.err)

@@ -11,7 +11,7 @@ import torch
 
 from hogwild.cuda import streams
 from hogwild.cuda.streams import Launcher, OnDevice, Streams
-from hogwild.data.order import Chunks
+from hogwild.data.order import Order
 from hogwild.errors import InputError, TrainingError, UsageError
 from hogwild.hosts.job import Job, Task
 from tests.cuda import order_twin
@@ -78,7 +78,7 @@ class Device(StandIn):
 
 def job_of(n, workers, discipline="hogwild", shuffled=True, in_flight=8, chunk=None, **options):
     problem = OnDevice(Counts(n, discipline), discipline, None if options.get("granule") else in_flight, 3 * n, options)
-    return Job.of(problem, Chunks(n, chunk or n, shuffled), 7, workers, {}, shared=False)
+    return Job.of(problem, Order(n, 1, shuffled, chunk or n), 7, workers, {}, shared=False)
 
 
 def opened(n, workers, discipline="hogwild", seed=0, free=1 << 30, **options):

@@ -83,6 +83,8 @@ def test_rows_compacted_are_those_of_scipy(ids: list[int]) -> None:
     assert np.array_equal(made.weights, some.weights)
     assert made.contiguous
     assert (made.begin.dtype, made.indices.dtype, made.values.dtype) == (np.int64, np.int32, np.float32)
+    arrays = (made.begin, made.end, made.indices, made.values, made.targets, some.begin, some.targets)
+    assert not any(array.flags.writeable for array in arrays)
 
 
 def test_rows_without_their_empty_columns() -> None:

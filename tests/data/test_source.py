@@ -111,6 +111,7 @@ def test_a_narrower_set_takes_the_models_width(tmp_path, text):
         for beyond in ("error", "ignore"):
             rows = open_data(tmp_path / name, width=7, beyond=beyond)
             assert rows.shape == (3, 7)
+            assert rows.store == (tmp_path / "s" if name == "s" else None)  # a store is mapped, not copied
             assert rows.contiguous
     wide = Rows([0, 1], [1], [1.0], [1.0], 50)
     save_store(wide, tmp_path / "w")

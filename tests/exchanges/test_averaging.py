@@ -82,7 +82,7 @@ def drive(job: Job, shares: list[tuple[int, int]], epoch: int = 0, start: int = 
     whole = job.order
     job.begin_epoch(epoch, start)
     for worker, end in shares:
-        job.order = Until(whole.n_rows, whole.block, whole.shuffled, end)
+        job.order = Until(whole.n_rows, whole.block, whole.shuffled, end=end)
         job.work(job.shared(), job.scratch(), job.data(), Task(epoch, start, CONSTANT), worker)
         job.control[NEXT] = end  # it has asked for one more, in vain
     job.order = whole

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import hogwild
-from hogwild.data.order import Chunks
+from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.errors import UsageError
 from hogwild.hosts.job import Job, Task
@@ -152,7 +152,7 @@ class Steered(Problem):
 @pytest.mark.parametrize("workers", [1, 4])
 def test_whole_examples_are_delayed_too(workers: int, window: int) -> None:
     """With ``window=1`` a store writes what was read plus the change, and what others stored meanwhile is lost."""
-    job = Job.of(Steered(), Chunks(50, 1, False), 0, workers, {}, shared=False)
+    job = Job.of(Steered(), Order(50, 1, False, 1), 0, workers, {}, shared=False)
     pool = play(job, f"round-robin:window={window}", epochs=1)
     w, lost, pending = np.zeros(3, np.float32), 0, []
     depths = np.zeros(3, int)

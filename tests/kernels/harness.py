@@ -97,7 +97,7 @@ def job_and_rows(combination, discipline, workers=1, n=200, **more):
 class Until(Order):
     """The same order, cut short at chunk ``end``, as if workers were told to stop there."""
 
-    end: int
+    end: int = 0
 
     @property
     def n_chunks(self):
@@ -113,7 +113,7 @@ def run_epoch(job, epoch=0, step=CONSTANT, start=0, end=None, meanwhile=None):
     whole = job.order
     job.begin_epoch(epoch, start)
     if end is not None:
-        job.order = Until(whole.n_rows, whole.block, whole.shuffled, end)
+        job.order = Until(whole.n_rows, whole.block, whole.shuffled, end=end)
         job.control[LAST] = end * whole.chunk  # round robin looks here
 
     def work(worker):

@@ -20,7 +20,7 @@ from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import INDEX_LIMIT
 from hogwild.data.text.delimited import FLOAT32_END, Delimited, Numbers, TextLayout
 from hogwild.data.text.lines import shown_word
-from hogwild.errors import InputError
+from hogwild.errors import InputError, naming
 
 HEAD = re.compile(rb"p max (\d{1,17}) (\d{1,17})|n (\d{1,17}) ([st])|(a)( .*)?|c.*")
 WEIGHTS = 0.0, FLOAT32_END, "expected a finite number, 0 or more, within float32"
@@ -72,21 +72,20 @@ def read_dimacs(name: str, progress: BytesRead | None = None) -> Graph:
     flow = _Flow(name)
     table = Delimited(name, " ", lead=flow.take, progress=progress)
     table.names = ["line", "from", "to", "capacity"]
-    try:
-        if len(flow.ends) < 2 or flow.sizes is None:
-            needed = "p max VERTICES ARCS, n VERTEX s and n VERTEX t"
-            raise InputError(f"{name}:{table.first}: a flow problem needs lines {needed} before its arcs")
-        vertices, count = flow.sizes
-        expected = f"expected a vertex from 1 to {vertices}"
-        u, v = (Numbers(1, vertices + 1, expected, "int64") for _ in "uv")
-        capacity = Numbers(*WEIGHTS)
-        rows = table.collect({"line": IdCollector("a"), "from": u, "to": v, "capacity": capacity})
-    finally:
+    if len(flow.ends) < 2 or flow.sizes is None:
         table.close()
+        needed = "p max VERTICES ARCS, n VERTEX s and n VERTEX t"
+        raise InputError(f"{name}:{table.first}: a flow problem needs lines {needed} before its arcs")
+    vertices, count = flow.sizes
+    expected = f"expected a vertex from 1 to {vertices}"
+    u, v = (Numbers(1, vertices + 1, expected, "int64") for _ in "uv")
+    capacity = Numbers(*WEIGHTS)
+    rows = table.collect({"line": IdCollector("a"), "from": u, "to": v, "capacity": capacity})
     if rows != count:
         raise InputError(f"{name}: {rows} arcs in it, but its problem line says {count}")
     arcs = u.finish(np.int64) - 1, v.finish(np.int64) - 1, capacity.finish(np.float64), np.zeros(rows)
-    return _graph(name, *arcs, vertices, [flow.ends["s"], flow.ends["t"]], [0, 1])
+    with naming(name):
+        return Graph(*arcs, vertices, [flow.ends["s"], flow.ends["t"]], [0, 1], title=name)
 
 
 # -- lists of edges ---------------------------------------------------------------------------------------------------
@@ -105,13 +104,10 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
     layout = layout or TextLayout()
     table = Delimited(name, layout.separator, progress=progress)
     wanted: dict[str, Any] = {"u": IdCollector(), "v": IdCollector()}
-    try:
-        table.lay_out(layout, EDGES, 2)
-        if "weight" in table.names:
-            wanted["weight"] = Numbers(*WEIGHTS)
-        rows = table.collect(wanted)
-    finally:
-        table.close()
+    table.lay_out(layout, EDGES, 2)
+    if "weight" in table.names:
+        wanted["weight"] = Numbers(*WEIGHTS)
+    rows = table.collect(wanted)
     if not rows:
         raise InputError(f"{name}:{table.first}: no edges in it: expected lines u v [weight]")
     both = IdCollector()
@@ -120,19 +116,9 @@ def read_edges(name: str, terminals: str, layout: TextLayout | None = None, prog
     u, v = indices.reshape(2, -1)
     weight = wanted["weight"].finish(np.float64) if "weight" in wanted else np.ones(rows)
     vertices, labels, label_ids = _read_terminals(terminals, layout.separator, ids, name)
-    return _graph(
-        name,
-        u,
-        v,
-        weight,
-        weight,
-        len(ids),
-        vertices,
-        labels,
-        len(label_ids),
-        ids=_unless_numbers(ids),
-        label_ids=_unless_numbers(label_ids),
-    )
+    named: dict[str, Any] = {"ids": _unless_numbers(ids), "label_ids": _unless_numbers(label_ids), "title": name}
+    with naming(name):
+        return Graph(u, v, weight, weight, len(ids), vertices, labels, len(label_ids), **named)
 
 
 def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> tuple[np.ndarray, np.ndarray, Ids]:
@@ -141,30 +127,19 @@ def _read_terminals(name: str, separator: str | None, ids: Ids, edges: str) -> t
         hint = "name it by terminals (--terminals FILE)"
         raise InputError(f"{name}: no such file; {edges} needs lines VERTEX LABEL there: {hint}")
     table, words, names = Delimited(name, separator), IdCollector(), IdCollector()
-    try:
-        table.lay_out(TextLayout(), TERMINALS, 2)
-        table.collect({"vertex": words, "label": names})
-        (codes, own), (labels, label_ids) = words.finish(), names.finish()
-        vertices = ids.lookup(own.names())[codes]
-        if (vertices < 0).any():
-            raise table.fault(int(np.argmin(vertices)), "vertex", f"it has no edge in {edges}")
-        _, first = np.unique(vertices, return_index=True)
-        if len(first) < len(vertices):
-            again = np.setdiff1d(np.arange(len(vertices)), first)
-            raise table.fault(int(again[0]), "vertex", "it has a label already")
-    finally:
-        table.close()
+    table.lay_out(TextLayout(), TERMINALS, 2)
+    table.collect({"vertex": words, "label": names})
+    (codes, own), (labels, label_ids) = words.finish(), names.finish()
+    vertices = ids.lookup(own.names())[codes]
+    if (vertices < 0).any():
+        raise table.fault(int(np.argmin(vertices)), "vertex", f"it has no edge in {edges}")
+    _, first = np.unique(vertices, return_index=True)
+    if len(first) < len(vertices):
+        again = np.setdiff1d(np.arange(len(vertices)), first)
+        raise table.fault(int(again[0]), "vertex", "it has a label already")
     return vertices, labels, label_ids
 
 
 def _unless_numbers(ids: Ids) -> Ids | None:
     """Return the names unless each is its own number."""
     return None if np.array_equal(ids.names(), np.arange(len(ids))) else ids
-
-
-def _graph(name: str, *arrays: Any, **more: Any) -> Graph:
-    """Return the graph of a file; errors name it."""
-    try:
-        return Graph(*arrays, **more | {"title": name})
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None

@@ -55,10 +55,7 @@ def read_features(table: Any, ids: Ids | None, size: int, side: str) -> tuple[An
         if not np.isfinite(matrix.data).all():
             raise InputError(f"{side} features: a value is not finite")
         return matrix, ids
-    name, lines, names, columns = _read(table, ids, size)
-    numbers = _numbered(names, ids, size)
-    if (numbers < 0).all():
-        raise InputError(f"{name}: none of its {side}s is in the ratings; the first is {names[0]!r}")
+    name, lines, names, numbers, columns = _read(table, ids, size, f"{side}s is in the ratings")
     new = np.flatnonzero(numbers < 0)
     if len(new) and ids is None:
         where = f"{name}:{lines[new[0]]}: {side} {names[new[0]]}"
@@ -66,7 +63,9 @@ def read_features(table: Any, ids: Ids | None, size: int, side: str) -> tuple[An
     if ids is not None:
         added, places = np.unique([str(names[at]) for at in new], return_inverse=True)
         numbers[new] = size + places
-        ids = Ids([*ids.names().tolist(), *(_typed(each, ids.whole) for each in added.tolist())], check=False)
+        typed = map(whole_number, added) if ids.whole else added
+        more = (name if number is None else number for name, number in zip(added.tolist(), typed))
+        ids = Ids([*ids.names().tolist(), *more], check=False)
         size = len(ids)
     features: dict[tuple[str, str], int] = {}
     pairs = [
@@ -89,10 +88,7 @@ def read_titles(table: Any, ids: Ids | None, size: int) -> dict[Any, str]:
 
     An item without one has its name for a title.
     """
-    name, _, names, columns = _read(table, ids, size)
-    numbers = _numbered(names, ids, size)
-    if (numbers < 0).all():
-        raise InputError(f"{name}: none of its items is in the model; the first is {names[0]!r}")
+    *_, numbers, columns = _read(table, ids, size, "items is in the model")
     known = (np.arange(size) if ids is None else ids.names()).tolist()
     titles = dict(zip(known, map(str, known)))
     column = next((each for each in columns if each.lower() in TITLES), next(iter(columns)))
@@ -102,11 +98,19 @@ def read_titles(table: Any, ids: Ids | None, size: int) -> dict[Any, str]:
     return titles
 
 
-def _read(table: Any, ids: Ids | None, size: int) -> tuple[str, list[int], list[Any], dict[str, list[Any]]]:
-    """Return what a table is called, the line or row of each of its ids, these, and its other columns."""
+def _read(table: Any, ids: Ids | None, size: int, known: str) -> tuple[str, list[int], list[Any], np.ndarray, Any]:
+    """Return what a table is called, the line or row of each of its ids, these, their numbers, -1 for unknown ones, and
+    its other columns by name.
+
+    Raises
+    ------
+    InputError
+        Also if no id is one of ``ids``, whose place is ``known``.
+    """
+    ids = Ids(np.arange(size), check=False) if ids is None else ids
     path = isinstance(table, str | os.PathLike)
     if path and table_format(os.fspath(table)) not in ("parquet", "arrow"):
-        name, lines, head, rows = _read_text(os.fspath(table), ids, size)
+        name, lines, head, rows = _read_text(os.fspath(table), ids)
         values = [list(column) for column in zip(*rows)]
     else:
         source = open_source(table)
@@ -122,10 +126,13 @@ def _read(table: Any, ids: Ids | None, size: int) -> tuple[str, list[int], list[
             raise InputError(f"{name}:{lines[row]}: the id is empty")
         if isinstance(each, float) and each.is_integer():  # of a frame's column that was not whole once
             values[0][row] = int(each)
-    return name, lines, values[0], dict(zip(head[1:], values[1:]))
+    numbers = ids.lookup(values[0])
+    if (numbers < 0).all():
+        raise InputError(f"{name}: none of its {known}; the first is {values[0][0]!r}")
+    return name, lines, values[0], numbers, dict(zip(head[1:], values[1:]))
 
 
-def _read_text(path: str, ids: Ids | None, size: int) -> tuple[str, list[int], list[str], list[list[str]]]:
+def _read_text(path: str, ids: Ids) -> tuple[str, list[int], list[str], list[list[str]]]:
     """Return the name, the line of each row, the columns' names, and the rows of text.
 
     The first line is a header unless its id is in the ratings, or is a number.
@@ -162,20 +169,9 @@ def _read_text(path: str, ids: Ids | None, size: int) -> tuple[str, list[int], l
         if len(row) != width:
             raise InputError(f"{path}:{line}: {len(row)} fields, expected {width} separated by {separator!r}")
     first = rows[0][0]
-    if whole_number(first) is None and (_numbered([first], ids, size) < 0).all():
+    if whole_number(first) is None and ids.lookup([first])[0] < 0:
         return path, lines[1:], rows[0], rows[1:]
     return path, lines, [f"column {place + 1}" for place in range(width)], rows
-
-
-def _numbered(names: list[Any], ids: Ids | None, size: int) -> np.ndarray:
-    """Return the number of each name, int64; -1 if it is unknown."""
-    known = Ids(np.arange(size), check=False) if ids is None else ids
-    return known.lookup(names).astype(np.int64)
-
-
-def _typed(name: str, whole: bool) -> int | str:
-    number = whole_number(name) if whole else None
-    return name if number is None else number
 
 
 def _cells(values: list[Any]) -> Iterator[list[str]]:

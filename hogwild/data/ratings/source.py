@@ -15,12 +15,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from hogwild.config import choice
 from hogwild.data.cache import Cache, Recipe, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import RATINGS, Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.synthetic import rating_recipe
 from hogwild.data.ratings.text import parse_ratings
-from hogwild.data.rows.source import check_choices, copy_of, named, opened, write_store
+from hogwild.data.rows.source import copy_of, named, opened, write_store
 from hogwild.data.rows.store import MemoryWriter, open_store
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import HogwildWarning, InputError
@@ -96,11 +97,13 @@ def open_ratings(
     >>> ratings.shape, len(ratings)
     ((50, 20), 400)
     """
-    check_choices(unknown=(unknown, UNKNOWN), values=(values, VALUES), repeats=(repeats, REPEATS))
+    choice("unknown", unknown, UNKNOWN)
+    choice("values", values, VALUES)
+    choice("repeats", repeats, REPEATS)
     title, kind = named(name, format, FORMATS, "ratings")
     (layout or TextLayout()).check(title, kind, "ratings")
     source = name if hasattr(name, "read") else title
-    ratings = opened(title, kind, cache, lambda: recipe_of(source, layout, values, repeats, progress, kind), RATINGS)
+    ratings = opened(title, recipe_of(source, layout, values, repeats, progress, kind), cache)
     return _match(ratings, users, items, unknown, title)
 
 

@@ -56,19 +56,16 @@ def parse_ratings(
     """
     layout = layout or TextLayout()
     table = Delimited(text, layout.separator, progress=progress)
-    try:
-        table.lay_out(layout, COLUMNS, 2)
-        wanted: dict[str, Any] = {"user": IdCollector(), "item": IdCollector()}
-        if "rating" in table.names:
-            missing, expected = None if values == "required" else 0.0, "expected a finite number within float32"
-            wanted["rating"] = Numbers(-FLOAT32_END, FLOAT32_END, expected, missing=missing)
-        if "time" in table.names and table.rows:
-            time = dict(zip(table.names, table.rows[0])).get("time", "")  # a short row is refused below
-            kind = "date32[day]" if DAY.match(time) else "int64" if time.isdigit() else "double"
-            wanted["time"] = Numbers(-(2.0**62), 2.0**62, "expected a number or a date", kind)
-        rows = table.collect(wanted)
-    finally:
-        table.close()
+    table.lay_out(layout, COLUMNS, 2)
+    wanted: dict[str, Any] = {"user": IdCollector(), "item": IdCollector()}
+    if "rating" in table.names:
+        missing, expected = None if values == "required" else 0.0, "expected a finite number within float32"
+        wanted["rating"] = Numbers(-FLOAT32_END, FLOAT32_END, expected, missing=missing)
+    if "time" in table.names and table.rows:
+        time = dict(zip(table.names, table.rows[0])).get("time", "")  # a short row is refused below
+        kind = "date32[day]" if DAY.match(time) else "int64" if time.isdigit() else "double"
+        wanted["time"] = Numbers(-(2.0**62), 2.0**62, "expected a number or a date", kind)
+    rows = table.collect(wanted)
     if rows == 0:
         raise InputError(f"{table.label}:{table.first}: no ratings in it")
     (users, user_ids), (items, item_ids) = (wanted[side].finish() for side in COLUMNS[:2])

@@ -262,11 +262,12 @@ class Rows:
             self._check()
 
     def replace(self, **changes: Any) -> Rows:
-        """Return rows that differ in the attributes given, which are not checked: arrays are read-only and of the
-        container's types.
+        """Return rows that differ in the attributes given, which are not checked: arrays are of the container's types,
+        and made read-only.
         """
         rows = object.__new__(Rows)
         vars(rows).update({field.name: getattr(self, field.name) for field in fields(self)} | changes)
+        vars(rows).update({name: readonly(value) for name, value in changes.items() if isinstance(value, np.ndarray)})
         return rows
 
     def __len__(self) -> int:
@@ -391,7 +392,7 @@ class Rows:
             return np.append(self.begin, high) - low, self.indices[low:high], self.values[low:high]
         from hogwild.data.rows.counts_kernel import copy_entries
 
-        indptr = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.end - self.begin)))
+        indptr = np.append(0, np.cumsum(self.end - self.begin))
         indices, values = np.empty(indptr[-1], self.indices.dtype), np.empty(indptr[-1], self.values.dtype)
         copy_entries(self.begin, indptr, self.indices, self.values, indices, values)
         return indptr, indices, values
@@ -406,7 +407,7 @@ class Rows:
 
     def _part(self, which: Any) -> Rows:
         arrays = {name: getattr(self, name) for name in ("begin", "end", "targets", "weights")}
-        part = {name: None if array is None else readonly(array[which]) for name, array in arrays.items()}
+        part = {name: None if array is None else array[which] for name, array in arrays.items()}
         return self.replace(**part, known_degrees=None, totals=None, split_from=None)
 
     def advise(self, advice: int, first: int = 0, last: int | None = None) -> None:
@@ -440,8 +441,8 @@ class Rows:
             self.advise(mmap.MADV_NORMAL)
         if self.contiguous:
             indices, values = indices.copy(), values.copy()
-        arrays = {"begin": indptr[:-1], "end": indptr[1:], "indices": indices, "values": values}
-        return self.block(0, len(self)).replace(**{name: readonly(arrays[name]) for name in arrays}, store=None)
+        whole = self.block(0, len(self))
+        return whole.replace(begin=indptr[:-1], end=indptr[1:], indices=indices, values=values, store=None)
 
     def split(self, fraction: float, seed: int = 0) -> tuple[Rows, Rows]:
         """Return ``(rest, held_out)`` with ``round(fraction * n)`` rows held out at random, each part in file order.
@@ -549,7 +550,7 @@ def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
         return rows
     if rows.hash_bits is not None:
         raise InputError(f"{name}: hashed to 2^{rows.hash_bits} = {rows.width} features, so there cannot be {width}")
-    end = rows.end if rows.width < width else readonly(_known_ends(rows, width))
+    end = rows.end if rows.width < width else _known_ends(rows, width)
     if dropped := int((rows.end - end).sum()):
         if beyond == "error":
             row = int(np.argmax(end < rows.end))
@@ -584,7 +585,5 @@ def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:
         place[columns] = np.arange(len(columns), dtype=np.int32)
         indices = place[indices]
     narrow = Rows(indptr, indices, values, rows.targets, max(len(columns), 1), rows.weights, check=False)
-    narrow = narrow.replace(labels=rows.labels)
-    if rows.inverse is not None:
-        narrow = narrow.replace(inverse=readonly(rows.inverse[columns[: narrow.width]]))
-    return narrow, columns
+    inverse = None if rows.inverse is None else rows.inverse[columns[: narrow.width]]
+    return narrow.replace(labels=rows.labels, inverse=inverse), columns

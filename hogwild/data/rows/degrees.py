@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hogwild.data.parallel import map_pieces
-from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.container import Rows
 from hogwild.data.rows.counts_kernel import put_back, sort_by_degree
 
 MANY = 1 << 16  # rows; features in fewer are sorted by counting, ten times as fast as NumPy sorts
@@ -115,7 +115,7 @@ class Totals:
         """Return a machine's rows with these totals and with the features of all."""
         width = len(self.degrees)
         degrees = np.append(rows.degrees(), np.zeros(width - rows.width, np.int32))
-        return rows.replace(width=width, totals=self, known_degrees=readonly(degrees))
+        return rows.replace(width=width, totals=self, known_degrees=degrees)
 
 
 def facts_of(rows: Rows, labels: np.ndarray, intercept: float, print_of_rows: str) -> dict[str, Any]:

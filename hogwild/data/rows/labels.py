@@ -7,7 +7,7 @@ a text is read in one pass even if its first comma comes late, and loops over cl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -89,6 +89,11 @@ def _places(labels: np.ndarray, names: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return places, names[places] == labels
 
 
+def target_of(labels: Sequence[int], numbers: dict[tuple[int, ...], int]) -> float:
+    """The target of a row with these labels, which ascend; a new set of them is numbered."""
+    return labels[0] if len(labels) == 1 else -1.0 - numbers.setdefault(tuple(labels), len(numbers))
+
+
 def tabulated(numbers: Mapping[tuple[int, ...], int], names: Any) -> LabelSets:
     """The sets whose numbers are those in ``numbers``, from 0 in its order.
 
@@ -148,8 +153,7 @@ def of_indicator(Y: Any) -> tuple[np.ndarray, LabelSets]:
     targets = np.empty(matrix.shape[0], np.float32)
     flat, ends = matrix.indices.tolist(), matrix.indptr.tolist()
     for row in range(len(targets)):
-        labels = flat[ends[row] : ends[row + 1]]
-        targets[row] = labels[0] if len(labels) == 1 else -1 - numbers.setdefault(tuple(labels), len(numbers))
+        targets[row] = target_of(flat[ends[row] : ends[row + 1]], numbers)
     return targets, tabulated(numbers, np.arange(matrix.shape[1]))
 
 

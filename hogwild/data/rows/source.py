@@ -13,12 +13,14 @@ import os
 import re
 import stat
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from hogwild.config import choice
 from hogwild.data.bits import check_hashing
 from hogwild.data.cache import Cache, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
@@ -31,7 +33,7 @@ from hogwild.data.tables.files import SUFFIXES as TABLES
 from hogwild.data.tables.files import table_format
 from hogwild.data.tables.plan import AskedColumns, check_plan
 from hogwild.data.text.hashing import check_same, hashed_recipe, warn_if_crowded
-from hogwild.errors import HogwildWarning, InputError, UsageError, expected_one_of, reason_of
+from hogwild.errors import HogwildWarning, InputError, UsageError, reason_of
 
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
 FORMATS = ("svmlight", *TABLES)
@@ -115,22 +117,25 @@ def open_data(
     >>> len(rows), rows.width
     (1000, 500)
     """
-    check_choices(beyond=(beyond, BEYOND), labels=(labels, LABELS))
+    choice("beyond", beyond, BEYOND)
+    choice("labels", labels, LABELS)
     hash_bits = check_hashing(hash_bits, width)
     title, kind = named(name, format, FORMATS, "data", table_format)
-    source = name if hasattr(name, "read") else title
-
-    def recipe() -> Recipe:
-        pinned = width if beyond == "error" else None  # text then reports the line; if ignored, it is cut off below
-        reading: dict[str, Any] = {"zero_based": zero_based, "width": pinned, "labels": labels, "hash_bits": hash_bits}
-        reading |= {"columns": columns, "plan": plan, "separator": separator}
-        return recipe_of(source, kind, progress=progress, **reading)
-
-    if kind == "store":
-        _no_columns(title, kind, columns, separator)
-        if hash_bits is not None:
-            check_same(read_meta(title).get("hash_bits"), hash_bits, title)
-    rows = opened(title, kind, cache, recipe)
+    if kind == "store" and hash_bits is not None:
+        check_same(read_meta(title).get("hash_bits"), hash_bits, title)
+    recipe = recipe_of(
+        name if hasattr(name, "read") else title,
+        kind,
+        zero_based=zero_based,
+        width=width if beyond == "error" else None,  # text then reports the line; if ignored, it is cut off below
+        labels=labels,
+        hash_bits=hash_bits,
+        columns=columns,
+        plan=plan,
+        separator=separator,
+        progress=progress,
+    )
+    rows = opened(title, recipe, cache)
     if plan is not None:
         check_plan(rows.table, plan, title)
     warn_if_crowded(title, rows)
@@ -165,7 +170,7 @@ def convert(
 def named(
     name: Any,
     format: str | None,
-    formats: Sequence[str],
+    formats: tuple[str, ...],
     noun: str,
     tell: Callable[[str], str | None] = lambda title: None,
 ) -> tuple[str, str]:
@@ -173,7 +178,8 @@ def named(
 
     That is "store", "synthetic" or one of ``formats``: the one asked for, or what the name tells, or the first.
     """
-    check_choices(format=(format, (None, *formats)))
+    if format is not None:
+        choice("format", format, formats)
     if hasattr(name, "read"):
         return str(getattr(name, "name", "stream")), format or formats[0]
     if not isinstance(name, str | os.PathLike):
@@ -201,27 +207,24 @@ def named(
     return title, "store" if stat.S_ISDIR(mode) else format or tell(title) or formats[0]
 
 
-def opened(title: str, kind: str, cache: Cache | None, recipe: Callable[[], Recipe], of: Kind = ROWS) -> Any:
-    """Return the examples in a store, or those of the recipe, from the cache or made in memory.
+def opened(title: str, recipe: Recipe, cache: Cache | None) -> Any:
+    """Return the examples of the recipe, from their store or the cache, or made in memory.
 
     Raises
     ------
     InputError
         Also if there are none.
     """
-    if kind == "store":
-        examples, meta = open_store(title, of), read_meta(title)
-    else:
-        examples, meta = build(cache, recipe())
+    examples, meta = build(cache, recipe)
     if not len(examples):
-        raise InputError(f"{title}: no {of.name} in it")
+        raise InputError(f"{title}: no {recipe.kind.name} in it")
     warn_of_repairs(title, meta)
     return examples
 
 
 def copy_of(path: str, examples: Any, kind: Kind = ROWS) -> Recipe:
     """Return the recipe that copies the examples of a store."""
-    return Recipe("copy", {}, {"source": os.path.abspath(path)}, lambda sink: kind.pour(examples, sink), kind)
+    return Recipe("copy", {}, {"source": os.path.abspath(path)}, partial(kind.pour, examples), kind, examples)
 
 
 def write_store(recipe: Recipe, destination: str | Path, overwrite: bool, facts: dict[str, Any]) -> dict[str, Any]:
@@ -229,13 +232,6 @@ def write_store(recipe: Recipe, destination: str | Path, overwrite: bool, facts:
     with StoreWriter(destination, recipe.meta, overwrite, recipe.kind) as writer:
         writer.close(**recipe.fill(writer) | facts)
     return read_meta(destination)
-
-
-def check_choices(**options: tuple[str | None, Sequence[str | None]]) -> None:
-    """Refuse an option whose value is none of its choices."""
-    for option, (value, choices) in options.items():
-        if value not in choices:
-            raise UsageError(f"{option}={value!r}: {expected_one_of(filter(None, choices), value)}")
 
 
 def warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
@@ -303,7 +299,8 @@ def recipe_of(
         more: dict[str, Any] = {"format": kind, "separator": separator, "progress": progress}
         labels = text.get("labels") != "optional"
         return table_recipe(source, columns or AskedColumns(), hash_bits, plan, labels=labels, **more)
-    _no_columns(source, kind, columns, separator)
+    if columns or separator is not None:
+        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
     if kind in ("store", "synthetic"):
         if kind == "synthetic":
             recipe = row_recipe(source, progress)
@@ -334,8 +331,3 @@ def recipe_of(
         return facts if hash_bits is None else facts | {"hash_bits": hash_bits}
 
     return text_recipe(source, parse, {"format": "svmlight", **text}, f"svmlight {PARSER}")
-
-
-def _no_columns(source: Any, kind: str, columns: AskedColumns | None, separator: str | None) -> None:
-    if columns or separator is not None:
-        raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")

@@ -22,6 +22,7 @@ from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError,
 
 ROWS = 1 << 16  # of a batch
 LAZY = "collect_schema"  # of polars's LazyFrame
+READ_AS = {True: "double", False: "large_string", None: None}  # types of text, by whether it is numbers
 #: Suffixes of each format.
 SUFFIXES = {
     "csv": r"csv(\.gz|\.bz2|\.xz)?",
@@ -107,8 +108,10 @@ class TableSource:
             self.check(piece[0])
         return kinds, piece
 
-    def batches(self, numbers: Mapping[str, bool]) -> Iterator[tuple[Any, Place]]:
-        """Yield RecordBatches of the columns in ``numbers``, which tells whether text is read as numbers."""
+    def batches(self, numbers: Mapping[str, bool | None]) -> Iterator[tuple[Any, Place]]:
+        """Yield RecordBatches of the columns in ``numbers``, which tells whether text is read as numbers; None: as it
+        looks.
+        """
         raise NotImplementedError
 
     def check(self, batch: Any) -> None:
@@ -152,7 +155,7 @@ class TextSource(TableSource):
 
     def kinds(self) -> tuple[dict[str, str], tuple[Any, Place] | None]:
         """Return what the first values of each column look like, and these values."""
-        batch, place = next(self._placed(dict.fromkeys(self.names)))
+        batch, place = next(self.batches(dict.fromkeys(self.names)))
         kinds = {field.name: kind_of(field.type) for field in batch.schema}
         if "binary" in kinds.values():  # which pyarrow takes text for that is not UTF-8
             for _ in self.batches(dict.fromkeys(self.names, False)):
@@ -163,11 +166,8 @@ class TextSource(TableSource):
             kinds[name] = "text"
         return kinds, (batch, place)
 
-    def batches(self, numbers: Mapping[str, bool]) -> Iterator[tuple[Any, Place]]:
-        return self._placed({name: "double" if number else "large_string" for name, number in numbers.items()})
-
-    def _placed(self, types: Mapping[str, str | None]) -> Iterator[tuple[Any, Place]]:
-        for batch, block in self.table.batches(types):
+    def batches(self, numbers: Mapping[str, bool | None]) -> Iterator[tuple[Any, Place]]:
+        for batch, block in self.table.batches({name: READ_AS[number] for name, number in numbers.items()}):
             yield batch, partial(self._place, block)
 
     def _place(self, block: Block, row: int) -> str:
@@ -197,7 +197,7 @@ class ArrowSource(TableSource):
         except Exception as error:  # pyarrow's readers raise what they like of a damaged file
             raise InputError(f"{self.name}: cannot be read: {reason_of(error)}") from None
 
-    def batches(self, numbers: Mapping[str, bool]) -> Iterator[tuple[Any, Place]]:
+    def batches(self, numbers: Mapping[str, bool | None]) -> Iterator[tuple[Any, Place]]:
         done = 0
         total = self._reading(self.data.count_rows)
         batches = self.data.to_batches(columns=list(numbers), batch_size=ROWS)

@@ -7,6 +7,7 @@ the value.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -174,7 +175,7 @@ class Delimited:
 
     def _read(self) -> Iterator[bytes]:
         """Yield the text from its beginning in pieces of whole lines."""
-        source = self._source = Source(self.what)
+        source = self._source = Source(self.what, self.progress)
         lines = 0
         try:
             for buffer, size in chunks(source, BLOCK):
@@ -186,8 +187,6 @@ class Delimited:
                     raise ReadError("binary data (a zero byte), expected text in UTF-8")
                 lines += _count(text, b"\n")
                 yield text
-                if self.progress is not None:
-                    self.progress(source.done, source.total)
         except ReadError as error:
             raise InputError(f"{self.label}:{lines + 1}: {error}") from None
         finally:
@@ -255,7 +254,7 @@ class Delimited:
                 yield batch, block
 
     def collect(self, wanted: Mapping[str, Collector]) -> int:
-        """Give the columns of all rows to their collectors; return how many rows there are.
+        """Give the columns of all rows to their collectors and close the text; return how many rows there are.
 
         Raises
         ------
@@ -263,12 +262,13 @@ class Delimited:
             For the first wrong row; the message names its line, the column and the value.
         """
         rows = 0
-        for batch, block in self.batches({name: collector.type for name, collector in wanted.items()}):
-            places = {name: collector.take(batch.column(name)) for name, collector in wanted.items()}
-            if faults := [(place, name) for name, place in places.items() if place >= 0]:
-                row, name = min(faults)
-                raise self.fault(row, name, wanted[name].expected, block)
-            rows += len(batch)
+        with contextlib.closing(self):
+            for batch, block in self.batches({name: collector.type for name, collector in wanted.items()}):
+                places = {name: collector.take(batch.column(name)) for name, collector in wanted.items()}
+                if faults := [(place, name) for name, place in places.items() if place >= 0]:
+                    row, name = min(faults)
+                    raise self.fault(row, name, wanted[name].expected, block)
+                rows += len(batch)
         return rows
 
     # -- faults -------------------------------------------------------------------------------------------------------
@@ -279,7 +279,8 @@ class Delimited:
         first, text = block
         begin = first
         try:
-            reader = csv.reader(_lines(text), delimiter=self.separator[0], strict=strict)
+            lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", "surrogateescape", newline="")
+            reader = csv.reader(lines, delimiter=self.separator[0], strict=strict)
             for fields in reader:
                 if fields:
                     yield begin, fields[::2] if self.separator == "::" else fields
@@ -385,10 +386,6 @@ def _count(text: bytes, character: bytes) -> int:
 def _in_a_line(names: list[str]) -> str:
     """Return names for a message; a quoted one may hold line ends."""
     return " ".join(",".join(names).split())
-
-
-def _lines(text: bytes) -> Iterator[str]:
-    return io.TextIOWrapper(io.BytesIO(text), "utf-8", "surrogateescape", newline="")
 
 
 def _separator(separator: str | None, name: str) -> str:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
-from hogwild.data.rows.container import PIECE, Rows, chunks, frozen_array, readonly
+from hogwild.data.rows.container import PIECE, Rows, chunks, frozen_array
 from hogwild.errors import HogwildWarning, InputError
 
 if TYPE_CHECKING:
@@ -132,9 +132,8 @@ def hashed_copy(rows: Rows, bits: int) -> Rows:
     indptr, indices, values = rows.flat()
     lengths, indices, values = hash_entries(np.diff(indptr), indices, values, bits)
     end = np.cumsum(lengths)
-    arrays = {"begin": end - lengths, "end": end, "indices": indices, "values": values}
-    facts = {"width": 2**bits, "hash_bits": bits, "store": None, "fields": None}
-    return rows.block(0, len(rows)).replace(**{name: readonly(arrays[name]) for name in arrays}, **facts)
+    entries = {"begin": end - lengths, "end": end, "indices": indices, "values": values, "store": None}
+    return rows.block(0, len(rows)).replace(**entries, width=2**bits, hash_bits=bits, fields=None)
 
 
 def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
@@ -146,7 +145,7 @@ def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
 
         return recipe.fill(SimpleNamespace(append=append)) | {"hash_bits": bits, "width": 2**bits, "fields": None}
 
-    return dataclasses.replace(recipe, key=recipe.key and recipe.key | {"hash_bits": bits}, fill=fill)
+    return dataclasses.replace(recipe, key=recipe.key and recipe.key | {"hash_bits": bits}, fill=fill, stored=None)
 
 
 # -- collisions -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+from hogwild.data.parallel import BytesRead
 from hogwild.errors import InputError, reason_of
 
 LINE_BYTES = 20 << 20  # a longer line is not taken for text; parsing one takes ten times its size
@@ -35,10 +36,14 @@ class ReadError(Exception):
 
 
 class Source:
-    """Bytes of a file or stream, decompressed if they are an archive of one or more members."""
+    """Bytes of a file or stream, decompressed if they are an archive of one or more members.
 
-    def __init__(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        self.done = 0  # bytes read, as they are stored
+    ``progress`` is called after each read with the bytes read so far, as they are stored, and their total, if known.
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | BinaryIO, progress: BytesRead | None = None) -> None:
+        self.progress = progress
+        self.done = 0  # bytes read
         self.total: int | None = None
         self.owned = isinstance(path, (str, os.PathLike))
         self.raw: Any = path
@@ -61,6 +66,8 @@ class Source:
         if not isinstance(data, bytes):
             raise InputError(f"{self.label}: expected a blocking binary stream, but it yields {type(data).__name__}")
         self.done += len(data)
+        if self.progress is not None:
+            self.progress(self.done, self.total)
         return data
 
     def pieces(self, size: int) -> Iterator[bytes]:

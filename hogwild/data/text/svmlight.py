@@ -20,14 +20,14 @@ import math
 import os
 import re
 from collections.abc import Iterator
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, BinaryIO, NamedTuple
 
 import numpy as np
 
 from hogwild.data.parallel import BytesRead, in_order
 from hogwild.data.rows.container import INDEX_LIMIT, MOST_FIELDS, Rows, shortest
 from hogwild.data.rows.container import chunks as row_chunks
-from hogwild.data.rows.labels import EXACT, LabelSets, tabulated
+from hogwild.data.rows.labels import EXACT, LabelSets, tabulated, target_of
 from hogwild.data.text.hashing import LARGEST, sort_rows
 from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quoted
 from hogwild.errors import InputError
@@ -53,16 +53,21 @@ class Fault(Exception):
         self.line = line
 
 
-class Labels(NamedTuple):
-    """What a chunk says of several labels a row; lines are those of the chunk."""
+class Chunk(NamedTuple):
+    """What a chunk of text holds; lines are those of the chunk."""
 
+    block: Block
+    lines: int
+    width: int
+    repeats: int  # rows with repeated features
+    noted: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # arguments of ``_note``
     several: list[tuple[int, tuple[int, ...]]]  # row and labels of those with a comma
     first: tuple[int, str] | None  # line and labels of the first of them
     bare: Fault | None  # the first row without a label
     without: np.ndarray  # rows with none or several, whose targets are NaN
     names: np.ndarray  # (k,) float32 labels of rows with one
     odd: tuple[int, float] | None  # line of a label that is no whole number from 0
-    fault: Fault | None = None  # what else is wrong
+    fault: Fault | None  # what else is wrong
 
 
 class Svmlight:
@@ -155,49 +160,42 @@ class Svmlight:
         """
         self.parse(bytearray(b"0\n"), 2)  # compiles the kernel in this thread, where Ctrl-C is noticed
         line = 0
-        with contextlib.closing(Source(path)) as source:
+        with contextlib.closing(Source(path, self.progress)) as source:
 
-            def pieces() -> Iterator[tuple[bytearray, int, int, str]]:
+            def pieces() -> Iterator[tuple[bytearray, int, str]]:
                 try:
                     for number, (text, size) in enumerate(chunks(source, self.chunk)):
                         if number == 0 and (row := FEATURES.search(text, 0, size)):
                             self.fielded = FIELDED.match(row.group()) is not None
-                        yield text, size, source.done, ""
+                        yield text, size, ""
                 except ReadError as error:
-                    yield bytearray(), 0, source.done, str(error)
+                    yield bytearray(), 0, str(error)
 
-            def work(piece: tuple[bytearray, int, int, str]) -> tuple[Any, int]:
-                text, size, done, failure = piece
+            def work(piece: tuple[bytearray, int, str]) -> Chunk:
+                text, size, failure = piece
                 if failure:
                     raise Fault(1, failure)
-                return self.parse(text, size), done
+                return self.parse(text, size)
 
             try:
-                for (block, lines, width, repeats, fields, labels), done in in_order(pieces(), work, self.workers):
-                    self._number(block[3], line, labels)
-                    line += lines
-                    self.rows += len(block[0])
-                    self.nnz += len(block[1])
-                    self.repairs["duplicate_rows"] += repeats
+                for chunk in in_order(pieces(), work, self.workers):
+                    self._number(chunk, line)
+                    line += chunk.lines
+                    self.rows += len(chunk.block[0])
+                    self.nnz += len(chunk.block[1])
+                    self.repairs["duplicate_rows"] += chunk.repeats
                     if self.pinned is None:
-                        self.width = max(self.width, width)
-                    if fields is not None:
-                        self._note(*fields)
-                    if self.progress is not None:
-                        self.progress(done, source.total)
-                    yield block
+                        self.width = max(self.width, chunk.width)
+                    if chunk.noted is not None:
+                        self._note(*chunk.noted)
+                    yield chunk.block
             except Fault as fault:
                 raise InputError(f"{source.label}:{line + fault.line}: {fault}") from None
             if self.rows == 0:
                 raise InputError(f"{source.label}:{max(line, 1)}: no rows in it, expected svmlight text")
 
-    def parse(self, text: bytearray, size: int) -> tuple[Block, int, int, int, Any, Labels]:
-        """Return the rows of a chunk, its lines, width and repaired rows, arguments of ``_note``, and labels.
-
-        Raises
-        ------
-        Fault
-        """
+    def parse(self, text: bytearray, size: int) -> Chunk:
+        """Return what the whole lines in ``text[:size]`` hold."""
         from hogwild.data.text import parse_kernel as parse
 
         colons, lines = parse.count_marks(text, size)
@@ -210,7 +208,7 @@ class Svmlight:
             rows, width, falls, doubts = parse.parse_rows(
                 text, size, *options, lengths, indices, values, targets, seen, fields, doubtful
             )
-        fault = first = None
+        fault = first = bare = odd = None
         several: list[tuple[int, tuple[int, ...]]] = []
         for place, start in doubtful[:doubts].tolist():
             token = bytes(TOKEN.match(text, start).group())  # type: ignore[union-attr]  # at least an empty one
@@ -227,7 +225,22 @@ class Svmlight:
                 targets[-1 - place] = number
             else:
                 values[place] = number
-        labels = self._labels(text, size, targets[: rows + (fault is not None)], several, first, fault, seen)
+        labels = targets[: rows + (fault is not None)]  # with that of a row which a fault may have ended
+        without = np.flatnonzero(np.isnan(labels))
+        names = np.flatnonzero(seen[:-1].view(bool)).astype(np.float32)
+        if self.labels == "required" and self._several is None and first is None and len(without):
+            line = line_of(text[:size], int(without[0]))
+            if fault is None or line <= fault.line:
+                label = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
+                bare = Fault(line, self._complaint(bytes(label.group()), label=True))  # type: ignore[union-attr]
+        if seen[-1] and self._odd is None:
+            strange = ~((labels >= 0) & (labels < EXACT) & (np.floor(labels) == labels))
+            strange[without] = False
+            if strange.any():
+                row = int(np.argmax(strange))
+                odd = line_of(text[:size], row), float(labels[row])
+            else:
+                names = np.unique(np.delete(labels, without))
         lengths, targets = lengths[:rows], targets[:rows]
         nnz, repeats = int(lengths.sum()), 0
         noted = (lengths.copy(), indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
@@ -238,67 +251,34 @@ class Svmlight:
                 whose = "one bucket's" if self.hash_bits else "a repeated feature's"
                 fault = Fault(line_of(text[:size], bad), f"the sum of {whose} values is beyond float32")
         repeats = 0 if self.hash_bits else repeats
-        return (lengths, indices, values, targets), lines, width, repeats, noted, labels._replace(fault=fault)
+        block = lengths, indices, values, targets
+        return Chunk(block, lines, width, repeats, noted, several, first, bare, without, names, odd, fault)
 
-    def _labels(
-        self,
-        text: bytearray,
-        size: int,
-        targets: np.ndarray,
-        several: list[tuple[int, tuple[int, ...]]],
-        first: tuple[int, str] | None,
-        fault: Fault | None,
-        seen: np.ndarray,
-    ) -> Labels:
-        """What the rows of a chunk, with the one that a fault may have ended, say of several labels a row."""
-        bare = odd = None
-        names = np.empty(0, np.float32)
-        without = np.flatnonzero(np.isnan(targets)) if seen[-1] > 1 else np.empty(0, np.int64)
-        if self.labels == "required" and self._several is None and first is None and len(without):
-            line = line_of(text[:size], int(without[0]))
-            if fault is None or line <= fault.line:
-                token = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
-                bare = Fault(line, self._complaint(bytes(token.group()), label=True))  # type: ignore[union-attr]
-        if self._odd is None and self.labels != "optional" and not seen[-1]:
-            names = np.flatnonzero(seen.view(bool)).astype(np.float32)
-        elif self._odd is None and self.labels != "optional":
-            strange = ~((targets >= 0) & (targets < EXACT) & (np.floor(targets) == targets))
-            strange[without] = False
-            if strange.any():
-                row = int(np.argmax(strange))
-                odd = line_of(text[:size], row), float(targets[row])
-            else:
-                names = np.unique(np.delete(targets, without))
-        return Labels(several, first, bare, without, names, odd)
-
-    def _number(self, targets: np.ndarray, before: int, labels: Labels) -> None:
-        """Note what a chunk says, whose lines come after ``before`` others, and set its targets (n,)."""
-        if self._several is None and labels.first is not None:
-            self._several = before + labels.first[0], labels.first[1]
-        if self._several is None and labels.bare is not None:
-            raise labels.bare
-        if labels.fault is not None:
-            raise labels.fault
-        if self._odd is None and labels.odd is not None:
-            self._odd = before + labels.odd[0], labels.odd[1]
+    def _number(self, chunk: Chunk, before: int) -> None:
+        """Note the labels of a chunk, whose lines come after ``before`` others, and set its targets."""
+        targets = chunk.block[3]
+        if self._several is None and chunk.first is not None:
+            self._several = before + chunk.first[0], chunk.first[1]
+        if self._several is None and chunk.bare is not None:
+            raise chunk.bare
+        if chunk.fault is not None:
+            raise chunk.fault
+        if self._odd is None and chunk.odd is not None:
+            self._odd = before + chunk.odd[0], chunk.odd[1]
         if len(self._names) < MOST_LABELS and self._odd is None:
-            self._names = np.union1d(self._names, labels.names)
+            self._names = np.union1d(self._names, chunk.names)
         if self.labels == "optional" or self._several is None:
-            targets[labels.without] = 0.0
+            targets[chunk.without] = 0.0
             return
         if self._odd is not None:
             line, label = self._odd
             text = f" ({self._several[1]} in line {self._several[0]})" if self._several[0] else ""
             what = f"label {shortest(label)} where rows have several{text}: expected whole numbers from 0"
             raise Fault(line - before, what)
-        for row, members in labels.several:
-            targets[row] = self._target(members)
+        for row, members in chunk.several:
+            targets[row] = target_of(members, self._sets)
         if (bare := np.isnan(targets)).any():
-            targets[bare] = self._target(())
-
-    def _target(self, labels: tuple[int, ...]) -> float:
-        """The target that stands for these labels."""
-        return labels[0] if len(labels) == 1 else -1.0 - self._sets.setdefault(labels, len(self._sets))
+            targets[bare] = target_of((), self._sets)
 
     def _note(self, lengths: np.ndarray, features: np.ndarray, fields: np.ndarray) -> None:
         """Take the fields of the features of some rows, as they stand in the text: of each the first one counts."""

@@ -88,6 +88,7 @@ class Data(NamedTuple):
     user_rates: np.ndarray  # (rows,) float32: how often a rating counts in the penalty, if that is smoothed
     item_rates: np.ndarray  # (rows,) float32
     seen_begin: np.ndarray  # (users + 1,) int64: implicit feedback: where each user's items begin
+    seen_marks: np.ndarray  # (n,) uint8: bits of the items of each user's list, see mark_of
     seen_items: np.ndarray  # (n,) int32: the items a user has rated, ascending
     sums_begin: np.ndarray  # (users + items + 1,) int64: side features: where the rows of each sum begin, its own first
     sums_rows: np.ndarray  # (entries,) int32
@@ -255,15 +256,38 @@ def shrinkage(rates, k, step, l2):
 
 
 @inlined
+def mark_of(begin, end, j):
+    """Byte and bit that tell whether item ``j`` may be in a list that lies between ``begin`` and ``end``."""
+    mixed = (np.uint64(j) * GOLDEN) >> S32
+    place = (mixed * np.uint64(8 * (end - begin))) >> S32
+    return np.uint64(begin) + (place >> np.uint64(3)), np.uint8(1 << (place & np.uint64(7)))
+
+
+@njit(**JIT)
+def mark(begin, items, marks):
+    """Set the bits of all items of the lists in ``marks``, a byte for each of ``items``."""
+    for u in range(len(begin) - 1):
+        for k in range(begin[u], begin[u + 1]):
+            byte, bit = mark_of(begin[u], begin[u + 1], items[k])
+            marks[byte] |= bit
+
+
+@inlined
 def chosen(data, u, j):
-    """Whether user ``u`` has chosen item ``j``: a binary search without branches to predict."""
+    """Whether user ``u`` has chosen item ``j``: a bit, set by an eighth of other items too, or else a binary search.
+
+    The search has no branches to predict; without the bit it took a third of the time of ``log``.
+    """
     low, end = data.seen_begin[u], data.seen_begin[u + np.uint32(1)]
+    byte, bit = mark_of(low, end, j)
+    if low == end or not data.seen_marks[byte] & bit:
+        return False
     size = end - low
     while size > 1:
         half = size // 2
         low += half if data.seen_items[np.uint64(low + half - 1)] < j else 0
         size -= half
-    return size == 1 and data.seen_items[np.uint64(low)] == j
+    return data.seen_items[np.uint64(low)] == j
 
 
 @inlined

@@ -40,8 +40,8 @@ class CompletionConfig(TrainConfig):
     l2 : float, default 0.03 smoothed, 0.05 per-rating, 0.01 ranking
         L2 penalty; 'auto' chooses it, and the epochs, by ratings held out, and .01,.02 among these. ``auto`` tries
         four values (for choices with larger steps too, for ratings beside biases alone) on nine tenths of the
-        ratings. After five epochs, and after ten, the better half by the NDCG at 10 (or RMSE) of the rest goes on;
-        the best one then trains on all.
+        ratings, each up to the epoch with the best NDCG at 10 (or RMSE) on the rest; of those for choices the better
+        half goes on after five epochs, and after ten. The best one then trains on all.
     l2_path : tuple[float, ...] or None, default None
         Values among which l2 is chosen. ``l2`` may be given as 'auto' or such values instead.
     rank : int, default 32

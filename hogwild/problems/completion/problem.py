@@ -58,6 +58,7 @@ PER_ROW = {
     "user_rates": np.float32,
     "item_rates": np.float32,
     "seen_begin": np.int64,
+    "seen_marks": np.uint8,
     "seen_items": np.int32,
     "sums_begin": np.int64,
     "sums_rows": np.int32,
@@ -224,7 +225,9 @@ class CompletionProblem(Problem):
             for name, degree in zip(("user_rates", "item_rates"), rows_of(ratings.shares, ratings.degrees())):
                 arrays[name] = 1.0 + SMOOTHING / np.maximum(degree, 1)
         if self.loss != "squared-error":
-            arrays["seen_begin"], arrays["seen_items"] = ratings.user_lists()
+            begin, items = ratings.user_lists()
+            arrays |= {"seen_begin": begin, "seen_items": items, "seen_marks": np.zeros(len(items), np.uint8)}
+            completion.mark(begin, items, arrays["seen_marks"])
         if ratings.shares is not None:
             users, items = ratings.shares
             arrays["sums_begin"] = np.append(users.indptr, users.nnz + items.indptr[1:])

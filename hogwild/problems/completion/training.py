@@ -1,15 +1,16 @@
 """``l2="auto"``: the penalty, step, rank and number of epochs that do best on ratings held out.
 
 A tenth is held out: of all ratings, or of each user's choices, where who has few (five or less) holds out none. A
-candidate is a serial run, judged by the NDCG at 10 of choices or the RMSE of ratings. After five epochs the better half
-goes on, and after ten again: on three real and three generated sets these are the ones that win in the end, and after
-three they are not. Of those nearly as good as the best the strongest penalty wins, and biases alone before any: few
-ratings tell such candidates apart by chance. The model is then trained on all ratings for as many epochs: up to the
-last that was nearly as good as the best, since on smaller steps a model is less noisy.
+candidate is a serial run, judged by the NDCG at 10 of choices or the RMSE of ratings. Of those nearly as good as the
+best the strongest penalty wins, and biases alone before any: few ratings tell such candidates apart by chance. The
+model is then trained on all ratings for as many epochs: up to the last that was nearly as good as the best, since on
+smaller steps a model is less noisy.
 
-That costs two fits in place of one for each of four candidates. To rank all items for 2,000 users takes as long as an
-epoch or, with many items, three times as long, so choices are judged after every fifth epoch only. Candidates run side
-by side, each on one core, so that the choice depends on ratings, options and seed alone.
+With choices the better half goes on after five epochs, and after ten again, which costs two fits in place of four: on
+three real and three generated sets these win in the end too, and after three epochs other ones lead. To rank all items
+for 2,000 users takes as long as an epoch or, with many items, three times as long, so they are judged after every fifth
+epoch. With ratings all go on: an epoch is short, and factors may help after ten. Candidates run side by side, each on
+one core, so that the choice depends on ratings, options and seed alone.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from hogwild.training.l2_choice import L2Choice
 from hogwild.training.schedule import Schedule, make_schedule
 
 HELD_OUT = 0.1  # share of the ratings that judge the candidates
-LOOK = 5  # epochs after which the better half of the candidates goes on, twice; one that is no longer near ends
+LOOK = 5  # epochs after which choices are judged; if they bring a candidate no nearer to its best, it ends
 NEAR_NDCG, NEAR_RMSE = 0.01, 0.001  # share of the best metric that is nearly as good
 
 
@@ -146,7 +147,7 @@ def settle(
     fits, spent = [(math.inf, 0)] * len(path), [0] * len(path)
     going = ended = list(range(len(path)))
     with one_blas_thread():
-        for epochs in (LOOK, LOOK, config.epochs):
+        for epochs in (LOOK, LOOK, config.epochs) if ranks else (config.epochs,):
             for _ in in_order(going, partial(advance, epochs), config.workers):
                 pass
             ended, going = going, sorted(going, key=better)[: -(-len(going) // 2)]

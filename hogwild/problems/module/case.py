@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn import functional
 
 from hogwild.config import TrainConfig
-from hogwild.data.order import Chunks
+from hogwild.data.order import Order
 from hogwild.data.rows.container import readonly
 from hogwild.errors import InputError, UsageError
 from hogwild.exchanges import make_exchange
@@ -99,7 +99,7 @@ class ModuleCase(Case):
             threads=torch.get_num_threads(),
         )
         self._batch = min(c.batch or 1, self.n)
-        self.order: Any = Chunks(self.n, self._batch, c.order == "shuffled")
+        self.order: Any = Order(self.n, 1, c.order == "shuffled", self._batch)
         self._feed = self._feed_of(train.examples)
         self._try()
         places = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]

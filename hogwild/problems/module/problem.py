@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from hogwild.data.order import Chunks
+from hogwild.data.order import Order
 from hogwild.errors import TrainingError
 from hogwild.kernels.control import cells, count
 from hogwild.kernels.order import generator
@@ -79,7 +79,7 @@ class ModuleProblem(Problem):
         """Function that assembles minibatches."""
         return feed_of(arrays)
 
-    def scratch(self, order: Chunks, *_: Any) -> list[ModuleReplica]:
+    def scratch(self, order: Order, *_: Any) -> list[ModuleReplica]:
         """An empty list: the worker puts its replica here once it knows the replica's array."""
         return []
 
