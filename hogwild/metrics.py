@@ -20,7 +20,7 @@ from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import auc, f1_by_label, f1_of, hits_of, loss_values, right_rows
 from hogwild.problems.linear.rows import below_range, numbered, pairs_of
-from hogwild.serving.scorer import PROBABILITIES
+from hogwild.serving.scorer import PROBABILITIES, likeliest
 
 BINS = 10  # of probabilities
 EPSILON = float(np.finfo(np.float64).eps)
@@ -109,7 +109,7 @@ def _of_labels(model: LinearModel, truth: np.ndarray, margins: np.ndarray) -> tu
     """Numbers of the predicted classes, the total log loss, and for two labels the margins, of a chunk of rows."""
     with np.errstate(over="ignore"):
         scores = margins.astype(np.float32) if margins.ndim == 1 else np.empty(0, np.float32)
-        return model.decide_classes(margins).astype(np.int32), np.array([_log_loss(model, margins, truth)]), scores
+        return likeliest(margins).astype(np.int32), np.array([_log_loss(model, margins, truth)]), scores
 
 
 def _log_loss(model: LinearModel, margins: np.ndarray, truth: np.ndarray) -> float:

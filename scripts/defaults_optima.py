@@ -164,10 +164,11 @@ def finder(train: Any, loss: str) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (K, width) and intercepts (K,) of the package's reference."""
     import hogwild
     from hogwild.compare.reference.optimum import find_optimum
+    from hogwild.compare.run.runner import Runner
     from hogwild.config import TrainConfig
 
     rows = hogwild.Rows.from_scipy(train.X, train.y, weights=train.weights)
-    best = find_optimum(rows, TrainConfig(loss=loss, **train.options))
+    best = find_optimum(Runner(rows, None, TrainConfig(loss=loss, **train.options), "rows", 600.0).case)
     return np.atleast_2d(best.coef), best.intercept
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import paper_graphs
 
-from hogwild.compare.report.cells import duration, percent, times
+from hogwild.compare.report.cells import duration, percent, place, times
 from hogwild.compare.report.figures import curves_of
 from hogwild.compare.report.results import ComparisonResult, Group, load
 from hogwild.compare.report.verdict import target, verdict
@@ -154,6 +154,9 @@ def main() -> None:
         print(f"\n<!-- {name} -->\n{text}\n<!-- /{name} -->")
     if options.write:
         write(tables, options.out)
+    else:
+        print("\nRatios here, and in brackets those of the pages, from the machine that they name:")
+        print("\n".join(beside_the_pages(tables)))
     print(f"\n{(time.monotonic() - began) / 60:.1f} minutes", file=sys.stderr)
 
 
@@ -447,15 +450,49 @@ def paper_line(name: str, whose: str, hogwild: Figures, round_robin: Figures) ->
 # ---- the pages
 
 
+def block(name: str) -> re.Pattern[str]:
+    """The place of a table in a page: its marks, and what is between them."""
+    return re.compile(rf"(<!-- {name} -->\n)(.*?)(<!-- /{name} -->)", re.DOTALL)
+
+
+def beside_the_pages(tables: dict[str, str]) -> Iterator[str]:
+    """A line for each line of a table whose ratios the pages have too, for the same data, target and workers."""
+    pages = "".join((ROOT / name).read_text() for name in PAGES)
+    for name, table in tables.items():
+        there = ratios(found[2] if (found := block(name).search(pages)) else "")
+        for row, cells in ratios(table).items():
+            both = [(head, cell, there[row][head]) for head, cell in cells.items() if head in there.get(row, {})]
+            if both:
+                said = (f"{head.partition(':')[0]} {cell} ({other})".strip() for head, cell, other in both)
+                yield f"{row}: {'; '.join(said)}"
+
+
+def ratios(table: str) -> dict[str, dict[str, str]]:
+    """Ratios of a table by its lines, without what is in brackets there, and by columns: cells such as 2.9x, or those
+    below a heading such as a/b; and where the first line is of one serial worker, of figures over its own.
+    """
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in table.splitlines() if line[:1] == "|"]
+    found: dict[str, dict[str, str]] = {}
+    for row in rows[2:]:
+        cells = found.setdefault(re.sub(r" \(.*?\)", "", row[0]), {})
+        for head, first, cell in list(zip(rows[0], rows[2], row))[1:]:
+            over_serial = place(cell) / place(first) if rows[2][0].startswith("`serial`") else math.nan
+            if cell.endswith("x") or ("/" in head and cell[:1].isdigit()):
+                cells[head] = cell
+            elif 0 < over_serial < 1e9 and row is not rows[2]:
+                cells[re.sub(", (in the cache|beyond it)", "", head)] = f"{over_serial:.2f}x"
+    return found
+
+
 def write(tables: dict[str, str], out: Path) -> None:
     """Put the tables between the pages' markers, and the figure beside this script."""
     pages = {path: path.read_text() for path in (ROOT / name for name in PAGES)}
     for name, table in tables.items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        pattern = block(name)
         if not any(pattern.search(text) for text in pages.values()):
             raise SystemExit(f"{' and '.join(PAGES)} have no <!-- {name} --> ... <!-- /{name} -->")
         for path, text in pages.items():
-            pages[path] = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[2]}", text)
+            pages[path] = pattern.sub(lambda found, table=table: f"{found[1]}{table}\n{found[3]}", text)
     for path, text in pages.items():
         path.write_text(text)
     folder = out / folder_of("compare", BEYOND)

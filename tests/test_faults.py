@@ -25,13 +25,8 @@ from hogwild.hosts.job import Job
 from hogwild.kernels.control import ROWS, WORKERS
 from hogwild.model_file import load_checkpoint
 from hogwild.training.engine import start_pool
-from hogwild.training.run import Run
 from tests.conftest import ROOT, descendants
 from tests.runs import QUIET, long_epochs, start, toy, until, when
-
-
-def pids(run: Run) -> list[int]:
-    return [worker.pid for worker in run.engine.pool._crew]  # type: ignore[attr-defined]
 
 
 def kill(*pids: int, wait: bool = False) -> None:
@@ -61,7 +56,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Rows:
 def test_lock_free_disciplines_survive_killed_workers(rows: Rows, discipline: str, count: int) -> None:
     run = start(rows, discipline=discipline, workers=2, host="processes", epochs=2)
     next(run)
-    when(lambda: run.progress().rows_done > 10_000, lambda: kill(*pids(run)[:count]))
+    when(lambda: run.progress().rows_done > 10_000, lambda: kill(*run.engine.pool.pids[:count]))
     row = next(run)
     assert (row["status"], row["epoch"], row["workers_lost"]) == ("ok", 1, count)
     assert len(rows) - count * run.engine.job.order.chunk <= row["updates"] <= len(rows)
@@ -86,7 +81,7 @@ def test_workers_killed_again_and_again(rows: Rows) -> None:
             before = done()
             if not until(lambda: 0 in pool._awaited and done() > before + 2 * chunk, 20):  # noqa: B023
                 return
-            kill(pool._crew[0].pid)
+            kill(pool.pids[0])
             until(lambda: pool.lost == lost)  # noqa: B023
 
     thread = threading.Thread(target=work)
@@ -103,12 +98,12 @@ def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path) -> Non
     rows = rows.block(0, 60_000)
     run = start(rows, discipline="locked", workers=2, host="processes", epochs=99, checkpoint=tmp_path)
     next(run), next(run)
-    workers = set(pids(run))
+    workers = set(run.engine.pool.pids)
 
     def work() -> None:
         while not run.engine.ended:  # who was killed between two epochs held nothing, and is replaced
             if run.progress().epoch and 3000 < run.progress().rows_done < len(rows) - 3000:
-                crew = pids(run)
+                crew = run.engine.pool.pids
                 workers.update(crew)
                 kill(*crew[1:])
             time.sleep(0.01)
@@ -138,14 +133,14 @@ def test_workers_killed_between_epochs(discipline: str) -> None:
     """They held nothing: replaced, and no row is lost. Also where all are gone and nobody is left to notice."""
     rows = toy(4000)
     pool = start_pool("processes", 2)
-    kill(*(worker.pid for worker in pool._crew), wait=True)  # type: ignore[attr-defined]
+    kill(*pool.pids, wait=True)
     run = hogwild.train(rows, discipline=discipline, pool=pool, step=0.5, epochs=4)
     assert next(run)["workers_lost"] == 2
-    kill(*pids(run), wait=True)
+    kill(*run.engine.pool.pids, wait=True)
     found = [next(run)]
-    kill(pids(run)[0], wait=True)
+    kill(run.engine.pool.pids[0], wait=True)
     found.append(next(run))
-    kill(pids(run)[1], wait=True)
+    kill(run.engine.pool.pids[1], wait=True)
     found += list(run)
     assert [row["updates"] for row in found] == [len(rows)] * 4
     assert [row["status"] for row in found] == ["ok"] * 4
@@ -178,7 +173,7 @@ from pathlib import Path
 from tests.runs import long_epochs, start
 run = start(long_epochs(Path(sys.argv[1]), 300), discipline="hogwild", host="processes", workers=2, epochs=100)
 next(run)
-print(*(worker.pid for worker in run.engine.pool._crew), flush=True)
+print(*run.engine.pool.pids, flush=True)
 run.finish()
 """
 

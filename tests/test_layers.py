@@ -25,9 +25,7 @@ LAYERS = {
     **dict.fromkeys(["hogwild.data.order", "hogwild.hosts.memory"], 0),
     "hogwild.training.stopwatch": 0,
     **dict.fromkeys(["hogwild.data*", "hogwild.serving*"], 1),
-    **dict.fromkeys(
-        [f"hogwild.problems.{name}" for name in ("*.case", "linear.layout", "*.model", "*.training", "trained")], 4
-    ),
+    **dict.fromkeys([f"hogwild.problems.{name}" for name in ("*.case", "*.model", "*.training", "trained")], 4),
     **dict.fromkeys(["hogwild.problems*", "hogwild.exchanges*"], 2),
     **dict.fromkeys(["hogwild.machines.agreement", "hogwild.machines.own_rows"], 4),
     **dict.fromkeys(["hogwild.hosts*", "hogwild.cuda*", "hogwild.machines*"], 3),

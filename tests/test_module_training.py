@@ -118,7 +118,7 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any],
         part(2).finish()
     again = hogwild.train_module(model, "cross-entropy", data(), checkpoint=tmp_path, resume=True, **options)
     again.finish()
-    np.testing.assert_array_equal(whole._job.flat, again._job.flat)
+    np.testing.assert_array_equal(whole.engine.job.flat, again.engine.job.flat)
     assert [row["objective"] for row in whole.history] == [
         row["objective"] for row in again.history if row["status"] == "ok"
     ]
@@ -139,8 +139,7 @@ def test_a_killed_worker() -> None:
     options = {"optimizer": "adam", "epochs": 1, "workers": 2, "batch": 8}
     run = hogwild.train_module(network(Slow(0.03)), "cross-entropy", data(), host="processes", **options)
     next(run)
-    crew = run.engine.pool._crew  # type: ignore[attr-defined]
-    when(lambda: run.progress().rows_done > 60, lambda: os.kill(crew[1].pid, signal.SIGKILL))
+    when(lambda: run.progress().rows_done > 60, lambda: os.kill(run.engine.pool.pids[1], signal.SIGKILL))
     row = next(run)
     assert (row["status"], row["workers_lost"]) == ("ok", 1)
     assert 600 - 8 <= row["updates"] <= 600
@@ -211,7 +210,7 @@ def test_rows_are_bags_of_features(pools: Callable) -> None:
     run.finish()
     last = run.history[-1]
     assert last["train_accuracy"] == last["test_accuracy"] > 0.85
-    assert run._job.done()[1] == rows.nnz
+    assert run.engine.job.done()[1] == rows.nnz
 
 
 def test_labels_of_rows_are_numbered_as_in_training() -> None:

@@ -68,7 +68,7 @@ def test_resumed_is_the_same_to_the_bit(
         hogwild.train(data, checkpoint=tmp_path, **options | {"epochs": 2}).finish()
     again = hogwild.train(data, checkpoint=tmp_path, resume=True, **options)
     again.finish()
-    np.testing.assert_array_equal(whole._job.flat, again._job.flat)
+    np.testing.assert_array_equal(whole.engine.job.flat, again.engine.job.flat)
     clocks = {"run", "train_seconds", "wall_seconds", "setup_seconds", "updates_per_second", "load"}
     kept, found = ([{k: v for k, v in row.items() if k not in clocks} for row in run.history] for run in (whole, again))
     assert kept == [row for row in found if row["status"] == "ok"]

@@ -14,22 +14,19 @@ from hogwild.training.engine import start_pool
 
 pytestmark = pytest.mark.slow
 
-SETS = {  # training file, test file (none: a fifth is held out), row normalisation on both sides
-    "rcv1": ("rcv1/train.svm.gz", "rcv1/test.svm.gz", "none"),
-    "imdb": ("imdb/train_counts.svm.gz", "imdb/test_counts.svm.gz", "l2"),
-    "amazon": ("amazon-employee/train.svm.gz", "amazon-employee/test.svm.gz", "none"),
-    "a9a": ("libsvm/a9a.gz", "libsvm/a9a.t.gz", "none"),
-    "w8a": ("libsvm/w8a.gz", None, "none"),
-    "mushrooms": ("libsvm/mushrooms.gz", None, "none"),
-    "20news": ("20news/train.svm.gz", "20news/test.svm.gz", "none"),
+SETS = {  # training file, test file (none: a fifth is held out)
+    "amazon": ("amazon-employee/train.svm.gz", "amazon-employee/test.svm.gz"),
+    "a9a": ("libsvm/a9a.gz", "libsvm/a9a.t.gz"),
+    "w8a": ("libsvm/w8a.gz", None),
+    "mushrooms": ("libsvm/mushrooms.gz", None),
 }
-SEEDS = range(5)
+SEEDS = range(3)
 
 
 @functools.cache
 def load(folder, name):
     """``(training rows, test rows)``."""
-    train, test, _ = SETS[name]
+    train, test = SETS[name]
     rows = hogwild.open_data(str(folder / train))
     if test is None:
         return rows.split(0.2, seed=1)
@@ -69,11 +66,11 @@ def test_step_auto_is_near_the_best_of_the_grid(name, loss, real_data, pool):
 SLACK = {"w8a": 0.06, "mushrooms": 0.25}
 
 
-@pytest.mark.parametrize("name", ["rcv1", "w8a", "mushrooms"])
+@pytest.mark.parametrize("name", ["w8a", "mushrooms"])
 def test_sixteen_tiered_workers_are_as_good_as_one(name, real_data):
     """Simulated, five epochs, at one worker's best step of the powers of two; medians of three seeds."""
     rows, _ = load(real_data, name)
-    options = {"discipline": "tiered", "l2": 1e-5, "epochs": 5, "normalize": SETS[name][2]}
+    options = {"discipline": "tiered", "l2": 1e-5, "epochs": 5}
 
     def objective(workers, step, seed):
         where = {"host": "threads"} if workers == 1 else {"host": "simulator", "delay": "random"}
@@ -83,8 +80,8 @@ def test_sixteen_tiered_workers_are_as_good_as_one(name, real_data):
             return math.inf
 
     step = min((2.0**power for power in range(-6, 3)), key=lambda step: objective(1, step, 0))
-    serial, tiered = (np.median([objective(workers, step, seed) for seed in SEEDS[:3]]) for workers in (1, 16))
-    assert tiered <= (1.01 + SLACK.get(name, 0.01)) * serial, f"step {step:g}: {tiered:.5f}, one worker {serial:.5f}"
+    serial, tiered = (np.median([objective(workers, step, seed) for seed in SEEDS]) for workers in (1, 16))
+    assert tiered <= (1.01 + SLACK[name]) * serial, f"step {step:g}: {tiered:.5f}, one worker {serial:.5f}"
 
 
 @pytest.mark.parametrize(("loss", "least"), [("log", 0.32), ("bpr", 0.29)])

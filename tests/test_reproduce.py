@@ -147,6 +147,46 @@ def test_ratings_become_a_table(reproduce: ModuleType, tmp_path: Path, monkeypat
         assert ("| `hogwild`, 2 workers, no biases | – | – | 6 (0.9000) | 6" in table) == plain
 
 
+PAGE = """
+<!-- others -->
+| one machine | hogwild | the other |  |
+| --- | --: | --: | --: |
+| against one (`tiered`, objective / serial 0.9997) | 1.00 s | 3.00 s | **3.00x** |
+| against VW, to 10 % | 1.00 s | 2.00 s | **2.00x** |
+<!-- /others -->
+<!-- compare -->
+|  | a9a: 1 M nonzeros, in the cache; to 1 % | w8a: 2 M nonzeros, beyond it; to 1 % |
+| --- | --: | --: |
+| `serial`, 1 worker | 10.0 ms | 1.00 s |
+| `tiered`, 2 workers | 5.00 ms | 800 ms (60%) |
+| `aig`, 2 workers | never | 4.00 s |
+<!-- /compare -->
+<!-- paper -->
+| data | whose | Hogwild s | RR/HW |
+| --- | --- | --: | --: |
+| KDD | paper | 877 | 8.1 |
+| KDD | here | 0.4 | 15.3 |
+<!-- /paper -->
+"""
+
+
+def test_on_another_machine_ratios_stand_beside_those_of_the_pages(
+    reproduce: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("")
+    (tmp_path / "docs" / "measured.md").write_text(PAGE)
+    here = PAGE.replace("0.9997", "1.0001").replace("3.00x", "2.50x").replace("to 10 %", "to 1 %")
+    here = here.replace("5.00 ms", "9.00 ms").replace("beyond it", "in the cache").replace("0.4 | 15.3", "0.3 | 17.4")
+    assert list(reproduce.beside_the_pages(blocks(here) | {"simulated": "| new | a |\n|---|--:|\n| b | 1.00x |"})) == [
+        "against one: 2.50x (3.00x)",
+        "`tiered`, 2 workers: a9a 0.90x (0.50x); w8a 0.80x (0.80x)",
+        "`aig`, 2 workers: w8a 4.00x (4.00x)",
+        "KDD: RR/HW 17.4 (15.3)",
+    ]
+
+
 def test_the_pages_have_no_empty_table(reproduce: ModuleType) -> None:
     found = written(reproduce, ROOT)
     assert set(found) == {

@@ -23,8 +23,8 @@ from hogwild.training.workers import InlineWorker
 from tests.runs import toy
 
 
-def probed(rows: Rows, weights: np.ndarray | None = None, **options: Any) -> float:
-    return Probe(TrainConfig(workers=1, host="threads", **options), rows, weights).search()
+def probed(rows: Rows, **options: Any) -> float:
+    return Probe(TrainConfig(workers=1, host="threads", **options), rows).search()
 
 
 def after_ten_epochs(rows: Rows, step: float, **options: Any) -> float:
@@ -199,4 +199,4 @@ def test_rows_of_weight_zero_are_not_sampled() -> None:
     weights = np.zeros(30_000)
     weights[rng.choice(30_000, 40, replace=False)] = 1.0
     rows = Rows.from_scipy(X, rng.integers(2, size=30_000), weights=weights)
-    assert 2.0**LOWEST < probed(rows, rows.weights) < 2.0**HIGHEST
+    assert 2.0**LOWEST < probed(rows) < 2.0**HIGHEST

@@ -69,7 +69,7 @@ def test_a_checkpoint_of_two_workers_is_resumed_by_one(tmp_path: Path, pools: Ca
     np.testing.assert_array_equal(np.atleast_2d(coef), model.coef_)
     np.testing.assert_array_equal(intercept, model.intercept_)
     again = hogwild.train(rows, pool=pools("threads", 1), checkpoint=tmp_path, resume=True, **options | {"epochs": 3})
-    np.testing.assert_array_equal(again._job.export(), arrays["flat"])
+    np.testing.assert_array_equal(again.engine.job.export(), arrays["flat"])
     row = next(again)
     assert (row["epoch"], row["workers"], row["status"]) == (3, 1, "ok")
     assert row["objective"] < 1.1 * first.history[-1]["objective"]
@@ -82,9 +82,9 @@ def test_stopped_and_resumed_inside_an_epoch(tmp_path: Path, pools: Callable) ->
     options = TIERED | {"checkpoint": tmp_path, "epochs": 2, "step": 0.02}
     run = stopped_inside(lambda: hogwild.train(rows, pool=pools("threads", 2), **options), 1, 5000)
     assert 0 < run.history[-1]["updates"] < len(rows)
-    np.testing.assert_array_equal(load_checkpoint(tmp_path)[0]["flat"], run._job.export())
+    np.testing.assert_array_equal(load_checkpoint(tmp_path)[0]["flat"], run.engine.job.export())
     again = hogwild.train(rows, pool=pools("threads", 2), resume=True, **options)
-    np.testing.assert_array_equal(again._job.export(), run._job.export())
+    np.testing.assert_array_equal(again.engine.job.export(), run.engine.job.export())
     last = next(again)
     assert (last["epoch"], last["updates"], last["status"]) == (2, len(rows), "ok")
     assert last["objective"] < 1.05 * run.history[1]["objective"]

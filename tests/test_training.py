@@ -146,7 +146,7 @@ def test_a_dropped_run_leaves_nothing(rows: Rows, host: str) -> None:
         next(run)
         next(run)
         if host == "processes":
-            pids = [worker.pid for worker in run.engine.pool._crew]  # type: ignore[attr-defined]
+            pids = run.engine.pool.pids
         else:
             assert len(living() - before) == 2
         del run
@@ -340,7 +340,7 @@ def test_target_and_divergence(rows: Rows, tmp_path: Path, monkeypatch: pytest.M
 
 def same(a: Run, b: Run) -> None:
     """Both ended with the same parameters, to the bit, and their rows agree but for clocks."""
-    np.testing.assert_array_equal(a._job.flat, b._job.flat)
+    np.testing.assert_array_equal(a.engine.job.flat, b.engine.job.flat)
     np.testing.assert_array_equal(a.model.coef_, b.model.coef_)
     np.testing.assert_array_equal(a.model.intercept_, b.model.intercept_)
     clocks = {"run", "train_seconds", "exact_seconds", "wall_seconds", "setup_seconds", "nonzeros_per_second", "load"}

@@ -250,6 +250,8 @@ def formatter(model: LinearModel, proba: bool, decision: bool) -> Callable[[np.n
     """Return a function from margins to the lines of the output."""
     import numpy as np
 
+    from hogwild.serving.scorer import likeliest
+
     if decision:
         return number_lines
     if proba:
@@ -260,7 +262,7 @@ def formatter(model: LinearModel, proba: bool, decision: bool) -> Callable[[np.n
         texts = np.array(model.label_texts, dtype=object)
         return lambda margins: "".join(f"{','.join(texts[row > 0])}\n" for row in margins).encode()
     names = np.array([f"{label}\n".encode() for label in model.label_texts], dtype=object)
-    return lambda margins: b"".join(names[model.decide_classes(margins)])
+    return lambda margins: b"".join(names[likeliest(margins)])
 
 
 def number_lines(values: Any) -> bytes:

@@ -174,7 +174,7 @@ class Sources:
             if train.labels is not None:
                 changes["labels"] = "several"
         if self.test.startswith("synthetic:") or os.path.isdir(located_data(self.test)):
-            changes |= {"format": None, **layout}
+            changes |= layout
         return self.open(self.test, display, **changes)
 
 

@@ -9,6 +9,7 @@ penalty on any machine.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,18 +69,15 @@ class TrainCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         if {"-h", "--help"} & {*args}:
-            words = [part for word in args for part in word.split("=", 1)]
-            named = words[words.index("--problem") + 1 :][:1] if "--problem" in words else []
-            self.show(named[0] if named and named[0] in KINDS else "linear")
+            named = re.search(r"--problem[ =](\w+)", " ".join(args))
+            self.show(named[1] if named and named[1] in KINDS else "linear")
         return super().make_context(info_name, args, parent, **extra)
 
     def show(self, problem: str) -> None:
         """Take the options of a problem in place of those of all."""
         reads = READS if problem == "linear" else {"holdout": READS["holdout"]}
         one = typer.Typer(add_completion=False)
-        one.command(context_settings=dict(self.context_settings))(
-            takes(NAMES, (problem,), **reads)(lambda **options: None)
-        )
+        one.command()(takes(NAMES, (problem,), **reads)(lambda **options: None))
         shown: list[Any] = typer.main.get_command(one).params
         self.params = [param for param in self.params if param.param_type_name == "argument"] + shown
         rare = " ".join(param.opts[0] for param in shown if param.hidden)

@@ -8,9 +8,10 @@ occurrence where an l1 penalty asks how often a feature occurs.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,14 @@ import numpy as np
 from hogwild import machine
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.data.rows.container import EMPTY, INDEX_LIMIT, Rows
-from hogwild.data.rows.labels import NO_SETS
+from hogwild.data.rows.labels import NO_SETS, LabelSets
 from hogwild.data.tables.files import is_frame, open_source
 from hogwild.data.tables.plan import AMOUNTS, KINDS
 from hogwild.errors import InputError
 from hogwild.estimators.options import FitConfig
 from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES
-from hogwild.problems.linear.problem import LinearProblem, aligned, slope
+from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import MAX_CLASSES, below_range, intercept_share, uneven
 from hogwild.training.schedule import make_schedule
 
@@ -36,7 +37,6 @@ SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step,
 DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
 COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, degrees and sums
 MEAN = 500  # rows that a mean is taken over
-FEW = 1_000_000  # nonzeros below which one thread counts as fast as several
 
 FLOATS = (np.float32, np.float64)  # float64 is converted here, since scikit-learn's check would copy indices too
 
@@ -47,6 +47,8 @@ def validated(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
     """Do scikit-learn's ``validate_data``; a frame's text and dates are refused in a line that says what takes them."""
     from sklearn.utils.validation import validate_data
 
+    if y:
+        how["order"] = "C"
     try:
         return validate_data(estimator, X, *y, accept_sparse="csr", dtype=FLOATS, **how)
     except (TypeError, ValueError):
@@ -61,8 +63,10 @@ def validated(estimator: Any, X: Any, *y: Any, **how: Any) -> Any:
         raise
 
 
-def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
+def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None, sets: LabelSets | None = None) -> Rows:
     """Rows of a validated CSR matrix or dense array and targets (n,) float32; data are copied only if necessary.
+
+    ``sets`` are those of targets that stand for several labels.
 
     Raises
     ------
@@ -72,8 +76,7 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
     import scipy.sparse
 
     if not scipy.sparse.issparse(X):
-        X = _finite(_narrow(X)) if X.dtype != np.float32 else X
-        return _rows(*_entries(X), targets, X.shape[1], weights)
+        return Rows(*_entries(_narrow(X)), targets, X.shape[1], weights, check=False, labels=sets)
     if X.shape[1] > INDEX_LIMIT:
         raise InputError(f"X has {X.shape[1]} columns: at most {INDEX_LIMIT} are supported")
     total, _ = machine.memory()
@@ -85,7 +88,7 @@ def rows_of(X: Any, targets: np.ndarray, weights: np.ndarray | None) -> Rows:
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    return _rows(X.indptr, X.indices, X.data, targets, X.shape[1], weights)
+    return Rows(X.indptr, X.indices, _narrow(X.data), targets, X.shape[1], weights, check=False, labels=sets)
 
 
 def centred(array: np.ndarray) -> tuple[np.ndarray, Any]:
@@ -113,21 +116,15 @@ def _entries(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.append(0, np.cumsum(counts)), np.broadcast_to(columns, X.shape)[there], X[there]
 
 
-def _rows(indptr: Any, indices: Any, values: Any, targets: Any, width: int, weights: Any) -> Rows:
-    if values.dtype != np.float32:
-        values = _finite(_narrow(values))
-    return Rows(indptr, indices, values, targets, width, weights, check=False)
-
-
-def _finite(values: np.ndarray) -> np.ndarray:
-    if not np.isfinite(values).all():
+def _narrow(X: np.ndarray) -> np.ndarray:
+    """Values as float32."""
+    if X.dtype == np.float32:
+        return X
+    with np.errstate(over="ignore"):
+        X = X.astype(np.float32)
+    if not np.isfinite(X).all():
         raise InputError("X: a value is too large for float32, which the weights are counted in: scale X")
-    return values
-
-
-def _narrow(array: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # values beyond float32 become inf, which the caller finds
-        return array.astype(np.float32)
+    return X
 
 
 def _check_csr(X: Any) -> None:
@@ -154,7 +151,8 @@ def real_targets(y: np.ndarray, loss: str) -> np.ndarray:
     InputError
         If a target exceeds float32, or is below zero where counts are expected.
     """
-    targets = _narrow(np.asarray(y))
+    with np.errstate(over="ignore"):
+        targets = np.asarray(y).astype(np.float32)
     if not np.isfinite(targets).all():
         raise InputError(f"y: target {int(np.argmin(np.isfinite(targets)))} is not finite in float32")
     if problem := below_range(loss, targets):
@@ -171,8 +169,8 @@ def start_of(coef: Any, intercept: Any, k: int, width: int) -> Start | None:
         array = np.zeros(shape) if value is None else np.asarray(value, np.float64)
         if array.shape != shape and not (k == 1 and array.size == math.prod(shape)):  # one margin: also (width,), ()
             raise InputError(
-                f"Provided {name}_init does not match dataset: it has shape {array.shape}, and the data make it "
-                f"{shape}; warm_start and partial_fit too go on with the same classes and features"
+                f"Provided {name}_init does not match dataset: shape {array.shape}, where the data need {shape}: "
+                "keep its classes and features"
             )
         if not (np.abs(array) <= LARGEST_FLOAT32).all():
             raise InputError(f"{name} to start from is not finite in float32")
@@ -181,11 +179,12 @@ def start_of(coef: Any, intercept: Any, k: int, width: int) -> Start | None:
 
 
 def flat_of(problem: LinearProblem, coef: np.ndarray, intercept: np.ndarray) -> np.ndarray:
-    """Flat parameters of weights, (width,) or (K, width), and intercepts (K,)."""
+    """Flat parameters of weights, (width,) or (K, width), and intercepts (K,); without last weights these are zero."""
     flat = aligned(problem.size)
     views = problem.parameters(flat)
     k = problem.classes
-    views.coef.reshape(problem.width, problem.stride)[:, :k] = np.reshape(coef, (k, problem.width)).T
+    weights = np.reshape(coef, (k, -1)).T
+    views.coef.reshape(problem.width, problem.stride)[: len(weights), :k] = weights
     views.intercept[:k] = intercept
     return flat
 
@@ -194,27 +193,19 @@ def problem_of(config: FitConfig, rows: Rows, classes: int, whole: bool) -> Line
     """The problem of these rows; ``classes`` is 0 for real targets. ``whole`` says that no other rows will follow."""
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
-    param = config.loss_param or 0.0
-    alike = whole and rows.inverse is None  # all weights shrink by the same factor
     throws = config.schedule == "auto" and (config.loss in COUNT_LOSSES or uneven(rows, rows.weights))
-    return LinearProblem.of_rows(
+    problem = LinearProblem.of_rows(
+        config,
         rows,
         machine_cache(),
-        loss=config.loss,
-        loss_param=param,
-        l1=config.l1,
-        l2=config.l2,
-        adagrad=False,
         discipline="serial",
         intercept=intercept_share(config, rows, MEAN),
-        normalize="none",
         labels=tuple(map(float, range(classes))),
-        multilabel=rows.labels is not None,
-        falling=config.schedule in ("optimal", "inverse"),
         tabulate=whole,
         passive="safe" if throws else config.passive,
-        scaled=alike and shrinks_gently(config, len(rows), partial(slope, config.loss, param)),
     )
+    alike = whole and rows.inverse is None  # all weights shrink by the same factor
+    return dataclasses.replace(problem, scaled=alike and shrinks_gently(config, len(rows), problem.slope))
 
 
 def shrinks_gently(config: FitConfig, rows: int, slope: Callable[[float], float]) -> bool:
@@ -262,8 +253,3 @@ def converted(rows: Rows, rates: np.ndarray) -> dict[str, np.ndarray]:
         "scales": EMPTY,
         "rates": rates,
     }
-
-
-def rates_of(problem: LinearProblem, rows: Rows, workers: int) -> np.ndarray:
-    """``LinearProblem.rates``, counted by as many threads as is fast."""
-    return problem.rates(rows, 1 if rows.nnz < FEW else workers)

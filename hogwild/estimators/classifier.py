@@ -116,28 +116,11 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             If training diverges with steps that the caller chose.
         """
         config = config_of(self)
-        if has_several(y):
-            X, targets, sets = self._validated_labels(config, X, y, reset=True)
-            weights = self._weights(sample_weight, X, None)
-            labels, right = np.arange(len(sets.names)), partial(_right_rows, sets)
-            self._fit(config, X, targets, weights, labels, right, coef_init, intercept_init, sets=sets)
-            self.classes_, self.multilabel_ = labels, True
-            return self
-        X, y = self._validated(X, y, reset=True)
-        _check_labels(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise InputError(
-                f"The number of classes has to be greater than one; got {len(classes)} class: {classes.tolist()}"
-            )
-        if self.warm_start and hasattr(self, "coef_") and not np.array_equal(classes, self.classes_):
-            raise InputError(f"warm_start: y has classes {classes.tolist()}, the model {self.classes_.tolist()}")
-        weights = self._weights(sample_weight, X, self._class_weights(classes, codes, y))
-        if weights is not None:
-            check_classes(classes, np.bincount(codes, weights), stacklevel=3)  # the line that calls fit
-        targets = as_targets(codes, len(classes))
-        self._fit(config, X, targets, weights, classes, _accuracy, coef_init, intercept_init)
-        self.classes_, self.multilabel_ = classes, False  # set with coef_: a fit that fails leaves the last one's model
+        X, targets, weights, classes, sets = self._coded(config, X, y, sample_weight)
+        judge = partial(_accuracy, sets)
+        self._fit(config, X, targets, weights, len(classes), judge, coef_init, intercept_init, sets=sets)
+        # set with coef_: a fit that fails leaves the last one's model
+        self.classes_, self.multilabel_ = classes, sets is not None
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -162,25 +145,14 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
         config = config_of(self, batch=True)
         if isinstance(self.class_weight, str):
             raise UsageError(_NO_BALANCE)
-        fresh = not hasattr(self, "classes_")
-        if has_several(y):
-            X, targets, sets = self._validated_labels(config, X, y, reset=fresh)
-            labels = np.arange(len(sets.names))
-            if classes is not None and not np.array_equal(classes, labels):
-                raise UsageError(f"classes={np.asarray(classes).tolist()}: y has columns 0 to {len(labels) - 1}")
-            if not fresh and not self.multilabel_:
-                raise InputError("y is a matrix of labels; the batches before had one class a row")
-            if not fresh and len(labels) != len(self.classes_):
-                raise InputError(f"y has {len(labels)} columns; the model has {len(self.classes_)} labels")
-            rows = rows_of(X, targets, self._weights(sample_weight, X, None, batch=True)).replace(labels=sets)
-            self._learn(config, rows, len(labels))
-            self.classes_, self.multilabel_ = labels, True
-            return self
-        if not fresh and self.multilabel_:
-            raise InputError("y needs a column for each label, as in the batches before")
-        if fresh and classes is None:
-            raise UsageError("classes must be passed on the first call to partial_fit")
-        if classes is not None:
+        fresh, several = not hasattr(self, "classes_"), has_several(y)
+        if not fresh and several != self.multilabel_:
+            matrix = "y is a matrix of labels; the batches before had one class a row"
+            raise InputError(matrix if several else "y needs a column for each label, as in the batches before")
+        if classes is None:
+            if fresh and not several:
+                raise UsageError("classes must be passed on the first call to partial_fit")
+        elif not several:
             classes = _unique("classes", np.asarray(classes))
             if classes.dtype.kind == "f" and not np.isfinite(classes).all():
                 raise InputError(f"classes need one type and no NaN; got {classes.tolist()}")
@@ -188,14 +160,14 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
                 raise InputError(f"classes={classes.tolist()}: expected two or more")
             if not fresh and not np.array_equal(classes, self.classes_):
                 raise UsageError(f"classes={classes.tolist()} differ from those before: {self.classes_.tolist()}")
-        X, y = self._validated(X, y, reset=fresh)
-        _check_labels(y)
-        labels = classes if fresh else self.classes_
-        codes = _codes(y, labels)
-        weights = self._weights(sample_weight, X, self._class_weights(labels, codes, y), batch=True)
-        rows = rows_of(X, as_targets(codes, len(labels)), weights)
-        self._learn(config, rows, len(labels))
-        self.classes_ = labels
+        known = classes if fresh else self.classes_
+        X, targets, weights, labels, sets = self._coded(config, X, y, sample_weight, fresh, known, batch=True)
+        if several and classes is not None and not np.array_equal(classes, labels):
+            raise UsageError(f"classes={np.asarray(classes).tolist()}: y has columns 0 to {len(labels) - 1}")
+        if several and not fresh and len(labels) != len(self.classes_):
+            raise InputError(f"y has {len(labels)} columns; the model has {len(self.classes_)} labels")
+        self._learn(config, rows_of(X, targets, weights, sets), len(labels))
+        self.classes_, self.multilabel_ = labels, several
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -249,18 +221,43 @@ class HogwildClassifier(ClassifierMixin, LinearEstimator):
             raise InputError(f"classes {self.classes_[:3].tolist()}: some are equal in float64, which a model file has")
         return self._model([float(label) for label in self.classes_])
 
-    def _validated_labels(self, config: FitConfig, X: Any, y: Any, reset: bool) -> tuple[Any, np.ndarray, LabelSets]:
-        """X, targets and sets of labels."""
-        for name, wrong in (("loss='softmax'", config.loss == "softmax"), ("class_weight", self.class_weight)):
-            if wrong:
-                raise InputError(f"{name} needs one label a row; y is a matrix (n, labels)")
-        X, y = self._validated(X, y, reset=reset, multi_output=True)
-        return X, *of_indicator(y)
-
-    def _class_weights(self, classes: np.ndarray, codes: np.ndarray, y: np.ndarray) -> np.ndarray | None:
-        if self.class_weight is None:
-            return None
-        return compute_class_weight(self.class_weight, classes=classes, y=y)[codes]
+    def _coded(
+        self,
+        config: FitConfig,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        reset: bool = True,
+        classes: Any = None,
+        batch: bool = False,
+    ) -> tuple[Any, np.ndarray, np.ndarray | None, np.ndarray, LabelSets | None]:
+        """X; kernel targets, weights and classes, which a ``batch`` takes from ``classes``; sets of several labels."""
+        if has_several(y):
+            for name, wrong in (("loss='softmax'", config.loss == "softmax"), ("class_weight", self.class_weight)):
+                if wrong:
+                    raise InputError(f"{name} needs one label a row; y is a matrix (n, labels)")
+            X, y = validated(self, X, y, reset=reset, multi_output=True)
+            targets, sets = of_indicator(y)
+            return X, targets, self._weights(sample_weight, X, None, batch), np.arange(len(sets.names)), sets
+        X, y = validated(self, X, y, reset=reset)
+        _check_labels(y)
+        if batch:
+            codes = _codes(y, classes)
+        else:
+            classes, codes = np.unique(y, return_inverse=True)
+            if len(classes) < 2:
+                raise InputError(
+                    f"The number of classes has to be greater than one; got {len(classes)} class: {classes.tolist()}"
+                )
+            if self.warm_start and hasattr(self, "coef_") and not np.array_equal(classes, self.classes_):
+                raise InputError(f"warm_start: y has classes {classes.tolist()}, the model {self.classes_.tolist()}")
+        factors = None
+        if self.class_weight is not None:
+            factors = compute_class_weight(self.class_weight, classes=classes, y=y)[codes]
+        weights = self._weights(sample_weight, X, factors, batch)
+        if weights is not None and not batch:
+            check_classes(classes, np.bincount(codes, weights), stacklevel=4)  # the line that calls fit
+        return X, as_targets(codes, len(classes)), weights, classes, None
 
 
 # Scikit-learn's own message, which says how to obtain the weights.
@@ -300,11 +297,7 @@ def _codes(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return codes
 
 
-def _right_rows(sets: LabelSets, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
-    """The share of rows whose labels are all right."""
-    return float(np.average(right_rows(margins, sets.signs(targets)), weights=weights))
-
-
-def _accuracy(margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
-    right = (margins > 0) == (targets > 0) if margins.ndim == 1 else margins.argmax(axis=1) == targets
-    return float(np.average(right, weights=weights))
+def _accuracy(sets: LabelSets | None, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
+    """The share of rows that are predicted right, of several labels each in all of these."""
+    signs = targets if sets is None else sets.signs(targets)
+    return float(np.average(right_rows(margins, signs), weights=weights))

@@ -30,20 +30,17 @@ from hogwild.estimators.arrays import (
     flat_of,
     mean_weight,
     problem_of,
-    rates_of,
     shrinks_alike,
 )
 from hogwild.estimators.options import FitConfig
-from hogwild.hosts.job import Job
 from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.objective_kernel import losses, many_margins, sum_of_squares
 from hogwild.problems.linear.optimum.finder import FitProblem
-from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import choose
-from hogwild.training.engine import Engine, start_pool
+from hogwild.training.engine import start_pool
 from hogwild.training.keep import UNSETTLED, diverged_in, has_diverged, unsettled
 from hogwild.training.schedule import Adaptive, Cooling, Schedule, Step, make_schedule, move_mean
 from hogwild.training.step_search import LITTLE, StepTrials, best_power, first_power, mean_square
@@ -81,7 +78,7 @@ class FitResult:
     warning: str = ""  # why it may be far above its optimum
 
 
-class SampleObjective:
+def sample_objective(problem: LinearProblem, rows: Rows) -> Callable[[np.ndarray], float]:
     """The objective of flat parameters on some rows: mean weighted loss plus penalties, float64.
 
     The evaluator's loops are called one after the other, into memory that is kept: on a few hundred rows the calls are
@@ -95,48 +92,41 @@ class SampleObjective:
     rows : Rows
         Contiguous rows with kernel targets.
     """
+    p, code = problem, LOSSES[problem.loss].code
+    entries = rows.begin, rows.end, rows.indices, rows.values
+    weights = EMPTY if rows.weights is None else rows.weights
+    sets = (rows.labels or NO_SETS)[:2]
+    kept: np.ndarray | None = None  # the parameters whose views are kept
+    coef = intercept = EMPTY
+    if p.classes > 1:
+        many = partial(many_margins(code, p.lanes), np.empty(p.stride, np.float32), p.classes)
+    else:
+        targets = readonly(rows.targets.astype(np.float64))
+        of_rows, values = np.empty((2, len(rows)))
+        losses_of = losses(code)
 
-    def __init__(self, problem: LinearProblem, rows: Rows) -> None:
-        self.problem = problem
-        self.rows = rows
-        self.weight = mean_weight(rows)
-        self._weights = EMPTY if rows.weights is None else rows.weights
-        self._targets = rows.targets
-        self._flat: np.ndarray | None = None  # the parameters whose views are kept
-        loss = LOSSES[problem.loss]
-        if problem.classes > 1:
-            row = np.empty(problem.stride, np.float32)
-            self._sets = (rows.labels or NO_SETS)[:2]
-            self._many = partial(many_margins(loss.code, problem.lanes), row, problem.classes)
-            return
-        self._targets = readonly(rows.targets.astype(np.float64))
-        self._margins, self._values = np.empty((2, len(rows)))
-        self._losses = losses(loss.code)
-
-    def __call__(self, flat: np.ndarray) -> float:
-        p = self.problem
-        rows = self.rows
-        if self._flat is not flat:
-            self._flat = flat
-            views = p.parameters(flat)
-            self._coef = readonly(views.coef)
-            self._intercept = views.intercept
-        coef = self._coef
-        entries = rows.begin, rows.end, rows.indices, rows.values
+    def objective(flat: np.ndarray) -> float:
+        nonlocal kept, coef, intercept
+        if kept is not flat:
+            kept, views = flat, p.parameters(flat)
+            coef, intercept = readonly(views.coef), views.intercept
         if p.classes > 1:
-            lost = self._many(*entries, self._targets, self._sets, self._weights, coef, self._intercept, p.loss_param)
+            lost = many(*entries, rows.targets, sets, weights, coef, intercept, p.loss_param)
         else:
-            margins(*entries, coef, float(self._intercept[0]), EMPTY, self._margins)
-            self._losses(self._margins, self._targets, p.loss_param, self._values)
-            lost = (self._values * self._weights if len(self._weights) else self._values).sum()
+            margins(*entries, coef, float(intercept[0]), EMPTY, of_rows)
+            losses_of(of_rows, targets, p.loss_param, values)
+            lost = (values * weights if len(weights) else values).sum()
         value = float(lost) / len(rows)
+        penalised = coef
         if rows.inverse is not None and (p.l1 or p.l2):
-            coef = readonly((coef.reshape(p.width, -1) * rows.inverse[:, None]).astype(np.float32).ravel())
+            penalised = readonly((coef.reshape(p.width, -1) * rows.inverse[:, None]).astype(np.float32).ravel())
         if p.l2:
-            value += p.l2 / 2 * sum_of_squares(coef)
+            value += p.l2 / 2 * sum_of_squares(penalised)
         if p.l1:
-            value += p.l1 * float(np.abs(coef).sum(dtype=np.float64))
+            value += p.l1 * float(np.abs(penalised).sum(dtype=np.float64))
         return value
+
+    return objective
 
 
 def sampled(rows: Rows, entries: int, fewest: int, classes: int, seed: int) -> Rows:
@@ -163,7 +153,7 @@ def schedule_of(
 def find_step(
     workers: Workers,
     rows: Rows,
-    objective: SampleObjective,
+    objective: Callable[[np.ndarray], float],
     start: np.ndarray | None,
     whole: bool = True,
     fine: bool = False,
@@ -200,15 +190,12 @@ def try_steps(problem: LinearProblem, rows: Rows, seed: int, start: np.ndarray |
         part, columns = narrowed(part)
         small = dataclasses.replace(problem, width=part.width)
         if start is not None:
-            wide = problem.parameters(start)
-            start = aligned(small.size)
-            views = small.parameters(start)
-            views.coef.reshape(small.width, -1)[: len(columns)] = wide.coef.reshape(problem.width, -1)[columns]
-            views.intercept[:] = wide.intercept
+            coef, intercept = problem.solution(start)
+            start = flat_of(small, coef[..., columns], intercept)
         problem = small
-    worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, rates_of(problem, part, 1)), seed)
+    worker = InlineWorker(problem, Order.of(len(part)), part, converted(part, problem.rates(part, 1)), seed)
     whole = len(part) == len(rows)
-    return find_step(worker, part, SampleObjective(problem, part), start, whole, len(part) >= fewest)
+    return find_step(worker, part, sample_objective(problem, part), start, whole, len(part) >= fewest)
 
 
 def descend(
@@ -252,7 +239,11 @@ def descend(
     auto = config.schedule == "auto"
     try:
         fewest = max(FEWEST_JUDGED // problem.classes, SEVERAL)
-        objective = SampleObjective(problem, sampled(scaled, JUDGED, fewest, problem.classes, config.seed))
+        sample = sampled(scaled, JUDGED, fewest, problem.classes, config.seed)
+        objective = sample_objective(problem, sample)
+        unit = 1.0  # the objective's unit for tol
+        if score is None:
+            unit = mean_weight(sample) * (1 if problem.loss == "softmax" else problem.classes)
         few = len(rows) <= FEWEST_JUDGED and rows.nnz >= rows.width and config.order == "shuffled"
         if not auto:
             step = config.step or 0.0
@@ -263,7 +254,7 @@ def descend(
         for attempt in range(RESTARTS + 1):
             team.reset(flat)  # new memory too: touched in order, it comes in a quarter of the time
             fit = FitResult()
-            if _epochs(fit, config, coordinates, step, team, objective, score, report, len(rows)):
+            if _epochs(fit, config, coordinates, step, team, objective, unit, score, report, len(rows)):
                 break
             if not auto:
                 remedy = f"an alpha above {config.alpha:g}" if config.step is None else f"an eta0 below {step:g}"
@@ -316,7 +307,7 @@ def _start_workers(problem: LinearProblem, rows: Rows, config: FitConfig) -> Wor
     order = Order.of(len(rows), config.order == "shuffled", 8 * rows.nnz / len(rows))
     if workers > 1 and not shrinks_alike(config, len(rows), order.chunk):
         problem = dataclasses.replace(problem, scaled=False)
-    arrays = converted(rows, rates_of(problem, rows, workers))
+    arrays = converted(rows, problem.rates(rows, workers))
     if workers == 1 and config.host == "threads":
         return InlineWorker(problem, order, rows, arrays, config.seed)
     discipline = "serial"
@@ -325,25 +316,8 @@ def _start_workers(problem: LinearProblem, rows: Rows, config: FitConfig) -> Wor
         tiered = dataclasses.replace(problem, discipline="tiered")
         tiers, _ = choose(tiered, rows, arrays, workers)
         discipline = "hogwild" if tiers is None else "tiered"
-    return racing(config, dataclasses.replace(problem, discipline=discipline), order, rows, arrays, tiers)
-
-
-def racing(
-    config: FitConfig,
-    problem: LinearProblem,
-    order: Order,
-    rows: Rows,
-    arrays: dict[str, np.ndarray],
-    tiers: Tiers | None = None,
-) -> RacingWorkers:
-    """Workers that share parameters, or a single one in a process of its own."""
-
-    workers = config.workers or 1
-
-    def lay_out(shared: bool) -> Job:
-        return job_of(problem, order, config.seed, workers, rows, arrays, shared, tiers)
-
-    return RacingWorkers(problem, Engine(lay_out, start_pool(config.host, workers)))
+    problem = dataclasses.replace(problem, discipline=discipline)
+    return RacingWorkers(problem, order, rows, arrays, config.seed, start_pool(config.host, workers), tiers)
 
 
 def _epochs(
@@ -352,13 +326,14 @@ def _epochs(
     coordinates: Coordinates,
     step: float,
     workers: Workers,
-    objective: SampleObjective,
+    objective: Callable[[np.ndarray], float],
+    unit: float,
     score: Any,
     report: Any,
     n: int,
 ) -> bool:
     """Run the epochs and fill in ``fit``; return False if it diverged."""
-    problem = objective.problem
+    problem = workers.problem
     stops = math.isfinite(config.tol)
     patience = config.patience or 0
     schedule = schedule_of(config, step, problem, n, config.l2, epochs=0 if stops else config.epochs)
@@ -366,9 +341,6 @@ def _epochs(
     wait = min(-(-LOOK // n), -(-PATIENT * LOOK // (n * patience)))  # more patience means more frequent looks
     looks = min(wait, max(config.epochs // (patience + 1), 1))
     falls = config.schedule in ("optimal", "inverse")  # after a leap at first, the objective may come back
-    unit = 1.0  # the objective's unit for tol
-    if score is None:
-        unit = objective.weight * (1 if problem.loss == "softmax" else problem.classes)
     mean: np.ndarray | None = None  # of the parameters after each epoch, if averaging
     averaged = 0
     start = objective(workers.parameters())

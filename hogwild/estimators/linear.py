@@ -10,6 +10,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +21,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from hogwild import machine
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.labels import LabelSets
-from hogwild.errors import HogwildWarning, InputError, TrainingError
-from hogwild.estimators.arrays import Start, centred, flat_of, rows_of, start_of, validated
-from hogwild.estimators.choosing import choose_alpha
-from hogwild.estimators.fit import descend
+from hogwild.errors import HogwildWarning, InputError, TrainingError, UsageError
+from hogwild.estimators.arrays import Start, centred, flat_of, mean_weight, rows_of, start_of, validated
+from hogwild.estimators.fit import FEW_EPOCHS, LOOSE, descend
 from hogwild.estimators.options import (
     HOSTS,
     PENALTIES,
@@ -38,12 +38,15 @@ from hogwild.estimators.options import (
 from hogwild.estimators.progress import shown
 from hogwild.estimators.stream import Stream
 from hogwild.problems.linear.model import LinearModel
+from hogwild.problems.linear.optimum.folds import FARTHEST
+from hogwild.problems.linear.options import L2_PATH
 from hogwild.problems.linear.problem import aligned
+from hogwild.training.l2_choice import choose_l2
 
 if TYPE_CHECKING:
     from numpy.random import RandomState
 
-NO_LABELS = np.zeros(0)
+MOST_EPOCHS = 20  # of a candidate for ``alpha`` that is trained beside others
 _UNWEIGHED = "The sample weights for {} set are all zero, consider using a different random state."
 
 
@@ -179,9 +182,6 @@ class LinearEstimator(Fitted):
 
     # ---- fitting
 
-    def _validated(self, X: Any, y: Any, reset: bool, **how: Any) -> Any:
-        return validated(self, X, y, order="C", reset=reset, **how)
-
     def _weights(
         self, sample_weight: Any, X: Any, class_weights: np.ndarray | None, batch: bool = False
     ) -> np.ndarray | None:
@@ -212,17 +212,19 @@ class LinearEstimator(Fitted):
             raise InputError("sample_weight and class_weight: all rows have weight zero")
         return weights
 
-    def _split(self, targets: np.ndarray, weights: np.ndarray | None, classes: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of the training rows and of the validation rows, both ascending."""
+    def _split(self, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: bool) -> list[Any]:
+        """X, targets and weights of the training rows and of the validation rows, both in the order of the rows."""
         from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
         kind = StratifiedShuffleSplit if classes else ShuffleSplit
         splits = kind(test_size=self.validation_fraction, random_state=self.random_state)
-        rest, held = next(splits.split(np.zeros((len(targets), 1)), targets))
-        for name, ids in (("training", rest), ("validation", held)):
+        parts = []
+        for name, ids in zip(("training", "validation"), next(splits.split(np.zeros((len(targets), 1)), targets))):
             if weights is not None and not weights[ids].any():
                 raise InputError(_UNWEIGHED.format(name))
-        return np.sort(rest), np.sort(held)
+            ids.sort()
+            parts.append((X[ids], targets[ids], None if weights is None else weights[ids]))
+        return parts
 
     def _fit(
         self,
@@ -230,7 +232,7 @@ class LinearEstimator(Fitted):
         X: Any,
         targets: np.ndarray,
         weights: np.ndarray | None,
-        labels: np.ndarray,
+        classes: int,
         judge: Callable[[np.ndarray, np.ndarray, np.ndarray | None], float],
         coef_init: Any,
         intercept_init: Any,
@@ -239,10 +241,9 @@ class LinearEstimator(Fitted):
     ) -> None:
         """Train on rows with kernel targets and set the attributes.
 
-        ``labels`` are the classes, ``sets`` those that targets of several labels a row stand for, and ``level`` is what
-        targets are less than the user's.
+        There are no ``classes`` of real targets; ``sets`` are those that targets of several labels a row stand for, and
+        ``level`` is what targets are less than the user's.
         """
-        classes, score = len(labels), None
         if config.loss == "softmax" and classes == 2:
             config = config.settled(loss="log")
         if self.warm_start and hasattr(self, "coef_"):
@@ -260,14 +261,14 @@ class LinearEstimator(Fitted):
             warnings.warn(text, HogwildWarning, stacklevel=3)  # the line that calls fit
         if start is not None:
             start = start[0], start[1] - level + (start[0] * shift).sum(axis=1)
+        score = None
         if self.early_stopping:
-            rest, held = self._split(targets, weights, classes > 0 and sets is None)
-            score = self._scorer(X[held], targets[held], None if weights is None else weights[held], judge)
-            X, targets, weights = X[rest], targets[rest], None if weights is None else weights[rest]
+            (X, targets, weights), held = self._split(X, targets, weights, classes > 0 and sets is None)
+            score = partial(_scored, judge, *held)
         config = config.settled(seed=drawn_seed(self.random_state))  # after the split, as in scikit-learn
         if start is None:
             start = self._usual_start(config, X.shape[1], targets, weights)
-        rows = rows_of(X, targets, weights).replace(labels=sets)
+        rows = rows_of(X, targets, weights, sets)
         if self.alpha == "auto":
             intercept = 0.0 if classes or start is None else float(start[1][0])
             config = choose_alpha(config, rows, intercept, self.verbose)
@@ -302,12 +303,6 @@ class LinearEstimator(Fitted):
             text = f"n_jobs={self.n_jobs}: {machine.crowded(workers, cores)}"
             warnings.warn(text, HogwildWarning, stacklevel=4)  # the line that calls fit
         return workers
-
-    def _scorer(self, X: Any, targets: np.ndarray, weights: np.ndarray | None, judge: Any) -> Any:
-        def score(coef: np.ndarray, intercept: np.ndarray) -> float:
-            return float(judge(np.asarray(X @ coef.T) + intercept, targets, weights))
-
-        return score
 
     def _model(self, labels: list[float]) -> LinearModel:
         check_is_fitted(self)
@@ -345,3 +340,35 @@ class LinearEstimator(Fitted):
             raise
         self.coef_, self.intercept_ = stream.views()
         self.n_iter_, self.t_ = 1, 1.0 + stream.seen
+
+
+def choose_alpha(config: FitConfig, rows: Rows, intercept: float, verbose: int) -> FitConfig:
+    """The config with the ``alpha`` that is best on rows held out, as ``hogwild train`` chooses l2.
+
+    Lanes of a regression start at ``intercept``.
+    """
+    if not config.l1 + config.l2 > 0:
+        raise UsageError("alpha='auto' is the strength of a penalty, and penalty is None: give one")
+    if config.passive != "none":
+        raise UsageError(f"alpha='auto' goes with no passive steps: learning_rate={config.passive!r}: give alpha")
+    # The objective's loss is the mean of weight times loss, that of a config is weighted.
+    unit = min(max(mean_weight(rows) or 1.0, 10.0**-FARTHEST), 10.0**FARTHEST)
+    meant = config.schedule == "auto" and config.epochs >= FEW_EPOCHS and config.tol <= LOOSE
+    usual: Any = {"l2_path": L2_PATH, "host": "threads", "workers": 1, "epochs": min(config.epochs, MOST_EPOCHS)}
+    usual |= {"schedule": "auto", "step": None, "power": None, "patience": None, "tol": 1e-3}
+    with shown("choosing alpha", len(L2_PATH), verbose) as report:
+        chosen = choose_l2(
+            config.settled(**usual),
+            rows,
+            penalties=lambda strength: (config.l1 * strength, config.l2 * strength),
+            exact=meant and not config.average,
+            intercept=intercept,
+            report=(lambda done, total: report(done, None, total)) if verbose else None,
+        )
+    alpha = unit * chosen.l2
+    return config.settled(alpha=alpha, l1=config.l1 * alpha, l2=config.l2 * alpha)
+
+
+def _scored(judge: Any, X: Any, targets: Any, weights: Any, coef: np.ndarray, intercept: np.ndarray) -> float:
+    """What ``judge`` says of the margins of rows."""
+    return float(judge(np.asarray(X @ coef.T) + intercept, targets, weights))

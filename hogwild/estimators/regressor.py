@@ -10,11 +10,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from hogwild.estimators.arrays import Start, centred, real_targets, rows_of, start_of
-from hogwild.estimators.linear import NO_LABELS, LinearEstimator
+from hogwild.estimators.arrays import Start, centred, real_targets, rows_of, start_of, validated
+from hogwild.estimators.linear import LinearEstimator
 from hogwild.estimators.options import FitConfig, config_of, documented, loss_of, parameter
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.model import LinearModel
+from hogwild.serving.scorer import expected_values
 
 
 @documented
@@ -57,19 +58,19 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
     def fit(self, X: Any, y: Any, coef_init: Any = None, intercept_init: Any = None, sample_weight: Any = None) -> Self:
         """Fit; parameters and errors are those of :meth:`HogwildClassifier.fit`, with real targets ``y`` (n,)."""
         config = config_of(self)
-        X, y = self._validated(X, y, reset=True, y_numeric=True)
+        X, y = validated(self, X, y, reset=True, y_numeric=True)
         level = 0.0
         if config.intercept and config.loss not in COUNT_LOSSES:
             y, level = centred(np.asarray(y, np.float64))
         targets = real_targets(y, config.loss)
         weights = self._weights(sample_weight, X, None)
-        self._fit(config, X, targets, weights, NO_LABELS, self._r2, coef_init, intercept_init, float(level))
+        self._fit(config, X, targets, weights, 0, self._r2, coef_init, intercept_init, float(level))
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Pass once over a batch of rows, continuing from what was learnt before."""
         config = config_of(self, batch=True)
-        X, y = self._validated(X, y, reset=not hasattr(self, "coef_"), y_numeric=True)
+        X, y = validated(self, X, y, reset=not hasattr(self, "coef_"), y_numeric=True)
         targets = real_targets(y, config.loss)
         weights = self._weights(sample_weight, X, None)
         start = self._usual_start(config, X.shape[1], targets, weights)
@@ -90,8 +91,7 @@ class HogwildRegressor(RegressorMixin, LinearEstimator):
         return self._model([])
 
     def _mean(self, margins: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            return np.exp(margins) if loss_of(self.loss, self._kind) in COUNT_LOSSES else margins
+        return expected_values(loss_of(self.loss, self._kind), margins)
 
     def _r2(self, margins: np.ndarray, targets: np.ndarray, weights: np.ndarray | None) -> float:
         means = self._mean(margins)

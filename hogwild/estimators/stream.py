@@ -22,13 +22,14 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.counts_kernel import count_features
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import converted, mean_weight, problem_of
-from hogwild.estimators.fit import racing, schedule_of
+from hogwild.estimators.fit import schedule_of
 from hogwild.estimators.options import FitConfig
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.training.engine import start_pool
 from hogwild.training.schedule import Step, move_mean
 from hogwild.training.step_search import HIGHEST, mean_square
-from hogwild.training.workers import InlineWorker
+from hogwild.training.workers import InlineWorker, RacingWorkers
 
 COOL = 0.25  # share of a batch, its last rows, that ``auto`` visits with smaller steps
 COOLER = 0.1  # factor on the step of these rows
@@ -161,7 +162,7 @@ class Stream:
             InlineWorker(problem, order, rows, arrays, config.seed, self.flat).run(0, step)
             return
         problem = dataclasses.replace(problem, discipline="hogwild" if workers > 1 else "serial")
-        team = racing(config.settled(workers=workers), problem, order, rows, arrays)
+        team = RacingWorkers(problem, order, rows, arrays, config.seed, start_pool(config.host, workers))
         try:
             team.reset(self.flat)
             team.run(0, step)

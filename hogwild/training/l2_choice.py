@@ -37,17 +37,22 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
 from hogwild.data.rows.container import Rows, readonly
-from hogwild.data.rows.labels import LabelSets
 from hogwild.data.rows.margins import margins
 from hogwild.errors import NoChoice
 from hogwild.kernels.losses import LOSSES, NUMBERS
-from hogwild.methods import DEFAULT_PARAM
 from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
-from hogwild.problems.linear.objective import Objective, loss_values
-from hogwild.problems.linear.optimum.folds import ENTRIES, Folds, are_few
+from hogwild.problems.linear.objective import loss_values, right_rows
+from hogwild.problems.linear.optimum.folds import (
+    ENTRIES,
+    are_few,
+    fits_without,
+    rounded,
+    unit_of,
+    walked,
+    weakest_of,
+)
 from hogwild.problems.linear.optimum.folds import divisions as divide
-from hogwild.problems.linear.optimum.walk import rounded, unit_of, walked, weakest_of
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import few_labels, labels_of, lengths_of, like_counts, numbered, row_weights
@@ -121,15 +126,8 @@ class L2Choice:
     @property
     def fields(self) -> dict[str, Any]:
         """What the first row of the run says: the held-out losses are of these fits, before that on all rows."""
-        return {
-            "l2_path": self.path,
-            "l2_seconds": self.seconds,
-            "l2_rows": self.rows,
-            "l2_held_out": self.held_out,
-            "l2_epochs": self.epochs,
-            "l2_folds": self.folds,
-            "l2_rounds": self.rounds,
-        }
+        names = ("path", "seconds", "rows", "held_out", "epochs", "folds", "rounds")
+        return {f"l2_{name}": getattr(self, name) for name in names}
 
     @property
     def metric(self) -> str:
@@ -204,13 +202,13 @@ def choose_l2(
     trades = config.exchange != "none"
     config = _alone(config, len(rows))
     rows = few_labels(rows)
-    several = rows.labels is not None  # labels a row
     labels = labels_of(rows.targets, config.loss, rows.table, sets=rows.labels)
-    classes = len(labels) if len(labels) > 2 or several else 1
-    if config.loss == "softmax" and classes == 1:
+    if config.loss == "softmax" and len(labels) == 2:
         config = config.settled(loss="log")
     if config.normalize == "auto":
         config = config.settled(normalize=_normalize(config, rows, labels))
+    problem = LinearProblem.of(config, rows, "serial")
+    classes, several = problem.classes, problem.multilabel
     meant = config.epochs >= LinearConfig.epochs  # fewer are meant to end early
     if exact is None:
         exact = meant and config.keep != "last"
@@ -223,26 +221,20 @@ def choose_l2(
         divisions = divide(rows.targets, 0 if several else len(labels), rows.nnz * classes)
         divisions = divisions if exact else divisions[:1]
         epochs = max(config.epochs, min(VISITS // len(rows), MOST_EPOCHS)) if meant else epochs
-        judge = _Judge(config, labels, rows, divisions, several)
+        judge = _Judge(problem, rows, divisions)
     else:
         if held is None:
             rest, held = rows.split(HELD_OUT, config.seed)
-        judge = _Judge(config, labels, held, (), several)
+        judge = _Judge(problem, held)
     if len(labels) and not several and len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
     if not judge.weighty:
         raise NoChoice(NO_WEIGHT.format(judge.fewest))
     if exact:
         epochs = 0
-        path = ended = _optima(config, rows, divisions, judge, report)
+        path = ended = _optima(config, judge, report)
     else:
-        lanes = _Lanes(config, rest, divisions[0] if len(divisions) else None, at, judge, intercept, epochs, report)
-        for share in LOOKS if classes * len(judge.parts) > 1 else ():
-            if look := int(share * epochs):
-                lanes.train(look)
-                lanes.halve()
-        lanes.train(epochs)
-        path, ended = lanes.path, lanes.going
+        path, ended = _lanes(config, rest, at, judge, intercept, epochs, report)
     best = _ranked(judge, ended)[0]
     if best.loss is None:
         advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
@@ -289,8 +281,8 @@ def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
     for kind in ("none", "l2"):
         unit = unit_of(sample) if kind == "none" else 1.0
         one = config.settled(normalize=kind, l2_path=tuple(each * unit for each in SCALED_PATH))
-        judge = _Judge(one, labels, sample, halves)
-        tried.append(_ranked(judge, _optima(one, sample, halves, judge))[0])
+        judge = _Judge(LinearProblem.of(one, sample, "serial"), sample, halves)
+        tried.append(_ranked(judge, _optima(one, judge))[0])
     if tried[1].loss is None or not judge.weighty:
         return "none"
     near = tried[0].loss is not None and near_lowest([each.metrics for each in tried], judge.weights)[0]
@@ -315,31 +307,18 @@ class _Tried:
 
 
 class _Judge:
-    """Rows held out in parts, and what each of them says of models that have not seen it.
+    """Rows held out in parts, and what each of them says of models of ``problem`` that have not seen it.
 
     ``rows`` are all held out, or each by its fold of each of the ``divisions``; a row that is held out several times
-    says the mean. ``several``: rows have any number of labels.
+    says the mean.
     """
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        labels: np.ndarray,
-        rows: Rows,
-        divisions: Sequence[np.ndarray],
-        several: bool = False,
-    ) -> None:
-        self.by_error = config.loss in BY_ERROR and bool(len(labels))
-        self._config = config
-        self._classes = len(labels)
-        self._param = DEFAULT_PARAM.get(config.loss, 0.0) if config.loss_param is None else config.loss_param
-        self._targets = rows.targets
-        self._sets: LabelSets | None = None
-        if several:
-            self._targets, self._sets = numbered(rows, labels, several)
-        elif len(labels):
-            codes = np.searchsorted(labels.astype(np.float32), rows.targets)
-            self._targets = 2.0 * codes - 1.0 if len(labels) == 2 else codes
+    def __init__(self, problem: LinearProblem, rows: Rows, divisions: Sequence[np.ndarray] = ()) -> None:
+        self.problem = problem
+        self.rows = rows
+        self.divisions = divisions
+        self.by_error = problem.loss in BY_ERROR
+        self._targets, self._sets = problem.encode(rows)
         self.weights = np.ones(len(rows)) if rows.weights is None else rows.weights.astype(np.float64)
         folds = [np.flatnonzero(fold_of == fold) for fold_of in divisions for fold in range(int(fold_of.max()) + 1)]
         self.parts = [(ids, rows.select(ids)) for ids in folds] or [(np.arange(len(rows)), rows)]
@@ -364,16 +343,17 @@ class _Judge:
     @np.errstate(all="ignore")
     def judge(self, tried: _Tried, solutions: Sequence[Solution]) -> None:
         """Judge the model of each part."""
+        problem = self.problem
         losses = np.zeros(len(self.weights))
         errors = np.zeros(len(self.weights))
         for (ids, part), (coef, intercept) in zip(self.parts, solutions, strict=True):
-            p = margins(part, coef, intercept, self._config.normalize)
-            targets = self._targets[ids] if self._sets is None else self._sets.signs(self._targets[ids])
-            losses[ids] += loss_values(self._config.loss, p, targets, self._param)
-            if self._sets is not None:
+            p, targets = margins(part, coef, intercept, problem.normalize), self._targets[ids]
+            if problem.multilabel:
+                targets = self._sets.signs(targets)
                 errors[ids] += ((p > 0) != (targets > 0)).mean(axis=1)
-            elif self._classes:
-                errors[ids] += (p > 0) != (targets > 0) if p.ndim == 1 else p.argmax(axis=1) != targets
+            elif problem.labels:
+                errors[ids] += ~right_rows(p, targets)
+            losses[ids] += loss_values(problem.loss, p, targets, problem.loss_param)
         tried.metrics = ((errors if self.by_error else losses) / self._times).astype(np.float32)
         loss = float(np.average(losses / self._times, weights=self.weights))
         finite = math.isfinite(loss)
@@ -418,31 +398,16 @@ def _ranked(judge: _Judge, path: Sequence[_Tried]) -> list[_Tried]:
     return sorted(path, key=rank)
 
 
-def _optima(
-    config: TrainConfig,
-    rows: Rows,
-    divisions: Sequence[np.ndarray],
-    judge: _Judge,
-    report: Report | None = None,
-) -> list[_Tried]:
+def _optima(config: TrainConfig, judge: _Judge, report: Report | None = None) -> list[_Tried]:
     """Penalties, ascending, and what is said of the optima without each fold."""
-    problem = LinearProblem.of(config, rows, "serial")
-    objective = Objective(
-        rows,
-        config.loss,
-        problem.loss_param,
-        normalize=config.normalize,
-        labels=problem.labels,
-        multilabel=problem.multilabel,
-        weights=row_weights(rows, config.class_weight),
-        width=problem.width,
-    )
-    fits = Folds(objective, problem.classes, config.intercept, divisions)
+    problem, rows = judge.problem, judge.rows
+    objective = problem.objective(rows, weights=row_weights(rows, config.class_weight))
+    optima = fits_without(objective, problem.classes, config.intercept, judge.divisions)
     path: dict[float, _Tried] = {}
 
     def loss(l2: float) -> float:
         path[l2] = _Tried(l2)
-        judge.judge(path[l2], fits.fit(l2))
+        judge.judge(path[l2], optima(l2))
         value = path[l2].loss
         if report is not None:
             report(len(path), max(len(path), len(L2_PATH)))
@@ -463,95 +428,80 @@ def _unit(config: TrainConfig, rows: Rows) -> float:
     return unit_of(rows) if config.l2_path == L2_PATH and config.normalize == "none" else 1.0
 
 
-class _Lanes:
-    """Candidates that are trained side by side, by ascending strength.
+def _lanes(
+    config: TrainConfig,
+    rows: Rows,
+    penalties: Penalties,
+    judge: _Judge,
+    intercept: float,
+    epochs: int,
+    report: Report | None,
+) -> tuple[list[_Tried], list[_Tried]]:
+    """Candidates that are trained side by side, by ascending strength, and those of them that went on to the end."""
+    if config.loss == "softmax":
+        config = config.settled(loss="log")
+    unit = _unit(config, rows)
+    strengths = [each if unit == 1.0 else rounded(each * unit) for each in config.l2_path or ()]
+    coordinates, _ = scaled_for(config, rows)
+    rows = coordinates.rows(rows)
+    l1, l2 = penalties(strengths[-1])
+    problem = LinearProblem.of(config.settled(l1=l1, l2=l2), rows, "serial")
+    arrays = problem.row_arrays(rows, config.class_weight)
+    weighted = rows.replace(weights=arrays["weights"] if arrays["weights"].size else None)
 
-    Attributes
-    ----------
-    path : list of _Tried
-    going : list of _Tried
-        Those that go on.
-    """
+    steps: Sequence[float | None] = [config.step] * len(strengths)
+    if config.schedule != "optimal" and config.step is None:
+        most = _steepest(config, rows)
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        rest: Rows,
-        fold_of: np.ndarray | None,
-        penalties: Penalties,
-        judge: _Judge,
-        intercept: float,
-        epochs: int,
-        report: Report | None,
-    ) -> None:
-        if config.loss == "softmax":
-            config = config.settled(loss="log")
-        unit = _unit(config, rest)
-        strengths = [each if unit == 1.0 else rounded(each * unit) for each in config.l2_path or ()]
-        self._coordinates, _ = scaled_for(config, rest)
-        rows = self._coordinates.rows(rest)
-        l1, l2 = penalties(strengths[-1])
-        problem = LinearProblem.of(config.settled(l1=l1, l2=l2), rows, "serial")
-        arrays = problem.row_arrays(rows, config.class_weight)
-        weights = arrays["weights"] if arrays["weights"].size else None
+        def probe(strength: float) -> float:
+            l1, l2 = penalties(strength)
+            return min(Probe(config.settled(l1=l1, l2=l2), weighted, 1 / PROBED).search(), most)
 
-        steps: Sequence[float | None] = [config.step] * len(strengths)
-        if config.schedule != "optimal" and config.step is None:
-            most = _steepest(config, rows)
+        steps = steps_between(probe, strengths)
+    path = [_Tried(l2, step) for l2, step in zip(strengths, steps)]
+    labels = range(problem.classes) if problem.classes > 1 else [NONE]
+    parts = len(judge.parts)
+    fold_of = judge.divisions[0] if judge.divisions else None
+    more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
+    lanes = [
+        Candidate(
+            make_schedule(config.schedule, each.step, l2=penalties(each.l2)[1], **more),
+            *penalties(each.l2),
+            fold,
+            label,
+        )
+        for each in path
+        for fold in (range(parts) if fold_of is not None else [NONE])
+        for label in labels
+    ]
+    order = Order.of(len(rows), config.order == "shuffled")
+    candidates = Candidates(problem, rows, arrays, lanes, order, config.seed, fold_of, intercept)
+    width = parts * len(labels)  # lanes of a penalty
+    going = path
 
-            def probe(strength: float) -> float:
-                l1, l2 = penalties(strength)
-                return min(Probe(config.settled(l1=l1, l2=l2), rows, weights, 1 / PROBED).search(), most)
+    def judged(place: int) -> None:
+        firsts = range(place * width, (place + 1) * width, len(labels))
+        models = (candidates.model(range(first, first + len(labels))) for first in firsts)
+        judge.judge(going[place], [coordinates.outward(*model) for model in models])
 
-            steps = steps_between(probe, strengths)
-        self.path = [_Tried(l2, step) for l2, step in zip(strengths, steps)]
-        self.going = self.path
-        labels = range(problem.classes) if problem.classes > 1 else [NONE]
-        more: dict[str, Any] = {"decay": config.decay, "power": config.power, "dloss": problem.slope, "tol": config.tol}
-        lanes = [
-            Candidate(
-                make_schedule(config.schedule, each.step, l2=penalties(each.l2)[1], **more),
-                *penalties(each.l2),
-                fold,
-                label,
-            )
-            for each in self.path
-            for fold in (range(len(judge.parts)) if fold_of is not None else [NONE])
-            for label in labels
-        ]
-        self._classes = len(labels)  # lanes of a model
-        order = Order.of(len(rows), config.order == "shuffled")
-        self._candidates = Candidates(problem, rows, arrays, lanes, order, config.seed, fold_of, intercept)
-        self._judge = judge
-        self._report = report
-        self._epochs = epochs
-
-    def train(self, until: int) -> None:
-        """Train those that go on up to an epoch, and judge them."""
-        while self._candidates.epoch < until:
-            self._candidates.train(1 if self._report else until - self._candidates.epoch)
-            if self._report is not None:
-                self._report(self._candidates.epoch, self._epochs)
-        parts = len(self._judge.parts)
-
-        def judge(place: int) -> None:
-            solutions = []
-            for part in range(place * parts, (place + 1) * parts):
-                lanes = range(part * self._classes, (part + 1) * self._classes)
-                solutions.append(self._coordinates.outward(*self._candidates.model(lanes)))
-            self._judge.judge(self.going[place], solutions)
-            self.going[place].epochs = until
-
-        for _ in in_order(range(len(self.going)), judge):
+    for share in (*LOOKS, 1.0) if width > 1 else (1.0,):
+        until = int(share * epochs)
+        if not until:
+            continue
+        while candidates.epoch < until:
+            candidates.train(1 if report else until - candidates.epoch)
+            if report is not None:
+                report(candidates.epoch, epochs)
+        for _ in in_order(range(len(going)), judged):
             pass
-
-    def halve(self) -> None:
-        """Go on with the better half."""
-        better = _ranked(self._judge, self.going)[: -(-len(self.going) // 2)]
-        places = [k for k, each in enumerate(self.going) if each in better]
-        lanes = self._classes * len(self._judge.parts)
-        self._candidates.keep([place * lanes + lane for place in places for lane in range(lanes)])
-        self.going = [self.going[place] for place in places]
+        for each in going:
+            each.epochs = until
+        if share < 1.0:  # the better half goes on
+            better = _ranked(judge, going)[: -(-len(going) // 2)]
+            places = [k for k, each in enumerate(going) if each in better]
+            candidates.keep([place * width + lane for place in places for lane in range(width)])
+            going = [going[place] for place in places]
+    return path, going
 
 
 def _steepest(config: TrainConfig, rows: Rows) -> float:

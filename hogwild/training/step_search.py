@@ -33,13 +33,10 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import READ, Rows, narrowed
 from hogwild.data.rows.margins import row_scales
 from hogwild.exchanges import make_exchange
-from hogwild.hosts.job import Job
 from hogwild.hosts.simulator import Simulator
 from hogwild.methods import LABEL_LOSSES, parse_link
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import few_labels, row_weights
-from hogwild.training.engine import Engine
 from hogwild.training.keep import has_diverged
 from hogwild.training.schedule import LONG, Step, make_schedule, usual_schedule
 from hogwild.training.workers import InlineWorker, RacingWorkers, Workers
@@ -109,18 +106,16 @@ class Probe:
     ----------
     config : TrainConfig
     rows : Rows
-        Training rows; a sample of them is copied.
-    weights : array of shape (n,), optional
-        Combined sample and class weights (with mean one).
+        Training rows; a sample of them is copied. Their weights are those of samples and classes combined.
     share : float
         Of the usual budget, for callers that search several times.
     """
 
-    def __init__(self, config: TrainConfig, rows: Rows, weights: np.ndarray | None = None, share: float = 1.0) -> None:
+    def __init__(self, config: TrainConfig, rows: Rows, share: float = 1.0) -> None:
         self.schedule = usual_schedule(config.schedule, len(rows), config.settles_schedule)
         rows = few_labels(rows)
         long = self.schedule == "rows" and len(rows) > LONG
-        sample = _sample(config, rows, weights, int(share * (LONG_BUDGET if long else BUDGET // EPOCHS)))
+        sample = _sample(config, rows, int(share * (LONG_BUDGET if long else BUDGET // EPOCHS)))
         sample = sample if sample.contiguous else sample.compact()
         self._first = -1
         if not config.adagrad:
@@ -161,12 +156,9 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
         workers = InlineWorker(problem, order, sample, arrays, config.seed)
     else:
         exchange = make_exchange(config.exchange, len(sample) / replicas, shrinks=config.l1 > 0)
-
-        def lay_out(shared: bool) -> Job:
-            return job_of(problem, order, config.seed, replicas, sample, arrays, shared, exchange=exchange)
-
         pool = Simulator(replicas, f"round-robin:quantum={QUANTUM}")
-        workers = RacingWorkers(problem, Engine(lay_out, pool, wire=parse_link(config.link)))
+        wire = parse_link(config.link)
+        workers = RacingWorkers(problem, order, sample, arrays, config.seed, pool, exchange=exchange, wire=wire)
     objective = problem.objective(sample, weights=row_weights(sample, None))
 
     def value(flat: np.ndarray) -> float:
@@ -226,9 +218,10 @@ def best_power(
     return double if at(double) < at(best) - gain else best, values
 
 
-def _sample(config: TrainConfig, rows: Rows, weights: np.ndarray | None, budget: int) -> Rows:
+def _sample(config: TrainConfig, rows: Rows, budget: int) -> Rows:
+    weights = rows.weights
     if weights is not None:
-        rows = rows.replace(weights=weights, store=None)
+        rows = rows.replace(store=None)
     per_row = max(rows.nnz / len(rows), 1.0)
     labels = len(np.unique(rows.targets[:10_000]) if rows.labels is None else rows.labels.names)
     if config.loss in LABEL_LOSSES and labels > 2:

@@ -6,15 +6,22 @@ and the order of the rows are those of a pool of one worker, so the result is th
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, readonly
+from hogwild.exchanges.trade import Exchange
+from hogwild.hosts.job import Job
+from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import cells
 from hogwild.kernels.order import shuffle_epochs
-from hogwild.kernels.tiers import no_tiers
+from hogwild.kernels.tiers import Tiers, no_tiers
+from hogwild.methods import Wire
 from hogwild.problems.linear.problem import LinearProblem, aligned
+from hogwild.problems.linear.tiers import plan_tiers
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.engine import Engine
 from hogwild.training.schedule import Step
@@ -88,12 +95,45 @@ class InlineWorker:
         """Do nothing: no worker was started."""
 
 
-class RacingWorkers:
-    """Workers of an engine, in threads, processes or the simulator; :meth:`close` ends them."""
+def job_of(
+    problem: LinearProblem,
+    order: Order,
+    seed: int,
+    workers: int,
+    rows: Rows,
+    arrays: dict[str, np.ndarray],
+    shared: bool,
+    tiers: Tiers | None = None,
+    exchange: Exchange | None = None,
+) -> Job:
+    """Return a job of rows and ``problem.row_arrays``; the other arguments are those of :meth:`Job.of`."""
+    entries, mapped = entries_of(rows, shared)
+    if tiers is None and problem.discipline == "tiered":
+        tiers = plan_tiers(problem, rows, arrays, workers)
+    return Job.of(problem, order, seed, workers, entries | arrays, shared, mapped, tiers, exchange)
 
-    def __init__(self, problem: LinearProblem, engine: Engine) -> None:
+
+class RacingWorkers:
+    """Workers of a pool, in threads, processes or the simulator; :meth:`close` ends them.
+
+    The other arguments are those of :func:`job_of`; ``wire`` is what replicas trade over in the simulator.
+    """
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        order: Order,
+        rows: Rows,
+        arrays: dict[str, np.ndarray],
+        seed: int,
+        pool: Pool,
+        tiers: Tiers | None = None,
+        exchange: Exchange | None = None,
+        wire: Wire | None = None,
+    ) -> None:
         self.problem = problem
-        self._engine = engine
+        lay_out = partial(job_of, problem, order, seed, pool.workers, rows, arrays, tiers=tiers, exchange=exchange)
+        self._engine = Engine(lay_out, pool, wire=wire)
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows ``times`` times."""

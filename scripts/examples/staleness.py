@@ -60,9 +60,8 @@ def main() -> None:
         speed = [seconds_to(goal, first) / seconds_to(goal, run) for run in runs]
         for workers, row, each, times in zip(WORKERS, rows, lost, speed, strict=True):
             stale = f"staleness {row['staleness_mean']:5.2f}, {each:6.3f} numbers overwritten"
-            print(
-                f"{name:<28} {workers:2} workers: {stale}, objective {row['objective']:.4f}, {times:5.1f} times as fast"
-            )
+            fast = f"{times:5.1f} times as fast" if times > 0 else "never gets there"
+            print(f"{name:<28} {workers:2} workers: {stale}, objective {row['objective']:.4f}, {fast}")
         for axis, values in zip(axes, (lost, worse, speed), strict=True):
             axis.plot(WORKERS, values, marker="o", label=name)
     axes[2].plot(WORKERS, WORKERS, color="gray", linestyle=":", label="ideal")

@@ -97,7 +97,7 @@ def test_the_peak_of_memory_is_that_of_the_cell(small: Rows, sleepy: type[Sleepy
     assert "peak_memory_mb" in evaluations(small, SERIAL, 1)[-1]
     rows = [{"objective": 1.0, "status": "ok", "train_seconds": 0.0}]
     with Runner(small, None, BASE, "small", 60.0) as runner:
-        alone, helped = (runner._follow(iter(rows), pids)[-1].pop("peak_memory_mb") for pids in ((), (os.getpid(),)))
+        alone, helped = (runner.follow(iter(rows), pids)[-1].pop("peak_memory_mb") for pids in ((), (os.getpid(),)))
     assert helped > alone + 20  # by what a worker has to itself
     sleepy.peak = 7.0  # of a process of its own
     assert evaluations(small, SLEEPY, 2)[-1]["peak_memory_mb"] == 7.0
@@ -106,12 +106,12 @@ def test_the_peak_of_memory_is_that_of_the_cell(small: Rows, sleepy: type[Sleepy
 def test_the_time_from_the_call_has_what_is_done_once(small: Rows, sleepy: type[Sleepy]) -> None:
     with Runner(small, None, BASE, "small", 60.0, reading=5.0) as runner:
         first = runner.run(SERIAL, 1)[-1]
-        runner._compiling["serial", 1] += 1000.0
+        runner.compiling["serial", 1] += 1000.0
         again = runner.run(SERIAL, 1)[-1]
         theirs = [runner.run(SLEEPY, 1)]
         sleepy.text, sleepy.idle = lambda rows: "a file", lambda self: 3.0
         theirs += [runner.run(SLEEPY, 1)]
-    assert first["once_seconds"] == 5.0 + runner._pools["threads", 1][1]  # its set-up has compiled
+    assert first["once_seconds"] == 5.0 + runner.pools["threads", 1][1]  # its set-up has compiled
     assert again["once_seconds"] > 900  # as long as the first took
     assert [row[0]["once_seconds"] for row in theirs] == [5.0, 0.0]  # who reads its own text is not charged for ours
     assert theirs[1][0]["setup_seconds"] > 3.2

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hogwild.compare.reference.optimum import find_optimum
+from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from tests.runs import toy
@@ -15,7 +16,8 @@ def test_it_is_of_weighted_rows_and_of_all_columns() -> None:
     rows = toy(200, 24, 4, classes=0)
     weights = np.random.default_rng(5).random(len(rows)) * 3
     wide = Rows((rows.begin, rows.end), rows.indices * 1000 + 7, rows.values, rows.targets, 1_000_000, weights)
-    found = find_optimum(wide, TrainConfig(loss="squared-error", l2=1e-3))
+    base = TrainConfig(loss="squared-error", l2=1e-3)
+    found = find_optimum(Runner(wide, None, base, "wide", 60.0).case)
     share = wide.weights.astype(float) / wide.weights.astype(float).sum()
     X, y = rows.to_scipy()
     margins = X.astype(float) @ found.coef[np.arange(24) * 1000 + 7] + found.intercept

@@ -51,7 +51,7 @@ def made(name, rows, **options):
 @functools.lru_cache
 def optimum(rows, c):
     """The optimum, which takes longer than what is tested: found once for solvers with the same objective."""
-    return find_optimum(rows, c)
+    return find_optimum(Runner(rows, None, c, "rows", 60.0).case)
 
 
 def left(solver, rows, c):
@@ -164,11 +164,7 @@ def test_refusals_are_one_sentence(name, options, why, monkeypatch):
     assert not said.endswith(".")
 
 
-def test_data_that_are_too_large_and_who_is_not_installed(monkeypatch):
-    monkeypatch.setattr(outside, "INDEX_LIMIT", 100)
-    for name in ("sklearn-sgd", "liblinear"):
-        said = OUTSIDE[name].refuse(TrainConfig(), toy(50, 24, 4))
-        assert said == "scikit-learn's solvers take fewer than 100 nonzeros, and the data have 200"
+def test_who_is_not_installed(monkeypatch):
     monkeypatch.setattr(outside.Liblinear, "package", "no-such-package")
     assert (
         outside.Liblinear.refusal(TrainConfig(), toy(50, 24, 4))
@@ -179,13 +175,36 @@ def test_data_that_are_too_large_and_who_is_not_installed(monkeypatch):
     assert said == "libmf needs mf-train on the PATH: build https://github.com/cjlin1/libmf"
 
 
-@pytest.mark.parametrize("says", ["exit 3", "echo hello", "echo what is this", "echo 1 nan", "echo 1 0.5"])
-def test_a_libmf_that_is_broken_ends_its_cell_alone(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def libmf(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> outside.Libmf:
+    """LIBMF, where mf-train is this script."""
     program = tmp_path / "mf-train"
     program.write_text(f"#!/bin/sh\n{says}\n")
     program.chmod(0o755)
     monkeypatch.setattr(outside.Libmf, "command", str(program))
     config = TrainConfig(problem="completion", biases=False, penalty="per-rating", rank=2, step=0.1, l2=0.1)
     ratings = Ratings(np.array([0, 1]), np.array([1, 0]), np.array([1.0, 2.0]), (2, 2))
+    return outside.Libmf(ratings, config)
+
+
+@pytest.mark.parametrize("says", ["exit 3", "echo hello", "echo 1 nan", "echo 1 0.5"])
+def test_a_libmf_that_is_broken_ends_its_cell_alone(says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TrainingError, match="ended with status . and no model: "):
-        outside.Libmf(ratings, config).advance(1)
+        libmf(says, tmp_path, monkeypatch).advance(1)
+
+
+def test_a_libmf_that_hangs_is_ended_by_its_limit_and_by_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it leaves behind would fail the test."""
+    solver = libmf("echo iter; exec sleep 60", tmp_path, monkeypatch)
+    solver.limit = 0.2
+    with pytest.raises(TrainingError, match="took more than 0.2 s: give it a longer --timeout"):
+        solver.advance(1)
+
+    def interrupted(*_: object) -> float:
+        raise KeyboardInterrupt
+
+    solver.limit = 600.0
+    monkeypatch.setattr(outside, "memory_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        solver.advance(1)

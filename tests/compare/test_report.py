@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from hogwild.compare.report.figures import _costs, curves_of
+from hogwild.compare.report.figures import costs_figure, curves_of
 from hogwild.compare.report.page import write_report
 from hogwild.errors import HogwildWarning, InputError, OutputError
 from tests.compare.rows import about, halving, lifelike, loaded, run, write
@@ -111,7 +111,7 @@ def test_costs(tmp_path: Path) -> None:
     parts = [run("serial", halving(), 1.0, once_seconds=2.0, peak_memory_mb=50.0)]
     parts += [run("tiered", halving(), 0.5, 2, once_seconds=4.0, peak_memory_mb=60.0)]
     parts += [run("sklearn-sgd", halving(), 0.1, own_objective="it has its own", peak_memory_mb=10.0)]
-    figure = _costs([loaded(tmp_path, *parts)])
+    figure = costs_figure([loaded(tmp_path, *parts)])
     views = {each["label"]: each["args"][0] for each in figure["layout"]["updatemenus"][0]["buttons"]}
     assert {label: (view["x"], view["y"]) for label, view in views.items()} == {
         "memory": ([[3.0], [1.5], [1.5, 3.0]], [[50.0], [60.0], [60.0, 50.0]]),
@@ -133,6 +133,7 @@ def test_numbers_for_other_programs(made: Path) -> None:
         "Runs that did not end ok",
         "What was compared, and where",
     ]
+    assert "MB to 10 %" not in summary["tables"][3]["columns"]  # of links that are simulated
     reasons = {row[-1] for row in summary["tables"][-2]["rows"]}
     assert reasons == {"diverged", "timed out after 3 s", "refused: 2 workers on 1 free core would spin"}
     evaluations = pandas.read_csv(made / "evaluations.csv", low_memory=False)

@@ -65,12 +65,6 @@ def test_a_torn_last_line_is_passed_over(tmp_path: Path) -> None:
         load([tmp_path])
 
 
-def test_rows_of_an_experiment_that_is_gone_are_passed_over(tmp_path: Path) -> None:
-    old = {"phase": "delay", "method": "serial", "gradient_delay": 1e-3, "objective": -5.0, "status": "ok"}
-    source = loaded(tmp_path, run("serial", [1.0, 0.5]), old)
-    assert (len(source.runs), source.optimum) == (1, 0.0)
-
-
 def test_time_to_target(tmp_path: Path) -> None:
     # 1, 0.1, 0.01 at 0, 2, 4 s: the logarithm falls in a straight line
     eps = [10**-0.5, 0.1, 10**-1.25, 1e-9]

@@ -92,6 +92,7 @@ def test_simulations_and_penalties() -> None:
     sparse = "synthetic:rcv1?rows=1000&features=20000&nnz=20", {"l2": 1e-4}
     dense = "synthetic:uniform?rows=1000&features=40&nnz=20", {"l2": 1e-4}
     said = run("staleness.py", PROBLEMS={"sparse": sparse, "dense": dense}, EPOCHS=1)
+    assert re.findall(r"(?:nan|inf) times", said) == []  # a curve that ends is said in words
     stale, lost = np.array(re.findall(r"staleness +([\d.]+), +([\d.]+) numbers", said), float).T
     assert (np.diff(stale.reshape(-1, 4)) > 0.0).all()
     assert lost[7] > lost[3] > lost[0] == 0.0  # 64 workers on dense rows, and on sparse ones

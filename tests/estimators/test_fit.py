@@ -16,12 +16,11 @@ from hogwild.estimators.arrays import (
     as_targets,
     converted,
     problem_of,
-    rates_of,
     rows_of,
     shrinks_alike,
     shrinks_gently,
 )
-from hogwild.estimators.fit import SampleObjective
+from hogwild.estimators.fit import sample_objective
 from hogwild.estimators.options import config_of
 from tests import numpy_objective
 
@@ -39,7 +38,7 @@ def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **optio
     config = config_of(HogwildClassifier(loss, **options))
     config = config.settled(loss="log") if loss == "softmax" and classes == 2 else config
     problem = problem_of(config, rows, classes, whole=True)
-    return rows, problem, converted(rows, rates_of(problem, rows, 1))
+    return rows, problem, converted(rows, problem.rates(rows, 1))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +59,7 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
     if weights:  # of mean one there; here they are what they are
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty
-    assert SampleObjective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
+    assert sample_objective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -133,10 +132,11 @@ def test_steps_are_tried_without_the_columns_that_are_empty(classes: int) -> Non
     """A thousand columns for each that is used cost nothing, and change nothing."""
     X, y = hogwild.open_data(f"synthetic:rcv1?rows=2500&features=700&nnz=15&classes={max(classes, 2)}").to_scipy()
     wide = scipy.sparse.csr_matrix((X.data, 1000 * X.indices, X.indptr), (X.shape[0], 700_000))
-    for init in ({}, {"coef_init": 1.0, "intercept_init": 0.5}):
+    count = 1 if classes < 3 else classes
+    coef = np.random.default_rng(0).normal(0, 30, (count, 700, 1)) * (np.arange(1000) == 0)  # of the used columns
+    for begun in (False, True):
         models = []
-        for matrix in (X, wide):
-            shape = (1 if classes < 3 else classes, matrix.shape[1])
-            given = {name: np.full(shape[: 2 if "coef" in name else 1], value) for name, value in init.items()}
+        for matrix, start in ((X, coef[:, :, 0]), (wide, coef.reshape(count, -1))):
+            given = {"coef_init": start, "intercept_init": np.full(count, 0.5)} if begun else {}
             models.append(HogwildClassifier("log_loss", random_state=0, max_iter=3, tol=None).fit(matrix, y, **given))
         assert np.allclose(models[0].coef_, models[1].coef_[:, ::1000], rtol=1e-3, atol=1e-5)

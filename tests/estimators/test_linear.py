@@ -322,7 +322,7 @@ def test_the_scale_of_the_weights_does_not_matter(cancer: Any) -> None:
 
 
 def test_weights_to_start_from_have_to_fit(iris: Any, cancer: Any) -> None:
-    said = r"coef_init does not match dataset: it has shape \(4, 3\), and the data make it \(3, 4\)"
+    said = r"coef_init does not match dataset: shape \(4, 3\), where the data need \(3, 4\): keep"
     with pytest.raises(ValueError, match=said):
         HogwildClassifier(random_state=0).fit(*iris, coef_init=np.ones((4, 3)))
     one = HogwildClassifier(random_state=0).fit(*cancer, coef_init=np.ones(30), intercept_init=1.0)

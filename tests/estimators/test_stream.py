@@ -167,7 +167,7 @@ def test_workers_that_cannot_start_cost_no_model(monkeypatch: pytest.MonkeyPatch
     def fail(*_: Any) -> None:
         raise TrainingError("cannot start 2 worker processes")
 
-    monkeypatch.setattr(stream_module, "racing", fail)
+    monkeypatch.setattr(stream_module, "start_pool", fail)
     for wrong, said in ({"n_jobs": 0}, "n_jobs=0"), ({"host": "processes"}, "cannot start"):
         with pytest.raises(ValueError if "n_jobs" in wrong else TrainingError, match=said):
             copy.copy(model).set_params(**wrong).partial_fit(X[100:], y[100:] > 0)

@@ -214,7 +214,7 @@ def test_a_killed_worker_is_missed_by_nobody(exchange: str, tmp_path: Path) -> N
 
     def kill() -> None:
         for victim in (0, 1):
-            pid = run.engine.pool._crew[victim].pid  # type: ignore[attr-defined]
+            pid = run.engine.pool.pids[victim]
             killed.append(pid)
             os.kill(pid, signal.SIGKILL)
 
@@ -236,7 +236,7 @@ def test_stopping_in_the_middle_of_trades(name: str, host: str, tmp_path: Path) 
     run = stopped_inside(lambda: start(rows, epochs=2, **quiet), 0, 3000)
     row = run.history[-1]
     again = start(rows, epochs=1, resume=True, **quiet)
-    assert again._job.export().tobytes() == run._job.export().tobytes()
+    assert again.engine.job.export().tobytes() == run.engine.job.export().tobytes()
     (last,) = again
     assert (last["status"], last["epoch"]) == ("ok", 1)
     assert last["messages"] > row["messages"] > 0  # counted from the beginning, also when resumed

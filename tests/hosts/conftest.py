@@ -11,8 +11,8 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
+from hogwild.training.workers import job_of
 from tests.runs import toy
 
 STEP = (0.1, 1.0, 0.0)

@@ -35,7 +35,7 @@ def test_deaths_are_noticed_where_the_user_blocks_signals() -> None:
         pool = Processes(1)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    os.kill(pool._crew[0].pid, signal.SIGKILL)
+    os.kill(pool.pids[0], signal.SIGKILL)
     assert until(lambda: pool._listen(0.1) or pool.lost == 1)
     pool.close()
 
@@ -69,7 +69,7 @@ if not copy:
     open(sys.argv[1], "w").close()
     time.sleep(60)
 fork_server._lock.release()
-print(copy, fork_server.pid(), *(worker.pid for worker in pool._crew), flush=True)
+print(copy, fork_server.pid(), *pool.pids, flush=True)
 time.sleep(60)
 """
 

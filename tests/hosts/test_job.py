@@ -10,8 +10,8 @@ import hogwild
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import save_store
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
+from hogwild.training.workers import job_of
 
 
 def test_rows_cut_short_keep_their_own_offsets(tmp_path):

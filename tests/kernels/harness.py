@@ -19,8 +19,8 @@ from hogwild.kernels.options import JIT
 from hogwild.kernels.tiers import FLOATS
 from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.linear.kernel import BEGUN
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.problem import LinearProblem
+from hogwild.training.workers import job_of
 from tests import reference
 
 CONSTANT, FALLING = (0.05, 1.0, 0.0), (0.3, 5.0, 0.4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -104,6 +105,7 @@ def test_a_signal_waits_until_a_kernel_is_compiled(disk: Path, monkeypatch: pyte
     finally:
         signal.signal(signal.SIGINT, before)
     assert interrupted.overloads
+    assert gc.isenabled()  # again
 
 
 def test_a_callers_kernel_may_call_ours(disk: Path) -> None:

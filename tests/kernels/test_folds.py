@@ -10,8 +10,7 @@ import pytest
 from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice
 from hogwild.problems.linear.objective import Objective
-from hogwild.problems.linear.optimum.folds import Folds, are_few, divisions
-from hogwild.problems.linear.optimum.walk import walked
+from hogwild.problems.linear.optimum.folds import are_few, divisions, fits_without, walked
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.rows import row_weights
 from tests.runs import toy
@@ -35,9 +34,9 @@ def test_the_gradient_of_each_fit_is_zero_on_its_own_rows(loss: str, classes: in
     problem = LinearProblem.of(config, rows, "serial")
     folds = divisions(rows.targets, classes, 10**6)[0]
     whole = Objective(rows, loss, problem.loss_param, labels=problem.labels, weights=row_weights(rows, None))
-    fits = Folds(whole, problem.classes, True, [folds])
+    optima = fits_without(whole, problem.classes, True, [folds])
     for penalty in (10 * l2, l2):
-        found = fits.fit(penalty)
+        found = optima(penalty)
     labels = np.unique(rows.targets).astype(float).tolist() if classes else []
     for fold in (0, 3):
         coef, intercept = found[fold]

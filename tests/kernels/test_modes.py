@@ -24,8 +24,8 @@ pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="already in thi
 
 
 def test_without_the_jit():
-    # scalar functions, statistics of many draws and clocks have no memory to read beyond
-    others = "unbiased or any_decimal"
+    # scalar functions, statistics and many draws of what others call too
+    others = "unbiased or any_decimal or nearest_point or which_features"
     command = [
         sys.executable,
         "-m",

@@ -54,9 +54,9 @@ def write_out(job, step, epoch):
 
 
 @pytest.mark.parametrize("step", [CONSTANT, OPTIMAL], ids=["constant", "optimal"])
-@pytest.mark.parametrize(("loss", "classes"), [("hinge", 2), ("log", 5)])
+@pytest.mark.parametrize(("loss", "classes"), [("hinge", 2), ("log", 3)])
 def test_against_the_twin(loss, classes, step):
-    rows = awkward_rows(loss, classes, weights=classes == 5)
+    rows = awkward_rows(loss, classes, weights=classes == 3)
     job = scaled_job(rows, loss=loss, normalize="l2")
     twin, before = twin_for(job, rows, step), job.export()
     for epoch in range(3):

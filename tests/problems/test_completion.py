@@ -71,6 +71,11 @@ def test_first_factors_are_seeded_and_rows_start_on_cache_lines():
     assert problem.stride == 32
     assert 0.005 < p.std() < 0.2
     assert not any(part.any() for part in problem.parameters(first)[2:])
+    plain = problem_of(rank=20, biases=False)
+    flat = np.zeros(plain.size, np.float32)
+    plain.start(flat, 1)  # the same, but for a direction that takes the place of biases
+    for part, with_biases in zip(plain.factors(flat), problem.factors(first), strict=True):
+        np.testing.assert_allclose(part - with_biases, np.eye(1, 20) * np.full((len(part), 1), 0.5), atol=1e-6)
     flat = aligned(problem.size)
     assert all(part.__array_interface__["data"][0] % 64 == 0 for part in problem.parameters(flat))
 

@@ -254,7 +254,7 @@ def test_resumed_is_the_same_to_the_bit(tmp_path: Path, change: dict[str, Any]) 
     hogwild.train(rows, checkpoint=tmp_path, **options | {"epochs": 2}).finish()
     again = hogwild.train(rows, checkpoint=tmp_path, resume=True, **options)
     again.finish()
-    np.testing.assert_array_equal(whole._job.flat, again._job.flat)
+    np.testing.assert_array_equal(whole.engine.job.flat, again.engine.job.flat)
     assert whole.config == again.config
     assert [row["objective"] for row in whole.history] == [row["objective"] for row in again.history]
 

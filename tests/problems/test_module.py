@@ -119,7 +119,7 @@ def test_only_the_rows_that_are_named_are_written(name: str, bag: bool) -> None:
     data = sparse_data() if bag else (rng.integers(0, 25, (120, 4)), rng.integers(0, 2, 120))
     run = hogwild.train_module(Embedded(50, 8, True, bag), "cross-entropy", data, **QUIET, optimizer=name, step=0.1)
     next(run)
-    layout, flat = run.problem.layout, run._job.flat  # type: ignore[attr-defined]
+    layout, flat = run.problem.layout, run.engine.job.flat
     _, *parts, _ = layout.trained(flat, layout.slot(flat, 0))[0]
     arrays = [part for part in parts if part.size]
     for array in arrays:

@@ -152,12 +152,13 @@ def test_the_bound_holds_for_any_slopes(loss: str) -> None:
     for l1, l2 in ((0.0, 1e-3), (0.02, 0.0), (0.02, 1e-3)):
         problem = posed(about, loss, l1, l2)
         best, sums = from_zero(problem, enough=1e-6).value, problem.sums(0, 1)
+        method = newton.Newton(sums, l1, l2, True, 0.0)
         for scale in (0.01, 0.3, 3.0, 100.0):
             p = scale * random.normal(size=150)
             sums.derive(p, p, 0.0)
-            assert 0.0 <= kinked.bound(sums, sums.slopes, l1, l2, True) <= best * (1 + 1e-6)
+            assert 0.0 <= kinked.bound(method, sums.slopes) <= best * (1 + 1e-6)
         one = np.where(np.arange(150) == 0, sums.slopes, 0.0)
-        assert kinked.bound(sums, one, l1, l2, True) == 0.0
+        assert kinked.bound(method, one) == 0.0
 
 
 def test_dual_ascent_that_is_not_at_its_end_lengthens_weights_and_sees_rows_again(
@@ -219,18 +220,6 @@ def test_a_start_near_the_optimum_is_left_as_it_is() -> None:
     gain = problem.promise(best.coef, best.intercept)
     assert gain is not None
     assert gain < 1e-3
-
-
-@pytest.mark.parametrize("loss", [*SMOOTH, *KINKED])
-@pytest.mark.parametrize("l1", [0.0, 0.05])
-def test_the_slope_is_the_length_of_the_shortest_subgradient(loss: str, l1: float) -> None:
-    about = drawn(loss)
-    X, y, w, b = about["X"].astype(np.float32), about["y"], about["w"][0].astype(float), float(about["b"][0])
-    slopes = reference.dloss(loss, X @ w + b, y, PARAM.get(loss, 0.0)) * about["weights"] / len(y)
-    g = X.T @ slopes + 0.1 * w
-    g = np.where(w != 0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0))
-    found = posed(about, loss, l1, 0.1).slope(about["w"][0], about["b"])
-    np.testing.assert_allclose(found, np.hypot(np.linalg.norm(g), slopes.sum()), rtol=1e-6)
 
 
 def test_sums_in_parts_on_threads_are_those_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,9 +299,9 @@ def test_the_bound_of_smooth_losses_holds_anywhere_and_meets_the_optimum(loss: s
     about, random = drawn(loss), np.random.default_rng(4)
     for l1, l2 in ((0.02, 0.0), (0.02, 1e-3), (0.0, 1e-2)):
         problem = posed(about, loss, l1, l2)
-        best, sums = from_zero(problem, enough=1e-10), problem.sums(0, 1)
+        best, method = from_zero(problem, enough=1e-10), newton.Newton(problem.sums(0, 1), l1, l2, True, 0.0)
         solution = np.append(best.coef, best.intercept)
-        assert newton.smooth_bound(sums, solution, l1, l2, True) == pytest.approx(best.value, abs=1e-3 * best.start)
+        assert newton.smooth_bound(method, solution) == pytest.approx(best.value, abs=1e-3 * best.start)
         for scale in (0.01, 0.3, 3.0):
             x = scale * random.normal(size=13)
-            assert newton.smooth_bound(sums, x, l1, l2, True) <= best.value + 1e-9
+            assert newton.smooth_bound(method, x) <= best.value + 1e-9

@@ -10,12 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hogwild.config import TrainConfig
-from hogwild.data.rows.container import Rows, narrowed
-from hogwild.problems.linear.optimum.finder import FitProblem
-from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import row_weights
-
 WORK = 1 << 36  # entries that the finder may visit
 ENOUGH = 1e-11, 2e-8  # share of the objective that its last step gains, and of losses with kinks that it may be above
 
@@ -43,24 +37,14 @@ class Optimum(NamedTuple):
     intercept: Any = None
 
 
-def find_optimum(rows: Rows, config: TrainConfig) -> Optimum:
-    """Find the optimum of the objective that ``config`` defines on these rows.
-
-    Raises
-    ------
-    InputError
-        If the loss does not fit the targets.
-    """
-    problem = LinearProblem.of(config, rows, "serial")
-    classes = problem.classes
-    objective = problem.objective(rows, weights=row_weights(rows, config.class_weight))
-    narrow, columns = narrowed(rows if rows.contiguous else rows.compact())
-    posed = FitProblem.of(objective, narrow, classes, config.intercept)
-    coef = np.zeros((problem.width,) if classes == 1 else (classes, problem.width))
-    start = objective.evaluate(coef, np.zeros(classes))["objective"]
-    best = posed.lowered(coef[..., : narrow.width], np.zeros(classes), WORK, ENOUGH[posed.kinked])
-    coef[..., columns] = best.coef
-    value = objective.evaluate(coef, best.intercept)["objective"]
+def find_optimum(case: Any) -> Optimum:
+    """Find the optimum of the objective of a linear case, which has its evaluator."""
+    problem, columns = case.exact
+    classes, width = case.problem.classes, case.problem.width
+    zero = np.zeros((width,) if classes == 1 else (classes, width)), np.zeros(classes)
+    best = problem.lowered(*columns.inward(*zero), WORK, ENOUGH[problem.kinked])
+    solution = columns.outward(best.coef, best.intercept)
+    start, value = (case.evaluate(each)["objective"] for each in (zero, solution))
     assert start is not None
     how = f"{best.steps} steps of the optimum finder"
-    return Optimum(value, start, how, max(best.gap, 0.0), coef, best.intercept)
+    return Optimum(value, start, how, max(best.gap, 0.0), *solution)

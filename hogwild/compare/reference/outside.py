@@ -37,6 +37,7 @@ import math
 import shutil
 import subprocess
 import tempfile
+import threading
 import time
 import warnings
 import weakref
@@ -62,7 +63,6 @@ from hogwild.training.schedule import make_schedule
 
 LIBLINEAR_LOSSES = ("log", "hinge", "squared-hinge", "epsilon-insensitive", "squared-epsilon-insensitive")
 SCHEDULES = ("auto", "constant", "epoch", "round")  # those with a constant step within an epoch
-INDEX_LIMIT = 2**31  # most nonzeros that scikit-learn's solvers can count
 VW_CONSTANT = 11650396  # the index of VW's intercept
 SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
 COPIES = 5  # the fastest is ``untimed``, which no run can undercut
@@ -91,6 +91,8 @@ class Program(Protocol):
         Why its distance from the optimum means nothing, in a sentence; empty if it minimises what we minimise.
     untimed : float
         Seconds of every ``advance`` that are not training, to be subtracted from the clock of training.
+    limit : float
+        Seconds after which a command is ended: that it says nothing more must not keep the others waiting.
     peak : float, optional
         The most memory, in MB, of the process that it runs in, if that is its own.
     """
@@ -105,6 +107,7 @@ class Program(Protocol):
     restarts: bool = False
     own_objective: str = ""
     untimed: float = 0.0
+    limit: float = 600.0
     peak: float | None = None
 
     def __init__(self, rows: Any, config: TrainConfig) -> None: ...
@@ -227,7 +230,7 @@ class SklearnSGD(Stepped):
             return f"scikit-learn's SGD has no loss {config.loss}"
         if config.adagrad:
             return "scikit-learn's SGD has no adagrad"
-        return _unknown_steps("scikit-learn's SGD", config) or _too_many(rows)
+        return _unknown_steps("scikit-learn's SGD", config)
 
     def train(self, step: float) -> None:
         import sklearn
@@ -284,7 +287,7 @@ class Liblinear(Program):
             return "LIBLINEAR's dual coordinate descent needs l2 > 0, and has no l1 penalty"
         if config.loss in ("log", "hinge", "squared-hinge") and len(np.unique(rows.targets)) > 2:
             return "LIBLINEAR solves one class after the other: with more than two there is no state after some passes"
-        return _too_many(rows)
+        return None
 
     def advance(self, epoch: int) -> None:
         import sklearn
@@ -299,7 +302,7 @@ class Liblinear(Program):
         self.advance(0)
 
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.ravel(self.model.coef_).copy(), np.array(self.model.intercept_, dtype=np.float64).reshape(1)
+        return np.ravel(self.model.coef_).copy(), np.ravel(self.model.intercept_).astype(np.float64)
 
 
 class VowpalWabbit(Program):
@@ -376,8 +379,7 @@ class SnapML(Program):
         self.model = self.kind(max_iter=epoch, **self.options)
         self.model.fit(*self.data)
 
-    def solution(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.ravel(self.model.coef_), np.ravel(self.model.intercept_)
+    solution = Liblinear.solution
 
 
 class CornacMF(Stepped):
@@ -457,9 +459,18 @@ class Libmf(Program):
         self.peak, lines = 0.0, []  # a heading, and one an epoch
         with subprocess.Popen([*self.call, "-t", f"{epoch}", *self.files], stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout is not None
-            for line in run.stdout:
-                lines.append((time.perf_counter(), line))
-                self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
+            alarm = threading.Timer(self.limit, run.kill)
+            alarm.start()
+            try:
+                for line in run.stdout:
+                    lines.append((time.perf_counter(), line))
+                    self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
+                run.wait()
+            finally:  # Ctrl-C ends it too
+                alarm.cancel()
+                run.kill()
+        if time.perf_counter() - began > self.limit:
+            raise TrainingError(f"{self.command} took more than {self.limit:g} s: give it a longer --timeout")
         last = lines[-1][1].strip() if lines else "no output"
         try:
             sound = math.isfinite(float(last.split()[1]))  # the RMSE
@@ -552,12 +563,6 @@ def _unknown_steps(program: str, config: TrainConfig) -> str | None:
     if config.schedule in SCHEDULES:
         return None
     return f"{program} is given the step of an epoch, and schedule {config.schedule} is not known before it"
-
-
-def _too_many(rows: Rows) -> str | None:
-    if rows.nnz >= INDEX_LIMIT:
-        return f"scikit-learn's solvers take fewer than {INDEX_LIMIT:,} nonzeros, and the data have {rows.nnz:,}"
-    return None
 
 
 OUTSIDE: dict[str, type[Program]] = {

@@ -7,6 +7,7 @@ draws them in the page, with its script inside, so the page needs no network; a 
 
 from __future__ import annotations
 
+import functools
 import html
 import math
 from collections.abc import Iterable, Sequence
@@ -38,6 +39,7 @@ COLOURS = (
 LINES = {"lock-free": "solid", "serial": "solid", "exchange": "dashdot", "in step": "dashdot", "outside": "dot"}
 HEIGHTS = ("", "metric ")  # columns of a curve's points begin with these: of the distance, and of the metric
 GUIDE = {"color": "#888888", "dash": "dot"}  # of targets and the ideal
+Part = dict[str, Any]  # of a figure as plotly takes it
 CONFIG = {
     "responsive": True,
     "displaylogo": False,
@@ -98,10 +100,6 @@ def median_run(source: ComparisonResult, group: Group) -> pandas.DataFrame:
     """
     metric = source.metric[0] if source.metric else "no metric"
     rows = frame([group]).reindex(columns=["seed", *AXES, "gap", metric]).astype(float)
-    if not source.timed:
-        rows[["train_seconds", "call_seconds"]] = math.nan
-    if source.clock != "virtual_seconds":
-        rows[["virtual_seconds", "bytes_sent"]] = math.nan
     epochs = rows.dropna(subset=["gap", metric], how="all").assign(at=rows["epoch"]).groupby("at")
     points = epochs[[*AXES]].median()
     for kind, field in zip(HEIGHTS, ("gap", metric), strict=True):
@@ -117,8 +115,8 @@ def explorable(sources: Sequence[ComparisonResult]) -> list[tuple[str, str, str]
     """Return titles, HTML and captions of the figures that have something to show."""
     from plotly.io import to_html
 
-    options: dict[str, Any] = {"full_html": False, "include_mathjax": False, "default_height": "100%"}
-    all_of = (_curves(sources), _costs(sources))
+    options: Part = {"full_html": False, "include_mathjax": False, "default_height": "100%"}
+    all_of = (curves_figure(sources), costs_figure(sources))
     drawn = [(name, figure) for name, figure in zip(CAPTIONS, all_of) if figure["data"]]
     return [
         (
@@ -135,10 +133,13 @@ def _text(words: str) -> str:
     return html.escape(printable(words))
 
 
-def _layout(x: str, y: str, top: int, **more: Any) -> dict[str, Any]:
-    grid: dict[str, Any] = {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "automargin": True}
+def _figure(traces: list[Part], values: dict[str, list[Any]], changes: Part, top: int, menus: list[Part]) -> Part:
+    """Return a figure as its first buttons show it: traces with their values, and changes of the layout."""
+    for place, trace in enumerate(traces):
+        trace |= {axis: each[place] for axis, each in values.items()}
+    grid: Part = {"gridcolor": "rgba(128,128,128,0.25)", "zeroline": False, "automargin": True}
     clear = "rgba(0,0,0,0)"
-    return more | {
+    layout: Part = {
         "autosize": True,
         "hovermode": "closest",
         "paper_bgcolor": clear,
@@ -146,23 +147,34 @@ def _layout(x: str, y: str, top: int, **more: Any) -> dict[str, Any]:
         "margin": {"l": 10, "r": 10, "t": top, "b": 10},
         "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "maxheight": 0.3},
         "modebar": {"orientation": "v", "bgcolor": clear},
-        "xaxis": grid | {"title": {"text": x}},
-        "yaxis": grid | {"title": {"text": y, "standoff": 12}},
+        "xaxis": grid | {"title": {}},
+        "yaxis": grid | {"title": {"standoff": 12}},
+        "updatemenus": menus,
     }
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        functools.reduce(dict.__getitem__, path, layout)[last] = value
+    return {"data": traces, "layout": layout}
 
 
-def _menu(above: int, buttons: Iterable[tuple[str, str, list[Any]]], **more: Any) -> dict[str, Any]:
+def _axis(side: str, words: str, kind: str) -> Part:
+    """Return changes of the layout: an axis with this title and scale."""
+    return {f"{side}axis.title.text": words, f"{side}axis.type": kind, f"{side}axis.autorange": True}
+
+
+def _menu(above: int, buttons: Iterable[tuple[str, str, list[Any]]], **more: Any) -> Part:
     """Return a row of buttons, so many pixels above the figure: the label, plotly's method and its arguments."""
     place = {"x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "pad": {"b": above}}
     made = [{"label": label, "method": method, "args": args} for label, method, args in buttons if label]
     return more | place | {"type": "buttons", "direction": "right", "buttons": made}
 
 
-def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
+def curves_figure(sources: Sequence[ComparisonResult]) -> Part:
+    """Return every method's curve with its band, and buttons for the axes."""
     curves = curves_of(sources)
     axes = [axis for axis in AXES if any((curve.points[axis] > 0).any() for curve in curves)]
     axes.sort(key=lambda axis: axis != sources[0].clock)  # what methods are compared by first
-    traces: list[dict[str, Any]] = []
+    traces: list[Part] = []
     at: dict[str, list[Any]] = {name: [] for name in (*axes, *HEIGHTS)}
     for curve in curves if axes else []:
         shared = {"legendgroup": _text(curve.name), "visible": True if curve.first else "legendonly"}
@@ -180,28 +192,17 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
             at[kind] += [high + low[::-1], median]
     if not traces:
         return {"data": []}
-    for place, trace in enumerate(traces):
-        trace |= {"x": at[axes[0]][place], "y": at[""][place]}
     metrics = " or ".join(dict.fromkeys(source.metric[1] for source in sources if source.metric))
     across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "line": GUIDE | {"width": 1}}
     targets = [across | {"y0": y, "y1": y} for y in sorted({eps for source in sources for eps in source.eps})]
-    layout = _layout(AXES[axes[0]][1], title(sources), 112, shapes=targets)
-    layout["xaxis"]["type"] = AXES[axes[0]][3]
-    layout["yaxis"] |= {"type": "log", "tickformat": "~%", "dtick": 1}
-
-    def set_axis(side: str, words: str, kind: str, **more: Any) -> dict[str, Any]:
-        return {f"{side}axis.title.text": words, f"{side}axis.type": kind, f"{side}axis.autorange": True} | more
-
-    distance = set_axis("y", title(sources), "log", shapes=targets)
-    metric = set_axis("y", metrics, "linear", shapes=[])
-    layout["updatemenus"] = [
-        _menu(72, ((AXES[axis][0], "update", [{"x": at[axis]}, set_axis("x", *AXES[axis][1::2])]) for axis in axes)),
+    across_axes = {axis: _axis("x", *AXES[axis][1::2]) for axis in axes}
+    distance: Part = {"shapes": targets, "yaxis.tickformat": "~%", "yaxis.dtick": 1} | _axis("y", title(sources), "log")
+    metric: Part = {"shapes": [], "yaxis.tickformat": "", "yaxis.dtick": None} | _axis("y", metrics, "linear")
+    menus = [
+        _menu(72, ((AXES[axis][0], "update", [{"x": at[axis]}, change]) for axis, change in across_axes.items())),
         _menu(
             40,
-            [
-                ("distance", "update", [{"y": at[""]}, distance | {"yaxis.tickformat": "~%", "yaxis.dtick": 1}]),
-                (metrics, "update", [{"y": at["metric "]}, metric | {"yaxis.tickformat": "", "yaxis.dtick": None}]),
-            ],
+            [("distance", "update", [{"y": at[""]}, distance]), (metrics, "update", [{"y": at["metric "]}, metric])],
         ),
         _menu(
             4,
@@ -213,10 +214,10 @@ def _curves(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
             showactive=False,
         ),
     ]
-    return {"data": traces, "layout": layout}
+    return _figure(traces, {"x": at[axes[0]], "y": at[""]}, across_axes[axes[0]] | distance, 112, menus)
 
 
-def _costs(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
+def costs_figure(sources: Sequence[ComparisonResult]) -> Part:
     """Return a point for each method, and a line through those that no other one beats, in three views by buttons."""
     names, table = [], []
     for source in sources:
@@ -238,20 +239,15 @@ def _costs(sources: Sequence[ComparisonResult]) -> dict[str, Any]:
         front = [point for place, point in enumerate(known) if all(point[1] < other[1] for other in known[:place])]
         data = {"x": [*([x] for x, _ in points), [x for x, _ in front]]}
         data |= {"y": [*([y] for _, y in points), [y for _, y in front]]}
-        shown: dict[str, Any] = {"xaxis.title.text": x_title, "yaxis.title.text": y_title, "yaxis.type": scale}
-        shown |= {"xaxis.autorange": True, "yaxis.autorange": True, "yaxis.tickformat": "~%" if scale == "log" else ""}
-        if known and (across != 1 or sources[0].timed) and sources[0].clock != "epoch":
+        shown = _axis("x", x_title, "log") | _axis("y", y_title, scale)
+        shown["yaxis.tickformat"] = "~%" if scale == "log" else ""
+        if known and sources[0].clock != "epoch":
             buttons.append((label, "update", [data, shown]))
     if not buttons:
         return {"data": []}
     data, shown = buttons[0][2]
-    traces: list[dict[str, Any]] = [
+    traces: list[Part] = [
         {"name": _text(name), "mode": "markers", "marker": {"color": colour, "size": 10}} for name, colour in names
     ]
     traces.append({"mode": "lines", "line": GUIDE | {"shape": "hv"}, "showlegend": False, "hoverinfo": "skip"})
-    for place, trace in enumerate(traces):
-        trace |= {"x": data["x"][place], "y": data["y"][place]}
-    layout = _layout(shown["xaxis.title.text"], shown["yaxis.title.text"], 56, updatemenus=[_menu(8, buttons)])
-    layout["xaxis"]["type"] = "log"
-    layout["yaxis"] |= {"type": shown["yaxis.type"], "tickformat": shown["yaxis.tickformat"]}
-    return {"data": traces, "layout": layout}
+    return _figure(traces, data, shown, 56, [_menu(8, buttons)])

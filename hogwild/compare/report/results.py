@@ -33,7 +33,6 @@ Row = dict[str, Any]
 RUN_FIELDS = ("cell", "method", "kind", "workers", "seed", "epoch", "status")
 #: Required fields of a row, by its phase.
 FIELDS = {"optimum": ("start_objective", "eps"), "tuning": RUN_FIELDS, "reported": RUN_FIELDS}
-DROPPED = "delay"  # phase of rows of version 0.1 that are not read any more
 #: Options that say what is minimised, as fields of the first row.
 OBJECTIVE = ("loss l1 l2 l2_factors loss_param normalize class_weight intercept rank penalty biases negatives").split()
 #: Fields that two comparisons must have in common to have the same optimum.
@@ -45,6 +44,9 @@ REFERENCES = ("serial", "outside")
 CLOCKS = ("train_seconds", "call_seconds", "virtual_seconds", "epoch", "bytes_sent")
 #: Fields of which a run has the mean of its epochs, as "mean staleness_max".
 MEANS = "staleness_mean staleness_max nonzeros_per_second updates_per_second samples_per_second".split()
+#: Fields that mean nothing, by the clock that methods are compared by: they are taken for missing.
+REAL, VIRTUAL = ("train_seconds", "setup_seconds", "once_seconds"), ("virtual_seconds", "bytes_sent")
+MEANINGLESS = {"train_seconds": VIRTUAL, "virtual_seconds": REAL, "epoch": (*REAL, *VIRTUAL)}
 FEWEST_PAIRS = 3
 CONFIDENCE = 0.95
 WIDE = 0.25  # ratio of the quartile distance to the median above which a time is doubtful
@@ -85,7 +87,7 @@ def read_rows(path: str | Path) -> list[Row]:
                 break
         if reason:
             raise InputError(f"{path}, line {place}: {reason}: expected a row as hogwild compare writes them")
-        if line and row["phase"] != DROPPED:
+        if line:
             rows.append(row)
     if not rows:
         raise InputError(f"{path}: is empty: expected rows as hogwild compare writes them")
@@ -95,8 +97,6 @@ def read_rows(path: str | Path) -> list[Row]:
 def _fault(row: Any, first: bool) -> str:
     """Return what is wrong with a row, or an empty text."""
     phase = row.get("phase") if isinstance(row, dict) else None
-    if phase == DROPPED:
-        return ""
     if phase not in FIELDS or first != (phase == "optimum"):
         return f"has the phase {phase!r}, not {'optimum' if first else 'tuning or reported'}"
     if first:
@@ -346,7 +346,7 @@ def speedup(group: Group, source: ComparisonResult) -> tuple[float, float, float
         assert alone is not None
         epochs = group.median(f"epoch to {eps:g}")
         if min(group.share(eps), alone.share(eps)) >= 0.5 and epochs:
-            pace = group.median("epoch_seconds") if source.timed else math.nan
+            pace = group.median("epoch_seconds")
             hardware = alone.median("epoch_seconds") / pace if pace else math.nan
             return eps, alone.median(f"epoch to {eps:g}") / epochs, hardware
     return math.nan, math.nan, math.nan
@@ -442,7 +442,8 @@ def _comparison(label: str, path: Path, rows: list[Row], best: float) -> Compari
     head["load_after"] = next((row["load"] for row in reversed(rows[1:]) if "load" in row), None)
     start = float(head["start_objective"])
     source = ComparisonResult(label, path, head, [], start, best, [])
-    by_cell = itertools.groupby(with_gaps(rows[1:], start, best), key=lambda row: row["cell"])
+    meant = [row | dict.fromkeys(MEANINGLESS[source.clock]) for row in rows[1:]]
+    by_cell = itertools.groupby(with_gaps(meant, start, best), key=lambda row: row["cell"])
     source.runs = [run_of([*cell], source.eps) for _, cell in by_cell]
     if head.get("optimum_seen") is True:
         head["objective"] = best

@@ -37,6 +37,8 @@ FACTS = {
     "command": "command",
     "commit": "commit",
 }
+#: Ways to a target beside the clock by which methods are compared: how it is headed, a field, and its form.
+WAYS = (("epochs ", "epoch", digits), ("from call ", "call_seconds", duration), ("MB ", "bytes_sent", millions))
 TARGETS = (
     "Medians over the seeds, quartiles in brackets. A target of 1 % is the objective with 1 % of the way from the "
     "start to the optimum left. When it was reached is interpolated between two evaluations, linear in seconds (or "
@@ -107,22 +109,17 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         "at most": quartiles(group.of("mean staleness_max"), "{:.0f}".format),
         "lost": quartiles(group.of("lost"), digits),
         "peak MB": quartiles(group.of("last peak_memory_mb"), digits),
+        "an epoch": quartiles(group.of("epoch_seconds"), duration),
+        "set-up": quartiles(group.of("last setup_seconds"), duration),
+        "once": quartiles(group.of("last once_seconds"), duration) if group.median("last once_seconds") else NONE,
     }
-    if source.timed:
-        cells["an epoch"] = quartiles(group.of("epoch_seconds"), duration)
-        cells["set-up"] = quartiles(group.of("last setup_seconds"), duration)
-        cells["once"] = (
-            quartiles(group.of("last once_seconds"), duration) if group.median("last once_seconds") else NONE
-        )
-        for eps in targets:
-            cells[f"from call to {percent(eps)}"] = quartiles(group.of(f"call_seconds to {eps:g}"), duration)
     name, _, share = source.metric or METRICS[0]
     if score := group.of(f"last {name}"):
         cells["metric"] = f"{100 * score.median:.2f} %" if share else figure(score.median)
     for words in ("nonzeros", "updates", "samples"):
         if speed := group.of(f"mean {words}_per_second"):
             cells["speed"] = f"{quartiles(speed, millions)} {words}"
-    if source.clock == "virtual_seconds" and group.median("last bytes_sent") > 0:
+    if group.median("last bytes_sent") > 0:
         total = group.median("last virtual_seconds") * number(group.first, "replicas")
         cells["messages an epoch"] = digits(group.median("last messages") / group.epochs)
         cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.epochs)
@@ -136,14 +133,14 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         if group is best:
             cells["behind the first"] = "first"
     show = digits if source.clock == "epoch" else duration
-    missing = NONE if group.first.get("own_objective") else "never"
+    never = NONE if group.first.get("own_objective") else "never"
     for eps in targets:
         count = sum(run.get(f"epoch to {eps:g}") is not None for run in group.runs)
         some = "" if count == len(group.runs) else f" {count}/{len(group.runs)}"
-        for words, clock, form in (("", source.clock, show), ("epochs ", "epoch", digits)):
+        for words, clock, form in (("", source.clock, show), *WAYS):
             reached = group.of(f"{clock} to {eps:g}")
+            missing = never if clock in (source.clock, "epoch") else NONE
             cells[f"{words}to {percent(eps)}"] = quartiles(reached, form) + some if reached else missing
-        cells[f"MB to {percent(eps)}"] = quartiles(group.of(f"bytes_sent to {eps:g}"), millions)
     return cells
 
 
@@ -154,7 +151,8 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     cells = [cells_of(source, group, eps) for source, group in groups]
     several = len(sources) > 1
     metrics = " / ".join(dict.fromkeys((source.metric or METRICS[0])[1] for source in sources))
-    to, epochs_to, megabytes_to = ([f"{what}to {percent(each)}" for each in eps] for what in ("", "epochs ", "MB "))
+    ways = ("", *(way[0] for way in WAYS))
+    to, epochs_to, from_call, megabytes_to = ([f"{way}to {percent(each)}" for each in eps] for way in ways)
 
     def view(title: str, columns: list[str], notes: list[str]) -> Table:
         """Return these columns of the methods that have any of them."""
@@ -166,11 +164,10 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     tuned = any(source.of_phase("tuning") for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
     notes = [f"{source.label}: " * several + note for source in sources for note in notes_of(source)]
-    paces = [(group, group.of("epoch_seconds")) for source, group in groups if source.timed]
+    paces = [(group, group.of("epoch_seconds")) for _, group in groups]
     wide = [f"{group.method} on {group.workers}" for group, at in paces if at and at.q75 - at.q25 > WIDE * at.median]
     warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
     warnings += [UNSTEADY.format(listed(wide))] if wide else []
-    from_call = [f"from call to {percent(each)}" for each in eps]
     factors = [*epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
     traded = [*megabytes_to, "messages an epoch", "MB an epoch", "waited"]
     conflicts = ["speed", *traded, "minibatch", "in flight", "staleness", "at most", "lost", "peak MB"]

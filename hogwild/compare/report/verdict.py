@@ -80,9 +80,9 @@ def choice(source: ComparisonResult) -> str:
     where = "" if best.kind in REFERENCES and best.workers == 1 else f" on {staff(source, best)}"
     seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"
     said = f"First within {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
-    if not source.timed or math.isnan(best.median("once_seconds")):
-        return said
     clock = "call_seconds"
+    if math.isnan(best.median("once_seconds") + best.median(f"{clock} to {race.eps:g}")):
+        return said
     soonest = fastest(source.racing, race.eps, clock) or best
     called, least = (duration(each.median(f"{clock} to {race.eps:g}")) for each in (best, soonest))
     sure = paired_ratio(best, soonest, race.eps, clock).low > 1
@@ -218,7 +218,7 @@ def _conditions(source: ComparisonResult) -> Iterator[str]:
         yield "The workers were simulated on one core, so seconds mean nothing: only epochs are compared."
     if source.crowd:
         yield f"{source.crowd}: the scheduler decided who worked, not the method."
-    epoch = source.serial.median("epoch_seconds") if source.serial and source.timed else math.nan
+    epoch = source.serial.median("epoch_seconds") if source.serial else math.nan
     if epoch <= SHORT:
         yield f"Epochs are short (serial: {duration(epoch)}): beginning and ending them weighs; larger data show more."
     load, cores = number(source.head, "load"), number(source.head, "cores")

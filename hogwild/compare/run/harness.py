@@ -194,7 +194,7 @@ class Comparison:
             "host": base.host,
             "link": base.link,
             "device": "cpu" if self.gpu is None else "cuda",
-            **({} if self.gpu is None else {"gpu": self.gpu}),
+            "gpu": self.gpu,
             "eps": sorted(plan.eps, reverse=True),
             "epochs": plan.epochs,
             "step_grid": list(grid),

@@ -90,7 +90,7 @@ class Linear(Sparse):
         return super().take(base, data, test)
 
     def optimum(self, base: TrainConfig, data: Rows, case: Case) -> Optimum:
-        return find_optimum(data, base)
+        return find_optimum(case)
 
 
 class Completion(Subject):

@@ -53,8 +53,8 @@ class Runner(contextlib.ExitStack):
     def __post_init__(self) -> None:
         super().__init__()
         self.cores = machine.physical_cores()
-        self._pools: dict[tuple[str, int], tuple[Pool, float]] = {}  # and the seconds that it took to start
-        self._compiling: dict[tuple[str, int], float] = {}  # seconds, of a method: what its first cell took
+        self.pools: dict[tuple[str, int], tuple[Pool, float]] = {}  # and the seconds that it took to start
+        self.compiling: dict[tuple[str, int], float] = {}  # seconds, of a method: what its first cell took
 
     @functools.cached_property
     def case(self) -> Case:
@@ -83,13 +83,12 @@ class Runner(contextlib.ExitStack):
                 warnings.simplefilter("ignore", HogwildWarning)  # the comparison has warned once
                 if reason is not None:
                     raise UsageError(reason)
-                rows = (self._outside if method.outside else self._ours)(cell, self.config(cell, epochs))
+                config = self.config(cell, epochs)
+                rows = self.follow(self._evaluations(cell, config)) if method.outside else self._ours(cell, config)
         except FAILURES as error:  # before its first row
             status = f"refused: {error}" if isinstance(error, UsageError) else _failed(error)
-            rows = [
-                {"data": self.data, "device": method.device, "seed": cell.seed, "step": cell.step, "status": status}
-            ]
-            rows[0] |= {"epoch": 0, "objective": None, "train_seconds": None}
+            facts = {"data": self.data, "device": method.device, "seed": cell.seed, "step": cell.step}
+            rows = [facts | {"epoch": 0, "objective": None, "train_seconds": None, "status": status}]
         rows[0]["load"] = load
         facts = {
             "phase": cell.phase,
@@ -107,12 +106,12 @@ class Runner(contextlib.ExitStack):
         took to start, which are not training.
         """
         key = REAL_HOSTS[0] if host == "auto" else host, workers  # "auto" is one host for all, even with one worker
-        if key not in self._pools or self._pools[key][0].closed:
+        if key not in self.pools or self.pools[key][0].closed:
             began = time.perf_counter()
             pool = start_pool(*key, self.base.delay)
-            self._pools[key] = pool, time.perf_counter() - began
+            self.pools[key] = pool, time.perf_counter() - began
             self.callback(pool.close)
-        return self._pools[key]
+        return self.pools[key]
 
     def _ours(self, cell: Cell, config: TrainConfig) -> list[Row]:
         """Run our own trainer; its clock is stopped while it evaluates."""
@@ -120,8 +119,8 @@ class Runner(contextlib.ExitStack):
         made: Run[Any] = Run(self.rows, self.test, config, None, False, pool, self.data, self.case)
         with made as run, self._alarm(run):
             compiling = run.stopwatch.spent("compiling")
-            first = self._compiling.setdefault((cell.method, cell.workers), compiling)
-            history = self._follow(run, pool.pids)
+            first = self.compiling.setdefault((cell.method, cell.workers), compiling)
+            history = self.follow(run, pool.pids)
             if run.staleness:  # counts of the last epoch's updates by staleness
                 history[-1]["staleness"] = run.staleness
         for row in history:
@@ -149,9 +148,6 @@ class Runner(contextlib.ExitStack):
             over.set()
             watcher.join()
 
-    def _outside(self, cell: Cell, config: TrainConfig) -> list[Row]:
-        return self._follow(self._evaluations(cell, config))
-
     def _evaluations(self, cell: Cell, config: TrainConfig) -> Iterator[Row]:
         """Yield rows of another program's solver, driven from one evaluation to the next."""
         entry = OUTSIDE[cell.method]
@@ -159,7 +155,7 @@ class Runner(contextlib.ExitStack):
         began = time.perf_counter()
         solver = entry(self.rows, config)
         setup = time.perf_counter() - began
-        solver.untimed = solver.idle()
+        solver.untimed, solver.limit = solver.idle(), self.timeout
         start = np.zeros(self.case.problem.size, np.float32)
         self.case.problem.start(start, cell.seed)
         done, total, spent = 0, 0.0, 0.0
@@ -192,7 +188,7 @@ class Runner(contextlib.ExitStack):
                 **({} if solver.peak is None else {"peak_memory_mb": solver.peak}),
             }
 
-    def _follow(self, rows: Iterator[Row], workers: Sequence[int] = ()) -> list[Row]:
+    def follow(self, rows: Iterator[Row], workers: Sequence[int] = ()) -> list[Row]:
         """Return rows until they end, diverge, fail or take too long; ``workers`` are ids of their processes."""
         history: list[Row] = []
         measured = reset_peak()

@@ -253,7 +253,7 @@ def _convert(card: Card, part: Part, text: Path, path: Path, progress: BytesRead
         os.replace(text, path)
         return counts
     if card.problem == "completion":
-        recipe = ratings_source.recipe_of(str(text), card.layout, progress=progress)
+        _, recipe = ratings_source.recipe_of(str(text), layout=card.layout, progress=progress)
     else:
         recipe = rows_source.recipe_of(str(text), "svmlight", width=card.features, progress=progress)
     with StoreWriter(path, {"source": part.url}, overwrite=True, kind=recipe.kind) as writer:

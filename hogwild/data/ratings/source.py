@@ -100,46 +100,39 @@ def open_ratings(
     choice("unknown", unknown, UNKNOWN)
     choice("values", values, VALUES)
     choice("repeats", repeats, REPEATS)
-    title, kind = named(name, format, FORMATS, "ratings")
-    (layout or TextLayout()).check(title, kind, "ratings")
-    source = name if hasattr(name, "read") else title
-    ratings = opened(title, recipe_of(source, layout, values, repeats, progress, kind), cache)
-    return _match(ratings, users, items, unknown, title)
+    title, recipe = recipe_of(name, format, layout, values, repeats, progress)
+    return _match(opened(title, recipe, cache), users, items, unknown, title)
 
 
 def convert_ratings(
-    name: str | Path,
-    destination: str | Path,
-    *,
-    format: str | None = None,
-    layout: TextLayout | None = None,
-    overwrite: bool = False,
-    progress: BytesRead | None = None,
+    name: str | Path, destination: str | Path, *, overwrite: bool = False, **options: Any
 ) -> dict[str, Any]:
-    """Make a store of any ratings; return its meta data. Parameters are those of :func:`open_ratings`.
+    """Make a store of any ratings; return its meta data. ``options`` are keywords of :func:`open_ratings`.
 
     Raises
     ------
     InputError, OutputError
     """
-    title, kind = named(name, format, FORMATS, "ratings")
-    (layout or TextLayout()).check(title, kind, "ratings")
-    return write_store(recipe_of(title, layout, progress=progress, kind=kind), destination, overwrite, {})
+    return write_store(recipe_of(name, **options)[1], destination, overwrite, {})
 
 
 def recipe_of(
-    source: Any,
-    layout: TextLayout | None,
+    name: Any,
+    format: str | None = None,
+    layout: TextLayout | None = None,
     values: str = "required",
     repeats: str = "last",
     progress: BytesRead | None = None,
-    kind: str = "ratings",
-) -> Recipe:
-    """Return how a store is made of data of a kind; the options are those of :func:`open_ratings`."""
+) -> tuple[str, Recipe]:
+    """Return the name of ratings for messages, and how they are made; the options are those of :func:`open_ratings`."""
+    title, kind = named(name, format, FORMATS, "ratings")
+    layout = layout or TextLayout()
+    layout.check(title, kind, "ratings")
     if kind == "store":
-        return copy_of(source, open_store(source, RATINGS), RATINGS)
+        return title, copy_of(title, open_store(title, RATINGS), RATINGS)
     if kind == "synthetic":
-        return rating_recipe(source, progress)
+        return title, rating_recipe(title, progress)
+    source = name if hasattr(name, "read") else title
 
     def parse(writer: MemoryWriter) -> dict[str, Any]:
         ratings, dropped = parse_ratings(source, layout, values=values, progress=progress), 0
@@ -148,8 +141,8 @@ def recipe_of(
         return RATINGS.pour(ratings, writer) | {"warnings": {"repeats": dropped}}
 
     key: dict[str, Any] = {"kind": RATINGS.name, "values": values, "repeats": repeats}
-    key["layout"] = dataclasses.asdict(layout or TextLayout())
-    return text_recipe(source, parse, key, f"ratings {PARSER}", RATINGS)
+    key["layout"] = dataclasses.asdict(layout)
+    return title, text_recipe(source, parse, key, f"ratings {PARSER}", RATINGS)
 
 
 def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:

@@ -76,8 +76,7 @@ class CompletionCase(Case):
         parts = self.problem.parts
         if parts > 1 and saved.get("chunk"):
             raise InputError(
-                "rotation resumes at a whole epoch; got a checkpoint within one: "
-                "finish the epoch with another exchange, or on one machine"
+                "rotation resumes at a whole epoch; got a checkpoint within one: finish that epoch without rotation"
             )
         if rows % parts == columns % parts == 0:  # otherwise the ratings are cut anew
             self._grid = rows, columns

@@ -41,6 +41,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from hogwild.data.ratings.lists_kernel import holds
 from hogwild.kernels import vectors
 from hogwild.kernels.atomics import compare_exchange, fetch_add, load, prefetch
 from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP, count
@@ -274,20 +275,12 @@ def mark(begin, items, marks):
 
 @inlined
 def chosen(data, u, j):
-    """Whether user ``u`` has chosen item ``j``: a bit, set by an eighth of other items too, or else a binary search.
+    """Whether user ``u`` has chosen item ``j``: a bit, which an eighth of other items have too, or else a search.
 
-    The search has no branches to predict; without the bit it took a third of the time of ``log``.
+    A search for each took a third of the time of ``log``.
     """
-    low, end = data.seen_begin[u], data.seen_begin[u + np.uint32(1)]
-    byte, bit = mark_of(low, end, j)
-    if low == end or not data.seen_marks[byte] & bit:
-        return False
-    size = end - low
-    while size > 1:
-        half = size // 2
-        low += half if data.seen_items[np.uint64(low + half - 1)] < j else 0
-        size -= half
-    return data.seen_items[np.uint64(low)] == j
+    byte, bit = mark_of(data.seen_begin[u], data.seen_begin[u + np.uint32(1)], j)
+    return data.seen_marks[byte] & bit != 0 and holds(data.seen_begin, data.seen_items, u, j)
 
 
 @inlined

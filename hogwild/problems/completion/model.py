@@ -290,14 +290,12 @@ class CompletionModel(TrainedModel):
         if (numbers < 0).any():
             name = np.atleast_1d(np.asarray(items, object))[int(np.argmax(numbers < 0))]
             raise InputError(f"item {name}: the model does not know it")
-        length = np.sqrt(np.einsum("ij,ij->i", self.item_factors, self.item_factors, dtype=np.float64))
-        unit = (self.item_factors / np.where(length > 0, length, 1.0)[:, None]).astype(np.float32)
-        width = max(0, min(n, self.shape[1] - 1))
-
-        none = np.zeros(self.shape[1], np.float32)
-        every = np.arange(self.shape[1])
-        itself = lists_of(every, every, (len(every), len(every)))
-        best, near = best_of_users(numbers, (unit, unit, none, none), itself, width)
+        factors = self.item_factors.astype(np.float64)
+        unit = factors / np.maximum(np.linalg.norm(factors, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        every = np.arange(len(unit))
+        itself = lists_of(every, every, (len(unit), len(unit)))
+        none = np.zeros(len(unit), np.float32)
+        best, near = best_of_users(numbers, (unit, unit, none, none), itself, max(0, min(n, len(unit) - 1)))
         return self._item_names(best), near
 
     def _item_names(self, numbers: np.ndarray) -> np.ndarray:

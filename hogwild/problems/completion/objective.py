@@ -213,8 +213,7 @@ class RatingEvaluator:
             both = None
             if implicit:
                 self.tested = test.user_lists()
-                pairs = [np.concatenate(sides) for sides in ((train.users, test.users), (train.items, test.items))]
-                both = lists_of(pairs[0], pairs[1], train.shape)
+                both = lists_of(np.append(train.users, test.users), np.append(train.items, test.items), train.shape)
             self.test = RatingObjective(test, loss, seen=both, **facts)
 
     def __call__(self, solution: Solution) -> dict[str, float | None]:

@@ -51,8 +51,9 @@ PLAIN = ("serial", "hogwild")  # disciplines that write sums
 FENCED = (*PLAIN, "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
 # Deviation of the initial factors. For ratings it is small, because directions that the data do not need then stay
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
-# from the other.
-SMALL, SPREAD = 0.01, 0.1
+# from the other. Without biases the first number of every factor begins at LEVEL, so that this direction can take the
+# place of biases at once (MovieLens 100k, rank 32, 20 epochs: RMSE 0.900, else 0.906; from 0.1 it was 0.927).
+SMALL, SPREAD, LEVEL = 0.01, 0.1, 0.5
 #: Types of the arrays by user and by item.
 PER_ROW = {
     "user_rates": np.float32,
@@ -169,9 +170,11 @@ class CompletionProblem(Problem):
     def start(self, flat: np.ndarray, seed: int) -> None:
         """Write the parameters that training starts from into an array of zeros: small random factors, no biases."""
         generator = np.random.default_rng(seed)
-        spread = SMALL if self.loss == "squared-error" and self.biases else SPREAD
+        rated = self.loss == "squared-error"
         for part in self.factors(flat):
-            part[:] = generator.normal(0, spread, part.shape)
+            part[:] = generator.normal(0, SMALL if rated else SPREAD, part.shape)
+            if rated and not self.biases:
+                part[:, 0] += LEVEL
 
     def views(self, flat: np.ndarray) -> Solution:
         """Factors of both sides, (rows, rank), and biases, (rows,), in the problem's units, as views."""
@@ -317,8 +320,7 @@ class CompletionProblem(Problem):
         """Compile the kernel, or load it from the disk cache."""
         small = dataclasses.replace(self, users=2, items=2, features=self.features and (0, 0))
         ratings = Ratings([0], [0], [0], (2, 2), features=self.features and (None, None))
-        tiles, arrays = file_order(ratings.users, ratings.items, ratings.values)
-        rehearse(small, tiles, arrays | small._per_row(ratings))
+        rehearse(small, *small.lay_out(ratings, 1, 1, 0))
 
 
 def _check(problem: CompletionProblem, workers: int) -> None:

@@ -26,7 +26,6 @@ from hogwild.hosts.job import Job
 from hogwild.hosts.memory import PAGE, can_overlay
 from hogwild.kernels.tiers import FLOATS, Tiers
 from hogwild.problems.linear.coordinates import Coordinates, Numbering, scaled_for
-from hogwild.problems.linear.layout import job_of
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum.finder import WORK, FitProblem
@@ -38,6 +37,7 @@ from hogwild.problems.linear.tiers import choose
 from hogwild.problems.protocol import Case, Sums
 from hogwild.training.checkpoint import fingerprint, fingerprint_of_json
 from hogwild.training.step_search import Probe
+from hogwild.training.workers import job_of
 
 SAMPLE = 1 << 17  # rows that are evaluated after an epoch at least, where there are more
 SPARSEST = 10  # of so many chunks of rows one is evaluated at least
@@ -72,10 +72,9 @@ class LinearCase(Case):
         row_bytes = 8 * self._rows.nnz / len(train)
         self.order = Order.of(len(train), config.order == "shuffled", row_bytes, self.sampled)
         self.fingerprint = fingerprint(train) if train.totals is None else fingerprint_of_json(train.totals.fingerprint)
-        hashed = train.hash_bits if test is None else test.hash_bits
         if test is not None:
             check_plan(test.table, train.table, "the test rows")
-        check_same(hashed, train.hash_bits, "the test rows", "training's")
+            check_same(test.hash_bits, train.hash_bits, "the test rows", "training's")
 
     @property
     def numbering(self) -> Numbering | None:
@@ -161,10 +160,9 @@ class LinearCase(Case):
             rows = rows if self.numbering is None else self.numbering.rows(rows)  # in half the time then
             try:
                 more = penalised if name == "train" else others
-                self._objectives[name] = self.problem.objective(rows, self.objective, **more)
+                objective = self._objectives[name] = self.problem.objective(rows, self.objective, **more)
             except InputError as error:
                 raise InputError(f"the {name} rows: {error}") from None
-        for name, objective in self._objectives.items():
             if objective.unknown:
                 message = (
                     f"{objective.unknown:,} labels of the {name} rows that the model does not know count as missed"
@@ -197,7 +195,7 @@ class LinearCase(Case):
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        probe = Probe(self.config, self._rows.replace(totals=None), self._weights)
+        probe = Probe(self.config, self._rows.replace(totals=None, weights=self._weights))
         return lambda: (probe.search(), {"step_path": probe.path})
 
     def slope(self) -> Callable[[float], float]:
@@ -245,18 +243,18 @@ class LinearCase(Case):
         return named
 
     def judge(self, solution: tuple[np.ndarray, ...]) -> float | None:
-        problem, occurring = self._exact
+        problem, occurring = self.exact
         return problem.promise(*occurring.inward(*solution))
 
     def improved(self, solution: tuple[np.ndarray, ...], epochs: int) -> tuple[tuple[np.ndarray, ...], float | None]:
-        problem, occurring = self._exact
+        problem, occurring = self.exact
         work = WORK if problem.rows.nnz <= FEW else problem.work(epochs, self.problem.classes)
         optimum = problem.lowered(*occurring.inward(*solution), work, skip=None if self.config.l1 > 0.0 else 0.0)
         coef, intercept = occurring.outward(optimum.coef.astype(np.float32), optimum.intercept.astype(np.float32))
         return (coef, intercept), optimum.share if math.isfinite(optimum.share) else None
 
     @cached_property
-    def _exact(self) -> tuple[FitProblem, Coordinates]:
+    def exact(self) -> tuple[FitProblem, Coordinates]:
         """The problem of exact steps on the training rows, of many features on those alone that occur in them."""
         rows, coordinates = self._train, Coordinates()
         if rows.width > MANY and rows.nnz:

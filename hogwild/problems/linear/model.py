@@ -280,11 +280,7 @@ class LinearModel(TrainedModel):
             return indicator(margins)
         if not self.labels:
             return expected_values(self.loss, margins)
-        return self.classes_[self.decide_classes(margins)]
-
-    def decide_classes(self, margins: np.ndarray) -> np.ndarray:
-        """Positions in ``labels`` of the predicted classes, (n,) int64; ties go to the first class."""
-        return likeliest(margins)
+        return self.classes_[likeliest(margins)]
 
     def probabilities(self, margins: np.ndarray) -> np.ndarray:
         """Probabilities from margins, (n, K) float64."""
@@ -359,8 +355,6 @@ def as_rows(X: Any) -> Iterator[Rows]:
         yield X
         return
     if scipy.sparse.issparse(X):
-        if X.ndim != 2 or X.dtype.kind not in "biuf":
-            raise InputError(f"X: expected real numbers in two dimensions, got shape {X.shape}, dtype {X.dtype}")
         yield Rows.from_scipy(X, np.zeros(X.shape[0], dtype=np.float32))
         return
     dense = np.asarray(X)

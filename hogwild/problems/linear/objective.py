@@ -165,19 +165,16 @@ class Objective:
             y = self.targets[first:last]
             if scores is not None:
                 scores[first:last] = p
-            metrics: Any
-            hits = np.empty(0)
             if self.multilabel:
                 y = self.sets.signs(y)
-                metrics, hits = (right_rows(p, y).sum(), 0), hits_of(p, y)
-            elif not self.labels:
+            elif self.labels and p.ndim == 1:
+                y = 2.0 * y - 1.0
+            if self.labels:
+                metrics = right_rows(p, y).sum(), 0
+            else:
                 error = (np.exp(p) if LOSSES[self.loss].targets == COUNTS else p) - y
                 metrics = np.square(error).sum(), np.abs(error).sum()
-            elif p.ndim == 1:
-                metrics = np.count_nonzero(((p > 0) == (y > 0)) & (p == p)), 0
-                y = 2.0 * y - 1.0
-            else:
-                metrics = np.count_nonzero((p.argmax(axis=1) == y) & ~np.isnan(p).any(axis=1)), 0
+            hits = hits_of(p, y) if self.multilabel else ()
             weights = self.weights[first:last] if len(self.weights) else np.ones(last - first, np.float32)
             lost = weights * loss_values(self.loss, p, y, self.loss_param)
             return np.array([weights.sum(dtype=np.float64), lost.sum(), *metrics, *hits])
@@ -221,9 +218,19 @@ class Objective:
             return self.l2 / 2 * squares + self.l1 * sizes
 
 
-def right_rows(margins: np.ndarray, signs: np.ndarray) -> np.ndarray:
-    """Whether the labels of a row are all right, (n,) bool, of margins and signs (n, L); none is where one is NaN."""
-    return ((margins > 0) == (signs > 0)).all(axis=1) & ~np.isnan(margins).any(axis=1)
+def right_rows(margins: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Whether rows are predicted right, (n,) bool; none is where a margin is NaN.
+
+    Targets of a margin, (n,), are above zero where it is to be; of several, (n, L), so are those of labels, which must
+    all be right; else they are the number of a class, (n,).
+    """
+    if margins.ndim == 1:
+        return ((margins > 0) == (targets > 0)) & ~np.isnan(margins)
+    if targets.ndim == 1:
+        right = margins.argmax(axis=1) == targets
+    else:
+        right = ((margins > 0) == (targets > 0)).all(axis=1)
+    return right & ~np.isnan(margins).any(axis=1)
 
 
 def hits_of(margins: np.ndarray, signs: np.ndarray) -> np.ndarray:

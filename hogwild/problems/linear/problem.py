@@ -113,33 +113,37 @@ class LinearProblem(Problem):
             raise InputError("class_weight needs one label a row; got several: leave it out")
         if several and config.device == "cuda":
             raise InputError("device cuda needs one label a row; got several: train on the CPU")
-        loss = LOSSES[config.loss]
-        safe = loss.targets == COUNTS or uneven(rows, row_weights(rows, config.class_weight))
+        safe = LOSSES[config.loss].targets == COUNTS or uneven(rows, row_weights(rows, config.class_weight))
         of_config: dict[str, Any] = {
-            "loss": config.loss,
-            "loss_param": float((loss.param or 0.0) if config.loss_param is None else config.loss_param),
-            "l1": float(config.l1),
-            "l2": float(config.l2),
-            "adagrad": config.adagrad,
             "discipline": discipline,
-            "normalize": config.normalize,
             "labels": tuple(labels_of(targets, config.loss, rows.table, sets=rows.labels).astype(float).tolist()),
-            "multilabel": several,
             "intercept": intercept_share(config, rows) if totals is None else totals.intercept,
-            "falling": config.schedule in FALLING,
             "passive": "safe" if safe and not config.adagrad else "none",
         }
-        problem = cls.of_rows(rows, cache_bytes, **(of_config | fields))
+        problem = cls.of_rows(config, rows, cache_bytes, **(of_config | fields))
         if several:
             subject = f"{problem.classes:,} labels times {problem.width:,} features"
             check_memory(subject, BYTES * problem.size, ": leave out rare labels, or hash the features")
         return problem
 
     @classmethod
-    def of_rows(cls, rows: Rows, cache_bytes: int, **fields: Any) -> Self:
-        """The problem with these fields on rows, which say what the other fields are."""
-        longest = int((rows.end - rows.begin).max(initial=0))
-        problem = cls(width=rows.width, longest=longest, rescaled=rows.inverse is not None, **fields)
+    def of_rows(cls, config: TrainConfig, rows: Rows, cache_bytes: int, **fields: Any) -> Self:
+        """The problem with these fields; config and rows say what the other fields are."""
+        param = LOSSES[config.loss].param or 0.0
+        others: dict[str, Any] = {
+            "loss": config.loss,
+            "loss_param": float(param if config.loss_param is None else config.loss_param),
+            "l1": float(config.l1),
+            "l2": float(config.l2),
+            "adagrad": config.adagrad,
+            "normalize": config.normalize,
+            "falling": config.schedule in FALLING,
+            "multilabel": rows.labels is not None,
+            "width": rows.width,
+            "longest": int((rows.end - rows.begin).max(initial=0)),
+            "rescaled": rows.inverse is not None,
+        }
+        problem = cls(**(others | fields))
         return dataclasses.replace(
             problem,
             far=4 * rows.width * problem.stride > OUTGROWN * cache_bytes,
@@ -227,7 +231,7 @@ class LinearProblem(Problem):
 
     def slope(self, prediction: float) -> float:
         """The derivative of the loss at a prediction for target 1."""
-        return slope(self.loss, self.loss_param, prediction)
+        return 1.0 if self.loss == "softmax" else dloss(LOSSES[self.loss].code, prediction, 1.0, self.loss_param)
 
     def encode(self, rows: Rows) -> tuple[np.ndarray, LabelSets]:
         """Targets as float32 for the kernels: -1 and +1, the class number, or the target itself; and sets of labels.
@@ -421,11 +425,6 @@ class LinearProblem(Problem):
         kinds = dict.fromkeys(Data._fields, np.float32) | {"begin": np.int64, "end": np.int64, "indices": np.int32}
         kinds |= {"label_indptr": np.int64, "label_indices": np.int32}
         return {name: np.zeros(1, kind) for name, kind in kinds.items()}
-
-
-def slope(loss: str, param: float, prediction: float) -> float:
-    """The derivative of a loss at a prediction for target 1."""
-    return 1.0 if loss == "softmax" else dloss(LOSSES[loss].code, prediction, 1.0, param)
 
 
 def aligned(size: int) -> np.ndarray:

@@ -117,32 +117,24 @@ def row_weights(rows: Rows, class_weight: str | None) -> np.ndarray | None:
     InputError
         If all weights are zero.
     """
+    totals, factors = rows.totals, np.ones(1)
     weights = None if rows.weights is None else rows.weights.astype(np.float64)
-    if rows.totals is not None:
-        return _among_all(rows, weights, class_weight)
     if class_weight == "balanced":
-        _, codes, counts = np.unique(rows.targets, return_inverse=True, return_counts=True)
-        balanced = (len(rows) / (len(counts) * counts))[codes]
-        weights = balanced if weights is None else weights * balanced
+        if totals is None:
+            _, codes, counts = np.unique(rows.targets, return_inverse=True, return_counts=True)
+        else:
+            codes, counts = np.searchsorted(totals.labels, rows.targets), totals.counts
+        factors = (len(rows) if totals is None else totals.rows) / (len(counts) * counts)
+        weights = factors[codes] if weights is None else weights * factors[codes]
     if weights is None:
-        return None
-    if not weights.sum() > 0:
+        if totals is None or not totals.weighted:
+            return None
+        weights = np.ones(len(rows))  # other machines' rows have some
+    total = weights.sum() if totals is None else (totals.weights * factors).sum()
+    if not total > 0:
         raise InputError(WEIGHTLESS)
-    return (weights / weights.mean()).astype(np.float32)
-
-
-def _among_all(rows: Rows, weights: np.ndarray | None, class_weight: str | None) -> np.ndarray | None:
-    """The weights of a machine's rows if others have more rows: the mean is one over all of them."""
-    all_, factors = rows.totals, np.ones(len(rows.totals.counts))
-    if class_weight == "balanced":
-        factors = all_.rows / (len(all_.counts) * all_.counts)
-    elif not all_.weighted:
-        return None
-    mean = float((all_.weights * factors).sum()) / all_.rows
-    if not mean > 0:
-        raise InputError(WEIGHTLESS)
-    codes = np.searchsorted(all_.labels, rows.targets) if len(all_.labels) else 0
-    return (factors[codes] * (np.ones(len(rows)) if weights is None else weights) / mean).astype(np.float32)
+    mean = weights.mean() if totals is None else total / totals.rows
+    return (weights / mean).astype(np.float32)
 
 
 def check_classes(labels: Sequence[Any] | np.ndarray, weights: np.ndarray, stacklevel: int) -> None:

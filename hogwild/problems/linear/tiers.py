@@ -5,7 +5,7 @@ by document frequency f and cut into tiers, in each of which f falls by half; a 
 feature in fewer than ``RARE`` rows waits for the end of the epoch. m is chosen so that merges cost ``BUDGET`` of the
 time of the rows between, at prices that were measured once (a timing in each run differed by less than it disturbed:
 results then depended on how busy the machine was). Where a wide model is numbered by popularity, features in fewer than
-``RARE`` rows are shared in place instead (``private_features``).
+``RARE`` rows are shared in place instead (``copied``).
 
 **Why this is not enough: the cap.** Let a worker do rows i = 1..C between two merges of tier t. To first order its
 private weights of the tier move by ``-S H e``, where e is their error, ``S = sum_i step * c_i`` with c_i the loss's
@@ -96,8 +96,7 @@ def plan_tiers(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray]
         Result of ``problem.row_arrays(rows)``.
     workers : int
     """
-    frequency = shares(problem, rows)
-    head = private_features(problem, rows, frequency)
+    frequency, head = copied(problem, rows)
     features = by_popularity(rows) if head is None else EMPTY
     frequency = frequency[features] if head is None else frequency[:head]  # by rank
     falling = np.maximum.accumulate(frequency[::-1])[::-1]  # among popular features there may be rare ones
@@ -117,8 +116,7 @@ def choose(problem: LinearProblem, rows: Rows, arrays: dict[str, np.ndarray], wo
     The wait of a row under ``hogwild`` is compared with its share of the passes over private copies.
     """
     n = len(rows)
-    frequency = shares(problem, rows)
-    head = private_features(problem, rows, frequency)
+    frequency, head = copied(problem, rows)
     common = np.where(frequency * n < 1.5, 0.0, frequency)[:head]  # a feature of one row is nobody else's
     foreign = _foreign(common, problem.stride, workers)
     why = f"{foreign:.1f} of the {rows.nnz / n:.1f} weights of a row lie on cache lines that another worker wrote last"
@@ -141,26 +139,27 @@ def _foreign(common: np.ndarray, stride: int, workers: int) -> float:
     return float(np.sort(lines)[::-1][:CACHED].sum()) * (workers - 1) / workers
 
 
-def private_features(problem: LinearProblem, rows: Rows, frequency: np.ndarray) -> int | None:
-    """Return how many features workers copy where these are numbered by popularity; None: all, in the user's numbering.
+def copied(problem: LinearProblem, rows: Rows) -> tuple[np.ndarray, int | None]:
+    """Which features workers copy.
 
-    Others share few cache lines with any other row: a copy of them would cost two passes over the whole model in each
-    epoch, and save nothing.
+    Returns
+    -------
+    array of float64
+        Share of the rows that hold each feature that they may copy, at least one row.
+    int or None
+        How many are copied where features are numbered by popularity; None: all, in the user's numbering. Others share
+        few cache lines with any other row: a copy of them would cost two passes over the whole model in each epoch, and
+        save nothing.
     """
+    popular = CACHED * FLOATS // problem.stride  # at most
     if problem.page == FLOATS or not rows.width:
-        return None
-    often = np.flatnonzero(frequency[: CACHED * FLOATS // problem.stride] * len(rows) >= RARE)
-    popular = int(often[-1]) + 1 if len(often) else 0  # among popular features there may be rare ones
+        n, degree = frequencies(rows)
+        return degree / n, None
+    n, degree = frequencies(rows, most=popular + problem.page)  # what fills pages included
+    often = np.flatnonzero(degree[:popular] / n * len(rows) >= RARE)
+    last = int(often[-1]) + 1 if len(often) else 0  # among popular features there may be rare ones
     whole = problem.page // math.gcd(problem.page, problem.stride)  # features that fill pages
-    return min(max(-(-popular // whole), 1) * whole, rows.width)
-
-
-def shares(problem: LinearProblem, rows: Rows) -> np.ndarray:
-    """Share of the rows that hold each feature that workers may copy, float64, at least one row."""
-    ranked = problem.page > FLOATS
-    most = CACHED * FLOATS // problem.stride + problem.page if ranked else rows.width  # what fills pages included
-    n, degree = frequencies(rows, most=most)
-    return np.asarray(degree / n)
+    return degree / n, min(max(-(-last // whole), 1) * whole, rows.width)
 
 
 def _cut(frequency: np.ndarray) -> np.ndarray:

@@ -135,7 +135,7 @@ class ModuleCase(Case):
 
     def recut(self, saved: dict[str, Any]) -> None:
         self._batch = saved["batch"]
-        self.order = dataclasses.replace(self.order, chunk=self._batch)
+        self.order = dataclasses.replace(self.order, blocks=self._batch)
 
     def make_evaluator(self, like: Any = None) -> None:
         self._flat = np.zeros(self.layout.size, np.float32)

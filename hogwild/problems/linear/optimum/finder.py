@@ -22,7 +22,7 @@ from hogwild.data.rows.labels import LabelSets
 from hogwild.kernels.losses import LOSSES
 from hogwild.problems.linear.objective import Objective
 from hogwild.problems.linear.optimum import kinked
-from hogwild.problems.linear.optimum.newton import COLUMNS, Descent, Newton, dot, shortest, smooth_bound
+from hogwild.problems.linear.optimum.newton import COLUMNS, Descent, Newton, smooth_bound
 from hogwild.problems.linear.optimum.sums import FEW, LossSums, Softmax
 from hogwild.problems.linear.rows import lengths_of
 
@@ -174,14 +174,15 @@ class FitProblem:
             sums, x = self.sums(k, classes), np.ascontiguousarray(start.T) if softmax else start[k].copy()
             start_value = objective_at_zero(sums, x.shape)
             floor = FLOOR * classes * start_value
-            newton, allowance = Newton(sums, self.intercept, floor), work if softmax else work / classes
+            newton = Newton(sums, self.l1, self.l2, self.intercept, floor)
+            allowance = work if softmax else work / classes
             if self.loss == "perceptron":  # zero weights have its optimum, and it has no exact steps
                 return Descent(x, math.nan, math.inf, 0.0, 0), start_value
             if self.kinked:
-                return kinked.lowered(sums, newton, x, self.l1, self.l2, allowance, enough), start_value
-            fit = newton.lower(sums, x, self.l1, self.l2, allowance, enough, skip)
+                return kinked.lowered(newton, x, allowance, enough), start_value
+            fit = newton.lower(x, allowance, enough, skip)
             if self.l1 > 0.0 and not softmax and not fit.gap <= enough * max(abs(fit.value), floor):
-                lower = smooth_bound(sums, fit.x, self.l1, self.l2, self.intercept)
+                lower = smooth_bound(newton, fit.x)
                 fit = fit._replace(gap=min(max(fit.value - lower, 0.0), fit.gap))
             return fit, start_value
 
@@ -203,23 +204,9 @@ class FitProblem:
         """Entries that steps may visit after so many epochs: finishing takes a few times what training took."""
         return max(FIT_WORK, AFTER * epochs * self.rows.nnz * classes)
 
-    def slope(self, coef: np.ndarray, intercept: np.ndarray) -> float:
-        """Euclidean norm of the objective's gradient; with an l1 penalty, of the shortest subgradient."""
-        w, total = np.atleast_2d(coef).astype(np.float64), 0.0
-        x = np.column_stack((w, np.asarray(intercept, np.float64))).T
-        for k in range(1 if self.loss == "softmax" else len(w)):
-            sums, here = self.sums(k, len(w)), np.ascontiguousarray(x if self.loss == "softmax" else x[:, k])
-            p = sums.margins(here)
-            sums.derive(p, p, 0.0)
-            g = sums.gather(sums.slopes)
-            g[:-1] = shortest(here[:-1], g[:-1] + self.l2 * here[:-1], self.l1)
-            g[-1] *= self.intercept
-            total += dot(g, g)
-        return math.sqrt(total)
-
     def promise(self, coef: np.ndarray, intercept: np.ndarray) -> float | None:
         """The share of the objective that a Newton step promises; losses with kinks have none."""
-        if self.kinked or self.loss == "perceptron":
+        if self.kinked:
             return None
         return self.lowered(coef, intercept, JUDGED, skip=math.inf).share
 

@@ -18,13 +18,15 @@ Hsieh, Chang, Lin, Keerthi, Sundararajan (2008), A dual coordinate descent metho
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
 
+from hogwild.data.rows.container import readonly
 from hogwild.kernels.losses import HINGE, QUANTILE
 from hogwild.problems.linear.optimum import kernel
-from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest, penalty
+from hogwild.problems.linear.optimum.newton import CALL, TINY, Descent, Newton, balance, highest
 from hogwild.problems.linear.optimum.sums import LossSums
 from hogwild.problems.linear.rows import lengths_of
 
@@ -45,21 +47,17 @@ LONGER = 1.0, *(1 + 2.0**k for k in range(-11, 0))  # factors on weights whose r
 LOOKS = 5.0, 0.25  # passes between two looks at the objective, and share of all passes so far
 
 
-def lowered(sums: LossSums, newton: Newton, x: np.ndarray, l1: float, l2: float, work: float, enough: float) -> Descent:
+def lowered(newton: Newton, x: np.ndarray, work: float, enough: float) -> Descent:
     """Parameters after steps of a loss with kinks, until they are within a share ``enough`` of the optimum."""
-    value = sums.derive(p := sums.margins(x), p, 0.0)[0] + penalty(x, l1, l2)
-    if newton.whole or l1 > 0.0 or l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
-        return _bent(sums, newton, x, value, l1, l2, work, enough)
-    ascent = _Ascent(sums, l2, newton, enough)
-    spent = ascent.run(work)
-    if ascent.value < value:
-        x, value = ascent.best, ascent.value
-    return Descent(x, value, value - ascent.lower, spent, 1)
+    sums = newton.sums
+    value = sums.derive(p := sums.margins(x), p, 0.0)[0] + newton.penalty(x)
+    if newton.whole or newton.l1 > 0.0 or newton.l2 == 0.0 or DUAL_PASSES * sums.rows.nnz > work:
+        return _bent(newton, x, value, work, enough)
+    return _ascended(newton, x, value, work, enough)
 
 
-def _bent(
-    sums: LossSums, newton: Newton, x: np.ndarray, value: float, l1: float, l2: float, work: float, enough: float
-) -> Descent:
+def _bent(newton: Newton, x: np.ndarray, value: float, work: float, enough: float) -> Descent:
+    sums = newton.sums
     y = sums.targets
     shares = sums.shares
     epsilon = half_width(sums)
@@ -75,11 +73,14 @@ def _bent(
     steps = 0
     gap = math.inf
     inner = loosest = LOOSE
-    bent = sums.bent()
+    smooth = copy.copy(newton)
+    bent = smooth.sums = sums.bent()
     for _ in range(BENDS):
         bent.targets = y / unit - m
         bent.param = sums.param if sums.code == QUANTILE else epsilon / unit
-        fit = newton.lower(bent, x / unit, l1, l2 * unit, work - spent, inner, 0.0, newton.floor / unit)
+        smooth.l2 = newton.l2 * unit
+        smooth.floor = newton.floor / unit
+        fit = smooth.lower(x / unit, work - spent, inner)
         x = fit.x * unit
         spent = spent + fit.spent
         steps = steps + fit.steps
@@ -87,9 +88,9 @@ def _bent(
         bent_minimum = unit * (fit.value - fit.gap - float(shares @ np.square(m)) / 2.0)  # if the gap is right
         bent.derive(p / unit, p, 0.0)
         m = bent.slopes / np.where(shares > 0.0, shares, 1.0)
-        if l1 + l2 > 0.0:
-            lower = max(lower, bound(sums, bent.slopes, l1, l2, newton.intercept))
-        cost = penalty(x, l1, l2)
+        if newton.l1 + newton.l2 > 0.0:
+            lower = max(lower, bound(newton, bent.slopes))
+        cost = newton.penalty(x)
         value = sums.derive(p, p, 0.0)[0] + cost
         if cost <= SLIGHT * value:
             lower = max(lower, bent_minimum)
@@ -108,94 +109,87 @@ def _bent(
     return Descent(best, lowest, gap, spent, steps)
 
 
-class _Ascent:
-    """Dual ascent, and the best primal solution that was seen on the way."""
+def _ascended(newton: Newton, x: np.ndarray, start: float, work: float, enough: float) -> Descent:
+    """The best solution on the way of dual ascent, which ends when the bound is near or ``work`` entries were visited.
 
-    def __init__(self, sums: LossSums, l2: float, newton: Newton, enough: float) -> None:
-        n = len(sums.rows)
-        begin, end, indices, values, scales = sums.entries
-        squares = lengths_of(sums.rows) * (np.square(scales, dtype=np.float64) if len(scales) else 1.0)
-        self.rho = 0.0 if not newton.intercept else REACH * float(squares.mean()) / l2
-        if sums.code == HINGE:
-            self.times = 1
-            self.y = sums.targets.copy()
-            self.kinks = np.ones(n)
-            self.size = 1.0
-        else:
-            y = sums.targets
-            self.times = 2
-            self.y = np.repeat((1.0, -1.0), n)
-            self.kinks = np.append(y, -y) - half_width(sums)
-            self.size = float(np.abs(y - np.median(y)).mean())
-        begin, end, scales = (np.tile(each, self.times) for each in (begin, end, scales))
-        for each in (begin, end, scales):
-            each.flags.writeable = False
-        self.squares, self.shares = (np.tile(each, self.times) for each in (squares, sums.shares))
-        if sums.code == QUANTILE:
-            self.shares *= np.repeat((sums.param, 1.0 - sums.param), n)
-        self.entries = begin, end, indices, values, scales
-        self.sums = sums
-        self.l2 = l2
-        self.newton = newton
-        self.enough = enough
-        self.alpha = np.zeros(len(self.y))
-        self.w = np.zeros(sums.rows.width)
-        self.b = np.zeros(1)
-        self.best = np.append(self.w, self.b)
-        self.value = math.inf
-        self.lower = -math.inf
+    It is ``x`` if the objective ``start`` there is lower.
+    """
+    sums, l2, free = newton.sums, newton.l2, newton.intercept
+    y = sums.targets
+    n = len(y)
+    begin, end, indices, values, scales = sums.entries
+    squares = lengths_of(sums.rows) * (np.square(scales, dtype=np.float64) if len(scales) else 1.0)
+    rho = 0.0 if not free else REACH * float(squares.mean()) / l2
+    shares = sums.shares
+    kinks = np.ones(n)
+    times = 1  # hinges that a row's loss is the sum of
+    size = 1.0
+    if sums.code != HINGE:
+        size = float(np.abs(y - np.median(y)).mean())
+        times = 2
+        kinks = np.append(y, -y) - half_width(sums)
+        y = np.repeat((1.0, -1.0), n)
+        begin, end, scales, squares, shares = (np.tile(each, times) for each in (begin, end, scales, squares, shares))
+    if sums.code == QUANTILE:
+        shares *= np.repeat((sums.param, 1.0 - sums.param), n)
+    entries = readonly(begin), readonly(end), indices, values, readonly(scales)
+    alpha = np.zeros(len(y))
+    w = np.zeros(sums.rows.width)
+    b = np.zeros(1)
+    best = np.append(w, b)
+    lowest = math.inf
+    lower = -math.inf
 
-    def run(self, work: float) -> float:
-        """Ascend until the bound is near or ``work`` entries were visited; return how many were."""
-        order = np.flatnonzero(self.shares > 0.0)
-        random = np.random.default_rng(0)
-        tight = TIGHT * self.size
-        active = len(order)
-        spent = 0.0
-        next_look = LOOKS[0]
-        limits = np.array((math.inf, -math.inf))
-        unit = self.sums.rows.nnz + CALL
-        while spent < work:
-            random.shuffle(order[:active])
-            problem = self.entries, self.y, self.kinks, self.shares, self.squares, self.alpha, self.w, self.b
-            active, visited = kernel.ascend(*problem, order, active, self.l2, self.rho, limits)
-            self.b[0] += self.rho * float(self.alpha @ self.y)
-            spent += visited + active + CALL
-            if active == 0 or not limits[0] - limits[1] > tight:
-                if active == len(order) and (tight < TINY or self._look()):
-                    return spent
-                tight *= TIGHTER if active == len(order) else 1.0
-                active, limits[:] = len(order), (math.inf, -math.inf)
-            else:
-                limits[:] = limits[0] if limits[0] > 0.0 else math.inf, limits[1] if limits[1] < 0.0 else -math.inf
-            if spent > next_look * unit:
-                if self._look():
-                    return spent
-                next_look = spent / unit + max(LOOKS[0], LOOKS[1] * spent / unit)
-                if spent > LATE * unit:
-                    active, limits[:] = len(order), (math.inf, -math.inf)
-        self._look()
-        return spent
-
-    def _look(self) -> bool:
+    def is_near() -> bool:
         """Evaluate these weights, and longer ones, with the best intercept; say whether the bound is near."""
-        y = self.y
+        nonlocal best, lowest, lower
         before = math.inf
-        free = self.newton.intercept
-        p = np.tile(self.sums.margins(np.append(self.w, 0.0)), self.times)
-        b = best_intercept(y * self.kinks - p, y, self.shares) if free else 0.0
-        margins, square = y * (p + b), self.l2 / 2.0 * float(self.w @ self.w)
+        p = np.tile(sums.margins(np.append(w, 0.0)), times)
+        intercept = best_intercept(y * kinks - p, y, shares) if free else 0.0
+        margins, square = y * (p + intercept), l2 / 2.0 * float(w @ w)
         for factor in LONGER:
-            value = float(self.shares @ np.maximum(self.kinks - factor * margins, 0.0)) + factor**2 * square
-            if value < self.value:
-                self.best = factor * np.append(self.w, b)
-                self.value = value
+            value = float(shares @ np.maximum(kinks - factor * margins, 0.0)) + factor**2 * square
+            if value < lowest:
+                best = factor * np.append(w, intercept)
+                lowest = value
             if value > before:
                 break
             before = value
-        slopes = -(self.alpha * y).reshape(self.times, -1).sum(axis=0)
-        self.lower = max(self.lower, bound(self.sums, slopes, 0.0, self.l2, free))
-        return self.value - self.lower <= self.enough * max(self.value, self.newton.floor)
+        slopes = -(alpha * y).reshape(times, -1).sum(axis=0)
+        lower = max(lower, bound(newton, slopes))
+        return lowest - lower <= enough * max(lowest, newton.floor)
+
+    order = np.flatnonzero(shares > 0.0)
+    random = np.random.default_rng(0)
+    tight = TIGHT * size
+    active = len(order)
+    spent = 0.0
+    next_look = LOOKS[0]
+    limits = np.array((math.inf, -math.inf))
+    unit = sums.rows.nnz + CALL
+    while spent < work:
+        random.shuffle(order[:active])
+        active, visited = kernel.ascend(entries, y, kinks, shares, squares, alpha, w, b, order, active, l2, rho, limits)
+        b[0] += rho * float(alpha @ y)
+        spent += visited + active + CALL
+        if active == 0 or not limits[0] - limits[1] > tight:
+            if active == len(order) and (tight < TINY or is_near()):
+                break
+            tight *= TIGHTER if active == len(order) else 1.0
+            active, limits[:] = len(order), (math.inf, -math.inf)
+        else:
+            limits[:] = limits[0] if limits[0] > 0.0 else math.inf, limits[1] if limits[1] < 0.0 else -math.inf
+        if spent > next_look * unit:
+            if is_near():
+                break
+            next_look = spent / unit + max(LOOKS[0], LOOKS[1] * spent / unit)
+            if spent > LATE * unit:
+                active, limits[:] = len(order), (math.inf, -math.inf)
+    else:
+        is_near()
+    if lowest < start:
+        x, start = best, lowest
+    return Descent(x, start, start - lower, spent, 1)
 
 
 def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> float:
@@ -205,14 +199,15 @@ def best_intercept(kinks: np.ndarray, y: np.ndarray, shares: np.ndarray) -> floa
     return float(kinks[order][min(int(np.searchsorted(slopes, 0.0)), len(y) - 1)])
 
 
-def bound(sums: LossSums, slopes: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
+def bound(newton: Newton, slopes: np.ndarray) -> float:
     """Lower bound of the objective of a loss with kinks, by dual variables: slopes that the losses may have (n,).
 
     Each slope is multiplied by its row's share.
     """
-    slopes = slopes * balance(slopes) if intercept else slopes
+    sums = newton.sums
+    slopes = slopes * balance(slopes) if newton.intercept else slopes
     height = -float(slopes @ sums.targets) - half_width(sums) * float(np.abs(slopes).sum())
-    return highest(height, sums.gather(slopes)[:-1], l1, l2)
+    return highest(newton, height, sums.gather(slopes)[:-1])
 
 
 def half_width(sums: LossSums) -> float:

@@ -43,21 +43,26 @@ class Descent(NamedTuple):
 
 
 class Newton:
-    """Newton's method for problems on the same rows.
+    """Newton's method on an objective: sums of losses, and penalties, which may be changed between its runs.
 
     Parameters
     ----------
     sums : LossSums
+    l1, l2 : float
     intercept : bool
     floor : float
         Least number that shares of the objective are taken of.
     """
 
-    def __init__(self, sums: LossSums, intercept: bool, floor: float) -> None:
-        self.intercept, self.floor = intercept, floor
+    def __init__(self, sums: LossSums, l1: float, l2: float, intercept: bool, floor: float) -> None:
+        self.sums = sums
+        self.l1 = l1
+        self.l2 = l2
+        self.intercept = intercept
+        self.floor = floor
         rows = sums.rows
-        n = len(sums.rows)
-        size = sums.rows.width + 1
+        n = len(rows)
+        size = rows.width + 1
         pairs = rows.nnz * min(rows.nnz // max(n, 1) + 1, size)
         self.whole = (
             size <= COLUMNS + 1 and pairs <= PAIRS and rows.nnz <= FEW_ENTRIES and not isinstance(sums, Softmax)
@@ -66,32 +71,27 @@ class Newton:
             by_row, by_column = [np.zeros(n) for _ in range(5)], [np.zeros(size) for _ in range(5)]
             self.room = *by_row, *by_column, np.ones(size, bool), np.empty((size, size)), np.empty((size, size))
 
-    def lower(
-        self,
-        sums: LossSums,
-        x: np.ndarray,
-        l1: float,
-        l2: float,
-        work: float,
-        enough: float,
-        skip: float = 0.0,
-        floor: float | None = None,
-    ) -> Descent:
+    def penalty(self, x: np.ndarray) -> float:
+        """The penalties of the parameters."""
+        w = x[:-1].ravel()
+        return self.l2 / 2.0 * dot(w, w) + (self.l1 * float(np.abs(w).sum()) if self.l1 else 0.0)
+
+    def lower(self, x: np.ndarray, work: float, enough: float, skip: float = 0.0) -> Descent:
         """Take steps from ``x`` until one promises no more than a share ``enough`` of the objective.
 
         None is taken if the first promises no more than a share ``skip``.
         """
-        floor = self.floor if floor is None else floor
+        sums, floor = self.sums, self.floor
 
         def steps(x: np.ndarray, skip: float) -> Descent:
-            if not self.whole or l1 > 0.0:
-                return self._lower(sums, x, l1, l2, work, enough, skip, floor)
+            if not self.whole or self.l1 > 0.0:
+                return self._lower(x, work, enough, skip)
             x = x.copy()
             loss = sums.entries, sums.targets, sums.shares, sums.code, sums.param
             ends = floor, skip, enough, float(work)
-            return Descent(x, *kernel.descend(*loss, l2, self.intercept, *ends, x, self.room))
+            return Descent(x, *kernel.descend(*loss, self.l2, self.intercept, *ends, x, self.room))
 
-        if l1 > 0.0 or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
+        if self.l1 > 0.0 or sums.code >= kernel.BENT or not (kernel.is_flat(sums.code) and x.any()):
             return steps(x, skip)
         # Rows beyond their margin have no curvature. Near zero they have, and steps from there keep what they need.
         start = steps(x, math.inf)
@@ -100,24 +100,23 @@ class Newton:
         fit = steps(np.zeros_like(x), 0.0)
         return fit if fit.value < start.value else start
 
-    def _lower(
-        self, sums: LossSums, x: np.ndarray, l1: float, l2: float, work: float, enough: float, skip: float, floor: float
-    ) -> Descent:
+    def _lower(self, x: np.ndarray, work: float, enough: float, skip: float) -> Descent:
+        sums, l2 = self.sums, self.l2
         each = sums.rows.nnz * (x.size // len(x)) + CALL
         spent = 0.0
         steps = 0
         small = 0
         p = sums.margins(x)
-        value = sums.derive(p, p, 0.0)[0] + penalty(x, l1, l2)
+        value = sums.derive(p, p, 0.0)[0] + self.penalty(x)
         while True:
-            unit = max(abs(value), floor)
+            unit = max(abs(value), self.floor)
             g = sums.gather(sums.slopes)
             g[:-1] += l2 * x[:-1]
             g[-1] *= self.intercept
-            model = _Model(sums, l2, self.intercept)
+            model = _Model(self)
             most = int(np.clip((work - spent) / (2 * each), 1, MOST_CONJUGATE))
-            if l1:
-                step, gain, passes = model.sparse_step(x, g, l1, most)
+            if self.l1:
+                step, gain, passes = model.sparse_step(x, g, most)
             else:
                 promise = skip if steps == 0 and skip < 1.0 else enough
                 step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most)
@@ -125,7 +124,7 @@ class Newton:
             if not gain > (enough if steps else skip) * unit:
                 return Descent(x, value, gain, spent, steps)
             if not spent < work:
-                return Descent(x, value, math.inf if l1 and steps else gain, spent, steps)
+                return Descent(x, value, math.inf if self.l1 and steps else gain, spent, steps)
             slope = dot(g, step)
             q = sums.margins(step)
             low = 0.0
@@ -134,8 +133,8 @@ class Newton:
             for trial in range(kernel.TRIES):
                 there, first, second = sums.derive(p, q, t)
                 y = x + t * step
-                there += penalty(y, l1, l2)
-                if l1:
+                there += self.penalty(y)
+                if self.l1:
                     if there < value - kernel.ARMIJO * t * gain:
                         break
                     t /= 4.0
@@ -161,20 +160,18 @@ class Newton:
 class _Model:
     """The quadratic model of an objective at the margins where its sums are."""
 
-    def __init__(self, sums: LossSums, l2: float, intercept: bool) -> None:
-        self.sums = sums
-        self.l2 = l2
-        self.intercept = intercept
-        self.bends = sums.curvatures()
-        self.curved, self.between = sums.gather(self.bends, squared=True), sums.gather(self.bends)
-        self.curved[:-1] += l2
+    def __init__(self, of: Newton) -> None:
+        self.of = of
+        self.bends = of.sums.curvatures()
+        self.curved, self.between = of.sums.gather(self.bends, squared=True), of.sums.gather(self.bends)
+        self.curved[:-1] += of.l2
         self.curved += kernel.LEAST
 
     def product(self, x: np.ndarray) -> np.ndarray:
         """The model's Hessian times parameters."""
-        image = self.sums.product(x)
-        image[:-1] += self.l2 * x[:-1]
-        image[-1] *= self.intercept
+        image = self.of.sums.product(x)
+        image[:-1] += self.of.l2 * x[:-1]
+        image[-1] *= self.of.intercept
         return image
 
     def step(
@@ -184,15 +181,15 @@ class _Model:
 
         ``rest`` is minus the gradient, and ``free`` is 1 for the parameters that may move and 0 for others.
         """
-        curved, between = self.curved, self.between
-        means = between[:-1] / curved[-1] * self.intercept
+        curved, between, intercept = self.curved, self.between, self.of.intercept
+        means = between[:-1] / curved[-1] * intercept
         centred = np.maximum(curved[:-1] - means * between[:-1], kernel.CENTRED * curved[:-1])
 
         def scaled(rest: np.ndarray) -> np.ndarray:
             out = np.zeros_like(rest)
             out[:-1] = (rest[:-1] - means * rest[-1]) / centred
             out *= free
-            out[-1] = (rest[-1] / curved[-1] - (means * out[:-1]).sum(axis=0)) * self.intercept
+            out[-1] = (rest[-1] / curved[-1] - (means * out[:-1]).sum(axis=0)) * intercept
             return out
 
         rest = rest * free
@@ -220,13 +217,13 @@ class _Model:
             direction = then + size / before * direction
         return step, gain, 2 * trial
 
-    def sparse_step(self, x: np.ndarray, g: np.ndarray, l1: float, most: int) -> tuple[np.ndarray, float, float]:
+    def sparse_step(self, x: np.ndarray, g: np.ndarray, most: int) -> tuple[np.ndarray, float, float]:
         """Do :meth:`step` with an l1 penalty.
 
         Coordinate descent over the weights that have left zero, or would, finds which are zero. Of few columns the
         others then take a Newton step, up to where the first of them reaches zero.
         """
-        sums = self.sums
+        sums, l1, l2, intercept = self.of.sums, self.of.l1, self.of.l2, self.of.intercept
         fall = 0.0
         passes = 1.0
         w, gradients, slopes, bends = (np.array(each.T, order="C", ndmin=2) for each in (x, g, sums.slopes, self.bends))
@@ -237,7 +234,7 @@ class _Model:
             first = 0.0
             share = 2.0 * float((starts[chosen + 1] - starts[chosen]).sum()) / max(sums.rows.nnz * len(w), 1)
             for _ in range(SPARSE_SWEEPS):
-                model = *sums.columns, chosen, *derivatives, l1, self.l2, self.intercept
+                model = *sums.columns, chosen, *derivatives, l1, l2, intercept
                 fell = kernel.sweep(*model, weights, moved)
                 fall = fall + fell
                 first = max(first, fell)
@@ -263,26 +260,19 @@ class _Model:
         return step, fall, passes + more
 
 
-def shortest(w: np.ndarray, g: np.ndarray, l1: float) -> np.ndarray:
-    """The shortest subgradient at weights ``w`` with an l1 penalty, for the gradient ``g`` of the rest."""
-    if l1 == 0.0:
-        return g
-    return np.where(w != 0.0, g + l1 * np.sign(w), np.sign(g) * np.maximum(np.abs(g) - l1, 0.0))
-
-
-def smooth_bound(sums: LossSums, x: np.ndarray, l1: float, l2: float, intercept: bool) -> float:
+def smooth_bound(newton: Newton, x: np.ndarray) -> float:
     """Lower bound of the objective with a penalty, by the dual variables that are the slopes of smooth losses at ``x``.
 
     A loss of slope ``s`` at the margin ``p`` is everywhere at least ``value(p) + s (margin - p)``, and so is its mean
     with a tangent of slope zero at its infimum, which is how slopes are scaled.
     """
-    sums = copy.copy(sums)
+    sums = copy.copy(newton.sums)
     p = sums.margins(x)
     sums.derive(p, p, 0.0)
-    if intercept:
+    if newton.intercept:
         sums.shares = sums.shares * balance(sums.slopes)
     value, slope, _ = sums.derive(p, p, 0.0)
-    return highest(value - slope, sums.gather(sums.slopes)[:-1], l1, l2)
+    return highest(newton, value - slope, sums.gather(sums.slopes)[:-1])
 
 
 def balance(slopes: np.ndarray) -> np.ndarray:
@@ -292,8 +282,9 @@ def balance(slopes: np.ndarray) -> np.ndarray:
     return np.where(slopes > 0, least / max(up, TINY), least / max(down, TINY))
 
 
-def highest(height: float, g: np.ndarray, l1: float, l2: float) -> float:
+def highest(newton: Newton, height: float, g: np.ndarray) -> float:
     """The highest bound of dual variables times a factor, for their sum of conjugates and the rows times them."""
+    l1, l2 = newton.l1, newton.l2
     if not height > 0.0:
         return 0.0  # the losses are nowhere below
     g = np.abs(g)
@@ -305,11 +296,6 @@ def highest(height: float, g: np.ndarray, l1: float, l2: float) -> float:
     factors = np.linspace(free, 1.0, FACTORS) if l2 > 0.0 else [free]
     excess = [np.maximum(factor * g - l1, 0.0) for factor in factors]
     return max(factor * height - (dot(e, e) / (2.0 * l2) if l2 else 0.0) for factor, e in zip(factors, excess))
-
-
-def penalty(x: np.ndarray, l1: float, l2: float) -> float:
-    w = x[:-1].ravel()
-    return l2 / 2.0 * dot(w, w) + (l1 * float(np.abs(w).sum()) if l1 else 0.0)
 
 
 def dot(a: np.ndarray, b: np.ndarray) -> float:
