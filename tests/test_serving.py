@@ -96,7 +96,11 @@ def test_plain_features_go_by_their_number(bits: int | None) -> None:
     width = 16 if bits else 5
     served = LinearModel(np.arange(width) / 9, [0.5], "log", labels=[-1, 1], normalize="l2", hash_bits=bits)
     row = {1: 2, "3": 0.5, 5: -1.0, **({} if bits else {1000: 3.0})}
-    check(served, [row, {}], scipy.sparse.csr_array([[2, 0, 0.5, 0, -1], [0] * 5]))
+    table = scipy.sparse.csr_array([[2, 0, 0.5, 0, -1], [0] * 5])
+    check(served, [row, {}], table)
+    more: dict[str, Any] = {"normalize": "l2", "hash_bits": bits, "fields_": np.arange(width) % 3}
+    more["factors_"] = np.arange(6 * width).reshape(width, 6) / 90
+    check(FMModel(served.coef_, [0.5], "log", labels=[-1, 1], **more), [row, {}], table)
     for bad, message in [({0: 1}, "feature 0: expected its number"), ({2: None}, "feature 2: expected a finite")]:
         with pytest.raises(InputError, match=message):
             served.predict_one(bad)

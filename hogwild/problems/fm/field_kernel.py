@@ -3,8 +3,7 @@
 Its arithmetic is that of ``pairs_kernel.py``, whose loads and stores are of one factor, four numbers up to rank 4. Here
 fields go in groups of four: 16 numbers of a line are a feature's factors for a group. What the four features of a group
 have for another group is a tile of 4 x 4 factors, which faces the other group's once it is transposed in registers; all
-loads, roots and stores are of 16 numbers. AdaGrad's exact roots and divisions take the most time, and everything else
-is done behind them.
+loads, roots and stores are of 16 numbers.
 
 The weight stands where the factor for the field behind the last one would. So it is the factor for a feature that every
 row has, with the value one and the factors (1, 0, 0, 0), which nobody moves. Fields that a row lacks have the value
@@ -24,17 +23,17 @@ from hogwild.kernels.atomics import prefetch_second
 from hogwild.kernels.options import inlined
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.kernels.vectors import LANES, LINE, fma
-from hogwild.problems.fm.pairs_kernel import line_of, moved
+from hogwild.problems.fm.pairs_kernel import PULL, UNIT, line_of, moved
 
 FOUR, EIGHT = LANES[4], LANES[8]
 ZERO, HALF, ONE = np.float32(0), np.float32(0.5), np.float32(1)
 BLOCK, GROUP = 4, 16  # numbers of a factor, and of those for a group of fields
 
-# Vectors of ``stride`` numbers in a worker's buffer; ``kernel.py`` explains the first four, of which TILT is its own.
-# VALUES has a feature's value at each number of its field, KEEP what the penalty leaves of the factors of each field's
-# feature, and behind it of the weight, less that. CONSTANT has the factors that face the weights; and OTHERS, for each
-# field of a group, ones but for the factor of that field, then only ones: five vectors of 16.
-VALUES, MASK, UNIT, PULL, KEEP, CONSTANT, OTHERS = range(7)
+# Vectors of ``stride`` numbers in a worker's buffer behind the first four. VALUES has a feature's value at each number
+# of its field; KEEP, for each field, the rate of the penalty and then what this leaves of the factors; DROP what it
+# leaves of the weight, less that. CONSTANT has the factors that face the weights; and OTHERS, for each field of a
+# group, ones but for the factor of that field, then only ones: five vectors of 16.
+VALUES, KEEP, DROP, CONSTANT, OTHERS = range(PULL + 1, PULL + 6)
 LACKING = -1  # a field's line, if the row has none
 FACING_WEIGHT = -2
 
@@ -73,16 +72,16 @@ def lay_out(shrinks, far, last, data, stride, begin, end, factor, step, buffer, 
         lines[field] = np.int64(u) * stride
         x = data.values[np.uint64(j)] * factor
         vectors.store(vectors.filled(FOUR, x), buffer, np.uint64(VALUES * stride) + field * np.uint64(BLOCK))
+    lines[np.uint64(last // BLOCK)] = FACING_WEIGHT
+    vectors.store(vectors.filled(FOUR, ONE), buffer, place(VALUES, stride, last))
+    for j in range(begin, end):  # meanwhile the values are stored, for which wider loads would have to wait
+        u = np.uint32(data.indices[np.uint64(j)])
+        field = np.uint64(data.fields[np.uint64(u)])
         if shrinks:
-            pull = step * data.rates[place_of_rate(np.uint32(u), popular)]
-            keep = ONE / fma(pull, buffer[place(PULL, stride, 0)], ONE)
-            buffer[place(KEEP, stride, 0) + field] = keep
-            buffer[place(KEEP, stride, fields) + field] = ONE / fma(pull, buffer[place(PULL, stride, last)], ONE) - keep
+            buffer[place(KEEP, stride, 0) + field] = step * data.rates[place_of_rate(u, popular)]
         if far:
             n = min(data.begin[ahead] + (j - begin), max(data.end[ahead] - 1, 0))
             lines[np.uint64(fields) + field] = np.int64(line_of(data, stride, n))
-    lines[np.uint64(last // BLOCK)] = FACING_WEIGHT
-    vectors.store(vectors.filled(FOUR, ONE), buffer, place(VALUES, stride, last))
     return True
 
 
@@ -157,9 +156,9 @@ def move_vector(same, adagrad, shrinks, far, parameters, stride, group, other, n
         slope = slope * vectors.load(LINE, buffer, place(OTHERS, stride, n * GROUP))
     factors = moved(LINE, adagrad, sums, first, vectors.load(LINE, coef, first), slope, step)
     if shrinks:
-        keep = place(KEEP, stride, field)
+        keep, drop = buffer[place(KEEP, stride, field)], buffer[place(DROP, stride, field)]
         unit = vectors.load(LINE, buffer, place(UNIT, stride, other))
-        factors = fma(unit, buffer[keep + np.uint64(stride // BLOCK)], vectors.filled(LINE, buffer[keep])) * factors
+        factors = fma(unit, drop, vectors.filled(LINE, keep)) * factors
     vectors.store(factors, coef, first)
     if far:
         after = np.uint64(lines[np.uint64(stride // BLOCK + field)]) + np.uint64(other)
@@ -180,8 +179,16 @@ def move_four(same, adagrad, shrinks, far, parameters, stride, group, other, fac
 
 
 @inlined
-def move_tiles(adagrad, shrinks, far, parameters, stride, g, step, buffer, lines):
+def move_tiles(adagrad, shrinks, far, last, parameters, stride, g, step, buffer, lines):
     """Update the lines of a row that is laid out."""
+    if shrinks:
+        ones, pull = vectors.filled(LINE, ONE), place(PULL, stride, 0)
+        for k in range(0, stride // BLOCK, GROUP):
+            rates = vectors.load(LINE, buffer, place(KEEP, stride, k))
+            keep = ones / fma(buffer[pull], rates, ones)
+            vectors.store(keep, buffer, place(KEEP, stride, k))
+            drop = ones / fma(buffer[pull + np.uint64(last)], rates, ones)
+            vectors.store(fma(-ONE, keep, drop), buffer, place(DROP, stride, k))
     codes, of_row = (adagrad, shrinks, far, parameters, stride), (g, step, buffer, lines)
     for group in range(0, stride, GROUP):
         faces = facing(parameters.coef, stride, group, group, buffer, lines)

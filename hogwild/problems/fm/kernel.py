@@ -15,7 +15,7 @@ objective that is reported is the one that is optimised. (libffm shrinks by the 
 another objective.) The padding of a line is zero and stays zero.
 
 AdaGrad divides each number's step by the root of its sum of squared gradients, which starts at one as in libffm. The
-root and the division are exact: the approximate root saves a quarter of the time, and bits would depend on the machine.
+inverse root is within 7e-4, as libffm's is, but has the same bits on every machine (``vectors.inverse_root``).
 
 Chunks, locks and the shared intercept are those of ``problems/linear/kernel.py``. All stores are plain, so updates of
 two workers to one line may mix; a compare-and-exchange of a whole line does not exist.
@@ -37,8 +37,8 @@ from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.kernels.vectors import LANES, fma
-from hogwild.problems.fm.field_kernel import BLOCK, MASK, PULL, UNIT, lay_out, margin_of_tiles, move_tiles
-from hogwild.problems.fm.pairs_kernel import line_of, margin_of_pairs, move_pairs, moved
+from hogwild.problems.fm.field_kernel import BLOCK, lay_out, margin_of_tiles, move_tiles
+from hogwild.problems.fm.pairs_kernel import MASK, PULL, TILT, UNIT, line_of, margin_of_pairs, move_pairs, moved
 from hogwild.problems.linear.kernel import (
     AIG,
     DONE,
@@ -60,7 +60,6 @@ from hogwild.problems.linear.kernel import (
 )
 
 HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
-TILT = 0  # vector of ``stride`` numbers in a worker's buffer, before those of ``field_kernel.py``: ``A``
 
 
 @inlined
@@ -139,7 +138,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                 begin, end = data.begin[row], data.end[row]
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i)
-                if far and not tiles:
+                if far and not block:
                     prefetch_weights(0, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
@@ -150,8 +149,6 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                 if tiles:
                     of_row = data, stride, begin, end, factor, step, buffer, lines, popular, rows[i + 1]
                     tiled = lay_out(shrinks, far, plan.classes, *of_row)
-                    if far and not tiled:
-                        prefetch_weights(0, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if tiles and tiled:
                     margin = margin_of_tiles(coef, stride, buffer, lines)
                 elif block:
@@ -165,10 +162,10 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                         return
                     of_row = parameters, data, stride, begin, end, factor, g[0], step
                     if tiles and tiled:
-                        move_tiles(adagrad, shrinks, far, parameters, stride, g[0], step, buffer, lines)
+                        move_tiles(adagrad, shrinks, far, plan.classes, parameters, stride, g[0], step, buffer, lines)
                     elif block:
-                        pull = buffer[PULL * stride :]
-                        move_pairs(narrow, lanes, block, plan.classes, adagrad, shrinks, *of_row, pull, popular)
+                        codes = block, plan.classes, adagrad, shrinks, far
+                        move_pairs(narrow, lanes, *codes, *of_row, buffer, popular, rows[i + 1])
                     else:
                         move(lanes, adagrad, shrinks, *of_row, buffer, popular)
                     if discipline == AIG:

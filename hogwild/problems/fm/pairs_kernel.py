@@ -17,13 +17,15 @@ from collections import namedtuple
 import numpy as np
 
 from hogwild.kernels import vectors
+from hogwild.kernels.atomics import prefetch_second
 from hogwild.kernels.options import inlined
 from hogwild.kernels.tiers import place_of_rate
-from hogwild.kernels.vectors import fma
+from hogwild.kernels.vectors import LANE, LANES, fma
 from hogwild.problems.linear.kernel import Data
 
+SINGLE = LANES[1]
 ZERO, ONE = np.float32(0), np.float32(1)
-
+TILT, MASK, UNIT, PULL = range(4)  # vectors of ``stride`` numbers in a worker's buffer; ``kernel.py`` explains them
 
 #: As :class:`hogwild.problems.linear.kernel.Data`, and the field of each feature, (width,) int16.
 FieldData = namedtuple("FieldData", (*Data._fields, "fields"))
@@ -66,19 +68,47 @@ def moved(lanes, adagrad, sums, first, line, slope, step):
     if adagrad:
         total = fma(slope, slope, vectors.load(lanes, sums, first))
         vectors.store(total, sums, first)
-        slope = slope / vectors.root(total)
+        slope = slope * vectors.inverse_root(total)
     return fma(-step, slope, line)
 
 
 @inlined
 def move_pairs(
-    lanes, wide, size, last, adagrad, shrinks, parameters, data, stride, begin, end, factor, g, step, pull, popular
+    lanes,
+    wide,
+    size,
+    last,
+    adagrad,
+    shrinks,
+    far,
+    parameters,
+    data,
+    stride,
+    begin,
+    end,
+    factor,
+    g,
+    step,
+    buffer,
+    popular,
+    ahead,
 ):
-    """Update the lines of a row whose margin has the gradient ``g``; ``wide`` vectors divide a line."""
+    """Update the lines of a row whose margin has the gradient ``g``; ``wide`` vectors divide a line.
+
+    With each feature a line of the row ``ahead`` is prefetched, after the last one what is left of them.
+    """
     coef, sums = parameters.coef, parameters.coef_squares
     for i in range(begin, end):
         x = g * (data.values[np.uint64(i)] * factor)
         line, block = line_of(data, stride, i), block_of(data, size, i)
+        if far:
+            first = data.begin[ahead] + (i - begin)
+            for n in range(first, data.end[ahead] if i == end - 1 else min(first + 1, data.end[ahead])):
+                for k in range(0, stride, LANE):
+                    place = line_of(data, stride, n) + np.uint64(k)
+                    prefetch_second(coef, place)
+                    if adagrad:
+                        prefetch_second(sums, place)
         for j in range(i + 1, end):
             slope = x * (data.values[np.uint64(j)] * factor)
             first, second = line + block_of(data, size, j), line_of(data, stride, j) + block
@@ -88,16 +118,11 @@ def move_pairs(
                 vectors.store(moved(lanes, adagrad, sums, at, one, slope * other, step), coef, at)
                 vectors.store(moved(lanes, adagrad, sums, to, other, slope * one, step), coef, to)
         place = line + np.uint64(last)
-        if adagrad:
-            sums[place] = fma(x, x, sums[place])
-            x = x / np.sqrt(sums[place])
-        coef[place] = fma(-step, x, coef[place])
-    if shrinks:
-        ones = vectors.filled(wide, ONE)
-        for i in range(begin, end):
-            line = line_of(data, stride, i)
-            rate = data.rates[place_of_rate(np.uint32(data.indices[np.uint64(i)]), popular)]
+        coef[place] = moved(SINGLE, adagrad, sums, place, coef[place], x, step)
+        if shrinks:
+            rate = step * data.rates[place_of_rate(np.uint32(data.indices[np.uint64(i)]), popular)]
+            keep = ONE / fma(rate, buffer[PULL * stride], ONE)
+            weight = coef[place] / fma(rate, buffer[PULL * stride + last], ONE)
             for k in range(0, stride, len(wide)):
-                at = line + np.uint64(k)
-                pulls = fma(step * rate, vectors.load(wide, pull, k), ones)
-                vectors.store(vectors.load(wide, coef, at) / pulls, coef, at)
+                vectors.store(keep * vectors.load(wide, coef, line + np.uint64(k)), coef, line + np.uint64(k))
+            coef[place] = weight
