@@ -14,6 +14,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.ratings.source import open_ratings
 from hogwild.data.rows.container import Rows
 from hogwild.errors import HogwildError, InputError, UsageError
+from hogwild.kernels import cache
 from hogwild.training import l2_choice
 from hogwild.training.l2_choice import choose_l2, near_lowest
 from tests.runs import QUIET, toy
@@ -197,6 +198,19 @@ def test_the_better_half_of_candidates_for_several_classes_goes_on() -> None:
         assert own.history[-1]["columns_scaled"] == 24
         loss = own.history[each["epochs"]]["test_loss"]  # lanes are binary models, and the trainer's classes round
         assert each["held_out_loss"] == pytest.approx(loss, rel=1e-4)
+
+
+def test_kernels_that_are_compiled_meanwhile_are_not_on_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiles(*about: Any, **more: Any) -> l2_choice.L2Choice:
+        chosen = choose_l2(*about, **more)
+        cache.compiling_seconds += chosen.seconds / 2
+        return chosen
+
+    monkeypatch.setattr(l2_choice, "choose_l2", compiles)
+    run = hogwild.train(noisy(300), l2=PATH, epochs=1, **QUIET)
+    assert run.chosen.compiling >= 0.99 * run.chosen.seconds
+    assert run.stopwatch.spent("l2") == run.chosen.seconds
+    assert run.stopwatch.spent("compiling") >= run.chosen.compiling
 
 
 def test_test_rows_have_no_part_in_it_and_rows_tell_of_the_choice() -> None:

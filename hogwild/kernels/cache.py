@@ -23,6 +23,7 @@ import os
 import pickle
 import shutil
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -52,6 +53,7 @@ SETTINGS = (
     "DEBUGINFO_DEFAULT",
 )  # numba settings that change the generated code
 KEPT = 6  # directories of other versions to keep: a bisection or two checkouts should not recompile at every switch
+compiling_seconds = 0.0  # so far, in this process
 _warned = False
 
 
@@ -172,17 +174,29 @@ def _compile(self: Any, sig: Any) -> Any:
 
     Without looking for garbage meanwhile, which takes a fifth of the time: what a compiler makes refers to each other.
     """
-    ours = self.py_func.__module__.startswith(NAMES) and threading.current_thread() is threading.main_thread()
-    if not ours or global_compiler_lock.is_locked():  # by this thread, which compiles a caller
+    if not self.py_func.__module__.startswith(NAMES) or global_compiler_lock.is_locked():  # it compiles a caller
         return _numbas_compile(self, sig)
+    if threading.current_thread() is not threading.main_thread():
+        return _timed(self, sig)
     collects = gc.isenabled()
     gc.disable()
     try:
         with ThreadPoolExecutor(1) as pool:
-            return pool.submit(_numbas_compile, self, sig).result()
+            return pool.submit(_timed, self, sig).result()
     finally:
         if collects:
             gc.enable()
+
+
+def _timed(self: Any, sig: Any) -> Any:
+    """Compile, and count the time."""
+    global compiling_seconds
+    with global_compiler_lock:
+        began = time.perf_counter()
+        try:
+            return _numbas_compile(self, sig)
+        finally:
+            compiling_seconds += time.perf_counter() - began
 
 
 _numbas, Dispatcher.enable_caching = Dispatcher.enable_caching, _enable_caching

@@ -103,7 +103,8 @@ class L2Choice:
     rows, held_out, epochs : int
         Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
         epochs: candidates are optima.
-    seconds : float
+    seconds, compiling : float
+        Seconds that it took, without those that kernels were compiled in.
     normalize : str
         The scale of rows, which belongs to the choice where it is "auto".
     name : str
@@ -122,6 +123,7 @@ class L2Choice:
     step: float | None = None
     normalize: str = "none"
     name: str = "l2"
+    compiling: float = 0.0
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Required, Self, TypedDict, TypeVar, Unpack, overload
@@ -108,9 +109,9 @@ class Run(Generic[M]):
     ) -> None:
         self.stopwatch = Stopwatch("set-up")
         self.chosen = chosen
-        choosing = chosen.seconds if chosen else 0.0
-        self.stopwatch.add({"l2": choosing} if chosen else {})
-        self._began = time.perf_counter() - choosing
+        before = {"l2": chosen.seconds, "compiling": chosen.compiling} if chosen else {}
+        self.stopwatch.add(before)
+        self._began = time.perf_counter() - sum(before.values())
         self.requested = config
         self.config = resolve(config, len(examples), pool, examples.nnz if config.compiled else math.inf)
         self.history: list[dict[str, Any]] = []
@@ -647,5 +648,11 @@ def begin(
     elif config.l2_path:
         judges = test if held is None and test is examples.held_out else held
         kind: Any = case_of(config.problem)
+        from hogwild.kernels import cache
+
+        compiled = cache.compiling_seconds
         config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
+        if chosen is not None:
+            compiling = min(cache.compiling_seconds - compiled, chosen.seconds)
+            chosen = replace(chosen, seconds=chosen.seconds - compiling, compiling=compiling)
     return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, chosen=chosen, held=held)

@@ -99,12 +99,14 @@ def test_a_signal_waits_until_a_kernel_is_compiled(disk: Path, monkeypatch: pyte
 
     monkeypatch.setattr(cache.KernelCache, "load_overload", load_overload)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
+    compiled = cache.compiling_seconds
     try:
         with pytest.raises(KeyboardInterrupt):
             interrupted(1)
     finally:
         signal.signal(signal.SIGINT, before)
     assert interrupted.overloads
+    assert cache.compiling_seconds > compiled + 0.09
     assert gc.isenabled()  # again
 
 
