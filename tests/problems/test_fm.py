@@ -17,6 +17,8 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
+from hogwild.compare.run.plan import Cell
+from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import MOST_FIELDS, Rows
@@ -214,6 +216,13 @@ def test_parameters_are_judged_where_workers_keep_them(problem: Any) -> None:
     assert trials.run(0.01, 1e-4) == (np.inf, 0)  # the penalty alone shows that it diverges
 
 
+def test_sums_of_squared_gradients_are_no_parameters_that_diverge() -> None:
+    trials = Trials(TrainConfig(problem="fm", rank=8, adagrad=True, seed=0), *clicks(600).split(0.25))
+    lowest, epochs = trials.run(0.5, 0.3 / 450)
+    assert lowest < trials.before
+    assert epochs > 0
+
+
 @pytest.mark.parametrize("step", [None, 0.5])
 def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     trials = object.__new__(Trials)
@@ -319,6 +328,16 @@ def test_the_kept_epoch_is_resumed_in_another_numbering(tmp_path: Path, begun: s
     assert 0 < whole.history[-1]["kept_epoch"] == again.history[-1]["kept_epoch"] < 4
     np.testing.assert_array_equal(again.model.factors_, whole.model.factors_)
     np.testing.assert_array_equal(again.model.coef_, whole.model.coef_)
+
+
+def test_a_comparison_judges_runs_that_number_their_features() -> None:
+    """Its case evaluates in the user's numbering, and the solution of a run is in the run's own."""
+    rows, options = clicks(600), FIXED | {"l2": 1e-4, "epochs": 1}
+    run = hogwild.train(rows, **options, renumber="always", keep="last")
+    run.finish()
+    with Runner(rows, None, TrainConfig(**options, renumber="always"), "clicks", 60.0) as runner:
+        judged = runner.run(Cell("reported", "serial", 1, options["step"], 0), 1)
+    assert [row["objective"] for row in judged] == pytest.approx([row["objective"] for row in run.history], rel=1e-6)
 
 
 @pytest.mark.parametrize("problem", ["fm", "ffm"])

@@ -46,12 +46,13 @@ class FMCase(LinearCase):
     def usual_holdout(config: TrainConfig, data: Rows) -> float:
         return 0.0 if config.l2_path and sampled(config, data) == len(data) else HELD_OUT
 
-    def make_evaluator(self, like: Any = None) -> None:
-        super().make_evaluator(like)
-        self._evaluated = None  # solutions have the numbering of these rows
-
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, ...]:
         return self.problem.solution(flat)
+
+    def _as_evaluated(self, solution: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        if self._evaluated is self.numbering:  # as the solution's, unless another case evaluates
+            return solution
+        return super()._as_evaluated(self._coordinates.outward(*solution))
 
     def lay_out(self, shared: bool) -> Job:
         features = occurring(self._rows, self.numbering)

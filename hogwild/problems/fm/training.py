@@ -138,7 +138,8 @@ class Trials:
             if epoch - last == c.patience and c.patience:
                 break
         pull = max(l2 * p.scale, l2_factors) * p.scale / 2  # of the penalty a bound, which shows if parameters diverge
-        first, end = (pull * float(np.einsum("i,i->", each, each)) for each in (self.start, self.flat))
+        lines = (p.parameters(flat).coef for flat in (self.start, self.flat))  # without sums of squared gradients
+        first, end = (pull * float(np.einsum("i,i->", each, each)) for each in lines)
         return (math.inf, 0) if has_diverged(SLACK * (best + end), [self.before + first]) else (best, last + 1)
 
     def best(self, penalties: Sequence[float]) -> tuple[float, float]:

@@ -227,9 +227,13 @@ class LinearCase(Case):
 
     def sums(self, solution: tuple[np.ndarray, ...], every: int = 1) -> list[Sums]:
         """Sums of the training rows, or of a chunk in ``every``; then of rows held out and test rows, if any."""
-        coef, intercept = solution if self._evaluated is None else self._evaluated.inward(*solution)
+        coef, intercept = self._as_evaluated(solution)
         shares = {"train": every}
         return [one.sums(coef, intercept, shares.get(name, 1)) for name, one in self._objectives.items()]
+
+    def _as_evaluated(self, solution: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        """The solution in the numbering of the rows that are evaluated."""
+        return solution if self._evaluated is None else self._evaluated.inward(*solution)
 
     def facts(self, solution: tuple[np.ndarray, ...], parts: list[list[Sums]]) -> dict[str, float | None]:
         named: dict[str, float | None] = {}
