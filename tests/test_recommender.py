@@ -6,6 +6,7 @@ import dataclasses
 import json
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,12 +15,15 @@ import scipy.optimize
 import scipy.sparse
 
 import hogwild
+from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ids, Ratings
 from hogwild.errors import HogwildWarning, InputError, NoChoice, UsageError
+from hogwild.kernels import cache
 from hogwild.problems.completion import training
 from hogwild.problems.completion.folding import DRAWS, fold_in
 from hogwild.problems.completion.model import CompletionModel, evaluate_completion
 from hogwild.problems.completion.objective import RatingEvaluator, draw_negatives
+from hogwild.problems.completion.problem import CompletionProblem
 
 USERS, ITEMS = 8, 6
 NAMES = Ids([f"user {u}" for u in range(USERS)]), Ids(np.arange(ITEMS) * 10)
@@ -339,12 +343,18 @@ def test_l2_and_the_epochs_are_those_of_the_best_held_out_metric(loss, metric, b
     ],
 )
 def test_a_fit_goes_on_while_it_is_nearly_as_good(worth, fits, l2, monkeypatch):
+    def compiles(problem):
+        time.sleep(0.25)
+        cache.compiling_seconds += 0.25
+
+    monkeypatch.setattr(CompletionProblem, "compile", compiles)
     values = iter(worth)
     monkeypatch.setattr(training, "ranking_metrics", lambda *_: {"ndcg_at_10": next(values)})
     run = hogwild.train(made(), problem="completion", loss="log", l2="0.01,0.02", rank=2, workers=1, epochs=20)
     assert [(each["best_epoch"], each["held_out_ndcg_at_10"]) for each in run.chosen.path] == fits
     assert (run.config.l2, run.config.epochs) == (l2, fits[l2 == 0.02][0])
     assert not list(values)
+    assert (run.chosen.seconds > 0, run.chosen.compiling > 0.24) == (True, True)  # of its own seconds only
     run.close()
 
 
@@ -386,6 +396,8 @@ def test_biases_alone_win_where_there_is_nothing_else():
     assert [each["rank"] for each in run.chosen.path] == [16, 16, 16, 16, 0]
     assert (run.config.rank, model.rank) == (0, 0)
     assert run.chosen.value(0.03) <= (1 + training.NEAR_RMSE) * min(each["held_out_rmse"] for each in run.chosen.path)
+    on_gpu = TrainConfig(problem="completion", l2="auto", device="cuda")
+    assert {rank for _, _, rank in on_gpu.candidates} == {32}  # which has no kernel of biases alone
     again = CompletionModel.from_file(*model.to_file(), "x")
     assert again.predict(3, 5) == pytest.approx(model.mean + model.user_bias[3] + model.item_bias[5])
     best, _ = model.recommend([0, 1], 3)

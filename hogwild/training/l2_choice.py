@@ -104,7 +104,7 @@ class L2Choice:
         Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
         epochs: candidates are optima.
     seconds, compiling : float
-        Seconds that it took, without those that kernels were compiled in.
+        Seconds that it took, and those in which kernels were compiled meanwhile, which are not among them.
     normalize : str
         The scale of rows, which belongs to the choice where it is "auto".
     name : str

@@ -128,7 +128,7 @@ class CompletionConfig(TrainConfig):
     def candidates(self) -> list[tuple[float, float, int]]:
         """Penalties, steps and ranks that are to be tried; all steps are the one of the config if that is not usual.
 
-        Biases alone are among them for ratings, if nobody said which penalties.
+        Biases alone, which a GPU does not train, are among them for ratings, if nobody said which penalties.
         """
         step = self.step or 0.0
         if self.l2_path != self.usual_path:
@@ -137,8 +137,8 @@ class CompletionConfig(TrainConfig):
             (l2 * self.usual_l2, step * (times if step == RANKING["step"] else 1), self.rank)
             for l2, times in TRIED[self.ranks]
         ]
-        alone = [(self.usual_l2, step, 0)] if self.biases and not self.ranks else []
-        return list(dict.fromkeys(tried + alone))
+        alone = self.biases and not self.ranks and self.device == "cpu"
+        return list(dict.fromkeys([*tried, (self.usual_l2, step, 0)] if alone else tried))
 
     @property
     def usual_l2(self) -> float:
