@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import gzip
 import io
 import os
@@ -125,6 +126,7 @@ def test_mistakes_are_named_with_their_line(name, tmp_path):
     path.write_bytes(text)
     with pytest.raises(InputError, match=r"bad\.txt.*" + message):
         open_ratings(path, layout=TextLayout(separator=separator))
+    assert str(path) not in map(os.path.realpath, glob.glob("/proc/self/fd/*"))
 
 
 def test_layouts_that_are_wrong(tmp_path):

@@ -22,7 +22,7 @@ import numpy as np
 
 from hogwild.data.parallel import BytesRead, in_order
 from hogwild.data.text.lines import PACKED, ReadError, Source, chunks, shown_word
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import HogwildError, InputError, UsageError
 
 BLOCK = 1 << 20  # bytes parsed at a time; with its columns it stays in the second-level cache
 LONGEST = 16  # blocks that a quoted value may take
@@ -337,6 +337,8 @@ class Delimited:
     def lay_out(self, layout: TextLayout, default: tuple[str, ...], needed: int) -> None:
         """Name the columns by the layout, or by default as many of ``default`` as there are; skip a header.
 
+        The text is closed if its columns are wrong.
+
         Parameters
         ----------
         layout : TextLayout
@@ -345,6 +347,13 @@ class Delimited:
         needed : int
             How many of them a text must have.
         """
+        try:
+            self._name_columns(layout, default, needed)
+        except HogwildError:
+            self.close()
+            raise
+
+    def _name_columns(self, layout: TextLayout, default: tuple[str, ...], needed: int) -> None:
         self.hint = "; --columns and --separator say otherwise"
         if not self.rows:
             return
