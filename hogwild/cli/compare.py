@@ -194,7 +194,7 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
     eps = options["eps"] or (EPS if problem == "linear" else EPS_OF_SEEN)
     if options["workers"] is not None:
-        workers = parse_numbers("--workers", options["workers"], 1, MOST_WORKERS, int, "1,2,4")
+        workers = parse_numbers("--workers", options["workers"], int, MOST_WORKERS, "1,2,4")
     elif device == "cpu":
         workers = machine.worker_counts(machine.physical_cores())
     else:
@@ -202,10 +202,10 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     return ComparisonPlan(
         options["seeds"],
         workers,
-        () if options["steps"] == "auto" else parse_numbers("--steps", options["steps"], 0.0),
+        () if options["steps"] == "auto" else parse_numbers("--steps", options["steps"]),
         (EPOCHS_OF_CUTS if problem == "cuts" else EPOCHS) if options["epochs"] is None else options["epochs"],
         tuple(method.name for method in chosen(names)),
-        parse_numbers("--eps", eps, 0.0, 1.0)[::-1],
+        parse_numbers("--eps", eps, high=1.0)[::-1],
         options["seed"],
         () if device == "cpu" else (machine.physical_cores(),),
     )

@@ -192,14 +192,14 @@ def config_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_numbers(
-    option: str, text: str, low: float, high: float = math.inf, kind: Any = float, example: str = "0.1,0.01"
+    option: str, text: str, kind: Any = float, high: float = math.inf, example: str = "0.1,0.01"
 ) -> tuple[Any, ...]:
-    """Parse a list such as ``1e-1,1e-2`` into ascending numbers."""
+    """Parse a list such as ``1e-1,1e-2`` into ascending numbers above 0, up to ``high``."""
     try:
         numbers = sorted({kind(part) for part in text.split(",")})
     except ValueError:
         numbers = []
-    if not numbers or not low <= numbers[0] <= numbers[-1] <= high or numbers[-1] == math.inf:
-        bounds = f"from {low:g} to {high:g}" if high < math.inf else f"above {low:g}"
-        raise UsageError(f"{option} {text}: expected numbers {bounds}, such as {example}")
+    if not numbers or not all(0 < number <= high and number < math.inf for number in numbers):
+        bound = f" up to {high:g}" if high < math.inf else ""
+        raise UsageError(f"{option} {text}: expected numbers above 0{bound}, such as {example}")
     return tuple(numbers)

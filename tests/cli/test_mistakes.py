@@ -93,7 +93,9 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "bench d.svm": (2, "No such command 'bench'"),
     "export linear --to npz": (2, "Missing option '--out' / '-o' (see hogwild export --help)"),
     "simulate d.svm --host threads": (2, "No such option"),
-    "compare d.svm --workers 0": (2, "--workers 0: expected numbers from 1 to 1024, such as 1,2,4"),
+    "compare d.svm --workers 0": (2, "--workers 0: expected numbers above 0 up to 1024, such as 1,2,4"),
+    "compare d.svm --steps 0,1": (2, "--steps 0,1: expected numbers above 0, such as 0.1,0.01"),
+    "compare d.svm --eps 0.1,nan,0.5": (2, "--eps 0.1,nan,0.5: expected numbers above 0 up to 1"),
     "compare d.svm --workers two": (2, "--workers two: expected numbers"),
     "convert d.svm d.svm": (1, "d.svm exists: choose another name, or give --overwrite"),
     # options that do not go together
