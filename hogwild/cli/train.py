@@ -268,7 +268,9 @@ def why_fixed(config: TrainConfig, rows: Any, held: Any, resuming: bool) -> str:
     if resuming:
         return ""  # it was chosen, or not, when the run began
     if config.problem == "completion":
-        sizes = [(len(rows) * (1 + config.negatives), MOST_PAIRS, "ratings and items drawn against them")]
+        drawn = config.negatives if config.ranks else 0
+        noun = "ratings and items drawn against them" if drawn else "ratings"
+        sizes = [(len(rows) * (1 + drawn), MOST_PAIRS, noun)]
         few = FEWEST
     else:
         classes = 1

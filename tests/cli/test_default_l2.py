@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hogwild.__main__ import main
 from hogwild.cli import train as command
+from hogwild.config import TrainConfig
 from hogwild.model_file import load_model
 from hogwild.problems.linear.options import L2_PATH
 from tests.cli.conftest import Result, rows_of
@@ -45,6 +47,21 @@ def test_it_is_chosen_and_the_model_is_that_of_the_penalty(train: Train, tmp_pat
     assert "not chosen" not in train(DATA, "--l2", first["l2"], "--out", tmp_path / "given").out
     chosen, given = (load_model(tmp_path / name) for name in ("chosen", "given"))
     np.testing.assert_array_equal(chosen.coef_, given.coef_)
+
+
+@pytest.mark.parametrize(
+    ("loss", "count", "why"),
+    [
+        ("squared-error", 10_000_000, ""),
+        ("squared-error", 10_000_001, "it takes long for 10,000,001 ratings, above 10,000,000"),
+        ("log", 2_000_000, ""),
+        ("log", 2_000_001, "10,000,005 ratings and items drawn against them, above 10,000,000"),
+    ],
+)
+def test_of_many_ratings_it_is_not_chosen(loss: str, count: int, why: str) -> None:
+    config: Any = TrainConfig(problem="completion", loss=loss)
+    said = command.why_fixed(config, range(count), None, False)
+    assert said.endswith(why) if why else said == ""
 
 
 @pytest.mark.parametrize(
