@@ -87,10 +87,7 @@ def entries_of(rows: Rows, shared: bool) -> tuple[dict[str, np.ndarray], dict[st
     beyond = outgrows_memory(rows)
     mapped = {name: Mapped(rows.store / f"{name}.npy", scattered=beyond) for name in names}
     meta = read_meta(rows.store)
-    if rows.contiguous and (len(rows), rows.nnz) == (
-        meta["rows"],
-        meta["nnz"],
-    ):  # all of the store, none cut short
+    if rows.contiguous and (len(rows), rows.nnz) == (meta["rows"], meta["nnz"]):  # all of the store, none cut short
         offsets = rows.store / "indptr.npy"
         mapped |= {"begin": Mapped(offsets, None, -1), "end": Mapped(offsets, 1)}
     return arrays, mapped

@@ -107,7 +107,9 @@ def open_ratings(
 def convert_ratings(
     name: str | Path, destination: str | Path, *, overwrite: bool = False, **options: Any
 ) -> dict[str, Any]:
-    """Make a store of any ratings; return its meta data. ``options`` are keywords of :func:`open_ratings`.
+    """Make a store of any ratings; return its meta data.
+
+    ``options`` are ``format``, ``layout``, ``values``, ``repeats`` and ``progress`` of :func:`open_ratings`.
 
     Raises
     ------
