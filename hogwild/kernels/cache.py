@@ -179,8 +179,8 @@ def _compile(self: Any, sig: Any) -> Any:
     if threading.current_thread() is not threading.main_thread():
         return _timed(self, sig)
     collects = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         with ThreadPoolExecutor(1) as pool:
             return pool.submit(_timed, self, sig).result()
     finally:
