@@ -212,8 +212,9 @@ def test_parameters_are_judged_where_workers_keep_them(problem: Any) -> None:
     assert np.isfinite(lowest)
     assert epochs > 0
     assert trials.run(0.01, 1e30) < (np.inf, 0)  # all parameters at zero
-    trials.judge = lambda flat: (flat.fill(1e3), 1.0)[1]  # type: ignore[func-returns-value,method-assign]
-    assert trials.run(0.01, 1e-4) == (np.inf, 0)  # the penalty alone shows that it diverges
+    sizes = iter([1e3, 0.0, 0.0])
+    trials.judge = lambda flat: (flat.fill(next(sizes)), 1.0)[1]  # type: ignore[func-returns-value,method-assign]
+    assert trials.run(0.01, 1e-4) == (np.inf, 0)  # the penalty alone shows that it diverges in its best epoch
 
 
 def test_sums_of_squared_gradients_are_no_parameters_that_diverge() -> None:
@@ -433,6 +434,8 @@ def test_three_labels_few_rows_and_no_fields() -> None:
             Rows([0, 1], [0], [1], [1], 4, fields=fields)
     with pytest.raises(InputError, match="problem 'fm' needs two labels; got 3: choose problem 'linear'"):
         hogwild.train(toy(100, classes=3), **FIXED)
+    with pytest.raises(InputError, match="problem 'fm' needs features; the rows have none"):
+        hogwild.train(Rows([0] * 9, [], [], [0, 1] * 4, 0), problem="fm", workers=1)
     model = hogwild.train(clicks(12), problem="fm", workers=1, epochs=2).finish()
     assert np.isfinite(model.decision_function(clicks(5))).all()
 

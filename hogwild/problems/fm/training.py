@@ -128,19 +128,25 @@ class Trials:
         self.flat[:] = self.start
         worker = InlineWorker(problem, Order.of(len(self.rows)), self.rows, self.arrays, c.seed, self.flat)
         steps = make_schedule(c.schedule, step, decay=c.falls_by, power=c.power, tol=c.tol)
+        pull = max(l2 * p.scale, l2_factors) * p.scale / 2
+
+        def bound(flat: np.ndarray) -> float:
+            """Of the penalty, which shows if parameters diverge."""
+            lines = p.parameters(flat).coef  # without sums of squared gradients
+            return pull * float(np.einsum("i,i->", lines, lines))
+
+        before = self.before + bound(self.start)
         best, last = math.inf, 0
         for epoch in range(c.epochs):
             worker.run(epoch, steps.plan(epoch))
             loss = self.judge(self.flat)
-            if has_diverged(SLACK * loss, [self.before]):
+            better = loss < best
+            if has_diverged(SLACK * (loss + bound(self.flat) if better else loss), [before]):
                 return math.inf, 0
-            best, last = (loss, epoch) if loss < best else (best, last)
+            best, last = (loss, epoch) if better else (best, last)
             if epoch - last == c.patience and c.patience:
                 break
-        pull = max(l2 * p.scale, l2_factors) * p.scale / 2  # of the penalty a bound, which shows if parameters diverge
-        lines = (p.parameters(flat).coef for flat in (self.start, self.flat))  # without sums of squared gradients
-        first, end = (pull * float(np.einsum("i,i->", each, each)) for each in lines)
-        return (math.inf, 0) if has_diverged(SLACK * (best + end), [self.before + first]) else (best, last + 1)
+        return best, last + 1
 
     def best(self, penalties: Sequence[float]) -> tuple[float, float]:
         """The best step, unless it is given, and penalty among some that ascend; see the module."""
