@@ -62,7 +62,7 @@ class Subject:
 
     def optimum(self, base: TrainConfig, data: Any, case: Case) -> Optimum:
         """Return the lowest value of the objective, or that it is unknown; then the lowest of any run replaces it."""
-        start = case.evaluate(begun(base, data))["objective"]
+        start = case.evaluate(begun(dataclasses.replace(case.config, seed=base.seed), data))["objective"]
         assert start is not None
         return Optimum(None, start, "best seen: nobody knows the optimum, or it is not looked for")
 
