@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from pathlib import Path
 
 import numpy as np
@@ -204,7 +205,7 @@ def test_a_libmf_that_hangs_is_ended_by_its_limit_and_by_ctrl_c(
     def interrupted(*_: object) -> float:
         raise KeyboardInterrupt
 
-    solver.limit = 600.0
+    solver.limit = math.inf
     monkeypatch.setattr(outside, "memory_of", interrupted)
     with pytest.raises(KeyboardInterrupt):
         solver.advance(1)

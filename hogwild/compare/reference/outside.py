@@ -459,7 +459,7 @@ class Libmf(Program):
         self.peak, lines = 0.0, []  # a heading, and one an epoch
         with subprocess.Popen([*self.call, "-t", f"{epoch}", *self.files], stdout=subprocess.PIPE, text=True) as run:
             assert run.stdout is not None
-            alarm = threading.Timer(self.limit, run.kill)
+            alarm = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), run.kill)
             alarm.start()
             try:
                 for line in run.stdout:
