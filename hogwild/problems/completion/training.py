@@ -98,7 +98,12 @@ def settle(
         try:
             rest, judges = ratings.split(HELD_OUT, config.seed, "user" if ranks else "row")
         except InputError:
-            raise NoChoice("no user has six ratings, of which one could be held out: give l2 as a number") from None
+            few = (
+                "no user has six ratings, of which one could be held out"
+                if ranks
+                else f"{len(ratings)} ratings are few"
+            )
+            raise NoChoice(f"{few}: give l2 as a number") from None
     problem = posed(config, rest, "serial")
     laid_out = problem.lay_out(rest, machine.l2_bytes(), 1, config.seed)
     problem.compile()
