@@ -31,6 +31,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, drawn
 from hogwild.errors import NoChoice
+from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.options import PATH, SHARE
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
@@ -49,6 +50,7 @@ FEWEST_HELD = 5_000  # rows that judge it, or a quarter of those that it trains 
 FIRST = -1, 1  # power of two of the step and place of the penalty, from which the search starts
 MOVES = (2, 0), (-2, 0), (0, 1), (0, -1)  # of these that are tried
 LONGEST = 20  # powers of two that the step may fall at the start, while runs end worse than they began
+GAIN = 1e-4  # least share of the loss at the start that a move brings: losses of 1e-3 and 1e-9 are as good
 SLACK = 10.0  # a trial must stay that far from what ends a run as diverged
 
 
@@ -70,7 +72,9 @@ def judges_of(config: TrainConfig, rows: Rows, held: Rows | None) -> tuple[Rows,
     """Rows that trials train on, and others that judge them."""
     if held is not None or len(rows) < 2:
         return rows, rows if held is None else held
-    return rows.split(max(HELD_OUT, 1 / len(rows)), config.seed)
+    rest, judges = rows.split(max(HELD_OUT, 1 / len(rows)), config.seed)
+    one_class = config.loss in LABEL_LOSSES and rest.targets.min() == rest.targets.max()
+    return (rows, rows) if one_class else (rest, judges)
 
 
 class Trials:
@@ -138,7 +142,8 @@ class Trials:
             if epoch - last == c.patience and c.patience:
                 break
         pull = max(l2 * p.scale, l2_factors) * p.scale / 2  # of the penalty a bound, which shows if parameters diverge
-        first, end = (pull * float(np.einsum("i,i->", each, each)) for each in (self.start, self.flat))
+        parts = [p.parameters(flat).coef for flat in (self.start, self.flat)]  # without the sums of squares of AdaGrad
+        first, end = (pull * float(np.einsum("i,i->", each, each)) for each in parts)
         return (math.inf, 0) if has_diverged(SLACK * (best + end), [self.before + first]) else (best, last + 1)
 
     def best(self, penalties: Sequence[float]) -> tuple[float, float]:
@@ -151,13 +156,13 @@ class Trials:
                 return math.inf
             return self.lowest(2.0**power if given is None else given, penalties[place])
 
-        best, before = (first, min(FIRST[1], len(penalties) - 1)), None
+        best, before, gain = (first, min(FIRST[1], len(penalties) - 1)), None, GAIN * self.before
         while given is None and value(best) > self.before and best[0] > first - LONGEST:
             best = best[0] - 2, best[1]
         while best != before:
             before = best
             for power, place in MOVES:
-                while value(near := (best[0] + power, best[1] + place)) < value(best):
+                while value(near := (best[0] + power, best[1] + place)) < value(best) - gain:
                     best = near
         power, place = min(best, (best[0] - 1, best[1]), (best[0] + 1, best[1]), key=value)
         return 2.0**power if given is None else given, penalties[place]
@@ -191,7 +196,8 @@ def settle(
     trials = Trials(config, rest, judges, report)
     step, l2_factors = trials.best([each / len(rows) * trials.problem.units[1] for each in PATH])
     if math.isinf(trials.lowest(step, l2_factors)):
-        raise NoChoice("every candidate for l2_factors diverged: give a smaller step, or adagrad")
+        other = ", or adagrad" * (not config.adagrad)
+        raise NoChoice(f"every candidate for l2_factors diverged: give a smaller step{other}")
     sizes = len(trials.rows), len(trials.held), config.epochs
     seconds = time.perf_counter() - began
     chosen = L2Choice(
