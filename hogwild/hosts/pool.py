@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import weakref
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from hogwild.errors import TrainingError, UsageError
@@ -127,15 +129,13 @@ class Crew(Pool):
 
     def begin(self, task: Task) -> None:
         self._task = task
-        self._latest = self._tell(task)
+        with self._unless_closed():
+            self._latest = self._tell(task)
 
     def wait(self, timeout: float) -> bool:
-        try:
+        with self._unless_closed():
             if not self._finished():
                 self._listen(timeout)
-        except (OSError, ValueError):  # closed by another thread
-            if not self.closed:
-                raise
         if self.closed or self._finished():
             self._task = None
             return True
@@ -151,6 +151,15 @@ class Crew(Pool):
 
     def close(self) -> None:
         self._end()
+
+    @contextlib.contextmanager
+    def _unless_closed(self) -> Iterator[None]:
+        """Pass over an error of workers that another thread, or the end of the interpreter, has closed meanwhile."""
+        try:
+            yield
+        except (OSError, ValueError, IndexError):
+            if not self.closed:
+                raise
 
     def _finished(self) -> bool:
         job = self.job

@@ -240,7 +240,8 @@ class Processes(Crew):
         return tuple(worker.pid for worker in self._crew)
 
     def begin(self, task: Task) -> None:
-        self._listen(0.0)  # workers that died while idle held nothing
+        with self._unless_closed():
+            self._listen(0.0)  # workers that died while idle held nothing
         self._deaths = [0] * self.workers
         self._done = [0] * self.workers
         super().begin(task)

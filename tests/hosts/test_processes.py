@@ -169,6 +169,13 @@ def test_a_worker_computes_on_one_thread(pool: Processes, make_job: Callable, ru
         assert len(affinity) == 1 if machine.physical_cores() > 1 else affinity == os.sched_getaffinity(0)
 
 
+def test_a_pool_that_another_thread_closes_ends_the_task(pool: Processes, make_job: Callable) -> None:
+    pool.open(make_job(pool))
+    pool.close()
+    pool.begin(Task(0, 0, (0.1, 1.0, 0.0)))
+    assert pool.wait(0.0)
+
+
 SCRIPT = """
 import sys, threading, time
 import numpy as np

@@ -137,7 +137,8 @@ def settle(
                 break
 
     def advance(epochs: int, number: int) -> None:
-        for fits[number] in itertools.islice(trials[number], epochs):  # noqa: B020
+        for fit in itertools.islice(trials[number], epochs):
+            fits[number] = fit
             spent[number] += 1
             if report is not None:
                 report(f"epoch {sum(spent)}, {len(going)} of {len(path)} candidates")
