@@ -241,7 +241,7 @@ def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     trials.before, trials.tried = 1.5, {}  # runs end worse than they began
     assert trials.best([1.0]) == (best[0], 1.0)
     trials.tried, trials.run = {}, lambda step, l2_factors: (1e-5 / step, 1)  # type: ignore[method-assign]
-    assert trials.best([1.0])[0] <= 1.0  # a loss that is nearly zero brings nothing by being smaller
+    assert trials.best([1.0]) == (best[0], 1.0)  # with larger steps rows of length one are learned one by one
 
 
 # ---- runs

@@ -51,7 +51,7 @@ FEWEST_HELD = 5_000  # rows that judge it, or a quarter of those that it trains 
 STARTS = (-1, 1), (1, 3)  # power of two of the step and place of the penalty, from which the search starts
 MOVES = (2, 0), (-2, 0), (0, 1), (0, -1)  # of these that are tried
 LONGEST = 20  # powers of two that the step may fall at the start, while runs end worse than they began
-GAIN = 1e-4  # least share of the loss at the start that a move brings: losses of 1e-3 and 1e-9 are as good
+HIGHEST = 3  # power of two of a step for rows of length one: eight is where a margin of log loss no longer settles
 SLACK = 10.0  # a trial must stay that far from what ends a run as diverged
 
 
@@ -151,19 +151,22 @@ class Trials:
         """The best step, unless it is given, and penalty among some that ascend; see the module."""
         given = self.config.step
         first, second = ((power, min(place, len(penalties) - 1)) for power, place in STARTS)
+        highest = HIGHEST if self.config.normalize == "l2" and not self.config.adagrad else math.inf
 
         def value(at: tuple[int, int]) -> float:
             power, place = at
-            if not 0 <= place < len(penalties) or (given is not None and power != STARTS[0][0]):
+            if not 0 <= place < len(penalties):
                 return math.inf
-            return self.lowest(2.0**power if given is None else given, penalties[place])
+            if given is not None:
+                return self.lowest(given, penalties[place]) if power == STARTS[0][0] else math.inf
+            return self.lowest(2.0**power, penalties[place]) if power <= highest else math.inf
 
         def descended(best: tuple[int, int]) -> tuple[int, int]:
             before = None
             while best != before:
                 before = best
                 for power, place in MOVES:
-                    while value(near := (best[0] + power, best[1] + place)) < value(best) - GAIN * self.before:
+                    while value(near := (best[0] + power, best[1] + place)) < value(best):
                         best = near
             return best
 
