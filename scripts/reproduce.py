@@ -145,6 +145,8 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(parts), help=f"some of {','.join(parts)}")
     parser.add_argument("--write", action="store_true", help="put the tables and the figure into the pages")
     options = parser.parse_args()
+    if not {*options.only.split(",")} <= {*parts}:
+        parser.error(f"--only {options.only}: expected some of {', '.join(parts)}")
     began = time.monotonic()
     work = Work(options.out, options.data)
     tables: dict[str, str] = {}

@@ -73,6 +73,7 @@ def test_pairs_that_are_none():
         make().predict(["user 1", "user 2"], [0, 10, 20])
     with pytest.raises(UsageError, match="have no names: ask for them by number"):
         make(named=False).predict("user 1", 0)
+    assert make(named=False).predict_one({"user": np.int64(1), "item": 0}) == make(named=False).predict(1, 0)
 
 
 # -- recommendations --------------------------------------------------------------------------------------------------

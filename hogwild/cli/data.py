@@ -45,7 +45,9 @@ def convert(
     if sources.problem == "cuts":
         raise UsageError(f"{source}: graphs are not kept in stores: train on the file itself")
     make: Any = convert_ratings if sources.problem == "completion" else convert_rows
-    if sources.problem != "completion" and os.path.splitext(destination)[1].lower() in TEXTS:
+    if os.path.splitext(destination)[1].lower() in TEXTS:
+        if sources.problem == "completion":
+            raise UsageError(f"{destination}: ratings are not written as such text: name a directory")
         make = convert_to_text
     with display.live(reading.line):
         meta = make(source, destination, overwrite=overwrite, progress=reading.update, **sources.reading())

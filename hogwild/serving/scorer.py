@@ -188,7 +188,7 @@ class PairScorer:
 
 def _pair(row: Any) -> tuple[Any, Any]:
     try:
-        user, item = (row[side] if isinstance(row[side], int) else str(row[side]) for side in SIDES)
+        user, item = (row[side] if isinstance(row[side], int | np.integer) else str(row[side]) for side in SIDES)
     except (KeyError, TypeError, IndexError):
         raise InputError(f'expected {{"user": name, "item": name}}, got {row!r:.60}') from None
     return user, item

@@ -197,7 +197,7 @@ def test_a_libmf_that_hangs_is_ended_by_its_limit_and_by_ctrl_c(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it leaves behind would fail the test."""
-    solver = libmf("echo iter; exec sleep 60", tmp_path, monkeypatch)
+    solver = libmf("echo iter; sleep 60; exit 1", tmp_path, monkeypatch)
     solver.limit = 0.2
     with pytest.raises(TrainingError, match="took more than 0.2 s: give it a longer --timeout"):
         solver.advance(1)

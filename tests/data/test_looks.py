@@ -23,12 +23,14 @@ def said(call, *given):
     [
         ("u.data", "196\t242\t3\t881250949\n186\t302\t3\t891717742\n", True),
         ("bad.svm", "+1 1:0.5 2:1\n-1 5:2 3\n", False),
+        ("bad.svm", "nan 1:0.5 2:1\n", False),
+        ("bad.ffm", "1 0:1:1 2:1\n", False),
     ],
 )
 def test_what_is_no_svmlight_text_from_its_first_line_on(tmp_path: Path, name: str, text: str, hint: bool) -> None:
     (tmp_path / name).write_text(text)
     message = said(hogwild.open_data, tmp_path / name)
-    assert message.startswith(f"{tmp_path / name}:{1 if hint else 2}: ")
+    assert message.startswith(f"{tmp_path / name}:{2 if text[0] == '+' else 1}: ")
     assert ("tables need --label COLUMN, ratings and graphs --problem" in message) is hint
 
 

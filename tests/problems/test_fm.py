@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
@@ -225,6 +226,12 @@ def test_sums_of_squared_gradients_are_no_parameters_that_diverge() -> None:
     assert epochs > 0
 
 
+def test_sums_of_squares_are_no_parameters_that_diverge() -> None:
+    trials = Trials(TrainConfig(problem="fm", rank=3, adagrad=True, seed=0), *clicks(200).split(0.25))
+    trials.judge = lambda flat: (trials.problem.parameters(flat).coef_squares.fill(1e6), 0.5)[1]  # type: ignore[func-returns-value,method-assign]
+    assert trials.run(0.01, 1e-4) == (0.5, 1)
+
+
 @pytest.mark.parametrize("step", [None, 0.5])
 def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     trials = object.__new__(Trials)
@@ -244,6 +251,8 @@ def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     assert (2.0 * lowest["step"], lowest["l2"], lowest["held_out_loss"]) == (*best, trials.lowest(*best))
     trials.before, trials.tried = 1.5, {}  # runs end worse than they began
     assert trials.best([1.0]) == (best[0], 1.0)
+    trials.tried, trials.run = {}, lambda step, l2_factors: (1e-5 / step, 1)  # type: ignore[method-assign]
+    assert trials.best([1.0]) == (best[0], 1.0)  # with larger steps rows of length one are learned one by one
 
 
 # ---- runs
@@ -441,6 +450,7 @@ def test_three_labels_few_rows_and_no_fields() -> None:
         hogwild.train(Rows([0] * 9, [], [], [0, 1] * 4, 0), problem="fm", workers=1)
     model = hogwild.train(clicks(12), problem="fm", workers=1, epochs=2).finish()
     assert np.isfinite(model.decision_function(clicks(5))).all()
+    hogwild.train((np.eye(2), [0, 1]), problem="fm", workers=1, epochs=2).finish()  # a class is in one row alone
 
 
 # ---- the command line
@@ -602,5 +612,8 @@ def test_numbers_of_fields_may_have_gaps() -> None:
         hogwild.HogwildFMClassifier(field_aware=True, fields=fields - 1).fit(X, X[:, 0])
     with pytest.raises(UsageError, match="count=-1"):
         near.strongest_pairs(-1)
-    with pytest.raises(InputError, match="needs features; the rows have none"):
-        hogwild.train((np.zeros((40, 2)), np.arange(40) % 2), problem="ffm", workers=1)
+    with pytest.raises(InputError, match="fields: expected"):
+        hogwild.HogwildFMClassifier(field_aware=True, fields=[*map(str, fields)]).fit(X, X[:, 0])
+    for problem, width in (("ffm", 2), ("fm", 0)):
+        with pytest.raises(InputError, match="needs features; the rows have none"):
+            hogwild.train((scipy.sparse.csr_array((40, width)), np.arange(40) % 2), problem=problem, workers=1)

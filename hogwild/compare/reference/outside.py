@@ -32,9 +32,12 @@ since it has no other order.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -457,9 +460,15 @@ class Libmf(Program):
     def advance(self, epoch: int) -> None:
         began = time.perf_counter()
         self.peak, lines = 0.0, []  # a heading, and one an epoch
-        with subprocess.Popen([*self.call, "-t", f"{epoch}", *self.files], stdout=subprocess.PIPE, text=True) as run:
+        call = [*self.call, "-t", f"{epoch}", *self.files]
+        with subprocess.Popen(call, stdout=subprocess.PIPE, text=True, process_group=0) as run:
+
+            def end() -> None:  # also what it has started, if it is a script
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(run.pid, signal.SIGKILL)
+
             assert run.stdout is not None
-            alarm = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), run.kill)
+            alarm = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), end)
             alarm.start()
             try:
                 for line in run.stdout:
@@ -468,7 +477,7 @@ class Libmf(Program):
                 run.wait()
             finally:  # Ctrl-C ends it too
                 alarm.cancel()
-                run.kill()
+                end()
         if time.perf_counter() - began > self.limit:
             raise TrainingError(f"{self.command} took more than {self.limit:g} s: give it a longer --timeout")
         last = lines[-1][1].strip() if lines else "no output"

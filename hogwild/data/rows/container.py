@@ -365,7 +365,7 @@ class Rows:
             raise InputError(f"targets: expected numbers, got dtype {targets.dtype}: give texts to HogwildClassifier")
         if targets.shape == (matrix.shape[0], 1):
             targets = targets[:, 0]
-        if fields is not None and np.min(fields, initial=0) < 0:
+        if fields is not None and np.asarray(fields).dtype.kind in "if" and np.min(fields, initial=0) < 0:
             raise InputError(f"fields: expected numbers from 0, got {np.min(fields)}")
         width = matrix.shape[1] if width is None else width
         with np.errstate(over="ignore"):  # a value beyond float32 becomes inf and is reported by the check

@@ -322,7 +322,7 @@ def recipe_of(
                 writer.append(*block)
         except InputError as error:
             said = str(error).partition(":1: ")[2]
-            other = said and not re.search("archive|binary|svmlight", said)
+            other = said and not re.search("archive|binary|svmlight|float32|finite|field:|width", said)
             raise InputError(f"{error}{OTHERS if other else ''}") from None
         sets = reader.sets()
         if sets is not None and reader.nnz == 0:

@@ -98,7 +98,12 @@ def settle(
         try:
             rest, judges = ratings.split(HELD_OUT, config.seed, "user" if ranks else "row")
         except InputError:
-            raise NoChoice("no user has six ratings, of which one could be held out: give l2 as a number") from None
+            few = (
+                "no user has six ratings, of which one could be held out"
+                if ranks
+                else f"{len(ratings)} ratings are few"
+            )
+            raise NoChoice(f"{few}: give l2 as a number") from None
     problem = posed(config, rest, "serial")
     laid_out = problem.lay_out(rest, machine.l2_bytes(), 1, config.seed)
     began = time.perf_counter()
@@ -152,6 +157,8 @@ def settle(
             for _ in in_order(going, partial(advance, epochs), config.workers):
                 pass
             ended, going = going, sorted(going, key=better)[: -(-len(going) // 2)]
+            for number in {*ended} - {*going}:
+                trials[number].close()  # with its model
     l2, step, rank = path[going[0]]
     lowest, epochs = fits[going[0]]
     if not math.isfinite(lowest):

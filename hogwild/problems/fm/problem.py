@@ -62,7 +62,7 @@ class FMProblem(LinearProblem):
         if len(problem.labels) > 2:
             count = len(problem.labels)
             raise InputError(f"problem {config.problem!r} needs two labels; got {count}: choose problem 'linear'")
-        if rows.nnz == 0 and (config.field_aware or not rows.width):
+        if not (rows.nnz if config.field_aware else rows.width):
             raise InputError(f"problem {config.problem!r} needs features; the rows have none")
         if config.field_aware and rows.fields is None:
             raise InputError(f"problem {config.problem!r} needs fields of features: read a table or libffm's text")

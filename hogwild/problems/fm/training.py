@@ -32,6 +32,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows, drawn
 from hogwild.errors import NoChoice
+from hogwild.methods import LABEL_LOSSES
 from hogwild.problems.fm.objective import FMObjective
 from hogwild.problems.fm.options import PATH, SHARE
 from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
@@ -50,6 +51,7 @@ FEWEST_HELD = 5_000  # rows that judge it, or a quarter of those that it trains 
 STARTS = (-1, 1), (1, 3)  # power of two of the step and place of the penalty, from which the search starts
 MOVES = (2, 0), (-2, 0), (0, 1), (0, -1)  # of these that are tried
 LONGEST = 20  # powers of two that the step may fall at the start, while runs end worse than they began
+HIGHEST = 3  # power of two of a step for rows of length one: eight is where a margin of log loss no longer settles
 SLACK = 10.0  # a trial must stay that far from what ends a run as diverged
 
 
@@ -71,7 +73,9 @@ def judges_of(config: TrainConfig, rows: Rows, held: Rows | None) -> tuple[Rows,
     """Rows that trials train on, and others that judge them."""
     if held is not None or len(rows) < 2:
         return rows, rows if held is None else held
-    return rows.split(max(HELD_OUT, 1 / len(rows)), config.seed)
+    rest, judges = rows.split(max(HELD_OUT, 1 / len(rows)), config.seed)
+    one_class = config.loss in LABEL_LOSSES and rest.targets.min() == rest.targets.max()
+    return (rows, rows) if one_class else (rest, judges)
 
 
 class Trials:
@@ -153,12 +157,15 @@ class Trials:
         """The best step, unless it is given, and penalty among some that ascend; see the module."""
         given = self.config.step
         first, second = ((power, min(place, len(penalties) - 1)) for power, place in STARTS)
+        highest = HIGHEST if self.config.normalize == "l2" and not self.config.adagrad else math.inf
 
         def value(at: tuple[int, int]) -> float:
             power, place = at
-            if not 0 <= place < len(penalties) or (given is not None and power != STARTS[0][0]):
+            if not 0 <= place < len(penalties):
                 return math.inf
-            return self.lowest(2.0**power if given is None else given, penalties[place])
+            if given is not None:
+                return self.lowest(given, penalties[place]) if power == STARTS[0][0] else math.inf
+            return self.lowest(2.0**power, penalties[place]) if power <= highest else math.inf
 
         def descended(best: tuple[int, int]) -> tuple[int, int]:
             before = None
@@ -204,7 +211,8 @@ def settle(
     trials = Trials(config, rest, judges, report)
     step, l2_factors = trials.best([each / len(rows) * trials.problem.units[1] for each in PATH])
     if math.isinf(trials.lowest(step, l2_factors)):
-        raise NoChoice("every candidate for l2_factors diverged: give a smaller step, or adagrad")
+        other = ", or adagrad" * (not config.adagrad)
+        raise NoChoice(f"every candidate for l2_factors diverged: give a smaller step{other}")
     sizes = len(trials.rows), len(trials.held), config.epochs
     seconds = time.perf_counter() - began
     chosen = L2Choice(
