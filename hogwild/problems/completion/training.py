@@ -19,7 +19,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,7 @@ def settle(
         error = scores_of(solution, problem.mean, judges.users, judges.items) - judges.values
         return float(np.sqrt(np.mean(np.square(error))))
 
-    def trial(l2: float, step: float, rank: int) -> Iterator[tuple[float, int]]:
+    def trial(l2: float, step: float, rank: int) -> Generator[tuple[float, int]]:
         """Train a candidate; yield after each epoch its lowest loss, and after how many it was last near that."""
         c = config
         schedule = make_schedule(c.schedule, step, decay=c.decay, power=c.power, l2=l2, tol=c.tol)
