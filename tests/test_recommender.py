@@ -170,6 +170,12 @@ def test_a_stranger_with_a_history_gets_factors(loss, penalty):
     assert [*p, b] == pytest.approx(best.x, abs=2e-3)
 
 
+def test_strangers_to_a_model_without_biases_get_the_first_items():
+    model = dataclasses.replace(make(), item_bias=np.zeros(ITEMS))
+    with pytest.warns(HogwildWarning, match="1 of 1 users are not known: they get the items that come first"):
+        assert model.recommend(["z"], 2)[0].tolist() == [[0, 10]]
+
+
 def test_recommendations_for_strangers_with_a_history():
     model, rng = make(), np.random.default_rng(0)
     names = Ids(["user 3", "x", "nobody", "y"]), Ids([30, 77, 0, 10])

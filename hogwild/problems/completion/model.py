@@ -260,7 +260,9 @@ class CompletionModel(TrainedModel):
         if unknown:
             mean = "a mean shrunk for few ratings" if self.penalty == "smoothed" else "their mean"
             liked = f"best by {mean}" if self.loss == "squared-error" else "chosen most"
-            share = f"{unknown:,} of {len(numbers):,} users are not known to the model: they get the items {liked}"
+            if not self.item_bias.any():
+                liked = "that come first, since without biases none is better"
+            share = f"{unknown:,} of {len(numbers):,} users are not known: they get the items {liked}"
             warnings.warn(share, HogwildWarning, stacklevel=2)
         constant = np.append(model.user_bias.astype(np.float64), 0.0)[numbers] + self.mean
         width = min(n, self.shape[1])
