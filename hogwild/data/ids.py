@@ -1,8 +1,8 @@
 """Names of users and items, whole numbers or strings: maps names to indices and back.
 
-Names that are all whole numbers are kept as int64, 8 bytes each; only other names are Python strings. Either are found
-through a dict that is made at the first look-up: some 150 bytes a name. Both are written to files as plain arrays, so
-that reading one runs no code.
+Names that are all whole numbers are kept as int64, 8 bytes each, and found by bisection; only other names are Python
+strings, found through a dict that is made at the first look-up (some 150 bytes a name). Both are written to files as
+plain arrays, so that reading one runs no code.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ids:
         self.whole = array.dtype == np.int64
         self._names = frozen_array(array, np.int64) if self.whole else array  # (n,)
         self._names.flags.writeable = False
-        self._table: Any = None  # from names to indices, made when first needed
+        self._table: Any = None  # look-up table, made when first needed
         if check:
             values, counts = np.unique(self._names, return_counts=True)
             if len(values) != len(self._names):
@@ -67,12 +67,22 @@ class Ids:
     def lookup(self, names: Any) -> np.ndarray:
         """Return the indices of names, int32 in their shape; -1 where unknown. ``5`` and ``"5"`` are the same name."""
         wanted = _named(names)
+        if not self.whole:
+            if self._table is None:
+                self._table = {name: index for index, name in enumerate(self._names.tolist())}
+            flat = [self._table.get(str(name), -1) for name in wanted.ravel().tolist()]
+            return np.array(flat, np.int32).reshape(wanted.shape)
         if self._table is None:
-            self._table = {name: index for index, name in enumerate(self._names.tolist())}
-        keys: Any = wanted.ravel().tolist()
-        if self.whole != (wanted.dtype == np.int64):
-            keys = map(whole_number if self.whole else str, keys)
-        return np.array([self._table.get(key, -1) for key in keys], np.int32).reshape(wanted.shape)
+            order = np.argsort(self._names, kind="stable")
+            self._table = np.append(self._names[order], 0), np.append(order, -1).astype(np.int32)
+        ordered, order = self._table
+        known: Any = True
+        if wanted.dtype == object:
+            numbers = [whole_number(name) for name in wanted.ravel().tolist()]
+            known = np.array([number is not None for number in numbers], bool).reshape(wanted.shape)
+            wanted = np.array([number or 0 for number in numbers], np.int64).reshape(wanted.shape)
+        at = np.searchsorted(ordered[:-1], wanted)
+        return np.where(known & (ordered[at] == wanted), order[at], np.int32(-1))
 
     def arrays(self, prefix: str = "") -> dict[str, np.ndarray]:
         """Return the arrays a file holds: ``{"numbers": (n,) int64}``, or ``{"text": uint8, "ends": (n,) int64}``.
