@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import hogwild
-from hogwild.cli import compare, data, models, train, warm_up
+from hogwild.cli import compare, data, models, train
 
 app = typer.Typer(
     name="hogwild",
@@ -33,7 +33,6 @@ for command in (
     compare.compare,
     compare.report,
     models.export,
-    warm_up.warm_up,
 ):
     app.command()(command)
 app.add_typer(data.cache, name="cache")
