@@ -18,7 +18,7 @@ import re
 import secrets
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,8 @@ from hogwild.data.rows.store import (
 )
 from hogwild.errors import HogwildWarning, InputError
 
+#: Pieces of data one after another, and at the end facts about all of them.
+Pieces = Generator[Any, None, dict[str, Any]]
 LIMIT = 20 << 30  # bytes
 ENTRY = re.compile(r".*-[0-9a-f]{24}")
 
@@ -54,8 +56,9 @@ class Recipe:
         Everything the content depends on, in JSON types; empty for what is not kept.
     meta : dict
         Facts for ``meta.json``, ``source`` among them.
-    fill : function
-        Takes a writer, gives it all data, and returns ``{"width": ..., **more facts}``.
+    pieces : function
+        Reads or makes the data from their beginning: yields containers of ``kind``, and returns facts that are known
+        at the end, such as ``warnings``.
     kind : Kind
         What the data are.
     stored : optional
@@ -65,7 +68,7 @@ class Recipe:
     label: str
     key: dict[str, Any]
     meta: dict[str, Any]
-    fill: Callable[..., dict[str, Any]]
+    pieces: Callable[[], Pieces]
     kind: Kind = ROWS
     stored: Any = None
 
@@ -124,7 +127,7 @@ class Cache:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self.trim()
                 with suppress(StoreExists), StoreWriter(path, recipe.meta, kind=recipe.kind) as writer:
-                    writer.close(**recipe.fill(writer))
+                    writer.close(**writer.take(recipe.pieces()))
             except OSError as error:  # as an OutputError is
                 reason = str(error)
                 break
@@ -164,7 +167,7 @@ def build(cache: Cache | None, recipe: Recipe) -> tuple[Any, dict[str, Any]]:
     if kept is not None:
         return kept, read_meta(kept.store)
     writer = MemoryWriter(recipe.kind)
-    facts = recipe.fill(writer)
+    facts = writer.take(recipe.pieces())
     return writer.close(**facts), recipe.meta | facts
 
 
@@ -184,27 +187,27 @@ def identity(path: str | Path) -> dict[str, Any]:
 
 def text_recipe(
     text: Any,
-    parse: Callable[[Any], dict[str, Any]],
+    read: Callable[[], Pieces],
     key: dict[str, Any],
     parser: str,
     kind: Kind = ROWS,
 ) -> Recipe:
-    """Return the recipe for the data in a text, which ``parse`` gives to a writer; ``key`` are the options of reading.
+    """Return the recipe for the data in a text, which ``read`` yields; ``key`` are the options of reading.
 
     A stream or a pipe, which can be read only once, has no key, and is not kept.
     """
     if not isinstance(text, str) or not os.path.isfile(text):
-        return Recipe(str(text), {}, {"source": str(text)}, parse, kind)
+        return Recipe(str(text), {}, {"source": str(text)}, read, kind)
     before = identity(text)
 
-    def fill(writer: Any) -> dict[str, Any]:
-        facts = parse(writer)
+    def pieces() -> Pieces:
+        facts = yield from read()
         if identity(text) != before:
             raise InputError(f"{text}: changed while it was being read: try again")
         return facts
 
     meta = {"source": before["path"], "options": key, "parser": parser}
-    return Recipe(os.path.basename(text), {**key, "file": before, "parser": parser}, meta, fill, kind)
+    return Recipe(os.path.basename(text), {**key, "file": before, "parser": parser}, meta, pieces, kind)
 
 
 def _remove(path: Path) -> None:

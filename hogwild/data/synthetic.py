@@ -17,7 +17,7 @@ import numpy as np
 from hogwild.errors import InputError, expected_one_of, nearest
 
 if TYPE_CHECKING:
-    from hogwild.data.cache import Recipe
+    from hogwild.data.cache import Pieces, Recipe
     from hogwild.data.rows.store import Kind
 
 PREFIX = "synthetic:"
@@ -150,14 +150,16 @@ def _value(title: str, text: str, default: Any, *limits: Any) -> Any:
     raise InputError(f"{title}: expected a {'whole ' if whole else ''}number from {low} to {high}")
 
 
-def recipe_of(dials: SimpleNamespace, size: int, generator: int, fill: Callable[..., Any], kind: Kind) -> Recipe:
+def recipe_of(
+    dials: SimpleNamespace, size: int, generator: int, pieces: Callable[[], Pieces], kind: Kind
+) -> Recipe:
     """Return the recipe of synthetic data of ``size`` examples; ``generator`` is the version of their bits."""
     from hogwild.data.cache import Recipe
 
     facts = {dial: value for dial, value in vars(dials).items() if dial != "name" and (value or dial not in LATER)}
     meta = {"source": dials.name, "options": facts, "parser": f"synthetic {kind.name} {generator}"}
     family = dials.name.removeprefix(PREFIX).partition("?")[0]
-    return Recipe(f"synthetic-{family}-{size}", {"synthetic": facts, "parser": meta["parser"]}, meta, fill, kind)
+    return Recipe(f"synthetic-{family}-{size}", {"synthetic": facts, "parser": meta["parser"]}, meta, pieces, kind)
 
 
 def mix_bits(x: int) -> int:

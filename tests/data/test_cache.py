@@ -12,20 +12,21 @@ import numpy as np
 import pytest
 
 from hogwild.data import cache as cache_module
-from hogwild.data.cache import Cache, Recipe, build, identity
-from hogwild.data.rows.store import Column, MemoryWriter, open_store, save_store
+from hogwild.data.cache import Cache, Pieces, Recipe, build, identity
+from hogwild.data.rows.container import Rows
+from hogwild.data.rows.store import Column, open_store, save_store
 from hogwild.errors import HogwildWarning
 
 
 def recipe(name: str = "a", rows: int = 10, **key: object) -> Recipe:
     """Makes ``rows`` rows; counts how often in ``recipe.made``."""
 
-    def fill(writer: MemoryWriter) -> dict[str, object]:
+    def pieces() -> Pieces:
         made.append(name)
-        writer.append(np.ones(rows, int), np.arange(rows), np.ones(rows), np.ones(rows))
+        yield Rows.of_lengths(np.ones(rows, int), np.arange(rows), np.ones(rows), np.ones(rows), width=rows)
         return {"width": rows + 1, "warnings": {"duplicate_rows": 2}}
 
-    return Recipe(name, {"name": name, **key}, {"source": f"/data/{name}"}, fill)
+    return Recipe(name, {"name": name, **key}, {"source": f"/data/{name}"}, pieces)
 
 
 made: list[str] = []
@@ -141,11 +142,11 @@ def test_other_files_in_the_directory_are_left_alone(cache):
 def test_the_slower_of_two_takes_what_the_faster_made(cache):
     fast = recipe()
 
-    def fill(writer: MemoryWriter) -> dict[str, object]:
+    def pieces() -> Pieces:
         build(Cache(cache.directory), fast)
-        return recipe().fill(writer)
+        return (yield from recipe().pieces())
 
-    rows, _ = build(cache, replace(recipe(), fill=fill))
+    rows, _ = build(cache, replace(recipe(), pieces=pieces))
     assert len(rows) == 10
     assert made == ["a", "a"]
     assert os.listdir(cache.directory) == [rows.store.name]

@@ -37,7 +37,8 @@ TEXT = b"""# a comment
 def parse(text: bytes | Any, **options: Any) -> tuple[list[tuple[float, list[tuple[int, float]]]], Svmlight]:
     """Rows as (target, [(index, value), ...]) and what is known of the text."""
     summary = Svmlight(**options)
-    blocks = summary.read(io.BytesIO(text) if isinstance(text, bytes) else text)
+    pieces = summary.read(io.BytesIO(text) if isinstance(text, bytes) else text)
+    blocks = [(rows.end - rows.begin, rows.indices, rows.values, rows.targets) for rows in pieces]
     lengths, indices, values, targets = (np.concatenate(parts) for parts in zip(*blocks))
     assert [a.dtype for a in (lengths, indices, values, targets)] == [np.int64, np.int32, np.float32, np.float32]
     assert (summary.rows, summary.nnz) == (len(lengths), len(indices))
@@ -316,8 +317,8 @@ def test_progress(tmp_path: Path) -> None:
 def test_blocks_are_given_one_by_one_and_not_kept() -> None:
     text = io.BytesIO(TEXT * 100_000)
     tracemalloc.start()
-    for lengths, indices, values, _ in Svmlight(chunk_bytes=1 << 16, workers=2).read(text):
-        assert len(indices) == len(values) == lengths.sum()
+    for rows in Svmlight(chunk_bytes=1 << 16, workers=2).read(text):
+        assert len(rows.indices) == len(rows.values) == rows.nnz
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 << 20  # of 7 MB of text and arrays of 9

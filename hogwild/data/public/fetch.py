@@ -257,7 +257,7 @@ def _convert(card: Card, part: Part, text: Path, path: Path, progress: BytesRead
     else:
         recipe = rows_source.recipe_of(str(text), "svmlight", width=card.features, progress=progress)
     with StoreWriter(path, {"source": part.url}, overwrite=True, kind=recipe.kind) as writer:
-        facts = recipe.fill(writer)
+        facts = writer.take(recipe.pieces())
         counts = {"rows": writer.rows, "nonzeros": writer.nnz, "features": facts["width"]}
         if card.problem == "completion":
             counts = {"ratings": facts["nnz"], "users": facts["users"], "items": facts["items"]}

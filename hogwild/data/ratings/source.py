@@ -16,13 +16,13 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from hogwild.config import choice
-from hogwild.data.cache import Cache, Recipe, text_recipe
+from hogwild.data.cache import Cache, Pieces, Recipe, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.ratings.container import RATINGS, Ids, Ratings, last_of_repeats
 from hogwild.data.ratings.synthetic import rating_recipe
 from hogwild.data.ratings.text import parse_ratings
 from hogwild.data.rows.source import copy_of, named, opened, write_store
-from hogwild.data.rows.store import MemoryWriter, open_store
+from hogwild.data.rows.store import open_store
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import HogwildWarning, InputError
 
@@ -136,15 +136,16 @@ def recipe_of(
         return title, rating_recipe(title, progress)
     source = name if hasattr(name, "read") else title
 
-    def parse(writer: MemoryWriter) -> dict[str, Any]:
+    def read() -> Pieces:
         ratings, dropped = parse_ratings(source, layout, values=values, progress=progress), 0
         if repeats == "last":
             ratings, dropped = last_of_repeats(ratings)
-        return RATINGS.pour(ratings, writer) | {"warnings": {"repeats": dropped}}
+        yield ratings
+        return {"warnings": {"repeats": dropped}}
 
     key: dict[str, Any] = {"kind": RATINGS.name, "values": values, "repeats": repeats}
     key["layout"] = dataclasses.asdict(layout)
-    return title, text_recipe(source, parse, key, f"ratings {PARSER}", RATINGS)
+    return title, text_recipe(source, read, key, f"ratings {PARSER}", RATINGS)
 
 
 def _match(ratings: Ratings, users: Ids | None, items: Ids | None, unknown: str, title: str) -> Ratings:

@@ -15,15 +15,13 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 from hogwild.data import synthetic as common
-from hogwild.data.cache import Recipe
+from hogwild.data.cache import Pieces, Recipe
 from hogwild.data.parallel import BytesRead, map_cuts
 from hogwild.data.ratings.container import RATINGS, Ratings
-from hogwild.data.rows.store import MemoryWriter
 from hogwild.errors import InputError
 
 GENERATOR = 1  # version of the bits below; part of a cache entry's key
@@ -48,7 +46,7 @@ def rating_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
         pairs = f"{dials.users:,} x {dials.items:,}"
         raise InputError(f"{name}: more than half of the {pairs} pairs would be rated: ask for fewer ratings")
 
-    def fill(writer: MemoryWriter) -> dict[str, Any]:
+    def pieces() -> Pieces:
         source = _Source(dials)
         begin = np.concatenate((np.zeros(1, np.int64), np.cumsum(source.counts)))
         total = int(begin[-1])
@@ -59,9 +57,10 @@ def rating_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
         for last in map_cuts(list(pairwise(cuts)), lambda first, last: source.draw(first, last, begin, out)):
             if progress is not None:
                 progress(int(begin[last]), total)
-        return RATINGS.pour(Ratings(*out, (dials.users, dials.items), check=False), writer)
+        yield Ratings(*out, (dials.users, dials.items), check=False)
+        return {}
 
-    return common.recipe_of(dials, dials.ratings, GENERATOR, fill, RATINGS)
+    return common.recipe_of(dials, dials.ratings, GENERATOR, pieces, RATINGS)
 
 
 class _Source:

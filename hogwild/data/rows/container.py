@@ -261,6 +261,14 @@ class Rows:
         if check:
             self._check()
 
+    @classmethod
+    def of_lengths(
+        cls, lengths: Any, indices: Any, values: Any, targets: Any, weights: Any = None, **facts: Any
+    ) -> Rows:
+        """Return rows of these numbers of entries, (n,) int64, one after another; nothing is checked."""
+        end = np.cumsum(lengths, dtype=np.int64)
+        return cls((end - lengths, end), indices, values, targets, weights=weights, check=False, **facts)
+
     def replace(self, **changes: Any) -> Rows:
         """Return rows that differ in the attributes given, which are not checked: arrays are of the container's types,
         and made read-only.

@@ -14,15 +14,12 @@ import re
 import stat
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from hogwild.config import choice
 from hogwild.data.bits import check_hashing
-from hogwild.data.cache import Cache, Recipe, build, text_recipe
+from hogwild.data.cache import Cache, Pieces, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.public.catalogue import located, suggestion
 from hogwild.data.rows.container import Rows, chunks, fit_width
@@ -38,7 +35,6 @@ from hogwild.errors import HogwildWarning, InputError, UsageError, reason_of
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
 FORMATS = ("svmlight", *TABLES)
 OTHERS = "; svmlight text was expected: tables need --label COLUMN, ratings and graphs --problem"
-STREAM_BYTES = 4 << 20  # of text at a time: metrics of a block take milliseconds, whatever its size
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional", "several")
 REPAIRS = {
@@ -224,13 +220,18 @@ def opened(title: str, recipe: Recipe, cache: Cache | None) -> Any:
 
 def copy_of(path: str, examples: Any, kind: Kind = ROWS) -> Recipe:
     """Return the recipe that copies the examples of a store."""
-    return Recipe("copy", {}, {"source": os.path.abspath(path)}, partial(kind.pour, examples), kind, examples)
+
+    def pieces() -> Pieces:
+        yield examples
+        return {}
+
+    return Recipe("copy", {}, {"source": os.path.abspath(path)}, pieces, kind, examples)
 
 
 def write_store(recipe: Recipe, destination: str | Path, overwrite: bool, facts: dict[str, Any]) -> dict[str, Any]:
     """Make a store by a recipe, with some more facts; return its meta data."""
     with StoreWriter(destination, recipe.meta, overwrite, recipe.kind) as writer:
-        writer.close(**recipe.fill(writer) | facts)
+        writer.close(**writer.take(recipe.pieces()) | facts)
     return read_meta(destination)
 
 
@@ -252,28 +253,18 @@ def stream_data(
 
     ``options`` are keywords of :func:`open_data`. A table is read by ``plan``, and a stream is one if there is a plan.
     """
-    format, bits = options["format"], options["hash_bits"]
+    format = options["format"]
     title, kind = named(name, format, FORMATS, "data", table_format)
     stream = hasattr(name, "read")
     source: Any = name if stream else title
     if stream and plan is not None and format is None:
         kind = "csv"
-    if kind in TABLES:
-        from hogwild.data.tables.source import stream_table
-
-        if plan is None:
-            raise InputError(f"{title}: a table, but the model's features are none of its columns")
-        yield from stream_table(source, plan, labels == "required", format, options["separator"])
-    elif kind == "svmlight":
-        from hogwild.data.text.svmlight import Svmlight
-
-        text = Svmlight(zero_based=options["zero_based"], labels=labels, hash_bits=bits, chunk_bytes=STREAM_BYTES)
-        for lengths, indices, values, targets in text.read(source):
-            end = np.cumsum(lengths)
-            offsets = end - lengths, end
-            arrays = offsets, indices, values, targets
-            yield Rows(*arrays, text.width, check=False, hash_bits=bits, labels=text.sets())
-        warn_of_repairs(title, {"warnings": text.repairs})
+    if kind in TABLES and plan is None:
+        raise InputError(f"{title}: a table, but the model's features are none of its columns")
+    if kind in (*TABLES, "svmlight"):
+        reading = {each: options[each] for each in ("zero_based", "hash_bits", "separator")}
+        facts = yield from recipe_of(source, kind, labels=labels, plan=plan, streamed=True, **reading).pieces()
+        warn_of_repairs(title, facts)
     else:
         rows = open_data(source, labels=labels, **options)
         for first, last in chunks(rows):
@@ -290,13 +281,14 @@ def recipe_of(
     plan: dict[str, Any] | None = None,
     separator: str | None = None,
     progress: BytesRead | None = None,
+    streamed: bool = False,
     **text: Any,
 ) -> Recipe:
     """Return how rows are made of a store, a text, a table or a synthetic set; the options are :func:`open_data`'s."""
     if kind in TABLES:
         from hogwild.data.tables.source import table_recipe
 
-        more: dict[str, Any] = {"format": kind, "separator": separator, "progress": progress}
+        more: dict[str, Any] = {"format": kind, "separator": separator, "streamed": streamed, "progress": progress}
         labels = text.get("labels") != "optional"
         return table_recipe(source, columns or AskedColumns(), hash_bits, plan, labels=labels, **more)
     if columns or separator is not None:
@@ -313,13 +305,12 @@ def recipe_of(
         return recipe if hash_bits is None else hashed_recipe(recipe, hash_bits)
     text |= {"width": width, "hash_bits": hash_bits}
 
-    def parse(writer: Any) -> dict[str, Any]:
+    def read() -> Pieces:
         from hogwild.data.text.svmlight import Svmlight
 
-        reader = Svmlight(progress=progress, **text)
+        reader = Svmlight(progress=progress, streamed=streamed, **text)
         try:
-            for block in reader.read(source):
-                writer.append(*block)
+            yield from reader.read(source)
         except InputError as error:
             said = str(error).partition(":1: ")[2]
             other = said and not re.search("archive|binary|svmlight|float32|finite|field:|width", said)
@@ -327,7 +318,6 @@ def recipe_of(
         sets = reader.sets()
         if sets is not None and reader.nnz == 0:
             raise InputError(f"{source}: rows of labels alone, without features{OTHERS}")
-        facts = {"width": reader.width, "fields": reader.fields, "warnings": reader.repairs, "labels": sets}
-        return facts if hash_bits is None else facts | {"hash_bits": hash_bits}
+        return {"fields": reader.fields, "warnings": reader.repairs, "labels": sets}
 
-    return text_recipe(source, parse, {"format": "svmlight", **text}, f"svmlight {PARSER}")
+    return text_recipe(source, read, {"format": "svmlight", **text}, f"svmlight {PARSER}")

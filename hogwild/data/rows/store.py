@@ -21,7 +21,7 @@ import time
 import tokenize
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,18 @@ class MemoryWriter:
         self.rows += len(ends)
         self.nnz += len(indices)
         self.width_seen = max(self.width_seen, int(np.max(indices, initial=-1)) + 1)
+
+    def take(self, pieces: Generator[Any, None, dict[str, Any]]) -> dict[str, Any]:
+        """Write pieces of data; return the facts of the last one, and those that their reader returns at the end."""
+        facts, at_the_end = dict[str, Any](), dict[str, Any]()
+
+        def each() -> Iterator[Any]:
+            at_the_end.update((yield from pieces))
+
+        with contextlib.closing(each()) as every:  # what is read is closed where writing fails
+            for piece in every:
+                facts = self.kind.pour(piece, self)
+        return facts | at_the_end
 
     def _end(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Complete the arrays; return what ``meta.json`` says of them."""

@@ -19,13 +19,13 @@ feature in 45 % of the rows (43 % in the original; with ``shift=0``, plain Zipf,
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
 from hogwild.data import synthetic as common
-from hogwild.data.cache import Recipe
+from hogwild.data.cache import Pieces, Recipe
 from hogwild.data.parallel import BytesRead
+from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import ROWS
 from hogwild.errors import InputError
 
@@ -56,18 +56,19 @@ def row_recipe(name: str, progress: BytesRead | None = None) -> Recipe:
     if dials.fields and not (clicks and 2 * dials.fields <= dials.features):
         raise InputError(f"{name}: fields need values=binary, spread=0, two classes, two features each, and no nnz")
 
-    def fill(writer: Any) -> dict[str, Any]:
+    def pieces() -> Pieces:
         source = (FieldGenerator if dials.fields else RowGenerator)(dials)
         source.calibrate()
         for first in range(0, dials.rows, source.chunk):
             last = min(first + source.chunk, dials.rows)
             lengths, indices, values, margins = source.draw(dials.skip + first, dials.skip + last)
-            writer.append(lengths, indices, values, source.targets(dials.skip + first, margins))
+            targets = source.targets(dials.skip + first, margins)
+            yield Rows.of_lengths(lengths, indices, values, targets, width=dials.features)
             if progress is not None:
                 progress(last, dials.rows)
         return {"width": dials.features, "fields": source.fields}
 
-    return common.recipe_of(dials, dials.rows, GENERATOR, fill, ROWS)
+    return common.recipe_of(dials, dials.rows, GENERATOR, pieces, ROWS)
 
 
 class RowGenerator:

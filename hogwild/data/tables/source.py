@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hogwild.data.cache import Cache, Recipe, build, text_recipe
+from hogwild.data.cache import Cache, Pieces, Recipe, build, text_recipe
 from hogwild.data.parallel import BytesRead
 from hogwild.data.rows.container import Rows
 from hogwild.data.tables.arrays import buckets_of, texts_of, words_in, words_of
@@ -135,12 +135,16 @@ def table_recipe(
     format: str | None = None,
     separator: str | None = None,
     labels: bool = True,
+    streamed: bool = False,
     progress: BytesRead | None = None,
 ) -> Recipe:
-    """Return the recipe for a table's store, by ``plan`` or by a plan made from the table and ``asked``."""
+    """Return the recipe for a table's store, by ``plan`` or by a plan made from the table and ``asked``.
+
+    Without ``labels`` the label column may be absent, and targets are 0. ``streamed`` rows have no weights or fields.
+    """
     name = os.fspath(table) if isinstance(table, str | os.PathLike) else "the table"
 
-    def parse(writer: Any) -> dict[str, Any]:
+    def read() -> Pieces:
         made = None if plan is None else TablePlan.from_json(plan)
         usual = None if made is None else made.separator
         with closing(open_source(table, format, progress, separator, usual)) as source:
@@ -148,36 +152,27 @@ def table_recipe(
                 made = dataclasses.replace(plan_table(source, options, hash_bits, labels), separator=separator)
             else:
                 check_columns(source, made, labels)
-            bits = made.hash_bits
-            weight = made.weight if made.weight in source.names else None
+            facts = {"hash_bits": made.hash_bits, "width": 2**made.hash_bits, "table": made.to_json()}
+            weight = made.weight if made.weight in source.names and not streamed else None
             reader = Reader(dataclasses.replace(made, weight=weight) if labels else made.unlabelled())
-            fields = np.full(2**bits, -1, np.int16)
+            fields = np.full(0 if streamed else 2**made.hash_bits, -1, np.int16)
             reader.fields = fields.view(np.uint16)
             for block, fresh in reader.each(source, reader.block):
-                writer.append(*block)
                 np.minimum.at(reader.fields, fresh[:, 0], fresh[:, 1].astype(np.uint16))
-        return {"hash_bits": bits, "width": 2**bits, "table": made.to_json(), "fields": fields}
+                yield Rows.of_lengths(*block, **facts)
+        return facts | {"fields": fields}
 
     asked = dataclasses.asdict(options)
     key = {"format": f"table {format}", "asked": asked, "bits": hash_bits, "plan": plan, "labels": labels}
-    return text_recipe(name, parse, key | {"separator": separator}, f"tables {VERSION}")
+    return text_recipe(name, read, key | {"separator": separator}, f"tables {VERSION}")
 
 
-def stream_table(
-    table: Any, facts: dict[str, Any], labels: bool = True, format: str | None = None, separator: str | None = None
-) -> Iterator[Rows]:
-    """Yield a table's rows by the plan ``facts``, in blocks of bounded size, in order; nothing is stored.
+def stream_table(table: Any, plan: dict[str, Any], **reading: Any) -> Iterator[Rows]:
+    """Yield a table's rows by the plan, in blocks of bounded size, in order; nothing is stored.
 
-    Without ``labels`` the label column may be absent, and targets are 0.
+    ``reading`` are options of :func:`table_recipe`.
     """
-    plan = TablePlan.from_json(facts)
-    with closing(open_source(table, format, separator=separator, usual=plan.separator)) as source:
-        check_columns(source, plan, labels)
-        reader = Reader(dataclasses.replace(plan, weight=None) if labels else plan.unlabelled())
-        for (lengths, indices, values, targets, _), _ in reader.each(source, reader.block):
-            end, bits = np.cumsum(lengths), plan.hash_bits
-            offsets = end - lengths, end
-            yield Rows(offsets, indices, values, targets, 2**bits, check=False, hash_bits=bits, table=facts)
+    return table_recipe(table, AskedColumns(), None, plan, streamed=True, **reading).pieces()
 
 
 def feature_names(table: Any, plan: Mapping[str, Any], buckets: Iterable[int]) -> dict[int, list[str]]:

@@ -21,40 +21,20 @@ import dataclasses
 import math
 import warnings
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hogwild.data.bits import MOST_BITS, check_bits
-from hogwild.data.rows.container import PIECE, Rows, chunks, frozen_array
+from hogwild.data.rows.container import PIECE, Rows, chunks, readonly
 from hogwild.errors import HogwildWarning, InputError
 
 if TYPE_CHECKING:
-    from hogwild.data.cache import Recipe
+    from hogwild.data.cache import Pieces, Recipe
 
 LARGEST = 2**64 - 1  # index, as the text writes it
 CROWDED = 0.5  # warn if more than this share of the features shares a bucket
 ROOMY = 0.2  # the share that is left with the bits that the warning suggests
-
-
-def hash_entries(lengths: Any, indices: Any, values: Any, bits: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the row lengths, the buckets and the values of hashed rows, which are copies.
-
-    Raises
-    ------
-    InputError
-        If a sum of values that share a bucket exceeds float32.
-    """
-    from hogwild.data.text import hashing_kernel as hashing
-
-    lengths, buckets = np.array(lengths, np.int64), np.empty(len(indices), np.int32)
-    with np.errstate(over="ignore"):  # wrapping is intended, and is only visible with the JIT off
-        hashing.hash_indices(frozen_array(indices, np.int32), bits, buckets)
-    buckets, values, _, bad = sort_rows(lengths, buckets, np.array(values, np.float32), bits)
-    if bad >= 0:
-        raise InputError("the sum of the values of a row's features that share a bucket is beyond float32")
-    return lengths, buckets, values
 
 
 def sort_rows(
@@ -126,11 +106,18 @@ def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
 
 def hashed_copy(rows: Rows, bits: int) -> Rows:
     """Do :func:`hash_rows` without its warning."""
+    from hogwild.data.text import hashing_kernel as hashing
+
     if rows.hash_bits is not None:
         raise InputError(f"the features are {_said(rows.hash_bits)} already: hash the data they were made from")
     bits = check_bits(bits)
     indptr, indices, values = rows.flat()
-    lengths, indices, values = hash_entries(np.diff(indptr), indices, values, bits)
+    lengths, buckets = np.diff(indptr), np.empty(len(indices), np.int32)
+    with np.errstate(over="ignore"):  # wrapping is intended, and is only visible with the JIT off
+        hashing.hash_indices(readonly(indices), bits, buckets)
+    indices, values, _, bad = sort_rows(lengths, buckets, np.array(values), bits)
+    if bad >= 0:
+        raise InputError("the sum of the values of a row's features that share a bucket is beyond float32")
     end = np.cumsum(lengths)
     entries = {"begin": end - lengths, "end": end, "indices": indices, "values": values, "store": None}
     return rows.block(0, len(rows)).replace(**entries, width=2**bits, hash_bits=bits, fields=None)
@@ -139,13 +126,12 @@ def hashed_copy(rows: Rows, bits: int) -> Rows:
 def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
     """Return a recipe that hashes the rows of ``recipe``; it has its own cache entry."""
 
-    def fill(writer: Any) -> dict[str, Any]:
-        def append(lengths: Any, indices: Any, values: Any, *others: Any) -> None:
-            writer.append(*hash_entries(lengths, indices, values, bits), *others)
+    def pieces() -> Pieces:
+        for rows in recipe.pieces():
+            yield from hashed_pieces(rows, bits)
+        return {"hash_bits": bits, "width": 2**bits}
 
-        return recipe.fill(SimpleNamespace(append=append)) | {"hash_bits": bits, "width": 2**bits, "fields": None}
-
-    return dataclasses.replace(recipe, key=recipe.key and recipe.key | {"hash_bits": bits}, fill=fill, stored=None)
+    return dataclasses.replace(recipe, key=recipe.key and recipe.key | {"hash_bits": bits}, pieces=pieces, stored=None)
 
 
 # -- collisions -------------------------------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ from hogwild.data.text.lines import ReadError, Source, bad_number, chunks, quote
 from hogwild.errors import InputError
 
 CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-level cache
+STREAM_BYTES = 4 << 20  # metrics of a block take milliseconds, whatever its size
 MOST_WORKERS = 8  # a single thread reads, and could not supply more
 TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
 SEVERAL = re.compile(rb"\d{1,8}(,\d{1,8})+")
@@ -86,8 +87,10 @@ class Svmlight:
         Hash indices, which may then be any below 2^64, to ``2**hash_bits`` features (see ``data/text/hashing.py``).
     workers : int, optional
         Threads that parse; by default one for each core available to this process, up to 8.
+    streamed : bool
+        Whether each block of rows has its own sets of labels, and more text.
     chunk_bytes : int, optional
-        Text that one thread takes at a time (1 MiB); a longer line gets a larger chunk, up to 20 MiB.
+        Text that one thread takes at a time (1 MiB, or 4); a longer line gets a larger chunk, up to 20 MiB.
     progress : callable, optional
         Called from this thread with (bytes of the source done, their total or None for a stream).
 
@@ -111,6 +114,7 @@ class Svmlight:
         labels: str = "required",
         hash_bits: int | None = None,
         workers: int | None = None,
+        streamed: bool = False,
         chunk_bytes: int | None = None,
         progress: BytesRead | None = None,
     ) -> None:
@@ -119,7 +123,8 @@ class Svmlight:
         self.base = 0 if zero_based else 1
         self.labels, self.hash_bits, self.progress = labels, hash_bits, progress
         self.workers = workers or min(len(os.sched_getaffinity(0)), MOST_WORKERS)
-        self.chunk = max(chunk_bytes or CHUNK_BYTES, 16)
+        self.streamed = streamed
+        self.chunk = max(chunk_bytes or (STREAM_BYTES if streamed else CHUNK_BYTES), 16)
         self.fielded = False
         self.rows = self.nnz = 0
         self.repairs = {"duplicate_rows": 0, "moved_rows": 0}
@@ -144,7 +149,7 @@ class Svmlight:
         self._sets = {}
         return sets
 
-    def read(self, path: str | os.PathLike[str] | BinaryIO) -> Iterator[Block]:
+    def read(self, path: str | os.PathLike[str] | BinaryIO) -> Iterator[Rows]:
         """Yield the rows in file order, a chunk at a time.
 
         Parameters
@@ -188,7 +193,8 @@ class Svmlight:
                         self.width = max(self.width, chunk.width)
                     if chunk.noted is not None:
                         self._note(*chunk.noted)
-                    yield chunk.block
+                    sets = self.sets() if self.streamed else None
+                    yield Rows.of_lengths(*chunk.block, width=self.width, hash_bits=self.hash_bits, labels=sets)
             except Fault as fault:
                 raise InputError(f"{source.label}:{line + fault.line}: {fault}") from None
             if self.rows == 0:
