@@ -20,7 +20,6 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.tables.files import framed, is_frame
 from hogwild.data.tables.plan import AskedColumns
 from hogwild.data.tables.source import stream_table, table_recipe
-from hogwild.data.text.hashing import warn_if_crowded
 
 Columns = str | Iterable[str] | None
 
@@ -90,7 +89,6 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
         bits = asked.pop("hash_bits")
         recipe = table_recipe(self._table(X, reset=True), AskedColumns.of(**asked), bits, labels=False)
         rows: Rows = build(None, recipe)[0]
-        warn_if_crowded(recipe.label, rows)
         assert rows.table is not None
         assert rows.fields is not None
         self.plan_ = rows.table

@@ -10,7 +10,6 @@ import pytest
 import scipy.sparse
 
 import hogwild
-from hogwild.data.cache import Cache
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.store import open_store, save_store
@@ -89,8 +88,7 @@ def test_what_is_said_of_wrong_text(line, said):
 
 def test_sums_of_collisions():
     first = next(i for i in range(1, 100) if bucket(i, 4) == bucket(0, 4))
-    with pytest.warns(HogwildWarning, match="features share one"):
-        rows = parsed(f"1 0:0.25 {first}:2\n1 1:1\n" + "1 " + " ".join(f"{i}:1" for i in range(30)), 4, zero_based=True)
+    rows = parsed(f"1 0:0.25 {first}:2\n1 1:1\n" + "1 " + " ".join(f"{i}:1" for i in range(30)), 4, zero_based=True)
     assert entries(rows)[0] == [(bucket(0, 4), 2.25)]
     assert sum(value for _, value in entries(rows)[2]) == 30
     summary = Svmlight(zero_based=True, hash_bits=BITS)
@@ -163,44 +161,19 @@ def test_what_does_not_go_together(tmp_path, text):
     assert not (tmp_path / "out").exists()
 
 
-# -- collisions -------------------------------------------------------------------------------------------------------
+# -- how many bits ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("load", [0.05, 2.0])
-def test_estimates(load):
-    """Number of features and share of them with company, against what was drawn; slack of five standard errors."""
+def test_bits_are_enough_for_as_many_features_as_were_counted(load):
+    """The least number of bits that leaves four of five of the features that were drawn alone (Whang et al. 1990)."""
     m, bits = 1 << 14, 14
     n = int(load * m)
     ids = np.unique(np.random.default_rng(7).integers(0, 2**63, 2 * n))[:n]
-    counts = np.bincount([bucket(i, bits) for i in ids.tolist()], minlength=m)
-    features = hashing.features_in(int(np.count_nonzero(counts)), bits)
-    error = np.sqrt(m * (np.exp(load) - load - 1)) / n  # relative, of linear counting (Whang et al. 1990, theorem)
-    assert abs(features / n - 1) < 5 * error + 1e-3
-    assert abs(hashing._share(features, bits) - counts[counts > 1].sum() / n) < 0.03
-
-
-def test_warning_of_too_few_bits(tmp_path):
-    text = tmp_path / "x.svm"
-    text.write_text("".join(f"1 {i}:1 {i + 1000}:1\n" for i in range(1, 1001)))
-    told = r"(x.svm|store): 8\d % of the features share one of 2\^10 buckets .*: --hash-bits 14 would make it 1\d %"
-    for _ in range(2):
-        with pytest.warns(HogwildWarning, match=told) as caught:
-            open_data(text, hash_bits=10, cache=Cache(tmp_path / "cache"))
-        assert [Path(warning.filename).name for warning in caught] == ["test_hashing.py"]
-    with pytest.warns(HogwildWarning, match=told):
-        convert(text, tmp_path / "store", hash_bits=10)
-    with pytest.warns(HogwildWarning, match=r"the rows: 8\d % .* 2\^3 buckets .* it 1\d %") as caught:
-        hashing.hash_rows(open_data(text), 3)
-    assert Path(caught[0].filename).name == "test_hashing.py"
-
-
-def test_the_warning_begins_where_half_of_the_features_share():
-    def of(used: int) -> Rows:
-        return Rows([0, used], np.arange(used), np.ones(used), [1], 1 << 12, hash_bits=12)
-
-    hashing.warn_if_crowded("x", of(1 << 11))
-    with pytest.warns(HogwildWarning, match=r"x: 51 % of the features"):
-        hashing.warn_if_crowded("x", of((1 << 11) + 60))
+    used = len({bucket(i, bits) for i in ids.tolist()})
+    alone = (np.exp(-(n - 1) / 2.0**b) for b in range(30))
+    assert hashing.enough_bits(used, bits, 1, 30) == next(b for b, share in enumerate(alone) if share >= 0.8)
+    assert hashing.enough_bits(m, bits, 1, 16) == 16
 
 
 # -- models -----------------------------------------------------------------------------------------------------------

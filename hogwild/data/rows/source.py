@@ -29,7 +29,7 @@ from hogwild.data.synthetic import PREFIX
 from hogwild.data.tables.files import SUFFIXES as TABLES
 from hogwild.data.tables.files import table_format
 from hogwild.data.tables.plan import AskedColumns, check_plan
-from hogwild.data.text.hashing import check_same, hashed_recipe, warn_if_crowded
+from hogwild.data.text.hashing import check_same, hashed_recipe
 from hogwild.errors import HogwildWarning, InputError, UsageError, reason_of
 
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
@@ -134,7 +134,6 @@ def open_data(
     rows = opened(title, recipe, cache)
     if plan is not None:
         check_plan(rows.table, plan, title)
-    warn_if_crowded(title, rows)
     return fit_width(rows, width, beyond, title)
 
 
@@ -155,8 +154,6 @@ def convert(
     options["hash_bits"] = check_hashing(options.get("hash_bits"), width)
     meta = write_store(recipe_of(title, kind, **options), destination, overwrite, {"width": width} if width else {})
     warn_of_repairs(title, meta)
-    if meta.get("hash_bits"):
-        warn_if_crowded(title, open_store(destination))
     return meta
 
 

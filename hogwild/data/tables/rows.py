@@ -35,7 +35,7 @@ from hogwild.data.tables.arrays import (
 from hogwild.data.tables.column import BEYOND, NUMERIC, TableColumn, bucket_of
 from hogwild.data.tables.files import Place, TableSource
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
-from hogwild.data.text.hashing import enough_bits, features_in, sort_rows
+from hogwild.data.text.hashing import enough_bits, sort_rows
 from hogwild.errors import HogwildWarning, InputError
 
 COUNTED_BITS = 24  # buckets used to count features
@@ -304,7 +304,7 @@ def _surveyed(plan: TablePlan, source: TableSource, buckets: dict[str, int]) -> 
     if plan.label_kind == "boolean":
         spelling = {name.lower(): name for name in labels}  # as the table writes them
         labels = [spelling.get(name, name) for name in BOOLEANS]
-    bits = plan.hash_bits or enough_bits(features_in(int(np.count_nonzero(seen)), COUNTED_BITS), *USUAL_BITS)
+    bits = plan.hash_bits or enough_bits(int(np.count_nonzero(seen)), COUNTED_BITS, *USUAL_BITS)
     return dataclasses.replace(plan, columns=columns, label_names=tuple(labels), hash_bits=bits)
 
 

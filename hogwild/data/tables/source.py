@@ -23,7 +23,6 @@ from hogwild.data.tables.column import bucket_of
 from hogwild.data.tables.files import TableSource, is_frame, open_source
 from hogwild.data.tables.plan import KINDS, TAKEN, AskedColumns, TablePlan, has, shown
 from hogwild.data.tables.rows import Reader, plan_table
-from hogwild.data.text.hashing import warn_if_crowded
 from hogwild.errors import HogwildWarning, InputError, UsageError
 
 SHARED = 3  # names shown of a bucket
@@ -122,7 +121,6 @@ def open_table(
     rows: Rows = build(None if is_frame(table) else cache, recipe)[0]
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
-    warn_if_crowded(recipe.label, rows)
     return rows
 
 

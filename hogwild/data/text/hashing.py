@@ -19,22 +19,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hogwild.data.bits import MOST_BITS, check_bits
+from hogwild.data.bits import check_bits
 from hogwild.data.rows.container import PIECE, Rows, chunks, readonly
-from hogwild.errors import HogwildWarning, InputError
+from hogwild.errors import InputError
 
 if TYPE_CHECKING:
     from hogwild.data.cache import Pieces, Recipe
 
 LARGEST = 2**64 - 1  # index, as the text writes it
-CROWDED = 0.5  # warn if more than this share of the features shares a bucket
-ROOMY = 0.2  # the share that is left with the bits that the warning suggests
+SHARED = 0.2  # of the features, at most, share a bucket where the number of bits is chosen
 
 
 def sort_rows(
@@ -77,11 +75,6 @@ def hash_rows(rows: Rows, bits: int) -> Rows:
     UsageError
         For ``bits`` out of range.
 
-    Warns
-    -----
-    HogwildWarning
-        If more than half of the features share a bucket.
-
     See Also
     --------
     hogwild.open_data : with ``hash_bits``, hashes what it reads.
@@ -93,19 +86,6 @@ def hash_rows(rows: Rows, bits: int) -> Rows:
     >>> hash_rows(hogwild.open_data("synthetic:uniform?rows=9&features=500&nnz=5", cache=None), 10).width
     1024
     """
-    hashed = hashed_copy(rows, bits)
-    warn_if_crowded("the rows", hashed)
-    return hashed
-
-
-def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
-    """Yield the same rows in hashed copies of about a million entries each, for one pass in bounded memory."""
-    for first, last in chunks(rows, PIECE):
-        yield hashed_copy(rows.block(first, last), bits)
-
-
-def hashed_copy(rows: Rows, bits: int) -> Rows:
-    """Do :func:`hash_rows` without its warning."""
     from hogwild.data.text import hashing_kernel as hashing
 
     if rows.hash_bits is not None:
@@ -123,6 +103,12 @@ def hashed_copy(rows: Rows, bits: int) -> Rows:
     return rows.block(0, len(rows)).replace(**entries, width=2**bits, hash_bits=bits, fields=None)
 
 
+def hashed_pieces(rows: Rows, bits: int) -> Iterator[Rows]:
+    """Yield the same rows in hashed copies of about a million entries each, for one pass in bounded memory."""
+    for first, last in chunks(rows, PIECE):
+        yield hash_rows(rows.block(first, last), bits)
+
+
 def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
     """Return a recipe that hashes the rows of ``recipe``; it has its own cache entry."""
 
@@ -134,39 +120,21 @@ def hashed_recipe(recipe: Recipe, bits: int) -> Recipe:
     return dataclasses.replace(recipe, key=recipe.key and recipe.key | {"hash_bits": bits}, pieces=pieces, stored=None)
 
 
-# -- collisions -------------------------------------------------------------------------------------------------------
+# -- how many bits ----------------------------------------------------------------------------------------------------
 
 
-def features_in(used: int, bits: int) -> int:
-    """Estimate how many features were hashed, from ``used`` of 2^bits buckets: if all are, at least so many."""
-    return round(-(2**bits) * math.log1p(-min(used, 2**bits - 1) / 2**bits))
+def enough_bits(used: int, counted: int, least: int, most: int) -> int:
+    """Return a number of bits, from ``least`` to ``most``, that leaves four of five features a bucket of their own.
 
-
-def warn_if_crowded(name: str, rows: Rows) -> None:
-    """Warn if most features of hashed rows share a bucket, and say how many bits would do.
-
-    With fewer entries than half the buckets they cannot, and nothing is counted.
+    Parameters
+    ----------
+    used : int
+        Of ``2**counted`` buckets, into which all features were hashed; if all are, there are at least so many features.
     """
-    bits = rows.hash_bits
-    if bits is None or 2 * rows.nnz < rows.width:
-        return
-    features = features_in(int(np.count_nonzero(rows.degrees())), bits)
-    enough = enough_bits(features, bits)
-    now, then = _share(features, bits), _share(features, enough)
-    if now > CROWDED:
-        remedy = f": --hash-bits {enough} would make it {100 * then:.0f} %" if enough > bits else ""
-        message = f"{name}: {100 * now:.0f} % of the features share one of 2^{bits} buckets with others{remedy}"
-        warnings.warn(message, HogwildWarning, stacklevel=3)
-
-
-def enough_bits(features: int, least: int, most: int = MOST_BITS) -> int:
-    """Return a number of bits, from ``least`` to ``most``, that leaves four of five features a bucket of their own."""
-    return next((bits for bits in range(least, most) if _share(features, bits) <= ROOMY), most)
-
-
-def _share(features: int, bits: int) -> float:
-    """Probability that a feature's bucket holds another feature too."""
-    return 1.0 - math.exp(-max(features - 1, 0) / 2**bits)
+    buckets = 2**counted
+    features = round(-buckets * math.log1p(-min(used, buckets - 1) / buckets))
+    alone = math.log1p(-SHARED) / -max(features - 1, 1)
+    return next((bits for bits in range(least, most) if 2**-bits <= alone), most)
 
 
 # -- one hash for data and model --------------------------------------------------------------------------------------
