@@ -207,9 +207,9 @@ WRONG = {
     b"1 1:0x1": "bad value in '1:0x1': expected a number",
     b"1 1 2:1": "bad feature '1': expected index:value",
     b"1 1: 2": "bad value in '1:': expected a number",
-    b"1 qid:3 2:1": "'qid:3': rows are not ranked by query, remove it",
-    b"\x89PNG\x1a 1:1": "binary data '\\x89PNG\\x1a', expected svmlight text",
-    b"1 1:1\x00": "binary data '1:1\\x00', expected svmlight text",
+    b"1 qid:3 2:1": "bad feature 'qid:3': expected index:value",
+    b"\x89PNG\x1a 1:1": "bad label '\\x89PNG\\x1a': expected a number",
+    b"1 1:1\x00": "bad value in '1:1\\x00': expected a number",
 }
 
 
@@ -245,7 +245,7 @@ def test_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [b"\0" * 5000, b"1 1:1\n" + b"\0" * 5000])
 def test_binary_data_without_line_ends(data: bytes) -> None:
-    assert re.match(r"<stdin>:[12]: binary data", error_of(data, chunk_bytes=64))
+    assert re.match(r"<stdin>:[12]: bad label '\\x00", error_of(data, chunk_bytes=64))
 
 
 def test_long_lines(monkeypatch: pytest.MonkeyPatch) -> None:

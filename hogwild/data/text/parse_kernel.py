@@ -211,7 +211,6 @@ def parse_rows(
     indices,  # (colons,) int32, out
     values,  # (colons,) float32, out
     targets,  # (line ends,) float32, out: NaN of a row without a label
-    seen,  # (limit of labels + 1,) uint8, out: 1 for a label; last of others: 1, if a label is missing or doubtful 3
     fields,  # (colons,) int16, out: of features that are written field:feature:value; empty for others
     doubtful,  # (line ends + colons + 1, 2) int64, out: (entry, or -1 - row for a label; where its token starts)
 ):
@@ -235,10 +234,6 @@ def parse_rows(
                 doubtful[doubts, 0], doubtful[doubts, 1] = -1 - row, start
                 doubts += 1
             targets[row] = x
-            if good and 0 <= x < len(seen) - 1 and x == np.int64(x):
-                seen[np.int64(x)] = 1
-            else:
-                seen[-1] |= 1 if good and x == x else 3
             first, last = k, -1
             p = skip_blanks(text, p)
             while text[p] != 10 and text[p] != 35:

@@ -40,7 +40,6 @@ SEVERAL = re.compile(rb"\d{1,8}(,\d{1,8})+")
 MOST_LABELS = 1 << 16  # different ones that are listed; a model takes fewer
 FEATURES = re.compile(rb"^[^#\n]*:[^\n]*", re.MULTILINE)  # a row that has some
 FIELDED = re.compile(rb"\s*(?:[^\s:]+\s+)?\d+:\d+:")
-JUNK = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]|^\xff\xfe|^\xfe\xff")  # control characters; what UTF-16 begins with
 
 #: Lengths (n,) int64, indices (nnz,) int32, values (nnz,) float32 and targets (n,) float32 of some rows.
 Block = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -207,12 +206,12 @@ class Svmlight:
         colons, lines = parse.count_marks(text, size)
         lengths, targets = np.empty(lines, np.int64), np.zeros(lines, np.float32)
         indices, values = np.empty(colons, np.int32), np.empty(colons, np.float32)
-        fields, seen = np.empty(colons if self.fielded else 0, np.int16), np.zeros(MOST_LABELS + 1, np.uint8)
+        fields = np.empty(colons if self.fielded else 0, np.int16)
         doubtful = np.empty((lines + colons + 1, 2), np.int64)
         options = self.base, self.limit, self.hash_bits or 0
         with np.errstate(over="ignore"):  # the hash wraps, which is only visible with the JIT off
             rows, width, falls, doubts = parse.parse_rows(
-                text, size, *options, lengths, indices, values, targets, seen, fields, doubtful
+                text, size, *options, lengths, indices, values, targets, fields, doubtful
             )
         fault = first = bare = odd = None
         several: list[tuple[int, tuple[int, ...]]] = []
@@ -233,20 +232,16 @@ class Svmlight:
                 values[place] = number
         labels = targets[: rows + (fault is not None)]  # with that of a row which a fault may have ended
         without = np.flatnonzero(np.isnan(labels))
-        names = np.flatnonzero(seen[:-1].view(bool)).astype(np.float32)
+        names = np.unique(np.delete(labels, without)) if self._odd is None else labels[:0]
+        strange = names[(names < 0) | (names >= EXACT) | (np.floor(names) != names)]
+        if len(strange):
+            row = int(np.argmax(np.isin(labels, strange)))
+            odd = line_of(text[:size], row), float(labels[row])
         if self.labels == "required" and self._several is None and first is None and len(without):
             line = line_of(text[:size], int(without[0]))
             if fault is None or line <= fault.line:
                 label = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
                 bare = Fault(line, self._complaint(bytes(label.group()), label=True))  # type: ignore[union-attr]
-        if seen[-1] and self._odd is None:
-            strange = ~((labels >= 0) & (labels < EXACT) & (np.floor(labels) == labels))
-            strange[without] = False
-            if strange.any():
-                row = int(np.argmax(strange))
-                odd = line_of(text[:size], row), float(labels[row])
-            else:
-                names = np.unique(np.delete(labels, without))
         lengths, targets = lengths[:rows], targets[:rows]
         nnz, repeats = int(lengths.sum()), 0
         noted = (lengths.copy(), indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
@@ -300,8 +295,6 @@ class Svmlight:
 
     def _complaint(self, token: bytes, label: bool) -> str:
         """Return what is wrong with a token that the kernel doubts; nothing if only its rounding is in doubt."""
-        if JUNK.search(token):
-            return f"binary data {quoted(token)}, expected svmlight text"
         value = token
         if self.fielded and not label:
             field, _, value = token.partition(b":")
@@ -311,8 +304,6 @@ class Svmlight:
             return f"no label before {quoted(token)}, expected: label index:value ..."
         if not label:
             index, colon, value = value.partition(b":")
-            if index == b"qid":
-                return f"{quoted(token)}: rows are not ranked by query, remove it"
             if not (colon and index.isdigit()):
                 return f"bad feature {quoted(token)}: expected index:value"
             feature = int(index[-400:])
