@@ -35,7 +35,6 @@ for command in (
     models.export,
 ):
     app.command()(command)
-app.add_typer(data.cache, name="cache")
 app.add_typer(data.data, name="data")
 
 

@@ -1,4 +1,4 @@
-"""``hogwild convert``, ``info``, ``cache`` and ``data``: stores, facts about data and machine, public data sets."""
+"""``hogwild convert``, ``info`` and ``data``: stores, facts about data and machine, public data sets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hogwild.cli.options import CACHE, LAYOUT, Json, Quiet, takes
 from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_outputs, check_size, described
 from hogwild.errors import InputError, UsageError
 from hogwild.model_file import replacing
-from hogwild.rows_file import Screen, printable
+from hogwild.rows_file import Screen
 
 if TYPE_CHECKING:
     from hogwild.data.public.catalogue import Card
@@ -146,19 +146,6 @@ def size(count: float) -> str:
         count /= 1024
         units.pop(0)
     return f"{count:.0f} bytes" if units[0] == "bytes" else f"{count:.1f} {units[0]}"
-
-
-cache = typer.Typer(help="Parsed text and generated data that are kept between runs.")
-
-
-@cache.command("clear")
-@takes("cache")
-def clear_cache(**options: Any) -> None:
-    """Remove everything the cache holds."""
-    from hogwild.data.cache import Cache
-
-    store = Cache(options["cache"])
-    typer.echo(printable(f"removed {store.clear()} entries from {store.directory}"))
 
 
 # ---- public data sets

@@ -162,19 +162,13 @@ class Sources:
 
     def _open_test(self, train: Any, display: Display) -> Any:
         """Open test data, numbered like the training data; their format may be another if their name says it."""
-        from hogwild.data.public.catalogue import located as located_data
-
         if self.problem == "completion":
-            layout = {"layout": None}
             changes = {"users": train.user_ids, "items": train.item_ids}
         else:
-            layout = {"separator": None}
             changes = {"width": train.width, "beyond": "ignore", "hash_bits": train.hash_bits}
             changes |= {"columns": None, "plan": train.table}
             if train.labels is not None:
                 changes["labels"] = "several"
-        if self.test.startswith("synthetic:") or os.path.isdir(located_data(self.test)):
-            changes |= layout
         return self.open(self.test, display, **changes)
 
 

@@ -153,13 +153,6 @@ class Cache:
             if total > self.limit_bytes:
                 _remove(path)
 
-    def clear(self) -> int:
-        """Remove every entry; return how many there were."""
-        entries = self.entries()
-        for entry in entries:
-            _remove(entry)
-        return len(entries)
-
 
 def build(cache: Cache | None, recipe: Recipe) -> tuple[Any, dict[str, Any]]:
     """Return the data and their meta data from their store or the cache, or made in memory if there is no cache."""

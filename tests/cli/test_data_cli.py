@@ -1,4 +1,4 @@
-"""`convert`, `info` and `cache`."""
+"""`convert` and `info`."""
 
 from __future__ import annotations
 
@@ -56,15 +56,6 @@ def test_info_on_the_machine(hogwild: Callable) -> None:
     for name in ("cpu", "physical cores", "memory", "numba version"):
         assert f"\n{name} " in "\n" + shown
     assert hogwild("info --json").facts()["physical_cores"] >= 1
-
-
-def test_cache(hogwild: Callable, svm: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    hogwild(f"info {svm} --cache {cache}")
-    hogwild(f"info {svm} --cache {cache} --zero-based")
-    hogwild(f"info {svm} --no-cache")
-    assert hogwild(f"cache clear --cache {cache}").out == f"removed 2 entries from {cache}\n"
-    assert hogwild(f"cache clear --cache {cache}").out.startswith("removed 0 entries")
 
 
 def test_info_on_a_pipe_takes_nothing_from_it(svm: Path) -> None:

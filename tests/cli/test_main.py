@@ -24,7 +24,7 @@ def test_version_and_help(hogwild: Callable) -> None:
     for arguments in ([], ["--help"], ["-h"]):
         result = hogwild(*arguments)
         assert result.status == 0
-        for command in ("train", "predict", "evaluate", "inspect", "convert", "info", "cache"):
+        for command in ("train", "predict", "evaluate", "inspect", "convert", "info", "data"):
             assert re.search(rf"^\W*{command} ", result.out, re.MULTILINE)
 
 
@@ -127,7 +127,7 @@ def test_commands_import_little_and_mistakes_show_early(tmp_path: Path) -> None:
     ("command", "status", "text"),
     [
         ("predict missing - <&- >&-", 1, "hogwild: error: missing: No such file or directory\n"),
-        ("cache clear --cache none <&- >&- 2>&-", 0, ""),
+        ("data info a9a <&- >&- 2>&-", 0, ""),
     ],
 )
 def test_closed_standard_streams(command: str, status: int, text: str) -> None:
@@ -138,7 +138,7 @@ def test_closed_standard_streams(command: str, status: int, text: str) -> None:
 @pytest.mark.parametrize("value", ["0", "xyz", "-1"])
 def test_numbas_threads(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("NUMBA_NUM_THREADS", value)
-    result = hogwild("cache clear")
+    result = hogwild("info")
     assert result.status == 2
     assert result.err.startswith(f"hogwild: error: NUMBA_NUM_THREADS={value}: expected a number of threads from 1")
 

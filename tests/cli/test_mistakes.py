@@ -70,7 +70,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 MISTAKES: dict[str, tuple[int, str]] = {
     # the words themselves
     "trian": (2, "train"),
-    "cache cleer": (2, "clear"),
+    "data fetsh": (2, "fetch"),
     "train --los log": (2, "--loss"),
     "train --epochs many": (2, "--epochs"),
     "train --step big": (2, "--step big: expected a number or 'auto'"),

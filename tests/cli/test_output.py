@@ -170,7 +170,6 @@ def test_no_control_character_reaches_the_screen(
         f"info '{name}'",
         f"train labels.svm {train}",
         f"train ratings.txt --problem completion {train}",
-        f"cache clear --cache '{name}x'",
         f"data info '{name}'",
         f"predict '{name}' labels.svm",
     ):

@@ -123,8 +123,6 @@ def test_the_oldest_goes(cache):
     build(cache, recipe("f"))
     assert [path.name[0] for path in cache.entries()] == ["f"]
     assert rows.indices.tolist() == list(range(10))  # what is mapped stays
-    assert cache.clear() == 1
-    assert os.listdir(cache.directory) == []
 
 
 def test_other_files_in_the_directory_are_left_alone(cache):
@@ -134,7 +132,6 @@ def test_other_files_in_the_directory_are_left_alone(cache):
     (cache.directory / ("x-" + "0" * 24)).mkdir()
     cache.limit_bytes = 0
     cache.trim()
-    cache.clear()
     assert sorted(os.listdir(cache.directory)) == ["mine", "notes.txt", "x-" + "0" * 24]
     assert len(open_store(mine)) == 10
 

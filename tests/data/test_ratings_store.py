@@ -13,7 +13,7 @@ from hogwild.data.ratings.container import RATINGS, Ids, Ratings
 from hogwild.data.ratings.source import convert_ratings, open_ratings
 from hogwild.data.rows.store import open_store, read_meta, save_store
 from hogwild.data.text.delimited import TextLayout
-from hogwild.errors import InputError, UsageError
+from hogwild.errors import InputError
 
 
 def save_ratings(ratings, path, meta=None):
@@ -113,9 +113,3 @@ def test_other_options_and_contents_are_other_entries(tmp_path):
     path.write_text("1,2,3\n4,5,7\n")
     assert open_ratings(path, cache=cache).values.tolist() == [3, 7]
     assert len(cache.entries()) == 5
-
-
-def test_a_layout_beside_a_store_is_refused(tmp_path):
-    save_ratings(open_ratings("synthetic:ratings?users=9&items=9&ratings=20"), tmp_path / "s")
-    with pytest.raises(UsageError, match="s: --columns, --separator and --header are for ratings in text; got store"):
-        open_ratings(tmp_path / "s", layout=TextLayout("user,item,rating"))

@@ -106,7 +106,6 @@ ERRORS = {
     "an empty user": ("1,2,3\n,5,6\n", r":2: bad user '': it is empty"),
     "NUL": ("1,2,3\n4,a\0b,6\n", r":2: binary data \(a zero byte\), expected text"),
     "UTF-16": ("1,2,3\n4,5,6\n".encode("utf-16"), r":1: binary data \(a zero byte\), expected text in UTF-8"),
-    "lone carriage returns": ("1,2,3\r4,5,6\r", r": lines end in a carriage return alone"),
     "a bad time": ("1,2,3,4\n4,5,6,x\n", r":2: bad time 'x': expected a whole number"),
     "a bad date": ("1,2,3,2005-09-06\n4,5,6,2005-13-06\n", r":2: bad time '2005-13-06': expected a date"),
     "a quote that is not closed": ('1,2,3\n"4,5,6\n', r":2: 1 field in "),

@@ -68,7 +68,6 @@ def open_graph(
     Graph(66 vertices, 173 edges, 2 labels, grid 8 x 8)
     """
     title, kind = named(name, format, FORMATS, "a graph", graph_format)
-    (layout or TextLayout()).check(title, kind, "edges")
     if terminals is not None and kind != "edges":
         raise UsageError(f"{title}: terminals= goes with a list of edges; in {kind} graphs they are part of the data")
     if kind == "synthetic":

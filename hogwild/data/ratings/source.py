@@ -129,7 +129,6 @@ def recipe_of(
     """Return the name of ratings for messages, and how they are made; the options are those of :func:`open_ratings`."""
     title, kind = named(name, format, FORMATS, "ratings")
     layout = layout or TextLayout()
-    layout.check(title, kind, "ratings")
     if kind == "store":
         return title, copy_of(title, open_store(title, RATINGS), RATINGS)
     if kind == "synthetic":

@@ -86,7 +86,7 @@ def open_data(
     plan : dict, optional
         The plan of other rows or of a model (their ``table``) by which a table is read; other data are refused.
     separator : str, optional
-        Of the columns of a table in text.
+        Of the columns of a table in text; others have none, and pass over it.
     cache : Cache, optional
         Where stores are made from text, tables and synthetic sets; without one they are made in memory.
     progress : function, optional
@@ -288,7 +288,7 @@ def recipe_of(
         more: dict[str, Any] = {"format": kind, "separator": separator, "streamed": streamed, "progress": progress}
         labels = text.get("labels") != "optional"
         return table_recipe(source, columns or AskedColumns(), hash_bits, plan, labels=labels, **more)
-    if columns or separator is not None:
+    if columns:
         raise UsageError(f"{source}: options of columns are for tables ({', '.join(TABLES)}); got {kind}")
     if kind in ("store", "synthetic"):
         if kind == "synthetic":

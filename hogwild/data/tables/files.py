@@ -66,8 +66,6 @@ def open_source(
         return TextSource(table, separator or ("tab" if kind == "tsv" else usual or ","), progress)
     if stream:
         raise UsageError(f"a stream is read as csv or tsv, not as {kind}")
-    if separator is not None:
-        raise UsageError(f"separator {separator!r}: is for text, not for {kind}")
     return ArrowSource(os.fspath(table), "ipc" if kind == "arrow" else kind, progress)
 
 

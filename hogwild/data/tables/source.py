@@ -73,7 +73,7 @@ def open_table(
     format : {"csv", "tsv", "parquet", "arrow"}, optional
         By default inferred from the name.
     separator : str, optional
-        Of the columns of text: one character; by default a comma, or a tab for "tsv".
+        Of the columns of text (other tables pass over it): one character; by default a comma, or a tab for "tsv".
     cache, progress
         As for :func:`hogwild.open_data`.
 

@@ -36,7 +36,7 @@ EXPECTED = {"double": "a number", "int64": "a whole number", "date32[day]": "a d
 
 @dataclass(frozen=True)
 class TextLayout:
-    """The layout of a text, as far as a user says it.
+    """The layout of a text, as far as a user says it; stores and generated data have none, and pass over it.
 
     Attributes
     ----------
@@ -51,11 +51,6 @@ class TextLayout:
     columns: str | None = None
     separator: str | None = None
     header: bool | None = None
-
-    def check(self, title: str, kind: str, text: str) -> None:
-        """Refuse a layout for data of another kind than ``text``."""
-        if kind != text and self != TextLayout():
-            raise UsageError(f"{title}: --columns, --separator and --header are for {text} in text; got {kind}")
 
 
 class Collector(Protocol):
@@ -146,23 +141,18 @@ class Delimited:
             raise
 
     def _begin(self, skipped: Callable[[int, bytes], bool]) -> None:
-        """Read the lines before the first row, and two rows."""
-        text, seen, pieces = b"", list[bytes](), self._read()
-        while not text and (text := next(pieces, b"")):
-            seen.append(text)
-            while text:
-                line, _, after = text.partition(b"\n")
-                if line.strip() and not skipped(self.first, line.strip()):
-                    break
-                self.first += 1
-                text = after
-        while len(rows := list(itertools.islice(self.fields((self.first, text)), 2))) < 2 and (
-            more := next(pieces, b"")
-        ):
-            seen.append(more)
-            text += more
+        """Read the lines before the first row, and two rows: they are in the first piece of the text."""
+        pieces = self._read()
+        piece = text = next(pieces, b"")
+        while text:
+            line, _, after = text.partition(b"\n")
+            if line.strip() and not skipped(self.first, line.strip()):
+                break
+            self.first += 1
+            text = after
+        rows = list(itertools.islice(self.fields((self.first, text)), 2))
         self.rows = [fields for _, fields in rows]
-        self._pieces: Iterator[bytes] | None = itertools.chain(seen, pieces)
+        self._pieces: Iterator[bytes] | None = itertools.chain([piece], pieces)
         #: Line of the second row, or where it would be.
         self._second = rows[1][0] if len(rows) > 1 else self.first + text.count(b"\n")
 
@@ -180,8 +170,6 @@ class Delimited:
         try:
             for buffer, size in chunks(source, BLOCK):
                 text = bytes(memoryview(buffer)[:size])
-                if lines == 0 and b"\n" not in text[:-1] and b"\r" in text.removesuffix(b"\n")[:-1]:
-                    raise InputError(f"{self.label}: lines end in a carriage return alone, expected LF or CR LF")
                 if (zero := text.find(0)) >= 0:
                     lines += text.count(b"\n", 0, zero)
                     raise ReadError("binary data (a zero byte), expected text in UTF-8")
