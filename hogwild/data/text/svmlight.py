@@ -1,7 +1,8 @@
 """Reads svmlight (LIBSVM) text, plain or compressed, into arrays, and writes it: ``label index:value ... [# comment]``.
 
-A row may have several labels, whole numbers with commas between them (``1,5,7 1:0.5``); in such a text a row that
-begins with its first feature has none. The kernel leaves labels with commas to Python, which takes some 2 us for each.
+A row may have several labels, whole numbers with commas between them (``1,5,7 1:0.5``), if one in the first megabyte
+has; then a row that begins with its first feature has none. The kernel leaves labels with commas to Python, which takes
+some 2 us for each.
 
 libffm's ``label field:index:value ...`` is known by its first feature. A feature has one field, so the fields are an
 array by feature; a feature that comes in another field (of hashed data, by chance) stays in its first one.
@@ -36,7 +37,7 @@ CHUNK_BYTES = 1 << 20  # of text: with its arrays it stays in a core's second-le
 STREAM_BYTES = 4 << 20  # metrics of a block take milliseconds, whatever its size
 MOST_WORKERS = 8  # a single thread reads, and could not supply more
 TOKEN = re.compile(rb"[^ \t\n\v\f\r#]*")
-SEVERAL = re.compile(rb"\d{1,8}(,\d{1,8})+")
+SEVERAL = re.compile(rb"^[ \t]*\d{1,8}(,\d{1,8})+(?=\s|$)", re.MULTILINE)
 MOST_LABELS = 1 << 16  # different ones that are listed; a model takes fewer
 FEATURES = re.compile(rb"^[^#\n]*:[^\n]*", re.MULTILINE)  # a row that has some
 FIELDED = re.compile(rb"\s*(?:[^\s:]+\s+)?\d+:\d+:")
@@ -61,13 +62,9 @@ class Chunk(NamedTuple):
     width: int
     repeats: int  # rows with repeated features
     noted: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # arguments of ``_note``
-    several: list[tuple[int, tuple[int, ...]]]  # row and labels of those with a comma
-    first: tuple[int, str] | None  # line and labels of the first of them
-    bare: Fault | None  # the first row without a label
-    without: np.ndarray  # rows with none or several, whose targets are NaN
-    names: np.ndarray  # (k,) float32 labels of rows with one
-    odd: tuple[int, float] | None  # line of a label that is no whole number from 0
-    fault: Fault | None  # what else is wrong
+    several: list[tuple[int, tuple[int, ...]]]  # row and labels of those with a comma, whose target is NaN
+    names: np.ndarray  # (k,) float32 labels of rows with one, where rows have several
+    fault: Fault | None  # the first thing that is wrong
 
 
 class Svmlight:
@@ -81,7 +78,7 @@ class Svmlight:
         Number of features; one at or beyond it is an error.
     labels : "required", "optional" or "several"
         Whether a row may begin with its first feature; its target is then 0. Blank lines are not rows either way.
-        "several": rows have any number of labels; with "required", the first row that has several says so.
+        "several": rows have any number of labels; with "required", a row of the first chunk that has several says so.
     hash_bits : int, optional
         Hash indices, which may then be any below 2^64, to ``2**hash_bits`` features (see ``data/text/hashing.py``).
     workers : int, optional
@@ -129,8 +126,7 @@ class Svmlight:
         self.repairs = {"duplicate_rows": 0, "moved_rows": 0}
         self.width = self.pinned or 0
         self.fields: np.ndarray | None = None
-        self._several: tuple[int, str] | None = (0, "") if labels == "several" else None  # line and labels of the first
-        self._odd: tuple[int, float] | None = None
+        self.several = labels == "several"
         self._names = np.empty(0, np.float32)
         self._sets: dict[tuple[int, ...], int] = {}
 
@@ -142,7 +138,7 @@ class Svmlight:
         InputError
             If there are too many.
         """
-        if self._several is None or self.labels == "optional":
+        if not self.several:
             return None
         sets = tabulated(self._sets, np.union1d(self._names, list(itertools.chain.from_iterable(self._sets))))
         self._sets = {}
@@ -171,6 +167,8 @@ class Svmlight:
                     for number, (text, size) in enumerate(chunks(source, self.chunk)):
                         if number == 0 and (row := FEATURES.search(text, 0, size)):
                             self.fielded = FIELDED.match(row.group()) is not None
+                        if number == 0 and self.labels == "required":
+                            self.several = SEVERAL.search(text, 0, size) is not None
                         yield text, size, ""
                 except ReadError as error:
                     yield bytearray(), 0, str(error)
@@ -183,7 +181,10 @@ class Svmlight:
 
             try:
                 for chunk in in_order(pieces(), work, self.workers):
-                    self._number(chunk, line)
+                    if chunk.fault is not None:
+                        raise chunk.fault
+                    if self.several:
+                        self._number(chunk)
                     line += chunk.lines
                     self.rows += len(chunk.block[0])
                     self.nnz += len(chunk.block[1])
@@ -213,12 +214,12 @@ class Svmlight:
             rows, width, falls, doubts = parse.parse_rows(
                 text, size, *options, lengths, indices, values, targets, fields, doubtful
             )
-        fault = first = bare = odd = None
+        fault = None
         several: list[tuple[int, tuple[int, ...]]] = []
         for place, start in doubtful[:doubts].tolist():
             token = bytes(TOKEN.match(text, start).group())  # type: ignore[union-attr]  # at least an empty one
-            if place < 0 and SEVERAL.fullmatch(token) and max(found := {*map(int, token.split(b","))}) < EXACT:
-                first = first or (text.count(b"\n", 0, start) + 1, token.decode())
+            lists = place < 0 and (self.several or self.labels == "optional") and SEVERAL.fullmatch(token)
+            if lists and max(found := {*map(int, token.split(b","))}) < EXACT:
                 several.append((-1 - place, tuple(sorted(found))))
                 targets[-1 - place] = math.nan
                 continue
@@ -231,17 +232,20 @@ class Svmlight:
             else:
                 values[place] = number
         labels = targets[: rows + (fault is not None)]  # with that of a row which a fault may have ended
-        without = np.flatnonzero(np.isnan(labels))
-        names = np.unique(np.delete(labels, without)) if self._odd is None else labels[:0]
-        strange = names[(names < 0) | (names >= EXACT) | (np.floor(names) != names)]
-        if len(strange):
-            row = int(np.argmax(np.isin(labels, strange)))
-            odd = line_of(text[:size], row), float(labels[row])
-        if self.labels == "required" and self._several is None and first is None and len(without):
-            line = line_of(text[:size], int(without[0]))
+        missing, names = np.isnan(labels), np.empty(0, np.float32)
+        if self.several:
+            names = np.unique(labels[~missing])
+            missing = (labels < 0) | (labels >= EXACT) | (np.floor(labels) != labels) & ~missing
+        if self.labels == "optional":
+            labels[missing] = 0.0
+        elif missing.any():
+            line = line_of(text[:size], row := int(np.argmax(missing)))
             if fault is None or line <= fault.line:
                 label = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
-                bare = Fault(line, self._complaint(bytes(label.group()), label=True))  # type: ignore[union-attr]
+                what = f"label {shortest(labels[row])} where rows have several: expected whole numbers from 0"
+                if not self.several:
+                    what = self._complaint(bytes(label.group()), label=True)  # type: ignore[union-attr]
+                fault = Fault(line, what)
         lengths, targets = lengths[:rows], targets[:rows]
         nnz, repeats = int(lengths.sum()), 0
         noted = (lengths.copy(), indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
@@ -253,29 +257,13 @@ class Svmlight:
                 fault = Fault(line_of(text[:size], bad), f"the sum of {whose} values is beyond float32")
         repeats = 0 if self.hash_bits else repeats
         block = lengths, indices, values, targets
-        return Chunk(block, lines, width, repeats, noted, several, first, bare, without, names, odd, fault)
+        return Chunk(block, lines, width, repeats, noted, several, names, fault)
 
-    def _number(self, chunk: Chunk, before: int) -> None:
-        """Note the labels of a chunk, whose lines come after ``before`` others, and set its targets."""
+    def _number(self, chunk: Chunk) -> None:
+        """Note the labels of a chunk, and set its targets."""
         targets = chunk.block[3]
-        if self._several is None and chunk.first is not None:
-            self._several = before + chunk.first[0], chunk.first[1]
-        if self._several is None and chunk.bare is not None:
-            raise chunk.bare
-        if chunk.fault is not None:
-            raise chunk.fault
-        if self._odd is None and chunk.odd is not None:
-            self._odd = before + chunk.odd[0], chunk.odd[1]
-        if len(self._names) < MOST_LABELS and self._odd is None:
+        if len(self._names) < MOST_LABELS:
             self._names = np.union1d(self._names, chunk.names)
-        if self.labels == "optional" or self._several is None:
-            targets[chunk.without] = 0.0
-            return
-        if self._odd is not None:
-            line, label = self._odd
-            text = f" ({self._several[1]} in line {self._several[0]})" if self._several[0] else ""
-            what = f"label {shortest(label)} where rows have several{text}: expected whole numbers from 0"
-            raise Fault(line - before, what)
         for row, members in chunk.several:
             targets[row] = target_of(members, self._sets)
         if (bare := np.isnan(targets)).any():
@@ -316,7 +304,7 @@ class Svmlight:
             if not self.hash_bits and feature - self.base >= self.limit:
                 return f"index {feature} is beyond the given width of {self.pinned} features"
         if label and b"," in token:
-            return f"bad label {quoted(token)}: several labels are whole numbers from 0, with commas between them"
+            return f"bad label {quoted(token)}: several are whole numbers with commas, from the first megabyte on"
         wrong = bad_number(value)
         return wrong and f"bad {'label' if label else 'value in'} {quoted(token)}: {wrong}"
 
