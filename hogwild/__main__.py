@@ -12,7 +12,6 @@ import gc
 import io
 import os
 import re
-import resource
 import signal
 import sys
 import warnings
@@ -65,9 +64,6 @@ def _guarded(arguments: list[str], messages: Screen) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    threads = os.environ.get("NUMBA_NUM_THREADS") or "1"
-    if not threads.isdecimal() or not int(threads):  # numba's own check is a traceback, or missing
-        raise UsageError(f"NUMBA_NUM_THREADS={threads}: expected a number of threads from 1: correct or unset it")
     if any(not word or re.fullmatch("--[a-z-]+=", word) for word in arguments):  # an unset variable in a script
         raise UsageError("'': an argument is empty: expected a value for it")
     import typer
@@ -97,8 +93,6 @@ def _report(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "hogwild"
         message, status = f"{error.format_message().rstrip('.')} (see {where} --help)", error.exit_code
-    elif (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) >= 0 and "shared obj" in str(error):
-        message, status = f"out of memory: a library could not be loaded within {limit >> 20} MiB (ulimit -v)", 1
     elif isinstance(error, OSError) and error.strerror:
         message, status = f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
         if error.errno == errno.EMFILE:

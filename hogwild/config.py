@@ -132,23 +132,20 @@ def number(
     high: float = math.inf,
     optional: bool = False,
     strict: bool = False,
-    below: float = math.inf,
     whole: bool = False,
 ) -> None:
-    """Refuse a ``value`` that is not from ``low`` to ``high``, above ``low`` if ``strict``, and less than ``below``."""
+    """Refuse a ``value`` that is not from ``low`` to ``high``, above ``low`` if ``strict``."""
     if value is None and optional:
         return
     kinds = int if whole else (int, float)
     ok = isinstance(value, kinds) and not isinstance(value, bool) and (whole or abs(value) <= LARGEST)
-    if not ok or not low <= value <= high or (strict and value == low) or value >= below:
+    if not ok or not low <= value <= high or (strict and value == low):
         shown = str if whole else "{:g}".format
         expected = f"a {'whole' if whole else 'finite'} number"
         if low > -math.inf:
             expected += f" {'from' if whole else 'above' if strict else 'of at least'} {shown(low)}"
         if high < math.inf:
             expected += f" {'to' if whole else 'and at most'} {shown(high)}"
-        if below < math.inf:
-            expected += f" and below {below:g}"
         raise UsageError(f"{name}={value!r}: expected {expected}{', or None' if optional else ''}")
 
 

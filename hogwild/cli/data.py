@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hogwild import machine
 from hogwild.cli.display import Display, Reading, fact_lines, show
 from hogwild.cli.options import CACHE, LAYOUT, Json, Quiet, takes
 from hogwild.cli.sources import COLUMNS, OF_ROWS, Sources, check_outputs, check_size, described
@@ -79,7 +80,10 @@ def info(
 ) -> None:
     """Print the facts of a data file or a store (whose checksums are compared), or of this machine."""
     if path is None:
-        show(machine_facts(), json)
+        total, available = machine.memory()
+        memory = f"{size(total or 0)}, {size(available or 0)} available"
+        caches = ", ".join(f"{level} {each}" for level, each in machine.caches().items())
+        show(machine.machine_fields() | {"caches": caches, "cpu_quota": machine.cpu_quota(), "memory": memory}, json)
         return
     from hogwild.data.graphs.container import graph_statistics
     from hogwild.data.public.catalogue import located
@@ -97,22 +101,6 @@ def info(
         return
     statistics = rating_statistics if sources.problem == "completion" else graph_statistics
     show({"data": path, "problem": sources.problem, "what": described(examples), **statistics(examples)}, json)
-
-
-def machine_facts() -> dict[str, Any]:
-    from hogwild import machine
-
-    total, available = machine.memory()
-    return {
-        "cpu": machine.cpu_model(),
-        "physical_cores": machine.physical_cores(),
-        "cpus_allowed": " ".join(map(str, sorted(os.sched_getaffinity(0)))),
-        "caches": ", ".join(f"{level} {size}" for level, size in machine.caches().items()),
-        "load": round(os.getloadavg()[0], 2),
-        "cpu_quota": machine.cpu_quota(),
-        "memory": f"{size(total or 0)}, {size(available or 0)} available",
-        **{f"{name}_version": version for name, version in machine.versions().items()},
-    }
 
 
 def data_lines(facts: dict[str, Any]) -> Iterator[str]:

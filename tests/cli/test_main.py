@@ -135,22 +135,6 @@ def test_closed_standard_streams(command: str, status: int, text: str) -> None:
     assert (result.returncode, result.stderr) == (status, text)
 
 
-@pytest.mark.parametrize("value", ["0", "xyz", "-1"])
-def test_numbas_threads(hogwild: Callable, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    monkeypatch.setenv("NUMBA_NUM_THREADS", value)
-    result = hogwild("info")
-    assert result.status == 2
-    assert result.err.startswith(f"hogwild: error: NUMBA_NUM_THREADS={value}: expected a number of threads from 1")
-
-
-def test_a_limit_of_memory_is_named(svm: Path) -> None:
-    """A library that does not fit in it is not "missing"."""
-    script = f"ulimit -v 250000; exec {sys.executable} -m hogwild train {svm} --no-cache --host threads"
-    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True)
-    assert result.returncode == 1
-    assert re.fullmatch(r"hogwild: error: out of memory[^\n]*\n", result.stderr)
-
-
 def test_an_empty_variable_asks_for_no_completion(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_HOGWILD_COMPLETE", "")
     assert hogwild("--version").out.startswith("hogwild ")

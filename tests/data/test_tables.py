@@ -284,8 +284,6 @@ def test_crosses_and_their_fields() -> None:
     assert rows.fields is not None
     assert sorted(rows.fields[rows.fields >= 0]) == [0, 0, 1, 2, 2, 3, 3]
     assert rows.fields[next(iter(hashed({"a*b=x,u": 1.0}, BITS)))] == 3
-    with pytest.raises(ValueError, match="crosses"):
-        TablePlan.from_json({**(rows.table or {}), "crosses": ["a*n"]})
 
 
 def test_buckets_of_many_rows_are_made_from_every_few(monkeypatch: pytest.MonkeyPatch) -> None:
