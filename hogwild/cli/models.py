@@ -102,7 +102,7 @@ def output(name: str) -> Iterator[IO[bytes]]:
 # ---- predict and evaluate
 
 
-@takes(f"zero_based format {DELIMITED} {CACHE}")
+@takes(f"zero_based {DELIMITED} {CACHE}")
 def predict(
     model: Model,
     data: Data,
@@ -149,7 +149,7 @@ def predict(
     trained.warn_unknown(unknown)
 
 
-@takes(f"zero_based format {DELIMITED} {CACHE}")
+@takes(f"zero_based {DELIMITED} {CACHE}")
 def evaluate(
     model: Model,
     data: Data,
@@ -299,7 +299,7 @@ def measurements(facts: dict[str, Any]) -> Iterator[str]:
 # ---- answers from completion models and graph cuts: lines of three or two columns, separated by tabs
 
 
-@takes(f"format {DELIMITED} {CACHE}")
+@takes(f"{DELIMITED} {CACHE}")
 def recommend(
     model: Model,
     names: Names = None,

@@ -42,8 +42,6 @@ def check_module(data: str | None, options: dict[str, Any]) -> str:
     model, loss = options["model"], options["loss"]
     if data is None:
         raise UsageError(f"a module is compared on data of its own: hogwild compare {FUNCTION} --model {FUNCTION}")
-    if options["format"]:
-        raise UsageError("--format does not go with --model")
     if not is_function(model):
         raise UsageError(f"--model {model}: expected {FUNCTION}, a function in a file")
     if loss not in NAMED_LOSSES and not is_function(loss):

@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from hogwild.cli.sources import COLUMNS, DEFAULT_HOLDOUT, FORMATS, HOLDOUTS, KINDS, READING
+from hogwild.cli.sources import COLUMNS, DEFAULT_HOLDOUT, HOLDOUTS, KINDS, READING
 from hogwild.config import GOAL, MACHINES, Option, options_of
 from hogwild.errors import UsageError
 from hogwild.methods import DELAYS, EXCHANGES, PROBLEMS
@@ -29,7 +29,7 @@ RESULTS = "Results"
 
 # Lists of options that several commands take
 DELIMITED = "columns separator header"
-LAYOUT = f"features zero_based format hash_bits {DELIMITED}"
+LAYOUT = f"features zero_based hash_bits {DELIMITED}"
 CACHE = "cache no_cache"
 SOURCES = f"problem test holdout holdout_by user_features item_features terminals {LAYOUT} {CACHE} {COLUMNS}"
 MINIMISED = (
@@ -60,7 +60,6 @@ OTHERS: dict[str, Option] = {
     "terminals": Option("Vertices of a graph whose label is known, 'vertex label' a line.", DATA, metavar="FILE"),
     "features": Option("Number of features.", DATA, kind=int, least=1, usual="as many as the data show"),
     "zero_based": Option("Indices of the text start at 0, not 1.", DATA, kind=bool, rare=True),
-    "format": Option("Format of DATA", DATA, choices=FORMATS, usual="by the name"),
     "columns": Option(
         "Columns of ratings or edges in their order; '-' is not read.",
         DATA,

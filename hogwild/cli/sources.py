@@ -42,15 +42,12 @@ KINDS = {
     ),
 }
 OF_ROWS = ("linear", "fm", "ffm")  # problems whose data are rows of features
-#: Formats of rows, of ratings and of graphs.
-FORMATS = ("svmlight", "csv", "tsv", "parquet", "arrow", "ratings", "dimacs", "edges")
-ONE_PROBLEM = {"ratings": "completion"} | dict.fromkeys(("dimacs", "edges"), "cuts")
 COLUMNS = "label categorical numeric text date bucket cross ignore weight"
 HOLDOUTS = ("row", "user", "time")
 DEFAULT_HOLDOUT = 0.2
 #: Options of reading, and the problems that have them.
 READING: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys("format cache no_cache separator".split(), tuple(KINDS)),
+    **dict.fromkeys("cache no_cache separator".split(), tuple(KINDS)),
     **dict.fromkeys(f"zero_based features hash_bits {COLUMNS}".split(), OF_ROWS),
     **dict.fromkeys(("test", "holdout"), (*OF_ROWS, "completion")),
     **dict.fromkeys(("columns", "header"), ("completion", "cuts")),
@@ -78,7 +75,7 @@ class Sources:
         self, options: dict[str, Any], name: str | None, problem: str | None = None, default: str = ""
     ) -> None:
         self._options = {key: options.pop(key, None) for key in READING}
-        self.problem = problem or options.pop("problem", None) or implied_problem(name or "", self._options["format"])
+        self.problem = problem or options.pop("problem", None) or implied_problem(name or "")
         if self.problem not in KINDS:
             choices = f"{', '.join(KINDS)} (modules: hogwild.train_module, in Python)"
             raise UsageError(f"--problem {self.problem}: expected one of {choices}{nearest(self.problem, KINDS)}")
@@ -86,13 +83,12 @@ class Sources:
             if value not in (None, False) and self.problem not in READING[key]:
                 needed = " or ".join(READING[key])
                 raise UsageError(f"--{key.replace('_', '-')} needs --problem {needed}; got {self.problem}")
-        for key, names in {"format": FORMATS, "holdout_by": HOLDOUTS}.items():
-            if (chosen := self._options[key]) not in (None, *names):
-                raise UsageError(f"--{key.replace('_', '-')} {chosen}: {expected_one_of(names, chosen)}")
         self.named = name is not None
         self.name = name or default or KINDS[self.problem].default
         self.test, self.holdout, self._by = (self._options.pop(key) for key in ("test", "holdout", "holdout_by"))
         check_holdout(self.holdout)
+        if self._by not in (None, *HOLDOUTS):
+            raise UsageError(f"--holdout-by {self._by}: {expected_one_of(HOLDOUTS, self._by)}")
         if self._by is not None and self.holdout is None:
             raise UsageError(f"--holdout-by {self._by}: nothing is held out: give --holdout FRACTION too")
         self._features = self._options.pop("user_features"), self._options.pop("item_features")
@@ -117,13 +113,13 @@ class Sources:
         if self.problem not in OF_ROWS:
             from hogwild.data.text.delimited import TextLayout
 
-            keywords = {"format": of["format"], "layout": TextLayout(of["columns"], of["separator"], of["header"])}
+            keywords = {"layout": TextLayout(of["columns"], of["separator"], of["header"])}
             return keywords | ({"terminals": of["terminals"]} if self.problem == "cuts" else {})
         from hogwild.data.tables.plan import AskedColumns
 
         columns = AskedColumns.of(**{name: of[name] for name in COLUMNS.split()}) or None
-        keywords = {name: of[name] for name in ("format", "hash_bits", "separator")}
-        return keywords | {"zero_based": bool(of["zero_based"]), "width": of["features"], "columns": columns}
+        keywords = {"hash_bits": of["hash_bits"], "separator": of["separator"], "width": of["features"]}
+        return keywords | {"zero_based": bool(of["zero_based"]), "columns": columns}
 
     def open(self, source: Any = None, display: Display | None = None, **changes: Any) -> Any:
         """Open the rows, ratings or graph of ``source``, by default of the data."""
@@ -172,15 +168,13 @@ class Sources:
         return self.open(self.test, display, **changes)
 
 
-def implied_problem(name: str, format: str | None = None) -> str:
-    """Return the problem that data of this format or name are for, as far as these tell; else "linear"."""
+def implied_problem(name: str) -> str:
+    """Return the problem that data of this name are for, as far as it tells; else "linear"."""
     from hogwild.data.graphs.source import graph_format
     from hogwild.data.public.catalogue import find
     from hogwild.data.rows.store import is_store, read_meta
     from hogwild.data.synthetic import FAMILIES
 
-    if format in ONE_PROBLEM:
-        return ONE_PROBLEM[format]
     if name.startswith("synthetic:"):
         kind, _ = FAMILIES.get(name.removeprefix("synthetic:").partition("?")[0], ("rows", {}))
         return next(problem for problem, of in KINDS.items() if of.noun == kind)

@@ -149,7 +149,7 @@ def read(kind: str, path: Path) -> Any:
     if kind in TABLES:
         rows = open_table(path, "y", hash_bits=10)
         return rows._check()
-    rows = open_data(path, format="svmlight")
+    rows = open_data(path)
     rows._check()
     ends = zip(rows.begin.tolist(), rows.end.tolist(), rows.targets.tolist(), strict=True)
     pairs = list(zip(rows.indices.tolist(), rows.values.tolist(), strict=True))

@@ -74,7 +74,6 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train --los log": (2, "--loss"),
     "train --epochs many": (2, "--epochs"),
     "train --step big": (2, "--step big: expected a number or 'auto'"),
-    "train --format csw": (2, "--format csw: expected one of svmlight, csv"),
     "train --problem cut": (
         2,
         "--problem cut: expected one of linear, fm, ffm, completion, cuts (modules: hogwild.train_module",
@@ -165,7 +164,6 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "compare --model m.py:model": (2, "a module is compared on data of its own"),
     "compare m.py:data --model m.py": (2, "--model m.py: expected FILE.py:NAME"),
     "compare m.py:data --model m.py:model --problem linear": (2, "belong together; got m.py:model"),
-    "compare m.py:data --model m.py:model --format csv": (2, "--format does not go with --model"),
     "compare m.py:data --model none.py:model": (1, "none.py: No such file"),
     "compare m.py:data --model m.py:more": (1, "m.py: no function more in it: it has model, data, breaks, leaves"),
     "compare m.py:data --model m.py:NOTHING": (1, "no function NOTHING in it"),

@@ -234,7 +234,7 @@ def test_names_of_a_model(tmp_path):
 
 
 def test_options_that_are_wrong():
-    for option in ("unknown", "values", "repeats", "format"):
+    for option in ("unknown", "values", "repeats"):
         with pytest.raises(UsageError, match=f"{option}='x': expected one of"):
             open_ratings("synthetic:ratings", **{option: "x"})
     with pytest.raises(UsageError, match="got int"):

@@ -176,8 +176,6 @@ def test_what_cannot_be_opened(tmp_path, name, said):
 def test_other_mistakes(tmp_path, text):
     with pytest.raises(InputError, match="no such synthetic rows; there are synthetic:rcv1"):
         open_data("synthetic:rcv2")
-    with pytest.raises(UsageError, match="expected one of svmlight, csv"):
-        open_data(text, format="xlsx")
     with pytest.raises(UsageError, match="expected one of error, ignore"):
         open_data(text, beyond="drop")
     with pytest.raises(UsageError, match="expected one of required, optional"):

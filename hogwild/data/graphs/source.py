@@ -15,14 +15,12 @@ from hogwild.data.rows.source import named
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import UsageError
 
-FORMATS = ("edges", "dimacs")
 DIMACS = re.compile(r"\.max(\.gz|\.bz2|\.xz)?$")
 
 
 def open_graph(
     name: str | Path,
     *,
-    format: str | None = None,
     terminals: str | Path | None = None,
     layout: TextLayout | None = None,
     cache: Any = None,
@@ -36,8 +34,6 @@ def open_graph(
         A DIMACS maximum-flow file (``.max``, also .gz, .bz2, .xz), a list of edges ``u v [weight]`` with a file of
         terminals beside it, a synthetic set such as ``synthetic:grid?side=128``, or, where no file is called so, a
         fetched set of the catalogue.
-    format : str, optional
-        One of ``FORMATS``; by default told from the name.
     terminals : path, optional
         Lines ``vertex label``, for a list of edges only; by default ``name`` with ``.terminals`` behind it.
     layout : TextLayout, optional
@@ -67,7 +63,7 @@ def open_graph(
     >>> hogwild.open_graph("synthetic:grid?side=8")
     Graph(66 vertices, 173 edges, 2 labels, grid 8 x 8)
     """
-    title, kind = named(name, format, FORMATS, "a graph", graph_format)
+    title, kind = named(name, "a graph", graph_format)
     if terminals is not None and kind != "edges":
         raise UsageError(f"{title}: terminals= goes with a list of edges; in {kind} graphs they are part of the data")
     if kind == "synthetic":
@@ -77,6 +73,6 @@ def open_graph(
     return read_edges(title, title + ".terminals" if terminals is None else os.fspath(terminals), layout, progress)
 
 
-def graph_format(name: str) -> str | None:
-    """The format told from the name, if it is none of a list of edges."""
-    return "dimacs" if DIMACS.search(name) else None
+def graph_format(name: str) -> str:
+    """The format told from the name."""
+    return "dimacs" if DIMACS.search(name) else "edges"

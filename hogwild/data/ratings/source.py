@@ -27,7 +27,6 @@ from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import HogwildWarning, InputError
 
 PARSER = 3  # version of text.py's result for a text; part of a cache entry's key
-FORMATS = ("ratings",)
 UNKNOWN = ("drop", "keep")
 VALUES = ("required", "optional")
 REPEATS = ("last", "keep")
@@ -36,7 +35,6 @@ REPEATS = ("last", "keep")
 def open_ratings(
     name: str | Path | BinaryIO,
     *,
-    format: str | None = None,
     layout: TextLayout | None = None,
     cache: Cache | None = None,
     users: Ids | None = None,
@@ -55,8 +53,6 @@ def open_ratings(
         ``user item`` (each a rating of 1); a store's directory; a synthetic set such as
         ``synthetic:ratings?users=5000``; or, if no file has that name, a fetched set of the catalogue such as
         ``movielens-1m``. A stream is read as text into memory.
-    format : str, optional
-        "ratings".
     layout : TextLayout, optional
         Columns of the text, its separator (by default that of its suffix: commas for .csv, ``::`` for .dat, blanks for
         .txt, else tabs), and whether a header names them.
@@ -100,7 +96,7 @@ def open_ratings(
     choice("unknown", unknown, UNKNOWN)
     choice("values", values, VALUES)
     choice("repeats", repeats, REPEATS)
-    title, recipe = recipe_of(name, format, layout, values, repeats, progress)
+    title, recipe = recipe_of(name, layout, values, repeats, progress)
     return _match(opened(title, recipe, cache), users, items, unknown, title)
 
 
@@ -109,7 +105,7 @@ def convert_ratings(
 ) -> dict[str, Any]:
     """Make a store of any ratings; return its meta data.
 
-    ``options`` are ``format``, ``layout``, ``values``, ``repeats`` and ``progress`` of :func:`open_ratings`.
+    ``options`` are ``layout``, ``values``, ``repeats`` and ``progress`` of :func:`open_ratings`.
 
     Raises
     ------
@@ -120,14 +116,13 @@ def convert_ratings(
 
 def recipe_of(
     name: Any,
-    format: str | None = None,
     layout: TextLayout | None = None,
     values: str = "required",
     repeats: str = "last",
     progress: BytesRead | None = None,
 ) -> tuple[str, Recipe]:
     """Return the name of ratings for messages, and how they are made; the options are those of :func:`open_ratings`."""
-    title, kind = named(name, format, FORMATS, "ratings")
+    title, kind = named(name, "ratings", lambda title: "text")
     layout = layout or TextLayout()
     if kind == "store":
         return title, copy_of(title, open_store(title, RATINGS), RATINGS)

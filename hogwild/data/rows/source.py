@@ -33,7 +33,6 @@ from hogwild.data.text.hashing import check_same, hashed_recipe
 from hogwild.errors import HogwildWarning, InputError, UsageError, reason_of
 
 PARSER = 2  # version of svmlight.py's result for a text; part of a cache entry's key
-FORMATS = ("svmlight", *TABLES)
 OTHERS = "; svmlight text was expected: tables need --label COLUMN, ratings and graphs --problem"
 BEYOND = ("error", "ignore")
 LABELS = ("required", "optional", "several")
@@ -47,7 +46,6 @@ REPAIRS = {
 def open_data(
     name: str | Path | BinaryIO,
     *,
-    format: str | None = None,
     zero_based: bool = False,
     width: int | None = None,
     beyond: str = "error",
@@ -64,11 +62,9 @@ def open_data(
     Parameters
     ----------
     name : str, Path or binary stream
-        svmlight text (plain, .gz, .bz2, .xz), a store's directory, a table
-        (:func:`hogwild.open_table`), a synthetic set such as ``synthetic:rcv1?rows=200000``, or, if no file has that
+        A table (:func:`hogwild.open_table`) by its suffix, or by ``columns`` or ``plan``; a store's directory; other
+        text (plain, .gz, .bz2, .xz), which is svmlight's; a synthetic set such as ``synthetic:rcv1?rows=200000``, or, if no file has that
         name, a fetched set of the catalogue such as ``rcv1:test``. A stream is read as svmlight text into memory.
-    format : str, optional
-        One of ``FORMATS``; by default inferred from the name.
     zero_based : bool
         Features of svmlight text count from 0.
     width : int, optional
@@ -116,7 +112,7 @@ def open_data(
     choice("beyond", beyond, BEYOND)
     choice("labels", labels, LABELS)
     hash_bits = check_hashing(hash_bits, width)
-    title, kind = named(name, format, FORMATS, "data", table_format)
+    title, kind = named(name, "data", row_format)
     if kind == "store" and hash_bits is not None:
         check_same(read_meta(title).get("hash_bits"), hash_bits, title)
     recipe = recipe_of(
@@ -137,9 +133,7 @@ def open_data(
     return fit_width(rows, width, beyond, title)
 
 
-def convert(
-    name: str | Path, destination: str | Path, *, format: str | None = None, overwrite: bool = False, **options: Any
-) -> dict[str, Any]:
+def convert(name: str | Path, destination: str | Path, *, overwrite: bool = False, **options: Any) -> dict[str, Any]:
     """Make a store of any data, in bounded memory if they are text or synthetic; return its meta data.
 
     ``options`` are keywords of ``open_data``; ``destination`` must not exist, unless it is a store and ``overwrite`` is
@@ -149,7 +143,7 @@ def convert(
     ------
     InputError, OutputError
     """
-    title, kind = named(name, format, FORMATS, "data", table_format)
+    title, kind = named(name, "data", row_format)
     width = options.get("width")
     options["hash_bits"] = check_hashing(options.get("hash_bits"), width)
     meta = write_store(recipe_of(title, kind, **options), destination, overwrite, {"width": width} if width else {})
@@ -160,21 +154,13 @@ def convert(
 # -- what readers of rows, ratings and graphs have in common ----------------------------------------------------------
 
 
-def named(
-    name: Any,
-    format: str | None,
-    formats: tuple[str, ...],
-    noun: str,
-    tell: Callable[[str], str | None] = lambda title: None,
-) -> tuple[str, str]:
+def named(name: Any, noun: str, tell: Callable[[str], str]) -> tuple[str, str]:
     """Return the name of data for messages, which is where they lie unless they are a stream, and their format.
 
-    That is "store", "synthetic" or one of ``formats``: the one asked for, or what the name tells, or the first.
+    That is "store", "synthetic" or what ``tell`` makes of the name, which is empty for a stream.
     """
-    if format is not None:
-        choice("format", format, formats)
     if hasattr(name, "read"):
-        return str(getattr(name, "name", "stream")), format or formats[0]
+        return str(getattr(name, "name", "stream")), tell("")
     if not isinstance(name, str | os.PathLike):
         raise UsageError(f"expected the name of {noun} or a binary stream, got {type(name).__name__}")
     title = located(os.fspath(name))
@@ -197,7 +183,7 @@ def named(
         raise InputError(f"{title}: a zip archive; of a scipy matrix, train on (X, y) from Python")
     if stat.S_ISDIR(mode) and not is_store(title):
         raise InputError(f"{title}: a directory, but no store; expected a file")
-    return title, "store" if stat.S_ISDIR(mode) else format or tell(title) or formats[0]
+    return title, "store" if stat.S_ISDIR(mode) else tell(title)
 
 
 def opened(title: str, recipe: Recipe, cache: Cache | None) -> Any:
@@ -243,19 +229,20 @@ def warn_of_repairs(name: str, meta: dict[str, Any]) -> None:
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
+def row_format(name: str) -> str:
+    """Return the format that a name tells: that of a table, or svmlight."""
+    return table_format(name) or "svmlight"
+
+
 def stream_data(
     name: str | BinaryIO, labels: str = "required", plan: dict[str, Any] | None = None, **options: Any
 ) -> Iterator[Rows]:
     """Yield the rows in order, in blocks of bounded size; text and tables are read once, and not kept.
 
-    ``options`` are keywords of :func:`open_data`. A table is read by ``plan``, and a stream is one if there is a plan.
+    ``options`` are keywords of :func:`open_data`. A table is read by ``plan``.
     """
-    format = options["format"]
-    title, kind = named(name, format, FORMATS, "data", table_format)
-    stream = hasattr(name, "read")
-    source: Any = name if stream else title
-    if stream and plan is not None and format is None:
-        kind = "csv"
+    title, kind = named(name, "data", row_format)
+    source: Any = name if hasattr(name, "read") else title
     if kind in TABLES and plan is None:
         raise InputError(f"{title}: a table, but the model's features are none of its columns")
     if kind in (*TABLES, "svmlight"):
@@ -282,10 +269,12 @@ def recipe_of(
     **text: Any,
 ) -> Recipe:
     """Return how rows are made of a store, a text, a table or a synthetic set; the options are :func:`open_data`'s."""
+    if kind == "svmlight" and (columns or plan is not None):
+        kind = "csv"
     if kind in TABLES:
         from hogwild.data.tables.source import table_recipe
 
-        more: dict[str, Any] = {"format": kind, "separator": separator, "streamed": streamed, "progress": progress}
+        more: dict[str, Any] = {"separator": separator, "streamed": streamed, "progress": progress}
         labels = text.get("labels") != "optional"
         return table_recipe(source, columns or AskedColumns(), hash_bits, plan, labels=labels, **more)
     if columns:

@@ -18,7 +18,7 @@ from hogwild.data.parallel import BytesRead, Result
 from hogwild.data.tables.arrays import kind_of
 from hogwild.data.text.delimited import NAMED, Block, Delimited
 from hogwild.data.text.lines import shown_word
-from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
+from hogwild.errors import HogwildError, HogwildWarning, InputError, reason_of
 
 ROWS = 1 << 16  # of a batch
 LAZY = "collect_schema"  # of polars's LazyFrame
@@ -44,12 +44,11 @@ def table_format(name: str) -> str | None:
 
 def open_source(
     table: Any,
-    format: str | None = None,
     progress: BytesRead | None = None,
     separator: str | None = None,
     usual: str | None = None,
 ) -> TableSource:
-    """Open a file by its path, a stream of CSV, or a frame of pandas, polars or pyarrow.
+    """Open a file by its path, which is CSV if it does not tell, a stream of CSV, or a frame of pandas, polars or pyarrow.
 
     ``usual`` is the separator of CSV, by default a comma, where ``separator`` is not given.
 
@@ -61,11 +60,9 @@ def open_source(
     stream, path = hasattr(table, "read"), isinstance(table, str | os.PathLike)
     if not path and not stream:
         return ArrowSource(table, None, progress)
-    kind = format or (table_format(os.fspath(table)) if path else None) or "csv"
+    kind = (table_format(os.fspath(table)) if path else None) or "csv"
     if kind in ("csv", "tsv"):
         return TextSource(table, separator or ("tab" if kind == "tsv" else usual or ","), progress)
-    if stream:
-        raise UsageError(f"a stream is read as csv or tsv, not as {kind}")
     return ArrowSource(os.fspath(table), "ipc" if kind == "arrow" else kind, progress)
 
 

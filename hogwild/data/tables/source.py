@@ -43,7 +43,6 @@ def open_table(
     weight: str | None = None,
     hash_bits: int | None = None,
     like: Any = None,
-    format: str | None = None,
     separator: str | None = None,
     cache: Cache | None = None,
     progress: BytesRead | None = None,
@@ -53,7 +52,7 @@ def open_table(
     Parameters
     ----------
     table : path or frame
-        A CSV, TSV (also .gz, .bz2, .xz), Parquet or Arrow file, or a frame of pandas, polars or pyarrow.
+        A TSV (also .gz, .bz2, .xz), Parquet or Arrow file by its suffix, any other file as CSV, or a frame of pandas, polars or pyarrow.
     label : str
         The column to be learned: text, booleans or numbers.
     categorical, numeric, text, date, ignore : names, optional
@@ -70,10 +69,8 @@ def open_table(
         Features are hashed to ``2**hash_bits`` buckets; by default 18 to 24, as many as the table needs.
     like : Rows or model, optional
         Read the table by the plan of these, for testing, rather than making a new plan.
-    format : {"csv", "tsv", "parquet", "arrow"}, optional
-        By default inferred from the name.
     separator : str, optional
-        Of the columns of text (other tables pass over it): one character; by default a comma, or a tab for "tsv".
+        Of the columns of text (other tables pass over it): one character; by default a comma, or a tab for TSV.
     cache, progress
         As for :func:`hogwild.open_data`.
 
@@ -117,7 +114,7 @@ def open_table(
         plan = like.table
         if plan is None:
             raise UsageError(f"like={like!r}: it was not made from a table")
-    recipe = table_recipe(table, asked, hash_bits, plan, format=format, separator=separator, progress=progress)
+    recipe = table_recipe(table, asked, hash_bits, plan, separator=separator, progress=progress)
     rows: Rows = build(None if is_frame(table) else cache, recipe)[0]
     if len(rows) == 0:
         raise InputError(f"{recipe.meta['source']}: no rows in it")
@@ -130,7 +127,6 @@ def table_recipe(
     hash_bits: int | None = None,
     plan: dict[str, Any] | None = None,
     *,
-    format: str | None = None,
     separator: str | None = None,
     labels: bool = True,
     streamed: bool = False,
@@ -145,7 +141,7 @@ def table_recipe(
     def read() -> Pieces:
         made = None if plan is None else TablePlan.from_json(plan)
         usual = None if made is None else made.separator
-        with closing(open_source(table, format, progress, separator, usual)) as source:
+        with closing(open_source(table, progress, separator, usual)) as source:
             if made is None:
                 made = dataclasses.replace(plan_table(source, options, hash_bits, labels), separator=separator)
             else:
@@ -161,7 +157,7 @@ def table_recipe(
         return facts | {"fields": fields}
 
     asked = dataclasses.asdict(options)
-    key = {"format": f"table {format}", "asked": asked, "bits": hash_bits, "plan": plan, "labels": labels}
+    key = {"format": "table", "asked": asked, "bits": hash_bits, "plan": plan, "labels": labels}
     return text_recipe(name, read, key | {"separator": separator}, f"tables {VERSION}")
 
 
