@@ -206,12 +206,10 @@ def plot_calibration(bins: list[dict[str, Any]], label: str, plot: str) -> None:
     """Draw the share of rows with a label against the probability that the model tells, a point for each tenth."""
     from matplotlib.figure import Figure
 
-    told, came = ([each[name] for each in bins] for name in ("probability", "share"))
     figure = Figure(figsize=(5, 5), layout="constrained")
     axis = figure.subplots()
-    limit = min(1.0, 1.1 * max(*told, *came))
-    axis.plot([0, limit], [0, limit], color="gray", linestyle="dashed")
-    axis.plot(told, came, marker="o")
+    axis.axline((0, 0), slope=1, color="gray", linestyle="dashed")
+    axis.plot([each["probability"] for each in bins], [each["share"] for each in bins], marker="o")
     for each in bins:
         place = each["probability"], each["share"]
         axis.annotate(f"{each['rows']:,}", place, (6, -10), textcoords="offset points", color="gray")

@@ -142,9 +142,7 @@ class Sources:
             for table, features, before, side in zip(self._features, examples.features, rated, ("users", "items")):
                 if table:
                     size, width = features.shape
-                    counted = f"{width:,} features of {side}; {size - before:,} {side} have no ratings"
-                    without = int((features.indptr[1:] == features.indptr[:-1]).sum())
-                    display.say(f"{table}: {counted}" + f", and {without:,} no features" * bool(without))
+                    display.say(f"{table}: {width:,} features of {side}; {size - before:,} {side} have no ratings")
         if self.holdout:
             with naming(self.name):
                 by = (self._by,) if self._by else ()

@@ -49,8 +49,7 @@ TEXTS = {
     "y;a;b\n0;1;2\n": ":1: one column, 'y;a;b': give --separator ';'",
     "y\ta\n0\t1\n": ":1: one column, 'y\\ta': give --separator tab",
     ",y,\n1,0,2\n": ":1: several columns have no name",
-    "y,d,d.hour\n0,2024-01-01 10:00,x\n1,2024-01-01 11:00,y\n": ": column d.hour has the name of a date's part or a "
-    "cross: rename it or --ignore d.hour",
+    "y,d,d.hour\n0,2024-01-01 10:00,x\n1,2024-01-01 11:00,y\n": ": several columns are named 'd.hour'",
 }
 
 

@@ -256,13 +256,7 @@ def draft(
             if part not in categories:
                 near = (part not in kinds and nearest(part, categories)) or f": the categories are {shown(categories)}"
                 raise InputError(f"{name}: cross {cross}: {part} is no categorical column{near}")
-    plan = dataclasses.replace(plan, crosses=crosses)
-    names = [feature.name for feature in plan.features()]
-    if len({*names}) < len(names):
-        repeated = next(column for column in kinds if names.count(column) > 1)
-        remedy = f"rename it or --ignore {repeated}"
-        raise InputError(f"{name}: column {repeated} has the name of a date's part or a cross: {remedy}")
-    return plan
+    return dataclasses.replace(plan, crosses=crosses)
 
 
 def has(names: Iterable[str]) -> str:

@@ -33,7 +33,7 @@ from hogwild.data.tables.arrays import (
     words_of,
 )
 from hogwild.data.tables.column import BEYOND, NUMERIC, TableColumn, bucket_of
-from hogwild.data.tables.files import Place, TableSource
+from hogwild.data.tables.files import Place, TableSource, check_names
 from hogwild.data.tables.plan import MOST_LABELS, AskedColumns, TablePlan, draft, shown
 from hogwild.data.text.hashing import enough_bits, sort_rows
 from hogwild.errors import HogwildWarning, InputError
@@ -191,6 +191,7 @@ def plan_table(source: TableSource, asked: AskedColumns, hash_bits: int | None, 
     values = {name: batch.column(name) for name in kinds if batch is not None and name in batch.schema.names}
     hints = {name: role for name in values if (role := _hint(name, kinds[name], values[name]))}
     plan = draft(source.name, kinds, asked, hints, labels)
+    check_names([feature.name for feature in plan.features()], source.name)  # parts of dates and crosses, too
     columns = []
     for column in plan.columns:
         if column.role == "date":
