@@ -154,7 +154,7 @@ def test_what_does_not_go_together(tmp_path, text):
         with pytest.raises(UsageError, match=r"width=100: hash_bits=9 makes it 512: give one of them"):
             call(text, hash_bits=9, width=100)
     with pytest.raises(
-        InputError, match=r"plain: the features are not hashed, expected them hashed to 2\^9: hogwild conv"
+        InputError, match=r"plain: the features are not hashed, expected them hashed to 2\^9: conv"
     ):
         open_data(tmp_path / "plain", hash_bits=9)
     assert open_data(text, hash_bits=9, width=512, beyond="ignore").hash_bits == 9
@@ -213,7 +213,7 @@ def test_models_and_rows_hashed_otherwise():
     plain, hashed = trained(raw), trained(hashing.hash_rows(raw, BITS))
     assert plain.hash_bits is None
     with pytest.raises(
-        InputError, match=r"the rows: the features are hashed to 2\^20, those of the model not hashed: give"
+        InputError, match=r"the rows: the features are hashed to 2\^20, those of the model not hashed: convert"
     ):
         plain.predict(hashing.hash_rows(raw, BITS))
     with pytest.raises(

@@ -150,15 +150,8 @@ def check_same(found: int | None, expected: int | None, name: str, what: str = "
     """
     if found == expected:
         return
-    if expected is None:
-        remedy = "give the data as they were before they were hashed"
-    elif found is None:
-        remedy = (
-            f"hogwild convert with --hash-bits {expected} hashes them (in Python: hogwild.data.text.hashing.hash_rows)"
-        )
-    else:
-        remedy = f"convert the text or matrix they were made from with --hash-bits {expected}"
-    raise InputError(f"{name}: the features are {_said(found)}, {what} {_said(expected)}: {remedy}")
+    remedy = "without --hash-bits" if expected is None else f"with --hash-bits {expected}"
+    raise InputError(f"{name}: the features are {_said(found)}, {what} {_said(expected)}: convert their source {remedy}")
 
 
 def _said(bits: int | None) -> str:
