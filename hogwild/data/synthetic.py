@@ -150,9 +150,7 @@ def _value(title: str, text: str, default: Any, *limits: Any) -> Any:
     raise InputError(f"{title}: expected a {'whole ' if whole else ''}number from {low} to {high}")
 
 
-def recipe_of(
-    dials: SimpleNamespace, size: int, generator: int, pieces: Callable[[], Pieces], kind: Kind
-) -> Recipe:
+def recipe_of(dials: SimpleNamespace, size: int, generator: int, pieces: Callable[[], Pieces], kind: Kind) -> Recipe:
     """Return the recipe of synthetic data of ``size`` examples; ``generator`` is the version of their bits."""
     from hogwild.data.cache import Recipe
 

@@ -153,9 +153,7 @@ def test_what_does_not_go_together(tmp_path, text):
             call(store, width=100)
         with pytest.raises(UsageError, match=r"width=100: hash_bits=9 makes it 512: give one of them"):
             call(text, hash_bits=9, width=100)
-    with pytest.raises(
-        InputError, match=r"plain: the features are not hashed, expected them hashed to 2\^9: conv"
-    ):
+    with pytest.raises(InputError, match=r"plain: the features are not hashed, expected them hashed to 2\^9: conv"):
         open_data(tmp_path / "plain", hash_bits=9)
     assert open_data(text, hash_bits=9, width=512, beyond="ignore").hash_bits == 9
     assert not (tmp_path / "out").exists()

@@ -85,9 +85,3 @@ def test_close_to_a_tie(value: float, side: int, digits: int) -> None:
         context.prec = 200
         tie = (Decimal(value) + Decimal(following)) / 2
         check(f"{tie + side * tie.scaleb(-digits):e}")
-
-
-def test_counts() -> None:
-    text = bytearray(b"1 2:3 4:5\n\n# :\n")
-    assert parse.count_marks(text, len(text)) == (3, 3)
-    assert parse.count_marks(text, 0) == (0, 0)

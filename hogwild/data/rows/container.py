@@ -139,8 +139,7 @@ def shortest(number: float) -> str:
     value = np.float32(number)
     if value and value.is_integer() and abs(value) < 2**24:  # 1000001, not 1.000001e+06; -0 keeps its sign
         return str(int(value))
-    text = str(value).removesuffix(".0")
-    return text if np.float32(float(text)) == value else repr(float(value))  # repr in theory only: rounded twice
+    return str(value).removesuffix(".0")
 
 
 def fields_of_width(fields: np.ndarray | None, width: int) -> np.ndarray | None:

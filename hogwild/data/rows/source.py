@@ -62,9 +62,10 @@ def open_data(
     Parameters
     ----------
     name : str, Path or binary stream
-        A table (:func:`hogwild.open_table`) by its suffix, or by ``columns`` or ``plan``; a store's directory; other
-        text (plain, .gz, .bz2, .xz), which is svmlight's; a synthetic set such as ``synthetic:rcv1?rows=200000``, or, if no file has that
-        name, a fetched set of the catalogue such as ``rcv1:test``. A stream is read as svmlight text into memory.
+        A store's directory; a table (:func:`hogwild.open_table`), by its suffix or because ``columns`` or ``plan`` are
+        given; other text (plain, .gz, .bz2, .xz), which is svmlight's; a synthetic set such as
+        ``synthetic:rcv1?rows=200000``; or, if no file has that name, a fetched set of the catalogue such as
+        ``rcv1:test``. A stream is read as text into memory.
     zero_based : bool
         Features of svmlight text count from 0.
     width : int, optional

@@ -48,9 +48,10 @@ def open_source(
     separator: str | None = None,
     usual: str | None = None,
 ) -> TableSource:
-    """Open a file by its path, which is CSV if it does not tell, a stream of CSV, or a frame of pandas, polars or pyarrow.
+    """Open a file by its path, a stream of CSV, or a frame of pandas, polars or pyarrow.
 
-    ``usual`` is the separator of CSV, by default a comma, where ``separator`` is not given.
+    A path that tells no format is that of CSV, whose separator is ``usual``, by default a comma, where ``separator`` is
+    not given.
 
     Raises
     ------

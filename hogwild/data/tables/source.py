@@ -52,7 +52,8 @@ def open_table(
     Parameters
     ----------
     table : path or frame
-        A TSV (also .gz, .bz2, .xz), Parquet or Arrow file by its suffix, any other file as CSV, or a frame of pandas, polars or pyarrow.
+        A TSV (also .gz, .bz2, .xz), Parquet or Arrow file by its suffix, any other file as CSV, or a frame of pandas,
+        polars or pyarrow.
     label : str
         The column to be learned: text, booleans or numbers.
     categorical, numeric, text, date, ignore : names, optional

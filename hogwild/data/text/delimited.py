@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hogwild.data.parallel import BytesRead, in_order
-from hogwild.data.text.lines import PACKED, ReadError, Source, chunks, shown_word
+from hogwild.data.text.lines import PACKED, ReadError, Source, chunks, count_of, shown_word
 from hogwild.errors import HogwildError, InputError, UsageError
 
 BLOCK = 1 << 20  # bytes parsed at a time; with its columns it stays in the second-level cache
@@ -173,7 +173,7 @@ class Delimited:
                 if (zero := text.find(0)) >= 0:
                     lines += text.count(b"\n", 0, zero)
                     raise ReadError("binary data (a zero byte), expected text in UTF-8")
-                lines += _count(text, b"\n")
+                lines += count_of(text, b"\n")
                 yield text
         except ReadError as error:
             raise InputError(f"{self.label}:{lines + 1}: {error}") from None
@@ -199,11 +199,11 @@ class Delimited:
                 *lines, piece = piece.split(b"\n", skipped)
                 skipped -= len(lines)
             held += piece
-            if self.table and len(held) < LONGEST * BLOCK and _count(held, b'"') % 2:
+            if self.table and len(held) < LONGEST * BLOCK and count_of(held, b'"') % 2:
                 continue
             if held and not held.isspace():
                 yield line, held
-            line += _count(held, b"\n")
+            line += count_of(held, b"\n")
             held = b""
         if held:
             deque(self.fields((line, held), strict=True), 0)
@@ -373,11 +373,6 @@ class Delimited:
             self.skip_header()
         self.names = [f"-{k}" if name == "-" else name for k, name in enumerate(names)]
         self.names += [f"-{k}" for k in range(len(names), len(fields))]
-
-
-def _count(text: bytes, character: bytes) -> int:
-    """Number of times a character occurs, eight times as fast as bytes.count."""
-    return int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord(character)))
 
 
 def _in_a_line(names: list[str]) -> str:

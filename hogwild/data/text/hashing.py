@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -151,7 +151,9 @@ def check_same(found: int | None, expected: int | None, name: str, what: str = "
     if found == expected:
         return
     remedy = "without --hash-bits" if expected is None else f"with --hash-bits {expected}"
-    raise InputError(f"{name}: the features are {_said(found)}, {what} {_said(expected)}: convert their source {remedy}")
+    raise InputError(
+        f"{name}: the features are {_said(found)}, {what} {_said(expected)}: convert their source {remedy}"
+    )
 
 
 def _said(bits: int | None) -> str:

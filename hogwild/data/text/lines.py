@@ -17,6 +17,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
+import numpy as np
+
 from hogwild.data.parallel import BytesRead
 from hogwild.errors import InputError, reason_of
 
@@ -158,6 +160,11 @@ def chunks(source: Source, chunk: int) -> Iterator[tuple[bytearray, int]]:
             failure = ReadError(what)
     if isinstance(failure, ReadError):
         raise failure
+
+
+def count_of(text: bytes | bytearray, character: bytes, size: int = -1) -> int:
+    """Return how often a character occurs in ``text[:size]``, by default in all of it: at memory speed."""
+    return int(np.count_nonzero(np.frombuffer(text, np.uint8, size) == ord(character)))
 
 
 # -- words of a text that a reader refuses -----------------------------------------------------------------------------

@@ -28,17 +28,6 @@ SLACK = 2.0**-50
 POW10 = np.array([float(f"1e{k}") for k in range(64)])
 
 
-@njit(**JIT)
-def count_marks(text, size):
-    """Return ``(colons, line ends)``, at memory speed: bounds on features and rows, to allocate arrays."""
-    colons = 0
-    lines = 0
-    for i in range(size):
-        colons += text[i] == 58
-        lines += text[i] == 10
-    return colons, lines
-
-
 @called
 def skip_blanks(text, p):
     while text[p] == 32 or (text[p] != 10 and 9 <= text[p] <= 13):
