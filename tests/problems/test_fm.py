@@ -505,7 +505,7 @@ def test_columns_of_a_table_are_fields(tmp_path: Path) -> None:
 def test_libffms_text(tmp_path: Path) -> None:
     text = "1 0:1:1 2:5:0.5 # c\n0 2:6:1 0:2:1\n1\n0 1:1:2 1:3:1 1:7:1\n"
     (tmp_path / "t.ffm").write_text(text)
-    with pytest.warns(HogwildWarning, match="1 rows with a feature in another field than before"):
+    with pytest.warns(HogwildWarning, match="1 features in another field than before"):
         rows = hogwild.open_data(tmp_path / "t.ffm")
     assert rows.fields.tolist() == [0, 0, 1, -1, 2, 2, 1]
     (tmp_path / "t.svm").write_text("1 1:1 5:0.5 # c\n0 6:1 2:1\n1\n0 1:2 3:1 7:1\n")

@@ -38,7 +38,7 @@ BEYOND = ("error", "ignore")
 LABELS = ("required", "optional", "several")
 REPAIRS = {
     "duplicate_rows": "rows with repeated features (summed)",
-    "moved_rows": "rows with a feature in another field than before (the first field counts)",
+    "moved_entries": "features in another field than before (the first field counts)",
     "repeats": "ratings of a user and item that come again later (the last one counts)",
 }
 

@@ -61,7 +61,7 @@ class Chunk(NamedTuple):
     lines: int
     width: int
     repeats: int  # rows with repeated features
-    noted: tuple[np.ndarray, np.ndarray, np.ndarray] | None  # arguments of ``_note``
+    noted: tuple[np.ndarray, np.ndarray] | None  # arguments of ``_note``
     several: list[tuple[int, tuple[int, ...]]]  # row and labels of those with a comma, whose target is NaN
     names: np.ndarray  # (k,) float32 labels of rows with one, where rows have several
     fault: Fault | None  # the first thing that is wrong
@@ -97,7 +97,7 @@ class Svmlight:
         The given or hashed one, else the largest index + 1.
     repairs : dict
         Numbers of ``duplicate_rows``, with a repeated feature, whose values were summed (not counted if hashed), and of
-        ``moved_rows``, with a feature in another field than before, which is ignored.
+        ``moved_entries``, in another field than the feature's before, which is ignored.
     fields : array, shape (features so far,) int16, or None
         Where features are written field:feature:value.
     """
@@ -123,7 +123,7 @@ class Svmlight:
         self.chunk = max(chunk_bytes or (STREAM_BYTES if streamed else CHUNK_BYTES), 16)
         self.fielded = False
         self.rows = self.nnz = 0
-        self.repairs = {"duplicate_rows": 0, "moved_rows": 0}
+        self.repairs = {"duplicate_rows": 0, "moved_entries": 0}
         self.width = self.pinned or 0
         self.fields: np.ndarray | None = None
         self.several = labels == "several"
@@ -248,7 +248,7 @@ class Svmlight:
                 fault = Fault(line, what)
         lengths, targets = lengths[:rows], targets[:rows]
         nnz, repeats = int(lengths.sum()), 0
-        noted = (lengths.copy(), indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
+        noted = (indices[:nnz].copy(), fields[:nnz]) if self.fielded else None
         indices, values = indices[:nnz], values[:nnz]
         if self.hash_bits or falls:
             indices, values, repeats, bad = sort_rows(lengths, indices, values, self.hash_bits or width.bit_length())
@@ -269,16 +269,15 @@ class Svmlight:
         if (bare := np.isnan(targets)).any():
             targets[bare] = target_of((), self._sets)
 
-    def _note(self, lengths: np.ndarray, features: np.ndarray, fields: np.ndarray) -> None:
-        """Take the fields of the features of some rows, as they stand in the text: of each the first one counts."""
+    def _note(self, features: np.ndarray, fields: np.ndarray) -> None:
+        """Take the fields of some features, as they stand in the text: of each the first one counts."""
         known = np.empty(0, np.int16) if self.fields is None else self.fields
         top = int(features.max(initial=-1)) + 1
         if top > len(known):
             known = np.append(known, np.full(max(top, 2 * len(known)) - len(known), -1, np.int16))
         new = known[features] < 0
         known[features[new][::-1]] = fields[new][::-1]
-        moved = np.flatnonzero(known[features] != fields)
-        self.repairs["moved_rows"] += len(np.unique(np.searchsorted(np.cumsum(lengths), moved, side="right")))
+        self.repairs["moved_entries"] += int(np.count_nonzero(known[features] != fields))
         self.fields = known
 
     def _complaint(self, token: bytes, label: bool) -> str:
