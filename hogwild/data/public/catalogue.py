@@ -36,7 +36,7 @@ class Part:
     mirrors : tuple of str
         Other addresses of the same file, tried in order.
     bytes : int, optional
-    sha256, md5 : str, optional
+    md5 : str, optional
         As stated by the publisher.
     member : str
         Pattern of the file meant inside an archive (``*/u.data``); empty if the file is not an archive.
@@ -48,7 +48,6 @@ class Part:
     url: str
     mirrors: tuple[str, ...] = ()
     bytes: int | None = None
-    sha256: str | None = None
     md5: str | None = None
     member: str = ""
     rows: int | None = None

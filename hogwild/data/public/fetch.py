@@ -154,13 +154,10 @@ def download(part: Part, path: Path, progress: BytesRead | None = None) -> None:
     version.unlink(missing_ok=True)
     try:
         with open(partial, "rb") as file:
-            for name in ("bytes", "sha256", "md5"):
-                expected, actual = getattr(part, name), file.seek(0, os.SEEK_END)
-                file.seek(0)
-                if name != "bytes" and expected is not None:
-                    actual = hashlib.file_digest(file, name).hexdigest()  # type: ignore[assignment]
-                if expected not in (None, actual):
-                    raise InputError(f"{part.url}: {name} {actual}, expected {expected}: removed; it may have changed")
+            size, digest = os.fstat(file.fileno()).st_size, part.md5 and hashlib.file_digest(file, "md5").hexdigest()
+        for name, actual, expected in (("bytes", size, part.bytes), ("md5", digest, part.md5)):
+            if expected not in (None, actual):
+                raise InputError(f"{part.url}: {name} {actual}, expected {expected}: removed; it may have changed")
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
