@@ -276,7 +276,8 @@ def test_options_of_tables_are_refused_for_a_store(tmp_path: Path) -> None:
     path.write_text("y,a\n" + "0,1\n1,2\n" * 9)
     convert(path, tmp_path / "store", columns=AskedColumns.of(label="y"))
     with pytest.raises(UsageError, match="options of columns are for tables .*; got store"):
-        open_data(tmp_path / "store", separator=";")
+        open_data(tmp_path / "store", columns=AskedColumns.of(label="y"))
+    assert len(open_data(tmp_path / "store", separator=";")) == 18
 
 
 def test_a_value_longer_than_a_block_is_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

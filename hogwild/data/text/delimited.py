@@ -141,18 +141,23 @@ class Delimited:
             raise
 
     def _begin(self, skipped: Callable[[int, bytes], bool]) -> None:
-        """Read the lines before the first row, and two rows: they are in the first piece of the text."""
+        """Read the lines before the first row, which are in the first piece of the text, and two rows."""
         pieces = self._read()
-        piece = text = next(pieces, b"")
+        text = next(pieces, b"")
+        seen = [text]
         while text:
             line, _, after = text.partition(b"\n")
             if line.strip() and not skipped(self.first, line.strip()):
                 break
             self.first += 1
             text = after
-        rows = list(itertools.islice(self.fields((self.first, text)), 2))
+        while len(rows := list(itertools.islice(self.fields((self.first, text)), 2))) < 2 and (
+            more := next(pieces, b"")
+        ):
+            seen.append(more)
+            text += more
         self.rows = [fields for _, fields in rows]
-        self._pieces: Iterator[bytes] | None = itertools.chain([piece], pieces)
+        self._pieces: Iterator[bytes] | None = itertools.chain(seen, pieces)
         #: Line of the second row, or where it would be.
         self._second = rows[1][0] if len(rows) > 1 else self.first + text.count(b"\n")
 
