@@ -4,14 +4,13 @@ A row holds an id in its first column; an id may have several rows. Every other 
 category, or several between bars (``Comedy|Drama``), as is a list; numbers are cut into ten ranges of about as many
 rows each, and a column of zeros and ones is a feature where it is one. What is no number in such a column, and no text
 either (NaN, infinities, nothing), says nothing. A value that one row alone has is left out, since it tells nothing
-about another. Such tables are small beside the ratings, so Python's csv reads them; ``data/text/delimited.py`` cannot:
-titles hold single colons between ``::``, and quotes that are never closed, and MovieLens' are not UTF-8.
+about another. Such tables are small beside the ratings, so Python's csv reads them; pyarrow cannot: titles hold single
+colons between ``::``, and quotes that are never closed, and MovieLens' are not UTF-8.
 """
 
 from __future__ import annotations
 
 import csv
-import io
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -148,20 +147,10 @@ def _read_text(path: str, ids: Ids) -> tuple[str, list[int], list[str], list[lis
     separator = next((mark for mark in (usual, *LIKELY) if mark and mark in begin), ",")
     if separator == "::":
         text, separator = text.replace("::", "\t"), "\t"
-    reader: Any = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if separator in ",;" else csv.QUOTE_NONE,
-        strict=True,
-    )
-    lines, rows = [], []
-    try:
-        for row in reader:
-            if row:
-                lines.append(source.first - 1 + reader.line_num)
-                rows.append([cell.strip() for cell in row])
-    except csv.Error as error:
-        raise InputError(f"{path}:{source.first - 1 + reader.line_num}: {error}") from None
+    source.separator = separator
+    quoting = csv.QUOTE_MINIMAL if separator in ",;" else csv.QUOTE_NONE
+    cells = [*source.fields((source.first, text.encode()), strict=True, quoting=quoting)]
+    lines, rows = [line for line, _ in cells], [[cell.strip() for cell in row] for _, row in cells]
     if not rows:
         raise InputError(f"{path}: no rows in it")
     width = len(rows[0])

@@ -266,23 +266,25 @@ class Delimited:
 
     # -- faults -------------------------------------------------------------------------------------------------------
 
-    def fields(self, block: Block, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    def fields(
+        self, block: Block, strict: bool = False, quoting: Any = csv.QUOTE_MINIMAL
+    ) -> Iterator[tuple[int, list[str]]]:
         """Yield the line that each row of a block begins at and its fields, as Python's csv reads them."""
         limit = csv.field_size_limit(LONGEST * BLOCK)
         first, text = block
         begin = first
         try:
             lines = io.TextIOWrapper(io.BytesIO(text), "utf-8", "surrogateescape", newline="")
-            reader = csv.reader(lines, delimiter=self.separator[0], strict=strict)
+            reader = csv.reader(lines, delimiter=self.separator[0], strict=strict, quoting=quoting)
             for fields in reader:
                 if fields:
                     yield begin, fields[::2] if self.separator == "::" else fields
                 begin = first + reader.line_num
         except csv.Error as error:
-            if strict and "end of data" in str(error):
-                raise InputError(f"{self.label}:{begin}: a quote in this row is never closed") from None
             if "larger" in str(error):
                 raise InputError(f"{self.label}:{begin}: a value longer than {LONGEST * BLOCK:,} bytes") from None
+            if strict:
+                raise InputError(f"{self.label}:{begin}: a quote in this row is never closed") from None
         finally:
             csv.field_size_limit(limit)
 
