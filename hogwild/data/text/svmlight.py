@@ -214,12 +214,12 @@ class Svmlight:
             rows, width, falls, doubts = parse.parse_rows(
                 text, size, *options, lengths, indices, values, targets, fields, doubtful
             )
-        fault = None
+        fault, lists = None, self.several or self.labels == "optional"
         several: list[tuple[int, tuple[int, ...]]] = []
         for place, start in doubtful[:doubts].tolist():
             token = bytes(TOKEN.match(text, start).group())  # type: ignore[union-attr]  # at least an empty one
-            lists = place < 0 and (self.several or self.labels == "optional") and SEVERAL.fullmatch(token)
-            if lists and max(found := {*map(int, token.split(b","))}) < EXACT:
+            listed = place < 0 and lists and SEVERAL.fullmatch(token)
+            if listed and max(found := {*map(int, token.split(b","))}) < EXACT:
                 several.append((-1 - place, tuple(sorted(found))))
                 targets[-1 - place] = math.nan
                 continue
@@ -232,14 +232,14 @@ class Svmlight:
             else:
                 values[place] = number
         labels = targets[: rows + (fault is not None)]  # with that of a row which a fault may have ended
-        missing, names = np.isnan(labels), np.empty(0, np.float32)
+        wrong, names = np.isnan(labels), np.empty(0, np.float32)  # those without a label, or with several
         if self.several:
-            names = np.unique(labels[~missing])
-            missing = (labels < 0) | (labels >= EXACT) | (np.floor(labels) != labels) & ~missing
+            names = np.unique(labels[~wrong])
+            wrong = ~wrong & ~((labels >= 0) & (labels < EXACT) & (np.floor(labels) == labels))
         if self.labels == "optional":
-            labels[missing] = 0.0
-        elif missing.any():
-            line = line_of(text[:size], row := int(np.argmax(missing)))
+            labels[wrong] = 0.0
+        elif wrong.any():
+            line = line_of(text[:size], row := int(np.argmax(wrong)))
             if fault is None or line <= fault.line:
                 label = TOKEN.match(text[:size].split(b"\n")[line - 1].lstrip())
                 what = f"label {shortest(labels[row])} where rows have several: expected whole numbers from 0"
