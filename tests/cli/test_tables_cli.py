@@ -124,9 +124,9 @@ def test_what_does_not_go_together_is_one_line(
             "site",
         ): "column site is named in text and in ignore",
         ("train", text, "--label", "click", "--text", "site,site"): "column site is named in text and in text",
-        ("train", svm, "--label", "click"): "are for tables (csv, tsv, parquet, arrow)",
+        ("train", svm, "--label", "click"): "no column click (--label); its columns are 1 1:1",
         ("train", text, "--problem", "completion", "--label", "click"): "--label needs --problem linear or fm or ffm",
-        ("predict", model, svm): "expected a table with the model's columns: site, price",
+        ("predict", model, svm): "no column site, price, which the model was trained with; its columns are 1 1:1",
         ("predict", plain, text): "a table, but the model's features are none of its columns",
         ("evaluate", plain, text): "a table, but the model's features are none of its columns",
     }

@@ -292,8 +292,8 @@ def pour(rows: Rows, writer: Any) -> dict[str, Any]:
     """Append ``rows`` to ``writer``, about a million entries at a time; return the facts that go with them."""
     for first, last in chunks(rows):
         part = rows.block(first, last)
-        indptr, indices, values = part.flat()
-        writer.append(np.diff(indptr), indices, values, part.targets, part.weights)
+        _, indices, values = part.flat()
+        writer.append(part.end - part.begin, indices, values, part.targets, part.weights)
     facts = {name: getattr(rows, name) for name in ("width", "hash_bits", "table", "fields", "labels")}
     return {name: fact for name, fact in facts.items() if fact is not None}
 

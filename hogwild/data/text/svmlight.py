@@ -167,8 +167,8 @@ class Svmlight:
                     for number, (text, size) in enumerate(chunks(source, self.chunk)):
                         if number == 0 and (row := FEATURES.search(text, 0, size)):
                             self.fielded = FIELDED.match(row.group()) is not None
-                        if number == 0 and self.labels == "required":
-                            self.several = SEVERAL.search(text, 0, size) is not None
+                        if number == 0 and self.labels == "required" and text.find(b",", 0, size) >= 0:
+                            self.several = SEVERAL.search(text, 0, size) is not None  # which takes 10 ms
                         yield text, size, ""
                 except ReadError as error:
                     yield bytearray(), 0, str(error)
