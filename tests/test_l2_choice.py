@@ -162,16 +162,18 @@ def test_the_better_half_of_candidates_for_several_classes_goes_on() -> None:
 
 
 def test_kernels_that_are_compiled_meanwhile_are_not_on_its_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = []
+
     def compiles(*about: Any, **more: Any) -> l2_choice.L2Choice:
         chosen = choose_l2(*about, **more)
-        cache.compiling_seconds += chosen.seconds / 2
+        cache.compiling_seconds += chosen.seconds
+        took.append(chosen.seconds)
         return chosen
 
     monkeypatch.setattr(l2_choice, "choose_l2", compiles)
     run = hogwild.train(noisy(300), l2=PATH, epochs=1, **QUIET)
-    assert run.chosen.compiling >= 0.99 * run.chosen.seconds
-    assert run.stopwatch.spent("l2") == run.chosen.seconds
-    assert run.stopwatch.spent("compiling") >= run.chosen.compiling
+    assert 0 < run.stopwatch.spent("l2") == run.chosen.seconds < took[0]
+    assert run.stopwatch.spent("compiling") >= took[0]
 
 
 def test_test_rows_have_no_part_in_it_and_rows_tell_of_the_choice() -> None:

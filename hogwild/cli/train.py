@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,7 @@ from hogwild.methods import LABEL_LOSSES
 from hogwild.model_file import has_checkpoint
 from hogwild.problems.linear.options import FEW_LABELS, LinearConfig
 from hogwild.rows_file import RowsFile
-from hogwild.training.stopwatch import Stopwatch, process_start
+from hogwild.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from hogwild.machines.cluster import Cluster
@@ -167,7 +168,7 @@ def carry_out(
     ``choosing``: nobody gave a penalty, so one is chosen where that takes seconds. Of a ``cluster`` machine 0 has the
     results; the others do their part of the run.
     """
-    watch = Stopwatch("start", process_start())
+    watch = Stopwatch("start", time.perf_counter() - time.process_time())
     follows = cluster is not None and not cluster.leads
     resuming = results.resume and has_checkpoint(results.checkpoint or "")
     if results.resume and not resuming and not follows:

@@ -102,8 +102,8 @@ class L2Choice:
     rows, held_out, epochs : int
         Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
         epochs: candidates are optima.
-    seconds, compiling : float
-        Seconds that it took, and those in which kernels were compiled meanwhile, which are not among them.
+    seconds : float
+        Seconds that it took; in a run without those in which kernels were compiled meanwhile.
     name : str
         The option that was chosen.
     """
@@ -119,7 +119,6 @@ class L2Choice:
     rounds: int = 1
     step: float | None = None
     name: str = "l2"
-    compiling: float = 0.0
 
     @property
     def fields(self) -> dict[str, Any]:
