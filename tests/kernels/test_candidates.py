@@ -83,7 +83,7 @@ def test_a_lane_that_diverges_disturbs_no_other():
 
 
 def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
-    """With its own number of rows and degrees, in the order in which it meets them."""
+    """In the order in which it meets them, with a penalty that weighs against each as in a fit on all rows."""
     rows = awkward_rows("log", n=91)
     fold_of = np.arange(len(rows)) % 3
     lanes = [Candidate(make_schedule("epoch", 0.3), 0.0, 0.05, fold) for fold in (-1, 0, 1, 2)]
@@ -94,6 +94,7 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
         own = rows.select(met[fold_of[met] != lane.fold])
         job = make_job(own, start=False, order=Order(len(own), 1, False), loss="log", l2=lane.l2)
         job.problem = dataclasses.replace(job.problem, intercept=found.problem.intercept)
+        job.local["rates"] = found.problem.rates(rows)
         run_epoch(job, 0, lane.schedule.plan(0))
         coef, intercept = job.problem.solution(job.flat)
         np.testing.assert_array_equal(found.solution(k)[0], coef)

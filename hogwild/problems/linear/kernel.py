@@ -249,12 +249,11 @@ def write_row(
     l2,
     unit=0,
     popular=NONE,
-    folded=0,
 ):
     """Update the weights of a row's features, whose gradient is ``g[k] * scale * values``.
 
     ``several`` is None with one margin, and ``atomic`` unless updates are: numba then leaves out what does not fit.
-    Candidates side by side, of one margin each, have a vector of steps and penalties, and ``folded`` one of each rate.
+    Candidates side by side, of one margin each, have a vector of steps and penalties.
     """
     factor = row_factor(data.scales, row)
     for k in range(0, stride, len(lanes)):
@@ -265,9 +264,7 @@ def write_row(
             first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
             x = ONE if unit else data.values[i]
             rate, pull = vectors.filled(lanes, ZERO), l2
-            if penalty and folded:
-                rate = vectors.load(lanes, data.rates, first)
-            elif penalty:
+            if penalty:
                 rate = vectors.filled(lanes, data.rates[place_of_rate(u, popular)])
             if penalty == APART:
                 other = np.uint64(len(data.rates) - len(parameters.coef) // stride) + np.uint64(u)

@@ -18,11 +18,11 @@ import numpy as np
 from hogwild import machine
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
-from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import LOSSES, PASSIVE
 from hogwild.kernels.order import PADDING
-from hogwild.problems.linear.kernel import CLASSES, NO_PENALTY, SETS, Data, Parameters
+from hogwild.problems.linear.kernel import CLASSES, SETS, Data, Parameters
 from hogwild.problems.linear.lanes import kernel
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem, aligned
 from hogwild.problems.protocol import OrderSlice
@@ -72,7 +72,7 @@ class Candidates:
     seed : int
         The order of an epoch is that of a run with this seed.
     fold_of : array of int32, shape (n,), optional
-        The fold of each row.
+        The fold of each row. A penalty weighs as much against each row as in a fit on all of them.
     first : float
         The intercepts to start from; weights start from zeros.
 
@@ -94,7 +94,7 @@ class Candidates:
         first: float = 0.0,
     ) -> None:
         total, _ = machine.memory()
-        needed = 4 * problem.width * len(lanes) * (1 + problem.adagrad + (fold_of is not None))
+        needed = 4 * problem.width * len(lanes) * (1 + problem.adagrad)
         if total is not None and needed > ROOM * total:
             raise UsageError(
                 f"{len(lanes)} sets of {problem.width:,} weights side by side take {needed / 2**30:.1f} GiB, over half "
@@ -108,13 +108,13 @@ class Candidates:
             discipline="serial",
             tabulate=False,
         )
-        self._rows = rows
         self._order = order
         self._seed = seed
         self._fold_of = None if fold_of is None else readonly(np.ascontiguousarray(fold_of, dtype=np.int32))
         of_rows = ("targets", "weights", "scales", "label_indptr", "label_indices")
         given = {name: readonly(arrays[name]) for name in of_rows}
-        self._data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
+        rates = readonly(self.problem.rates(rows))
+        self._data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=rates, **given)
         self._size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
         self._groups = self._grouped(lanes)
         for group in self._groups:
@@ -153,24 +153,11 @@ class Candidates:
         weights = self.problem.width * size
         lengths = weights, size, weights * adagrad, size * adagrad
         parts = [lanes[k : k + size] for k in range(0, len(lanes), size)]
-        return [_Group(part, Parameters(*map(aligned, lengths)), self._rates(part)) for part in parts]
+        return [_Group(part, Parameters(*map(aligned, lengths))) for part in parts]
 
     def _parameters(self, groups: list[_Group], lane: int) -> list[np.ndarray]:
         """Views of a lane's parameters."""
         return [part[lane % self._size :: self._size] for part in groups[lane // self._size].parameters]
-
-    def _rates(self, lanes: Sequence[Candidate]) -> np.ndarray:
-        """The rates of the rows, or those of each lane's own rows and then what all have, as the kernel takes them."""
-        p, rows, fold_of = self.problem, self._rows, self._fold_of
-        if fold_of is None or p.penalty(True) == NO_PENALTY:
-            return readonly(p.rates(rows))
-        by_fold = {
-            fold: p.rates(rows.select(np.flatnonzero(fold_of != fold))) for fold in {each.fold for each in lanes}
-        }
-        rates = np.zeros((p.width, self._size), dtype=np.float32)
-        for k, lane in enumerate(lanes):
-            rates[:, k] = by_fold[lane.fold][: p.width]
-        return readonly(np.append(rates, by_fold[lanes[0].fold][p.width :]))
 
     @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
     def _train(self, group: _Group, epochs: range) -> None:
@@ -183,7 +170,6 @@ class Candidates:
             np.zeros((3, size)),
             vector([lane.l1 for lane in lanes], np.float32),
             vector([lane.l2 for lane in lanes], np.float32),
-            vector([p.intercept] * len(lanes), np.float32),
             vector([lane.label for lane in lanes], np.int32),
             vector([lane.fold for lane in lanes], np.int32),
             readonly(np.zeros(0, np.int32)) if self._fold_of is None else self._fold_of,
@@ -199,7 +185,7 @@ class Candidates:
             p.shuffle(blocks, order, self._seed, epoch)
             of_lanes.steps[:, : len(lanes)] = np.array([lane.schedule.plan(epoch) for lane in lanes]).T
             plan = p.plan(OrderSlice(order, blocks, self._seed, epoch, 0, 0, 1), (0.0, 1.0, 0.0))
-            loop(group.parameters, self._data._replace(rates=group.rates), plan, of_lanes, *memory)
+            loop(group.parameters, self._data, plan, of_lanes, *memory)
 
 
 class _Group(NamedTuple):
@@ -207,7 +193,6 @@ class _Group(NamedTuple):
 
     lanes: Sequence[Candidate]
     parameters: Parameters
-    rates: np.ndarray
 
 
 def steps_between(search: Callable[[float], float], penalties: Sequence[float]) -> list[float]:
