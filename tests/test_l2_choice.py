@@ -232,9 +232,9 @@ def test_what_cannot_be_chosen_is_one_line() -> None:
     for data, options, what in cases:
         with pytest.raises(HogwildError, match=what):
             hogwild.train(data, workers=1, **options)
-    weightless = Rows.from_scipy(rows.to_scipy()[0], rows.targets, weights=np.arange(40) == 7)
-    with pytest.raises(InputError, match="have no weight: hold more out"):
-        choose_l2(TrainConfig(l2=PATH), weightless)
+    rest, held = rows.split(0.25, 0)
+    with pytest.raises(InputError, match="or no row held out has weight"):
+        choose_l2(TrainConfig(l2=PATH), rest, held.replace(weights=np.zeros(10, np.float32)))
 
 
 def test_a_class_that_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ from hogwild.problems.linear.optimum.folds import (
 from hogwild.problems.linear.optimum.folds import divisions as divide
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import few_labels, labels_of, lengths_of, row_weights
+from hogwild.problems.linear.rows import few_labels, lengths_of, row_weights
 from hogwild.training.checkpoint import chosen_before
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
@@ -72,7 +72,6 @@ LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half o
 NEAR = 0.5  # paired standard errors above the lowest held-out metric within which the strongest penalty wins
 EQUAL = 1e-4  # share of the lowest metric by which candidates may differ and are equal
 BY_ERROR = ("hinge", "perceptron")  # losses whose candidates are judged by the share of errors
-NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
 
 Solution = tuple[np.ndarray, np.ndarray]  # weights and intercepts
 Penalties = Callable[[float], tuple[float, float]]  # l1 and l2 of a strength
@@ -197,11 +196,11 @@ def choose_l2(
     trades = config.exchange != "none"
     config = _alone(config, len(rows))
     rows = few_labels(rows)
-    labels = labels_of(rows.targets, config.loss, rows.table, sets=rows.labels)
-    if config.loss == "softmax" and len(labels) == 2:
-        config = config.settled(loss="log")
     problem = LinearProblem.of(config, rows, "serial")
-    classes, several = problem.classes, problem.multilabel
+    if config.loss == "softmax" and len(problem.labels) == 2:
+        config = config.settled(loss="log")
+        problem = LinearProblem.of(config, rows, "serial")
+    labels, classes, several = problem.labels, problem.classes, problem.multilabel
     meant = config.epochs >= LinearConfig.epochs  # fewer are meant to end early
     if exact is None:
         exact = meant and config.keep != "last"
@@ -221,8 +220,6 @@ def choose_l2(
         judge = _Judge(problem, held)
     if len(labels) and not several and len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
-    if not judge.weighty:
-        raise NoChoice(NO_WEIGHT.format(judge.fewest))
     if exact:
         epochs = 0
         path = ended = _optima(config, judge, report)
@@ -231,7 +228,7 @@ def choose_l2(
     best = _ranked(judge, ended)[0]
     if best.loss is None:
         advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
-        raise NoChoice(f"every candidate for l2 diverged: {advice}")
+        raise NoChoice(f"every candidate for l2 diverged, or no row held out has weight: {advice}")
     searches = trades or (config.loss == "softmax" and classes > 1)
     return L2Choice(
         best.l2,
@@ -287,13 +284,6 @@ class _Judge:
         self._times = np.maximum(times, 1)
 
     @property
-    def weighty(self) -> bool:
-        """Whether the rows held out have weight, and with several parts the others too."""
-        total = self.weights.sum()
-        most = max(self.weights[ids].sum() for ids, _ in self.parts)
-        return bool(total > 0 and (most < total or len(self.parts) == 1))
-
-    @property
     def fewest(self) -> int:
         """Number of rows of the first part."""
         return len(self.parts[0][0])
@@ -312,11 +302,12 @@ class _Judge:
             elif problem.labels:
                 errors[ids] += ~right_rows(p, targets)
             losses[ids] += loss_values(problem.loss, p, targets, problem.loss_param)
+        shares = self.weights / self.weights.sum()  # no numbers if none has weight
         tried.metrics = ((errors if self.by_error else losses) / self._times).astype(np.float32)
-        loss = float(np.average(losses / self._times, weights=self.weights))
+        loss, error = (float((values / self._times) @ shares) for values in (losses, errors))
         finite = math.isfinite(loss)
         tried.loss = loss if finite else None
-        tried.error = float(np.average(errors / self._times, weights=self.weights)) if finite else None
+        tried.error = error if finite else None
 
 
 def near_lowest(metrics: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
