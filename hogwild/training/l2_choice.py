@@ -36,7 +36,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
-from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import margins
 from hogwild.errors import NoChoice
 from hogwild.kernels.losses import LOSSES, NUMBERS
@@ -44,7 +44,6 @@ from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values, right_rows
 from hogwild.problems.linear.optimum.folds import (
-    ENTRIES,
     are_few,
     fits_without,
     rounded,

@@ -65,6 +65,8 @@ class InlineWorker:
             problem.data({name: readonly(array) for name, array in data.items()}),
         )
         self._blocks = np.zeros(order.n_blocks, dtype=np.int32)
+        nothing = OrderSlice(order, self._blocks, seed, 0, 0, 0, 1, limit=0)
+        self._call(nothing, (0.0, 1.0, float(problem.falling)))()  # compiles the kernel, or loads it
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows ``times`` times in one call of the kernel, each in another random order of single rows."""
@@ -134,8 +136,6 @@ class RacingWorkers:
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows ``times`` times."""
-        job = self._engine.job
-        n = job.order.n_rows
         for number in range(epoch, epoch + times):
             self._engine.go_to(number)
             self._engine.advance(step)

@@ -168,10 +168,6 @@ class FMProblem(LinearProblem):
         """The kernel's read-only inputs, made of arrays by name."""
         return FieldData(**arrays) if self.fields else super().data(arrays)
 
-    def empty(self) -> dict[str, np.ndarray]:
-        """See ``LinearProblem.empty``."""
-        return super().empty() | ({"fields": np.zeros(1, np.int16)} if self.fields else {})
-
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """See ``LinearProblem.bind``."""
         codes = LOSSES[self.loss].code, DISCIPLINES[self.discipline], int(self.adagrad), int(self.shrinks)

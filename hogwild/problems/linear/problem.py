@@ -28,7 +28,7 @@ from hogwild.hosts.memory import overlaid
 from hogwild.kernels.control import FIRST, LAST, TURN
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
-from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers, as_tiers, no_tiers
+from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers
 from hogwild.machine import check_memory
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
@@ -43,7 +43,7 @@ from hogwild.problems.linear.rows import (
     uneven,
 )
 from hogwild.problems.linear.simulated_kernel import Crew
-from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, rehearse
+from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted
 from hogwild.training.schedule import Step
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
@@ -406,20 +406,6 @@ class LinearProblem(Problem):
     def lanes(self) -> int:
         """Lanes of the vectors in which the classes of a feature are loaded and stored; 0 for one margin."""
         return min(self.stride, MOST_LANES) if self.classes > 1 else 0
-
-    def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache, by running it over one row without features."""
-        small = dataclasses.replace(self, width=1, tabulate=self.tabulate and self.width <= TABLE_WIDTH)
-        tiers = no_tiers()
-        if self.discipline == "tiered":
-            tiers = as_tiers([] if self.page > FLOATS else [0], [0, 1], [1], [1], [1.0], [1.0], [1.0, 1.0])
-        rehearse(small, Order(1, 1, False), self.empty(), tiers, 1.0 if self.falling else 0.0)
-
-    def empty(self) -> dict[str, np.ndarray]:
-        """The arrays of a row without features."""
-        kinds = dict.fromkeys(Data._fields, np.float32) | {"begin": np.int64, "end": np.int64, "indices": np.int32}
-        kinds |= {"label_indptr": np.int64, "label_indices": np.int32}
-        return {name: np.zeros(1, kind) for name, kind in kinds.items()}
 
 
 def aligned(size: int) -> np.ndarray:
