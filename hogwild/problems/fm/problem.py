@@ -147,7 +147,7 @@ class FMProblem(LinearProblem):
         """None that the linear kernel knows."""
         return NO_PENALTY
 
-    def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
+    def scratch(self, order: Order, tiers: Tiers, flat: np.ndarray) -> Scratch:
         """A worker's own memory."""
         vectors = aligned((OTHERS + BLOCK + 1) * self.stride).reshape(-1, self.stride)
         if self.block == BLOCK and self.stride >= GROUP:

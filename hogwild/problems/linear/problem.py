@@ -290,16 +290,16 @@ class LinearProblem(Problem):
             return order.n_chunks
         return super().position(control, order)
 
-    def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
+    def scratch(self, order: Order, tiers: Tiers, flat: np.ndarray) -> Scratch:
         """A worker's own memory; ``tiers`` in place need the ``flat`` array that the workers share."""
         private, replica = EMPTY, None
-        if self.discipline == "tiered" and tiers is not None:
+        if self.discipline == "tiered":
             many = len(tiers.intervals)
             base = self.parameters(aligned(self.size))
             record = *np.zeros((2, many), np.int64), *np.zeros((3, many))
             replica = Replica(EMPTY, EMPTY, base.coef, base.intercept, aligned(PIECE), *record)
             private = aligned(self.size)
-            if tiers.in_place and flat is not None:
+            if tiers.in_place:
                 private = overlaid(flat, self.private(int(tiers.bounds[-1])))
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
