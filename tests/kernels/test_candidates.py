@@ -67,7 +67,7 @@ def test_each_lane_equals_the_serial_kernel(lanes, options):
     rows = awkward_rows(options["loss"], weights=True)
     found = trained(candidates(rows, lanes, l1=lanes[0].l1, **options), 3)
     for k in range(0, len(lanes), 3):
-        for mine, own in zip(found.solution(k), alone(rows, lanes[k], 3, **options), strict=True):
+        for mine, own in zip(found.model([k]), alone(rows, lanes[k], 3, **options), strict=True):
             np.testing.assert_array_equal(mine, own)
             assert np.any(mine)
 
@@ -77,8 +77,8 @@ def test_a_lane_that_diverges_disturbs_no_other():
     wild = Candidate(make_schedule("epoch", 1e18), 0.0, 0.0)
     calm = LANES[1]
     found = trained(candidates(rows, [wild, calm, wild], loss="squared-error"), 3)
-    assert not np.isfinite(found.solution(0)[0]).all()
-    for mine, own in zip(found.solution(1), alone(rows, calm, 3, loss="squared-error"), strict=True):
+    assert not np.isfinite(found.model([0])[0]).all()
+    for mine, own in zip(found.model([1]), alone(rows, calm, 3, loss="squared-error"), strict=True):
         np.testing.assert_array_equal(mine, own)
 
 
@@ -97,8 +97,8 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
         job.local["rates"] = found.problem.rates(rows)
         run_epoch(job, 0, lane.schedule.plan(0))
         coef, intercept = job.problem.solution(job.flat)
-        np.testing.assert_array_equal(found.solution(k)[0], coef)
-        np.testing.assert_array_equal(found.solution(k)[1], intercept)
+        np.testing.assert_array_equal(found.model([k])[0], coef)
+        np.testing.assert_array_equal(found.model([k])[1], intercept)
 
 
 def test_lanes_of_several_classes_are_binary_models():
@@ -109,5 +109,5 @@ def test_lanes_of_several_classes_are_binary_models():
         rows_of = awkward_rows("log", 3)
         rows_of.targets.flags.writeable = True
         rows_of.targets[:] = rows_of.targets == found.problem.labels[label]
-        for mine, own in zip(found.solution(label), alone(rows_of, lanes[label], 2, loss="log"), strict=True):
+        for mine, own in zip(found.model([label]), alone(rows_of, lanes[label], 2, loss="log"), strict=True):
             np.testing.assert_array_equal(mine, own)

@@ -123,11 +123,8 @@ class Candidates:
     def train(self, epochs: int = 1) -> None:
         """Do some epochs."""
         todo = range(self.epoch, self.epoch + epochs)
-        if len(self._groups) == 1:
-            self._train(self._groups[0], todo)
-        else:
-            for _ in in_order(self._groups, lambda group: self._train(group, todo)):
-                pass
+        for _ in in_order(self._groups, lambda group: self._train(group, todo)):
+            pass
         self.epoch += epochs
 
     def keep(self, lanes: Sequence[int]) -> None:
@@ -138,15 +135,11 @@ class Candidates:
             for part, old in zip(self._parameters(self._groups, k), self._parameters(before, lane), strict=True):
                 part[:] = old
 
-    def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (width,) and intercept (1,) of a lane, as copies."""
-        coef, intercept, *_ = self._parameters(self._groups, lane)
-        return coef.copy(), intercept.copy()
-
     def model(self, lanes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Weights and intercepts of the lanes of one model: (K, width) and (K,) for K classes, (width,) and (1,)."""
-        coefs, intercepts = zip(*map(self.solution, lanes), strict=True)
-        return (coefs[0] if len(lanes) == 1 else np.stack(coefs)), np.concatenate(intercepts)
+        parts = [self._parameters(self._groups, lane) for lane in lanes]
+        coef = np.stack([weights for weights, *_ in parts])
+        return coef[0] if len(lanes) == 1 else coef, np.concatenate([intercept for _, intercept, *_ in parts])
 
     def _grouped(self, lanes: Sequence[Candidate]) -> list[_Group]:
         size, adagrad = self._size, self.problem.adagrad
