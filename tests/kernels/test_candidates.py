@@ -9,6 +9,7 @@ import pytest
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
+from hogwild.data.rows.container import readonly
 from hogwild.problems.linear.lanes.candidates import Candidate, Candidates
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.training.schedule import make_schedule
@@ -94,7 +95,7 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
         own = rows.select(met[fold_of[met] != lane.fold])
         job = make_job(own, start=False, order=Order(len(own), 1, False), loss="log", l2=lane.l2)
         job.problem = dataclasses.replace(job.problem, intercept=found.problem.intercept)
-        job.local["rates"] = found.problem.rates(rows)
+        job.local["rates"] = readonly(found.problem.rates(rows))
         run_epoch(job, 0, lane.schedule.plan(0))
         coef, intercept = job.problem.solution(job.flat)
         np.testing.assert_array_equal(found.model([k])[0], coef)
