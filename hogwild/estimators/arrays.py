@@ -8,7 +8,9 @@ occurrence where an l1 penalty asks how often a feature occurs.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -22,12 +24,17 @@ from hogwild.data.tables.files import is_frame, open_source
 from hogwild.data.tables.plan import AMOUNTS, KINDS
 from hogwild.errors import InputError
 from hogwild.estimators.options import FitConfig
+from hogwild.kernels.steps import STEP_EVERY
 from hogwild.methods import COUNT_LOSSES
 from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.rows import MAX_CLASSES, below_range, intercept_share, uneven
+from hogwild.training.schedule import make_schedule
 
 FAR = 1e4  # distance from zero, over the spread, from which float32 would keep little of the spread
 LOOK = 500  # fewest rows between two looks at the objective: several epochs if they are shorter
+ENOUGH = 200  # rows; with fewer, dividing each weight costs nothing, and steps may have any size
+SUDDEN, APART = 0.5, 0.04  # largest penalty exponents: over rows with one step, over chunks worked on at once
+DEEPEST = 60.0  # exponent that weights may shrink by before they are written out: float32 ends at exp(-87)
 COLUMN = 40  # bytes that a fit takes for each column: weights, copies of them, degrees and sums
 MEAN = 500  # rows that a mean is taken over
 
@@ -187,7 +194,7 @@ def problem_of(config: FitConfig, rows: Rows, classes: int, whole: bool) -> Line
     if classes > MAX_CLASSES:
         raise InputError(f"y has {classes} classes: at most {MAX_CLASSES}; for real targets take HogwildRegressor")
     throws = config.schedule == "auto" and (config.loss in COUNT_LOSSES or uneven(rows, rows.weights))
-    return LinearProblem.of_rows(
+    problem = LinearProblem.of_rows(
         config,
         rows,
         machine_cache(),
@@ -197,6 +204,31 @@ def problem_of(config: FitConfig, rows: Rows, classes: int, whole: bool) -> Line
         tabulate=whole,
         passive="safe" if throws else config.passive,
     )
+    alike = whole and rows.inverse is None  # all weights shrink by the same factor
+    return dataclasses.replace(problem, scaled=alike and shrinks_gently(config, len(rows), problem.slope))
+
+
+def shrinks_gently(config: FitConfig, rows: int, slope: Callable[[float], float]) -> bool:
+    """Whether a scale can represent the l2 penalty in epochs of ``rows`` rows (``problems/linear/kernel.py``).
+
+    ``slope`` is the derivative of the loss, as ``make_schedule`` takes it.
+    """
+    if config.l1 > 0 or config.l2 == 0 or rows < ENOUGH or (config.schedule == "inverse" and (config.power or 0.0) < 0):
+        return False
+    if config.schedule == "auto":  # falls as one over the penalty, and its first step is tried
+        return True
+    step = config.step or make_schedule("optimal", None, l2=config.alpha, dloss=slope).step
+    if config.l2 * step * STEP_EVERY > SUDDEN:  # the step is constant for STEP_EVERY rows, even if it falls steeply
+        return False
+    return config.schedule == "optimal" or config.l2 * step * (rows + LOOK) <= DEEPEST
+
+
+def shrinks_alike(config: FitConfig, rows: int, chunk: int) -> bool:
+    """Whether the racing workers, each on another chunk of the rows, see about the same scale."""
+    apart = chunk * (config.workers or 1)
+    if config.step is None:  # the penalty of auto and optimal shrinks weights by less than e in an epoch
+        return apart <= APART * rows
+    return config.l2 * config.step * apart <= APART
 
 
 @lru_cache(None)

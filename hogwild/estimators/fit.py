@@ -21,12 +21,14 @@ from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
 from hogwild.data.rows.margins_kernel import margins, margins_of_classes
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import (
+    DEEPEST,
     LOOK,
     Start,
     converted,
     flat_of,
     mean_weight,
     problem_of,
+    shrinks_alike,
 )
 from hogwild.estimators.options import FitConfig
 from hogwild.kernels.tiers import Tiers
@@ -160,12 +162,14 @@ def find_step(
     few rows the best power of four suffices, so ``fine`` is False: the difference is within the noise.
     """
     epochs = int(np.clip(TRIAL_ROWS // len(rows), *TRIALS))
+    problem = workers.problem
+    visits = problem.l2 * epochs * len(rows) if problem.scaled else 0.0
 
     def plan(step: float) -> Iterator[tuple[int, Step]]:
         yield epochs - 1, (step, 1.0, 0.0)
         yield 1, (COOLER * step, 1.0, 0.0)
 
-    trials = StepTrials(workers, objective, plan, start, (epochs,))
+    trials = StepTrials(workers, objective, plan, start, (epochs,), DEEPEST / visits if visits else math.inf)
     first = first_power(mean_square(rows, rows.weights))
     power, _ = best_power(trials, trials.before, first, fine, 0.0 if whole else LITTLE)
     return 2.0**power
@@ -298,6 +302,8 @@ def _start_workers(problem: LinearProblem, rows: Rows, config: FitConfig) -> Wor
     """The workers, with the discipline that suits the data."""
     workers = config.workers or 1
     order = Order.of(len(rows), config.order == "shuffled", 8 * rows.nnz / len(rows))
+    if workers > 1 and not shrinks_alike(config, len(rows), order.chunk):
+        problem = dataclasses.replace(problem, scaled=False)
     arrays = converted(rows, problem.rates(rows, workers))
     if workers == 1 and config.host == "threads":
         return InlineWorker(problem, order, rows, arrays, config.seed)

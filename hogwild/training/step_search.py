@@ -68,6 +68,8 @@ class StepTrials:
         Flat parameters to start from; zeros if not given.
     looks : tuple of int
         Epochs after which the objective is taken: a step that recovers by the end would still have ended a run.
+    largest : float
+        Larger steps diverge without a trial.
     """
 
     workers: Workers
@@ -75,12 +77,15 @@ class StepTrials:
     plan: Callable[[float], Iterator[tuple[int, Step]]]
     start: np.ndarray | None
     looks: tuple[int, ...]
+    largest: float = math.inf
 
     def __post_init__(self) -> None:
         self.workers.reset(self.start)
         self.before = self.objective(self.workers.parameters())
 
     def __call__(self, power: int) -> float:
+        if 2.0**power > self.largest:
+            return math.inf
         self.workers.reset(self.start)
         epoch = 0
         value = self.before

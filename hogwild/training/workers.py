@@ -57,13 +57,15 @@ class InlineWorker:
         self.seed = seed
         self.flat = job.flat if flat is None else flat
         self._control, self._blocks = job.control, job.state["blocks"]
-        memory = job.shared()._replace(parameters=problem.parameters(self.flat)), job.scratch(), job.data()
+        self._views = problem.parameters(self.flat)
+        memory = job.shared()._replace(parameters=self._views), job.scratch(), job.data()
         job.compile(*memory)
         self._call = problem.bind(*memory)
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows ``times`` times in one call of the kernel, each in another random order of single rows."""
         n = self.order.n_rows
+        first = epoch * n
         if times == 1:
             self.problem.shuffle(self._blocks, self.order, self.seed, epoch)
             part = OrderSlice(self.order, self._blocks, self.seed, epoch, 0, 0, 1)
@@ -71,9 +73,11 @@ class InlineWorker:
             orders = np.empty((times, n), dtype=np.int32)
             shuffle_epochs(orders, int(self.order.shuffled), self.seed, epoch)
             part = OrderSlice(Order(times * n, 1, self.order.shuffled), orders.ravel(), self.seed, 0, 0, 0, 1)
-            step = step[0], step[1] + epoch * n, step[2]  # this part counts its rows from 0
+            step = step[0], step[1] + first, step[2]  # this part counts its rows from 0
+            first = 0
         self.problem.begin_epoch(self._control, part.order, 0)
         self._call(part, step)()
+        self.problem.write_out(self._views.coef, step, first, times * n)
 
     def parameters(self) -> np.ndarray:
         """The current flat parameters."""
@@ -129,9 +133,12 @@ class RacingWorkers:
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows ``times`` times."""
+        job = self._engine.job
+        n = job.order.n_rows
         for number in range(epoch, epoch + times):
             self._engine.go_to(number)
             self._engine.advance(step)
+            self.problem.write_out(self.problem.parameters(job.flat).coef, step, number * n, n)
 
     def parameters(self) -> np.ndarray:
         """A copy of the flat parameters, in the order of the features."""

@@ -17,6 +17,8 @@ from hogwild.estimators.arrays import (
     converted,
     problem_of,
     rows_of,
+    shrinks_alike,
+    shrinks_gently,
 )
 from hogwild.estimators.fit import sample_objective
 from hogwild.estimators.options import config_of
@@ -58,6 +60,32 @@ def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
         penalty = problem.l1 * np.abs(coef).sum() + problem.l2 / 2 * np.square(coef).sum()
         expected = (expected - penalty) * rows.weights.mean() + penalty
     assert sample_objective(problem, rows)(flat) == pytest.approx(expected, rel=1e-9 if k == 1 else 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "gently"),
+    [
+        ({}, 10**9, True),
+        ({}, 100, False),
+        ({"penalty": None}, 1000, False),
+        ({"learning_rate": "optimal", "alpha": 10.0}, 1000, False),  # at first a step would shrink to nothing
+        ({"learning_rate": "constant", "eta0": 1.0}, 10**6, False),
+        ({"learning_rate": "adaptive", "eta0": 1.0, "alpha": 1.0}, 1000, False),
+        ({"learning_rate": "invscaling", "eta0": 100.0, "alpha": 1e-3, "power_t": 3.0}, 300, False),
+    ],
+)
+def test_when_a_scale_stands_for_the_penalty(options: dict[str, Any], rows: int, gently: bool) -> None:
+    assert shrinks_gently(config_of(HogwildClassifier(**options)), rows, lambda p: 1.0) == gently
+
+
+def test_when_racing_workers_see_the_same_scale() -> None:
+    auto = config_of(HogwildClassifier()).settled(workers=2)
+    constant = config_of(HogwildClassifier(learning_rate="constant", eta0=1.0)).settled(workers=2)
+    assert shrinks_alike(auto, 500_000, 1024)
+    assert not shrinks_alike(auto, 50_000, 1024)
+    assert not shrinks_alike(auto.settled(workers=64), 500_000, 1024)
+    assert shrinks_alike(constant, 50_000, 100)
+    assert not shrinks_alike(constant, 50_000, 1024)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # there are few epochs

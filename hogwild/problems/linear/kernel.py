@@ -53,7 +53,7 @@ from hogwild.kernels.loss_kernel import bend, dloss, ease
 from hogwild.kernels.losses import SOFTMAX
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
-from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
+from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
 from hogwild.kernels.tiers import QUANTUM, fetch_all, merge_due, place_of_rate
 from hogwild.kernels.vectors import LANES, fma
 
@@ -63,9 +63,12 @@ PLAIN = (SERIAL, HOGWILD, AIG, LOCKED, ROUND_ROBIN, TIERED)  # by plain stores: 
 
 # "l2 table": the step does not fall within the epoch, so data.rates holds 1 / (1 + step * l2 * N / d_u), precomputed
 # (``shrink_table``); a division for every nonzero would cost a third of the speed of one worker in file order
+# "l2 scaled": the weights are ``scale`` times what is stored; it is one at the start of an epoch and falls by
+# ``exp(-step * l2)`` a row (Bottou 2012, section 5.1), so that a row that moves no weight writes none, and every weight
+# shrinks at every row, visited or not; the caller multiplies by the scale at the end of the epoch
 # "apart": "elastic" with rates of its own for each penalty of a feature: (2 * width,), for l1 and then for l2 over l1
-PENALTIES = {"none": 0, "l2": 1, "elastic": 2, "l2 table": 3, "apart": 4}
-NO_PENALTY, L2, ELASTIC, L2_TABLE, APART = PENALTIES.values()
+PENALTIES = {"none": 0, "l2": 1, "elastic": 2, "l2 table": 3, "l2 scaled": 4, "apart": 5}
+NO_PENALTY, L2, ELASTIC, L2_TABLE, L2_SCALED, APART = PENALTIES.values()
 
 # FAR: the model outgrows the cache, so the weights of rows ahead are prefetched too. PACKED: besides, features are
 # numbered so that, after the first ones, each 64 have the same degree and share a rate (``data/rows/degrees.py``);
@@ -147,6 +150,12 @@ class Plan(NamedTuple):
 
 
 @inlined
+def visits(penalty):
+    """Whether the penalty acts on a weight when its feature is visited."""
+    return penalty != NO_PENALTY and penalty != L2_SCALED
+
+
+@inlined
 def dots(lanes, margins, coef, data, stride, begin, end, unit=0):
     """``margins[k] = sum_j coef[indices[j], k] * values[j]``; ``stride`` is a multiple of ``lanes``.
 
@@ -191,7 +200,7 @@ def moved(penalty, w, a, b, step, rate, l1, l2):
     pull = step * rate
     if penalty == ELASTIC or penalty == APART:  # truncated gradient (Langford, Li, Zhang 2009) at every visit
         w = vectors.nearer_zero(w, pull * l1)
-    if penalty:
+    if visits(penalty):
         w = w / fma(pull, l2, ONE)
     return w
 
@@ -264,7 +273,7 @@ def write_row(
             first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
             x = ONE if unit else data.values[i]
             rate, pull = vectors.filled(lanes, ZERO), l2
-            if penalty:
+            if visits(penalty):
                 rate = vectors.filled(lanes, data.rates[place_of_rate(u, popular)])
             if penalty == APART:
                 other = np.uint64(len(data.rates) - len(parameters.coef) // stride) + np.uint64(u)
@@ -485,6 +494,9 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0, sets
         stride = plan.stride if size else 1
         classes = plan.classes if size else 1
         step = ZERO
+        scale = ONE
+        shrink = ONE
+        begun = plan.epoch * plan.n_rows
         param = plan.loss_param
         remaining = plan.limit
         done = 0
@@ -493,7 +505,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0, sets
         due = 0
         ripe = 0.0
         popular = np.uint32(plan.own_rates if far == PACKED else 0)
-        rated = penalty != NO_PENALTY and far != PACKED and not size
+        rated = visits(penalty) and far != PACKED and not size
         work = workspace(buffer if size else vectors.own(MARGIN), stride)
         g, bent = work.slopes, work.bent
         for k in range(stride):
@@ -518,20 +530,24 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0, sets
                     prefetch_weights(rated, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
+                    if penalty == L2_SCALED:
+                        scale = scale_at(plan, visited - begun + i * plan.workers)
+                        shrink = shrink_a_row(plan, step)
                 if discipline == LOCKED and not acquire(locks, 0, control, ABORT):
                     return
                 if i == first or discipline == LOCKED or (tiered and merged):
                     refresh(work, parameters, adagrad)
                     merged = False
                 length = squared_length(data.values, begin, end, factor) if passive else 0.0
-                take_margins(lanes, work, parameters.coef, data, stride, row, factor, unit)
+                take_margins(lanes, work, parameters.coef, data, stride, row, factor * scale, unit)
                 some, most = slopes(
                     loss, several, g, bent, data, row, weight, classes, param, passive, step, length, part, tiered
                 )
                 if tiered and not size:  # the sum of all rows, in float64
                     grown += most
                     bent[0], most = ZERO, ZERO
-                if some or penalty:
+                scale = scale * shrink
+                if some or visits(penalty):
                     if discipline == AIG and not lock_row(locks, data, row, control):
                         return
                     write_row(
@@ -545,7 +561,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0, sets
                         stride,
                         row,
                         g,
-                        step,
+                        step / scale,
                         l1,
                         l2,
                         unit,
@@ -638,7 +654,7 @@ def turns(loss, penalty, adagrad, size=0, sets=0):
                 store(control, LAST, position)  # whoever starts a chunk decides, so that all end at the same row
                 store(control, NEXT, position // chunk_size)
             pending = state[TAKEN] > 0
-            if pending and (some or penalty):
+            if pending and (some or penalty != NO_PENALTY):
                 write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, work.slopes, step)
             if pending and part != ZERO:
                 refresh(work, parameters, adagrad)

@@ -10,6 +10,7 @@ it is; everything large reaches them through shared memory or a memory map.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -28,6 +29,7 @@ from hogwild.hosts.memory import overlaid
 from hogwild.kernels.control import FIRST, LAST, TURN
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
+from hogwild.kernels.steps import area
 from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers
 from hogwild.machine import check_memory
 from hogwild.problems.linear import kernel as linear
@@ -87,6 +89,7 @@ class LinearProblem(Problem):
     far: bool = False  # the weights outgrow the cache
     unit: bool = False  # all values are one
     tabulate: bool = True  # whether l2 factors may be tabulated: not if few rows come at a time
+    scaled: bool = False  # an l2 penalty shrinks all weights at every row, by a scale: see kernel.py, PENALTIES
     passive: str = "none"  # steps that go exactly as far as a row requires: a key of losses.PASSIVE
     rescaled: bool = False  # the columns are, so that l1 and l2 differ in their rates
     own_rates: int = 0  # see kernel.py, PACKED: first features that have a rate of their own; 0: all have
@@ -221,6 +224,12 @@ class LinearProblem(Problem):
         fields = {name: getattr(self, name) for name in names}
         return kind(rows, self.loss, self.loss_param, **(fields | more))
 
+    def write_out(self, coef: np.ndarray, step: Step, first: int, rows: int) -> None:
+        """Multiply the weights by their scale after ``rows`` rows from ``first`` on, see kernel.py, PENALTIES."""
+        if self.scaled:
+            exponent = self.l2 * (area(step, first + rows) - area(step, first))
+            coef *= np.float32(math.exp(-exponent))
+
     def slope(self, prediction: float) -> float:
         """The derivative of the loss at a prediction for target 1."""
         return 1.0 if self.loss == "softmax" else dloss(LOSSES[self.loss].code, prediction, 1.0, self.loss_param)
@@ -257,7 +266,7 @@ class LinearProblem(Problem):
         For scaled columns they are times ``inverse`` with an l1 penalty, else times its square; with both penalties,
         ``inverse`` follows, (2 * width,).
         """
-        if not self.shrinks:
+        if self.scaled or not self.shrinks:
             return EMPTY
         n, degree = frequencies(rows, threads)
         spread, inverse = n / degree, rows.inverse
@@ -389,6 +398,8 @@ class LinearProblem(Problem):
             return linear.APART if self._apart else linear.ELASTIC
         if not self.l2 > 0:
             return linear.NO_PENALTY
+        if self.scaled and not self.adagrad:
+            return linear.L2_SCALED
         tabulated = self.tabulate and self.width <= TABLE_WIDTH and not (falls or self.adagrad)
         return linear.L2_TABLE if tabulated else linear.L2
 

@@ -32,6 +32,7 @@ from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.vectors import LANES
 from hogwild.problems.linear.kernel import (
     CLASSES,
+    NO_PENALTY,
     SETS,
     ZERO,
     owe,
@@ -124,7 +125,7 @@ def events(loss, size, penalty, adagrad, sets=0):
                 copy_row(False, adagrad, parameters, data, plan.stride, crew, worker)
             elif kind == STORE:
                 row, step = numbers[ROW], crew.steps[worker]
-                if numbers[SOME] != 0 or penalty:
+                if numbers[SOME] != 0 or penalty != NO_PENALTY:
                     if crew.loaded.size:
                         copy_row(True, adagrad, parameters, data, plan.stride, crew, worker)
                     write_gradient(several, lanes, penalty, adagrad, parameters, data, plan, row, work.slopes, step)

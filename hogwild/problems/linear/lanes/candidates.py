@@ -106,6 +106,7 @@ class Candidates:
             l1=max(lane.l1 for lane in lanes),
             l2=max(lane.l2 for lane in lanes),
             discipline="serial",
+            scaled=False,
             tabulate=False,
         )
         self._order = order

@@ -24,7 +24,6 @@ from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, squared_length, step_at
 from hogwild.kernels.vectors import LANES, fma
 from hogwild.problems.linear.kernel import (
-    NO_PENALTY,
     TINY,
     ZERO,
     dots,
@@ -32,6 +31,7 @@ from hogwild.problems.linear.kernel import (
     row_factor,
     sign_of,
     take_chunk,
+    visits,
     write_row,
 )
 
@@ -89,7 +89,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
         squares = parameters.intercept_squares
         l1 = vectors.load(lanes, of.l1, 0)
         l2 = vectors.load(lanes, of.l2, 0)
-        rated = penalty != NO_PENALTY
+        rated = visits(penalty)
         part = np.float32(plan.intercept)
         for chunk in range(plan.n_chunks):
             length, visited = take_chunk(plan, rows, chunk)
@@ -108,7 +108,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
                 some = slopes(
                     loss, labelled, folded, passive, of, plan, g, steps, now, bias, data, row, factor, squared
                 )
-                if some or penalty:
+                if some or visits(penalty):
                     step = vectors.load(lanes, now, 0)
                     write_row(lanes, None, None, penalty, adagrad, parameters, data, size, row, g, step, l1, l2)
                 for k in range(size):
