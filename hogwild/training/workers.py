@@ -59,7 +59,7 @@ class InlineWorker:
         self._control, self._blocks = job.control, job.state["blocks"]
         self._views = problem.parameters(self.flat)
         memory = job.shared()._replace(parameters=self._views), job.scratch(), job.data()
-        job.compile(*memory)
+        job.compile(memory)
         self._call = problem.bind(*memory)
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
