@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -36,7 +37,7 @@ from hogwild.methods import LABEL_LOSSES
 from hogwild.model_file import has_checkpoint
 from hogwild.problems.linear.options import FEW_LABELS, LinearConfig
 from hogwild.rows_file import RowsFile
-from hogwild.training.stopwatch import Stopwatch, process_start
+from hogwild.training.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from hogwild.machines.cluster import Cluster
@@ -167,7 +168,7 @@ def carry_out(
     ``choosing``: nobody gave a penalty, so one is chosen where that takes seconds. Of a ``cluster`` machine 0 has the
     results; the others do their part of the run.
     """
-    watch = Stopwatch("start", process_start())
+    watch = Stopwatch("start", time.perf_counter() - time.process_time())
     follows = cluster is not None and not cluster.leads
     resuming = results.resume and has_checkpoint(results.checkpoint or "")
     if results.resume and not resuming and not follows:
@@ -304,8 +305,6 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
             alone = "  biases alone" if each.get("rank") == 0 else ""
             yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each.get('best_epoch', each['epochs']):>6}{alone}"
-    if chosen.normalize != "none":
-        yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     tried = [each["l2"] for each in path]
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted

@@ -12,15 +12,13 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hogwild.data.order import Order
 from hogwild.data.rows.container import EMPTY, Rows, drawn, narrowed, readonly
-from hogwild.data.rows.labels import NO_SETS
-from hogwild.data.rows.margins_kernel import margins
+from hogwild.data.rows.margins_kernel import margins, margins_of_classes
 from hogwild.errors import TrainingError
 from hogwild.estimators.arrays import (
     DEEPEST,
@@ -33,10 +31,10 @@ from hogwild.estimators.arrays import (
     shrinks_alike,
 )
 from hogwild.estimators.options import FitConfig
-from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
-from hogwild.problems.linear.objective_kernel import losses, many_margins, sum_of_squares
+from hogwild.problems.linear.objective import loss_values, signs_of
+from hogwild.problems.linear.objective_kernel import sum_of_squares
 from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import choose
@@ -81,7 +79,7 @@ class FitResult:
 def sample_objective(problem: LinearProblem, rows: Rows) -> Callable[[np.ndarray], float]:
     """The objective of flat parameters on some rows: mean weighted loss plus penalties, float64.
 
-    The evaluator's loops are called one after the other, into memory that is kept: on a few hundred rows the calls are
+    The evaluator's loops are called one after the other, on views that are kept: on a few hundred rows the calls are
     the cost, and ``Objective`` itself, which streams rows through threads and counts what else a table of results
     shows, takes ten times as long. Unlike scikit-learn's running loss, the objective includes the penalty, and it is
     taken at the current weights, not at those before each row.
@@ -92,30 +90,29 @@ def sample_objective(problem: LinearProblem, rows: Rows) -> Callable[[np.ndarray
     rows : Rows
         Contiguous rows with kernel targets.
     """
-    p, code = problem, LOSSES[problem.loss].code
+    p = problem
     entries = rows.begin, rows.end, rows.indices, rows.values
-    weights = EMPTY if rows.weights is None else rows.weights
-    sets = (rows.labels or NO_SETS)[:2]
     kept: np.ndarray | None = None  # the parameters whose views are kept
     coef = intercept = EMPTY
-    if p.classes > 1:
-        many = partial(many_margins(code, p.lanes), np.empty(p.stride, np.float32), p.classes)
-    else:
-        targets = readonly(rows.targets.astype(np.float64))
-        of_rows, values = np.empty((2, len(rows)))
-        losses_of = losses(code)
+    targets = rows.targets.astype(np.float64)
+    if p.classes > 1 and p.loss != "softmax":
+        targets = signs_of(targets, p.classes) if rows.labels is None else rows.labels.signs(targets)
+    targets = readonly(targets)
+    one = p.classes == 1
+    of_rows = np.empty(len(rows) if one else (len(rows), p.stride))
+    own = of_rows if one else of_rows[:, : p.classes]  # without the padding
 
     def objective(flat: np.ndarray) -> float:
         nonlocal kept, coef, intercept
         if kept is not flat:
             kept, views = flat, p.parameters(flat)
             coef, intercept = readonly(views.coef), views.intercept
-        if p.classes > 1:
-            lost = many(*entries, rows.targets, sets, weights, coef, intercept, p.loss_param)
-        else:
+        if one:
             margins(*entries, coef, float(intercept[0]), EMPTY, of_rows)
-            losses_of(of_rows, targets, p.loss_param, values)
-            lost = (values * weights if len(weights) else values).sum()
+        else:
+            margins_of_classes(*entries, coef.reshape(p.width, -1), intercept.astype(np.float64), EMPTY, of_rows)
+        values = loss_values(p.loss, own, targets, p.loss_param)
+        lost = (values if rows.weights is None else values * rows.weights).sum()
         value = float(lost) / len(rows)
         penalised = coef
         if rows.inverse is not None and (p.l1 or p.l2):

@@ -214,15 +214,14 @@ class LinearEstimator(Fitted):
 
     def _split(self, X: Any, targets: np.ndarray, weights: np.ndarray | None, classes: bool) -> list[Any]:
         """X, targets and weights of the training rows and of the validation rows, both in the order of the rows."""
-        from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
+        from sklearn.model_selection import train_test_split
 
-        kind = StratifiedShuffleSplit if classes else ShuffleSplit
-        splits = kind(test_size=self.validation_fraction, random_state=self.random_state)
+        how = {"test_size": self.validation_fraction, "random_state": self.random_state}
+        halves = train_test_split(np.arange(len(targets)), stratify=targets if classes else None, **how)
         parts = []
-        for name, ids in zip(("training", "validation"), next(splits.split(np.zeros((len(targets), 1)), targets))):
+        for name, ids in zip(("training", "validation"), map(np.sort, halves)):
             if weights is not None and not weights[ids].any():
                 raise InputError(_UNWEIGHED.format(name))
-            ids.sort()
             parts.append((X[ids], targets[ids], None if weights is None else weights[ids]))
         return parts
 

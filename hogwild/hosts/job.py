@@ -181,6 +181,11 @@ class Job:
         blocks = self.state["blocks"]
         return OrderSlice(self.order, blocks, self.seed, task.epoch, task.start, worker, racing, limit)
 
+    def compile(self, memory: tuple[Shared, Any, Any] | None = None) -> None:
+        """Compile the kernel, or load it from the disk cache; ``memory``: a worker's, if there is one."""
+        shared, scratch, data = memory or (self.shared(), self.scratch(), self.data())
+        self.problem.compile(shared, scratch, data, self.part(Task(0, 0, (0.0, 1.0, 0.0)), 0, limit=0))
+
     def work(self, shared: Shared, scratch: Any, data: Any, task: Task, worker: int) -> None:
         """Do one worker's share of an epoch."""
         trader = self.trader
@@ -288,7 +293,7 @@ def work_for(worker: int, receive: Callable[[], Any], answer: Callable[[tuple[in
                 if job is not None:
                     parts = job.shared(), job.scratch(), job.data()
                     if not job.local:  # in a process, which has not loaded the machine code yet
-                        job.problem.compile()
+                        job.compile(parts)
         except BaseException as error:
             problem = describe(error)
         received = message = None  # a local reference would keep a dropped job alive

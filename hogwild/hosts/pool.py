@@ -117,7 +117,7 @@ class Crew(Pool):
 
     def open(self, job: Job) -> None:
         self.check_free(self._task is not None)
-        job.problem.compile()  # once, here: worker processes load the machine code from the disk cache
+        job.compile()  # once, here: worker processes load the machine code from the disk cache
         self._held[:] = [job]
         self._first = self._tell(job)
         try:

@@ -111,7 +111,7 @@ class Simulator(Pool):
         if crewed:
             self._crew_of(job, Task(0, 0, (0.0, 1.0, float(problem.falling))))[1](-1, [])
         else:
-            problem.compile()
+            job.compile((self._shared, self._scratches[0], self._data))
 
     def begin(self, task: Task) -> None:
         job = self.job

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 from numba.extending import overload
 
 from hogwild.kernels.losses import bend, curvature, dloss, ease, exp, log_1_exp, loss, slope_of_exp
-from hogwild.kernels.options import JIT
+from hogwild.kernels.options import JIT, inlined
 
 __all__ = ["bend", "curvature", "dloss", "ease", "log_1_exp", "loss"]
 
 LOWEST = -708.0  # an exponent below which exp is no longer a normal number
 LOG2_E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # the low bits of the first are zero
+TAYLOR = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))  # of exp, from the highest power on
+ARTANH = tuple(1.0 / k for k in range(33, 0, -2))  # of artanh(s) / s in s^2
+
+
+@inlined
+def polynomial(coefficients, x):
+    """The value at ``x`` of a polynomial (Horner); the loop over a constant tuple is unrolled."""
+    total = 0.0
+    for coefficient in coefficients:
+        total = total * x + coefficient
+    return total
 
 
 def log_1_exp_series(x):
@@ -27,40 +39,10 @@ def log_1_exp_series(x):
     x = x if x > LOWEST else LOWEST
     n = np.int64(x * LOG2_E - 0.5)
     r = (x - np.float64(n) * LN2_HIGH) - np.float64(n) * LN2_LOW
-    series = 1.0 / 6227020800.0
-    series = series * r + 1.0 / 479001600.0
-    series = series * r + 1.0 / 39916800.0
-    series = series * r + 1.0 / 3628800.0
-    series = series * r + 1.0 / 362880.0
-    series = series * r + 1.0 / 40320.0
-    series = series * r + 1.0 / 5040.0
-    series = series * r + 1.0 / 720.0
-    series = series * r + 1.0 / 120.0
-    series = series * r + 1.0 / 24.0
-    series = series * r + 1.0 / 6.0
-    series = series * r + 0.5
-    series = series * r + 1.0
-    series = series * r + 1.0
-    t = series * np.int64((n + np.int64(1023)) << np.int64(52)).view(np.float64)
+    t = polynomial(TAYLOR, r) * np.int64((n + np.int64(1023)) << np.int64(52)).view(np.float64)
     s = t / (2.0 + t)
     q = s * s
-    series = 1.0 / 33.0
-    series = series * q + 1.0 / 31.0
-    series = series * q + 1.0 / 29.0
-    series = series * q + 1.0 / 27.0
-    series = series * q + 1.0 / 25.0
-    series = series * q + 1.0 / 23.0
-    series = series * q + 1.0 / 21.0
-    series = series * q + 1.0 / 19.0
-    series = series * q + 1.0 / 17.0
-    series = series * q + 1.0 / 15.0
-    series = series * q + 1.0 / 13.0
-    series = series * q + 1.0 / 11.0
-    series = series * q + 1.0 / 9.0
-    series = series * q + 1.0 / 7.0
-    series = series * q + 1.0 / 5.0
-    series = series * q + 1.0 / 3.0
-    return 2.0 * s * (series * q + 1.0)
+    return 2.0 * s * polynomial(ARTANH, q)
 
 
 def _compile(function: Callable, meaning: Callable) -> None:

@@ -53,19 +53,6 @@ def shuffle(array, n, state):
 
 
 @njit(**JIT)
-def choose(chosen, n, seed):
-    """Fill ``chosen`` with distinct numbers below ``n`` < 2^32, ascending; all sets are equally likely (Fan et al.
-    1962).
-    """
-    count, state = 0, generator(seed, 0, 0)
-    for i in range(n):
-        state = state + GOLDEN
-        if np.int64(((mix(state) >> S32) * np.uint64(n - i)) >> S32) < len(chosen) - count:
-            chosen[count] = i
-            count += 1
-
-
-@njit(**JIT)
 def shuffle_blocks(blocks, n_rows, block, shuffled, seed, epoch):
     """Fill ``blocks`` (n_blocks,) int32 with an epoch's sequence of blocks; a last, shorter block stays last."""
     n = len(blocks)

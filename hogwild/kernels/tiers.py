@@ -215,22 +215,6 @@ def place_of_rate(u, popular):
     return popular + ((u - popular) >> SHARING) if popular and u >= popular else u
 
 
-@called
-def drop_small(tiers, replica, rates, plan, step):
-    """Zero the weights that one more visit's l1 penalty would zero; at an epoch's end, with several workers only.
-
-    A single worker shrinks a weight again at every visit. With several, each shrinks a copy that is mostly zero
-    already, and the remainders would add up to many small weights where there should be few.
-    """
-    width = np.uint64(plan.stride)
-    for r in range(tiers.bounds[0], tiers.bounds[len(tiers.bounds) - 1]):
-        pull = step * np.float32(plan.l1) * rates[place_of_rate(feature_of(tiers, r), np.uint32(plan.own_rates))]
-        for k in range(plan.stride):
-            p = np.uint64(r) * width + np.uint64(k)
-            if abs(replica.coef[p]) <= pull:
-                replica.coef[p] = ZERO
-
-
 def no_tiers() -> Tiers:
     """What disciplines without tiers have in their place."""
     return as_tiers([], [0], [], [], [], [], [])

@@ -16,10 +16,9 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from hogwild.config import TrainConfig
-from hogwild.data.rows.container import readonly
-from hogwild.kernels.control import LINE, NEXT, NO_LIMIT, ROWS, WORKERS, cells
+from hogwild.kernels.control import LINE, NEXT, NO_LIMIT, ROWS, WORKERS
 from hogwild.kernels.order import shuffle_blocks
-from hogwild.kernels.tiers import Tiers, no_tiers
+from hogwild.kernels.tiers import Tiers
 from hogwild.methods import PROBLEMS, located
 from hogwild.training.schedule import Step
 
@@ -79,6 +78,7 @@ class Problem(Protocol):
     """
 
     discipline: str  # how an update reaches a shared coordinate
+    falling: bool = False  # whether the step falls within an epoch
     has_events: ClassVar[bool] = False  # whether its kernel can be led through an example, see hosts/simulator.py
 
     @property
@@ -145,8 +145,9 @@ class Problem(Protocol):
         """Places in the flat array that a worker's latest example may have moved, each once; None if unknown."""
         return None
 
-    def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache."""
+    def compile(self, shared: Shared, scratch: Any, data: Any, part: OrderSlice) -> None:
+        """Compile the kernel, or load it from the disk cache, by a call for no examples: ``part`` has the limit 0."""
+        self.prepare(shared, scratch, data, part, (0.0, 1.0, float(self.falling)))()
 
 
 def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:
@@ -154,23 +155,6 @@ def part_of(users: Any, turn: Any, epoch: int, parts: int) -> Any:
     them, and an epoch begins with that with which the last one has ended.
     """
     return (users + turn - epoch) % parts
-
-
-def rehearse(
-    problem: Any, order: Any, arrays: Mapping[str, np.ndarray], tiers: Tiers | None = None, power: float = 0.0
-) -> None:
-    """Compile a problem's kernel, or load it from the disk cache, by an epoch of tiny data at a step of zero.
-
-    ``power``: above zero for the kernel of steps that fall within an epoch.
-    """
-    tiers = no_tiers() if tiers is None else tiers
-    flat, control = np.zeros(problem.size, np.float32), np.zeros(cells(1), np.int64)
-    problem.start(flat, 0)
-    problem.begin_epoch(control, order, 0)
-    shared = Shared(problem.parameters(flat), control, np.zeros(problem.locks, np.int32), tiers)
-    data = problem.data({name: readonly(array) for name, array in arrays.items()})
-    part = OrderSlice(order, np.zeros(order.n_blocks, np.int32), 0, 0, 0, 0, 1)
-    problem.prepare(shared, problem.scratch(order, tiers), data, part, (0.0, 1.0, power))()
 
 
 def counted(kernel: Callable[[], Any], control: np.ndarray, worker: int) -> Callable[[], int]:

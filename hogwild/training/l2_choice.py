@@ -36,7 +36,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
-from hogwild.data.rows.container import Rows, readonly
+from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import margins
 from hogwild.errors import NoChoice
 from hogwild.kernels.losses import LOSSES, NUMBERS
@@ -44,7 +44,6 @@ from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values, right_rows
 from hogwild.problems.linear.optimum.folds import (
-    ENTRIES,
     are_few,
     fits_without,
     rounded,
@@ -55,7 +54,7 @@ from hogwild.problems.linear.optimum.folds import (
 from hogwild.problems.linear.optimum.folds import divisions as divide
 from hogwild.problems.linear.options import L2_PATH, LinearConfig
 from hogwild.problems.linear.problem import LinearProblem
-from hogwild.problems.linear.rows import few_labels, labels_of, lengths_of, like_counts, numbered, row_weights
+from hogwild.problems.linear.rows import few_labels, lengths_of, row_weights
 from hogwild.training.checkpoint import chosen_before
 from hogwild.training.schedule import make_schedule, usual_schedule
 from hogwild.training.step_search import Probe
@@ -66,14 +65,12 @@ FEW_ROWS = 20_000  # most rows of such data: of more a fifth is enough to judge 
 VISITS = 100_000  # visits of rows by a candidate on such data
 MOST_EPOCHS = 100  # most epochs of a candidate on such data
 EPOCHS = 10  # most epochs of a candidate on larger data
-SCALED_PATH = L2_PATH[4:12:3]  # penalties that tell whether rows are better of length one
-SCALED_ENTRIES = 100_000  # entries of the sample that tells it
+LENGTHS = 100_000  # entries of the sample that tells a typical row's length
 STEEPEST = 4.0  # most of a step times a typical row's squared length: the log loss has a curvature of 1/4 at most
 LOOKS = (0.125, 0.25, 0.5)  # shares of the epochs after which the better half of candidates with several lanes goes on
 NEAR = 0.5  # paired standard errors above the lowest held-out metric within which the strongest penalty wins
 EQUAL = 1e-4  # share of the lowest metric by which candidates may differ and are equal
 BY_ERROR = ("hinge", "perceptron")  # losses whose candidates are judged by the share of errors
-NO_WEIGHT = "the {:,} rows held out to choose l2 have no weight: hold more out, or give l2"
 
 Solution = tuple[np.ndarray, np.ndarray]  # weights and intercepts
 Penalties = Callable[[float], tuple[float, float]]  # l1 and l2 of a strength
@@ -103,10 +100,8 @@ class L2Choice:
     rows, held_out, epochs : int
         Numbers of rows that were trained on and held out, and of epochs of those that were not left out before; 0
         epochs: candidates are optima.
-    seconds, compiling : float
-        Seconds that it took, and those in which kernels were compiled meanwhile, which are not among them.
-    normalize : str
-        The scale of rows, which belongs to the choice where it is "auto".
+    seconds : float
+        Seconds that it took; in a run without those in which kernels were compiled meanwhile.
     name : str
         The option that was chosen.
     """
@@ -121,9 +116,7 @@ class L2Choice:
     folds: int = 1
     rounds: int = 1
     step: float | None = None
-    normalize: str = "none"
     name: str = "l2"
-    compiling: float = 0.0
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -156,12 +149,10 @@ def settle_l2(
     """
     chosen = None
     path = None if config.l2_path == L2_PATH else config.l2_path or ()
-    saved = chosen_before(resumed, "l2", "normalize", path=path)
+    saved = chosen_before(resumed, "l2", path=path)
     if saved is None:
         chosen = choose_l2(config, rows, held, report=report)
-        saved = {"l2": chosen.l2, "normalize": chosen.normalize}
-    if config.normalize != "auto":
-        saved["normalize"] = config.normalize
+        saved = {"l2": chosen.l2}
     return config.settled(l2_path=None, **saved), chosen
 
 
@@ -204,13 +195,11 @@ def choose_l2(
     trades = config.exchange != "none"
     config = _alone(config, len(rows))
     rows = few_labels(rows)
-    labels = labels_of(rows.targets, config.loss, rows.table, sets=rows.labels)
-    if config.loss == "softmax" and len(labels) == 2:
-        config = config.settled(loss="log")
-    if config.normalize == "auto":
-        config = config.settled(normalize=_normalize(config, rows, labels))
     problem = LinearProblem.of(config, rows, "serial")
-    classes, several = problem.classes, problem.multilabel
+    if config.loss == "softmax" and len(problem.labels) == 2:
+        config = config.settled(loss="log")
+        problem = LinearProblem.of(config, rows, "serial")
+    labels, classes, several = problem.labels, problem.classes, problem.multilabel
     meant = config.epochs >= LinearConfig.epochs  # fewer are meant to end early
     if exact is None:
         exact = meant and config.keep != "last"
@@ -230,8 +219,6 @@ def choose_l2(
         judge = _Judge(problem, held)
     if len(labels) and not several and len(np.unique(rest.targets)) < len(labels):
         raise NoChoice("l2='auto': all rows of a class were held out: give another seed, or l2 as a number")
-    if not judge.weighty:
-        raise NoChoice(NO_WEIGHT.format(judge.fewest))
     if exact:
         epochs = 0
         path = ended = _optima(config, judge, report)
@@ -240,7 +227,7 @@ def choose_l2(
     best = _ranked(judge, ended)[0]
     if best.loss is None:
         advice = "scale the columns, or give l2" if exact else "give a smaller step, or adagrad"
-        raise NoChoice(f"every candidate for l2 diverged: {advice}")
+        raise NoChoice(f"every candidate for l2 diverged, or no row held out has weight: {advice}")
     searches = trades or (config.loss == "softmax" and classes > 1)
     return L2Choice(
         best.l2,
@@ -253,42 +240,7 @@ def choose_l2(
         int(divisions[0].max()) + 1 if len(divisions) else 1,
         max(len(divisions), 1),
         None if searches else best.step,
-        config.normalize,
     )
-
-
-def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
-    """``l2`` if each half of a sample of counts is better predicted by the other half's rows of length one.
-
-    Candidates are optima, as lanes of rows of one length, whose columns are not scaled, need more epochs. Of several
-    classes every other one stands against the rest: the answer is the same, and takes the time of two classes. Rows
-    stay as they are with a loss that has a kink: on film reviews hinge makes .004 more errors of normalised ones.
-    """
-    if rows.table is not None or not LOSSES[config.loss].smooth or not like_counts(rows):
-        return "none"
-    sample = rows.select(rows.spread(SCALED_ENTRIES)).compact()
-    if len(labels):
-        if sample.labels is None:
-            codes = np.searchsorted(labels, sample.targets) % 2
-        else:  # whether its first label stands at an odd place
-            coded, sets = numbered(sample, labels, True)
-            codes = sets.signs(coded).argmax(axis=1) % 2
-        if np.bincount(codes, minlength=2).min() < 2:
-            return "none"
-        sample = sample.replace(targets=readonly(codes.astype(np.float32)), labels=None)
-        labels = np.arange(2.0)
-        config = config.settled(loss="log" if config.loss == "softmax" else config.loss)
-    halves = divide(sample.targets, len(labels), ENTRIES, 2)
-    tried = []
-    for kind in ("none", "l2"):
-        unit = unit_of(sample) if kind == "none" else 1.0
-        one = config.settled(normalize=kind, l2_path=tuple(each * unit for each in SCALED_PATH))
-        judge = _Judge(LinearProblem.of(one, sample, "serial"), sample, halves)
-        tried.append(_ranked(judge, _optima(one, judge))[0])
-    if tried[1].loss is None or not judge.weighty:
-        return "none"
-    near = tried[0].loss is not None and near_lowest([each.metrics for each in tried], judge.weights)[0]
-    return "none" if near else "l2"
 
 
 @dataclass(eq=False)
@@ -331,13 +283,6 @@ class _Judge:
         self._times = np.maximum(times, 1)
 
     @property
-    def weighty(self) -> bool:
-        """Whether the rows held out have weight, and with several parts the others too."""
-        total = self.weights.sum()
-        most = max(self.weights[ids].sum() for ids, _ in self.parts)
-        return bool(total > 0 and (most < total or len(self.parts) == 1))
-
-    @property
     def fewest(self) -> int:
         """Number of rows of the first part."""
         return len(self.parts[0][0])
@@ -356,11 +301,12 @@ class _Judge:
             elif problem.labels:
                 errors[ids] += ~right_rows(p, targets)
             losses[ids] += loss_values(problem.loss, p, targets, problem.loss_param)
+        shares = self.weights / self.weights.sum()  # no numbers if none has weight
         tried.metrics = ((errors if self.by_error else losses) / self._times).astype(np.float32)
-        loss = float(np.average(losses / self._times, weights=self.weights))
+        loss, error = (float((values / self._times) @ shares) for values in (losses, errors))
         finite = math.isfinite(loss)
         tried.loss = loss if finite else None
-        tried.error = float(np.average(errors / self._times, weights=self.weights)) if finite else None
+        tried.error = error if finite else None
 
 
 def near_lowest(metrics: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
@@ -513,7 +459,7 @@ def _steepest(config: TrainConfig, rows: Rows) -> float:
         return math.inf
     if config.normalize != "none":
         return STEEPEST
-    lengths = lengths_of(rows.select(rows.spread(SCALED_ENTRIES)))
+    lengths = lengths_of(rows.select(rows.spread(LENGTHS)))
     return STEEPEST / float(np.median(lengths[lengths > 0.0])) if lengths.any() else math.inf
 
 

@@ -106,12 +106,11 @@ class Run(Generic[M]):
         leader: Leader | None = None,
         chosen: L2Choice | None = None,
         held: Any = None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
-        self.stopwatch = Stopwatch("set-up")
+        self.stopwatch = stopwatch or Stopwatch("set-up")
         self.chosen = chosen
-        before = {"l2": chosen.seconds, "compiling": chosen.compiling} if chosen else {}
-        self.stopwatch.add(before)
-        self._began = time.perf_counter() - sum(before.values())
+        self._began = time.perf_counter() - sum(self.stopwatch.seconds.values())
         self.requested = config
         self.config = resolve(config, len(examples), pool, examples.nnz if config.compiled else math.inf)
         self.history: list[dict[str, Any]] = []
@@ -633,6 +632,7 @@ def begin(
         if config.schedule != "adaptive" and examples.nnz * config.epochs >= SHORT_RUN:
             config = config.settled(patience=PATIENCE)
     leader = chosen = None
+    stopwatch = Stopwatch("set-up")
     if cluster is not None:
         from hogwild.machines.agreement import Leader
         from hogwild.machines.own_rows import settle
@@ -651,8 +651,10 @@ def begin(
         from hogwild.kernels import cache
 
         compiled = cache.compiling_seconds
-        config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
+        with stopwatch("l2"):
+            config, chosen = kind.settle(config, examples, checkpoint if resume else None, judges, report)
+        compiling = min(cache.compiling_seconds - compiled, stopwatch.spent("l2"))
+        stopwatch.add({"compiling": compiling, "l2": -compiling})
         if chosen is not None:
-            compiling = min(cache.compiling_seconds - compiled, chosen.seconds)
-            chosen = replace(chosen, seconds=chosen.seconds - compiling, compiling=compiling)
-    return Run(examples, test, config, checkpoint, resume, pool, data, leader=leader, chosen=chosen, held=held)
+            chosen = replace(chosen, seconds=stopwatch.spent("l2"))
+    return Run(examples, test, config, checkpoint, resume, pool, data, None, leader, chosen, held, stopwatch)

@@ -147,7 +147,6 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
     problem = LinearProblem.of(config.settled(schedule=schedule, class_weight=None), sample, discipline)
     sample, _ = narrowed(sample)
     problem = problem.narrowed(sample.width)
-    problem.compile()
     order = Order.of(len(sample), shuffled=True)
     arrays = problem.row_arrays(sample, None)
     replicas = min(config.replicas, len(sample))

@@ -6,22 +6,10 @@ A part that begins within another one interrupts it; ``set-up`` keeps what no ot
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 PARTS = ("start", "reading", "set-up", "l2", "compiling", "step", "training", "evaluation", "saving")
-
-
-def process_start() -> float:
-    """Time at which this process was started, by the clock of ``time.perf_counter``, to a hundredth of a second."""
-    try:
-        after_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        ticks = int(after_name[19])  # since the machine booted
-        return time.perf_counter() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
-    except (OSError, ValueError, IndexError):
-        return time.perf_counter() - time.process_time()
 
 
 class Stopwatch:
@@ -48,7 +36,7 @@ class Stopwatch:
             self._turn_to(before)
 
     def add(self, seconds: dict[str, float]) -> None:
-        """Add the parts measured by another stopwatch in time that this one does not cover."""
+        """Add to the parts, or take from one what belongs to another."""
         for part, more in seconds.items():
             self._seconds[part] = self._seconds.get(part, 0.0) + more
 

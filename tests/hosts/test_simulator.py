@@ -144,7 +144,7 @@ class Steered(Problem):
 
         return turn
 
-    def compile(self) -> None:
+    def compile(self, *_: Any) -> None:
         pass
 
 

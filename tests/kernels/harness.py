@@ -133,7 +133,7 @@ def run_epoch(job, epoch=0, step=CONSTANT, start=0, end=None, meanwhile=None):
 
 
 def _in_threads(job, work, meanwhile):
-    job.problem.compile()  # or the threads would all do so
+    job.compile()  # or the threads would all do so
     gate = threading.Barrier(job.workers)
 
     def begin(worker):

@@ -9,6 +9,7 @@ import pytest
 
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
+from hogwild.data.rows.container import readonly
 from hogwild.problems.linear.lanes.candidates import Candidate, Candidates
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.training.schedule import make_schedule
@@ -67,7 +68,7 @@ def test_each_lane_equals_the_serial_kernel(lanes, options):
     rows = awkward_rows(options["loss"], weights=True)
     found = trained(candidates(rows, lanes, l1=lanes[0].l1, **options), 3)
     for k in range(0, len(lanes), 3):
-        for mine, own in zip(found.solution(k), alone(rows, lanes[k], 3, **options), strict=True):
+        for mine, own in zip(found.model([k]), alone(rows, lanes[k], 3, **options), strict=True):
             np.testing.assert_array_equal(mine, own)
             assert np.any(mine)
 
@@ -77,13 +78,13 @@ def test_a_lane_that_diverges_disturbs_no_other():
     wild = Candidate(make_schedule("epoch", 1e18), 0.0, 0.0)
     calm = LANES[1]
     found = trained(candidates(rows, [wild, calm, wild], loss="squared-error"), 3)
-    assert not np.isfinite(found.solution(0)[0]).all()
-    for mine, own in zip(found.solution(1), alone(rows, calm, 3, loss="squared-error"), strict=True):
+    assert not np.isfinite(found.model([0])[0]).all()
+    for mine, own in zip(found.model([1]), alone(rows, calm, 3, loss="squared-error"), strict=True):
         np.testing.assert_array_equal(mine, own)
 
 
 def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
-    """With its own number of rows and degrees, in the order in which it meets them."""
+    """In the order in which it meets them, with a penalty that weighs against each as in a fit on all rows."""
     rows = awkward_rows("log", n=91)
     fold_of = np.arange(len(rows)) % 3
     lanes = [Candidate(make_schedule("epoch", 0.3), 0.0, 0.05, fold) for fold in (-1, 0, 1, 2)]
@@ -94,10 +95,11 @@ def test_a_lane_that_leaves_out_a_fold_is_a_fit_on_the_others():
         own = rows.select(met[fold_of[met] != lane.fold])
         job = make_job(own, start=False, order=Order(len(own), 1, False), loss="log", l2=lane.l2)
         job.problem = dataclasses.replace(job.problem, intercept=found.problem.intercept)
+        job.local["rates"] = readonly(found.problem.rates(rows))
         run_epoch(job, 0, lane.schedule.plan(0))
         coef, intercept = job.problem.solution(job.flat)
-        np.testing.assert_array_equal(found.solution(k)[0], coef)
-        np.testing.assert_array_equal(found.solution(k)[1], intercept)
+        np.testing.assert_array_equal(found.model([k])[0], coef)
+        np.testing.assert_array_equal(found.model([k])[1], intercept)
 
 
 def test_lanes_of_several_classes_are_binary_models():
@@ -108,5 +110,5 @@ def test_lanes_of_several_classes_are_binary_models():
         rows_of = awkward_rows("log", 3)
         rows_of.targets.flags.writeable = True
         rows_of.targets[:] = rows_of.targets == found.problem.labels[label]
-        for mine, own in zip(found.solution(label), alone(rows_of, lanes[label], 2, loss="log"), strict=True):
+        for mine, own in zip(found.model([label]), alone(rows_of, lanes[label], 2, loss="log"), strict=True):
             np.testing.assert_array_equal(mine, own)

@@ -110,7 +110,7 @@ def test_who_waits_for_a_lock_gives_up_when_the_run_is_lost(discipline, options)
 @needs_jit
 def test_a_tile_waits_until_its_users_and_items_are_free():
     job = make_job("hogwild", 2, order="blocks")
-    job.problem.compile()
+    job.compile()
     rows, columns = job.order.grid
     job.begin_epoch(0, 0)
     tile = int(job.state["blocks"][0])
@@ -131,7 +131,7 @@ def test_a_tile_waits_until_its_users_and_items_are_free():
 @needs_jit
 def test_workers_write_in_turn():
     job, before = make_job("round-robin", 3), make_job("round-robin", 3).flat
-    job.problem.compile()
+    job.compile()
     users = job.problem.factors(before)[0]
 
     def moved():

@@ -115,7 +115,7 @@ def test_every_row_once_though_stopped_and_resumed(discipline):
 def test_an_abort_ends_the_wait_for_a_dead_worker(discipline, lock, combination):
     """One that died holding a lock, or whose turn it is: nothing is written; the next epoch has all locks free."""
     job, rows = job_and_rows(combination, discipline, workers=2)
-    job.problem.compile()
+    job.compile()
     job.begin_epoch(0, 0)
     if lock is None:
         job.control[TURN] = 1

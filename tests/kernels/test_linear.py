@@ -158,7 +158,9 @@ def test_an_epoch_without_loss_descends_the_penalty(l1, l2):
 def test_what_is_compiled_ahead_is_what_runs(monkeypatch):
     """A model too wide for a table of l2 factors; a kernel compiled later would count as training."""
     monkeypatch.setattr("hogwild.problems.linear.problem.TABLE_WIDTH", 30)
-    problem = make_job(awkward_rows(), loss="log", l2=0.02).problem
-    problem.compile()
+    job = make_job(awkward_rows(), loss="log", l2=0.02)
+    before, problem = job.export(), job.problem
+    job.compile()
+    assert (job.export() == before).all()
     assert problem.penalty(False) == L2
     assert problem._kernel(L2).signatures

@@ -53,16 +53,3 @@ def test_shuffles_are_unbiased():
     expected = epochs / n
     statistic = ((counts - expected) ** 2 / expected).sum()
     assert abs(statistic - 121) < 5 * np.sqrt(2 * 121)
-
-
-@np.errstate(over="ignore")
-@pytest.mark.parametrize(("count", "n"), [(0, 5), (5, 5), (1, 7), (3, 7), (6, 7), (0, 0)])
-def test_some_numbers_are_chosen_alike_often_and_in_order(count: int, n: int) -> None:
-    seen, chosen = np.zeros(n), np.empty(count, np.int64)
-    for seed in range(300):
-        kernel.choose(chosen, n, seed)
-        assert (np.diff(chosen, prepend=-1) > 0).all()
-        seen[chosen] += 1
-    if 0 < count < n:  # within five standard deviations
-        share = count / n
-        assert np.abs(seen / 300 - share).max() < 5 * np.sqrt(share * (1 - share) / 300)

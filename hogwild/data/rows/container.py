@@ -573,11 +573,8 @@ def fit_width(rows: Rows, width: int | None, beyond: str, name: str) -> Rows:
 
 def drawn(rows: Rows, count: int, seed: int) -> Rows:
     """Return a copy in memory of ``count`` rows chosen at random, in their original order."""
-    from hogwild.kernels.order import choose
-
-    ids = np.empty(count, dtype=np.int64)
-    choose(ids, len(rows), seed)
-    return rows.select(ids).compact()
+    ids = np.random.default_rng(seed).choice(len(rows), count, replace=False, shuffle=False)
+    return rows.select(np.sort(ids)).compact()
 
 
 def narrowed(rows: Rows) -> tuple[Rows, np.ndarray]:

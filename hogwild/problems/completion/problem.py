@@ -44,7 +44,7 @@ from hogwild.problems.completion.options import SMOOTHING
 from hogwild.problems.completion.sums import Solution, rows_of
 from hogwild.problems.completion.tiles import Tiles, file_order, tile
 from hogwild.problems.linear.kernel import DISCIPLINES
-from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, part_of, rehearse
+from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, part_of
 from hogwild.training.schedule import Step
 
 PLAIN = ("serial", "hogwild")  # disciplines that write sums
@@ -315,12 +315,6 @@ class CompletionProblem(Problem):
         epoch = completion.epoch(lanes, *codes, *map(int, flags))
         kernel = partial(epoch, shared.parameters, data, shared.control, shared.locks, plan, *scratch)
         return counted(kernel, shared.control, part.worker)
-
-    def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache."""
-        small = dataclasses.replace(self, users=2, items=2, features=self.features and (0, 0))
-        ratings = Ratings([0], [0], [0], (2, 2), features=self.features and (None, None))
-        rehearse(small, *small.lay_out(ratings, 1, 1, 0))
 
 
 def _check(problem: CompletionProblem, workers: int) -> None:

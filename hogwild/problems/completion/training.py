@@ -107,7 +107,6 @@ def settle(
     problem = posed(config, rest, "serial")
     laid_out = problem.lay_out(rest, machine.l2_bytes(), 1, config.seed)
     began = time.perf_counter()
-    problem.compile()  # within these seconds, of which a run takes what was compiled
     tested, seen = (judges.user_lists(), rest.user_lists()) if ranks else (None, None)
     near = NEAR_NDCG if ranks else NEAR_RMSE
 

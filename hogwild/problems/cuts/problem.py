@@ -29,7 +29,7 @@ from hogwild.kernels.tiers import FLOATS
 from hogwild.problems.cuts import kernel as cuts
 from hogwild.problems.cuts.kernel import Data, Parameters, Plan
 from hogwild.problems.linear import kernel as linear
-from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, rehearse
+from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted
 from hogwild.training.schedule import Step
 
 SMALLEST, LARGEST = 1e-30, 1e36  # degree below which a rate exceeds float32; weight above which more has no effect
@@ -198,12 +198,6 @@ class CutsProblem(Problem):
         codes = linear.DISCIPLINES[self.discipline], int(self.scalar), int(self.far)
         memory = shared.parameters, data, shared.control, shared.locks, plan, *scratch
         return counted(partial(cuts.epoch(*codes), *memory), shared.control, part.worker)
-
-    def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache."""
-        graph = Graph([0], [1], [0.0], [0.0], 2, [1], [0], self.labels, check=False)
-        small = replace(self, n_vertices=2, terminals=((1, 0),))
-        rehearse(small, Order(1, 1, False), small.arrays(graph))
 
 
 def _single(weights: np.ndarray) -> np.ndarray:

@@ -147,7 +147,7 @@ class FMProblem(LinearProblem):
         """None that the linear kernel knows."""
         return NO_PENALTY
 
-    def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
+    def scratch(self, order: Order, tiers: Tiers, flat: np.ndarray) -> Scratch:
         """A worker's own memory."""
         vectors = aligned((OTHERS + BLOCK + 1) * self.stride).reshape(-1, self.stride)
         if self.block == BLOCK and self.stride >= GROUP:
@@ -167,10 +167,6 @@ class FMProblem(LinearProblem):
     def data(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """The kernel's read-only inputs, made of arrays by name."""
         return FieldData(**arrays) if self.fields else super().data(arrays)
-
-    def empty(self) -> dict[str, np.ndarray]:
-        """See ``LinearProblem.empty``."""
-        return super().empty() | ({"fields": np.zeros(1, np.int16)} if self.fields else {})
 
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """See ``LinearProblem.bind``."""

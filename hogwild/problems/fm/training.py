@@ -109,7 +109,6 @@ class Trials:
         self.start, self.flat = aligned(p.size), aligned(p.size)
         p.begin(self.start, occurring(self.rows, numbering), config, rows)
         self.before = self.judge(self.start)
-        p.compile()
 
     def judge(self, flat: np.ndarray) -> float:
         """The loss on the rows held out."""

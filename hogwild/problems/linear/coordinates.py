@@ -112,17 +112,9 @@ class Scaling:
         scale_entries(
             rows.begin, rows.end, rows.indices, rows.values, self.centred, self.means, self.inverse, indptr, *entries
         )
-        scaled = Rows(
-            indptr,
-            *entries,
-            rows.targets,
-            rows.width,
-            rows.weights,
-            check=False,
-            hash_bits=rows.hash_bits,
-            table=rows.table,
-        )
-        return scaled.replace(inverse=readonly(self.inverse), labels=rows.labels)
+        indices, values = entries
+        arrays = {"begin": indptr[:-1], "end": indptr[1:], "indices": indices, "values": values}
+        return rows.replace(**arrays, inverse=self.inverse, store=None, known_degrees=None, split_from=None)
 
     def inward(self, coef: np.ndarray, intercept: np.ndarray) -> Solution:
         """The weights of scaled columns that predict what the user's do, float32."""

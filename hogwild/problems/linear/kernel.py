@@ -54,7 +54,7 @@ from hogwild.kernels.losses import SOFTMAX
 from hogwild.kernels.options import JIT, called, inlined
 from hogwild.kernels.order import BLOCKS_PER_CHUNK, WEIGHTS_AHEAD, chunk_rows, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, scale_at, shrink_a_row, squared_length, step_at
-from hogwild.kernels.tiers import QUANTUM, drop_small, fetch_all, merge_due, place_of_rate
+from hogwild.kernels.tiers import QUANTUM, fetch_all, merge_due, place_of_rate
 from hogwild.kernels.vectors import LANES, fma
 
 DISCIPLINES = {"serial": 0, "hogwild": 1, "atomic": 2, "aig": 3, "locked": 4, "round-robin": 5, "tiered": 6}
@@ -258,12 +258,11 @@ def write_row(
     l2,
     unit=0,
     popular=NONE,
-    folded=0,
 ):
     """Update the weights of a row's features, whose gradient is ``g[k] * scale * values``.
 
     ``several`` is None with one margin, and ``atomic`` unless updates are: numba then leaves out what does not fit.
-    Candidates side by side, of one margin each, have a vector of steps and penalties, and ``folded`` one of each rate.
+    Candidates side by side, of one margin each, have a vector of steps and penalties.
     """
     factor = row_factor(data.scales, row)
     for k in range(0, stride, len(lanes)):
@@ -274,9 +273,7 @@ def write_row(
             first = np.uint64(u) * np.uint64(stride) + np.uint64(k)
             x = ONE if unit else data.values[i]
             rate, pull = vectors.filled(lanes, ZERO), l2
-            if visits(penalty) and folded:
-                rate = vectors.load(lanes, data.rates, first)
-            elif visits(penalty):
+            if visits(penalty):
                 rate = vectors.filled(lanes, data.rates[place_of_rate(u, popular)])
             if penalty == APART:
                 other = np.uint64(len(data.rates) - len(parameters.coef) // stride) + np.uint64(u)
@@ -464,14 +461,12 @@ def come_in(tiers, replica, private, plan, state):
 
 
 @called
-def go_out(sparse, tiers, replica, private, data, control, plan, state, step, grown, done, over):
+def go_out(tiers, replica, private, control, plan, state, grown, done, over):
     """Store what ``come_in`` will read; with ``over``, at the end of the epoch, merge everything."""
     state[SEEN], replica.total[0] = done, grown
     if over:
         replica.due[:] = 1  # whatever was done since the last merge
         merge_due(tiers, replica, private, control, plan, grown, done)
-        if sparse and plan.workers > 1:
-            drop_small(tiers, replica, data.rates, plan, step)
         state[BEGUN] = 0
 
 
@@ -490,7 +485,6 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0, sets
     atomic = 1 if discipline == ATOMIC else None
     lanes, written = LANES[size or 1], LANES[1 if atomic else size or 1]
     tiered = int(discipline == TIERED)
-    sparse = int(penalty == ELASTIC or penalty == APART)
 
     @njit(**JIT)
     def run(parameters, data, control, locks, plan, rows, buffer, state, tiers, replica):
@@ -597,8 +591,7 @@ def epoch(loss, discipline, penalty, adagrad, far, unit, size=0, passive=0, sets
             state[DONE] = last
             remaining -= last - first
         if tiered:
-            over = remaining > 0
-            go_out(sparse, tiers, replica, parameters, data, control, plan, state, step, grown + most, done, over)
+            go_out(tiers, replica, parameters, control, plan, state, grown + most, done, remaining > 0)
 
     return run
 

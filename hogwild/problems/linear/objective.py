@@ -26,13 +26,14 @@ from hogwild.data.rows.labels import NO_SETS
 from hogwild.data.rows.margins import Margins, row_scales
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import COUNTS, LOSSES
-from hogwild.problems.linear.objective_kernel import losses, losses_of_classes
+from hogwild.problems.linear.objective_kernel import losses
 from hogwild.problems.linear.rows import numbered, pairs_of
 from hogwild.problems.protocol import Sums
 
 SMALLER = 8  # chunks of a sample are so much smaller, since rows may lie in order
 
 
+@np.errstate(all="ignore")
 def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: float = 0.0) -> np.ndarray:
     """Loss of each row, float64.
 
@@ -46,13 +47,21 @@ def loss_values(loss: str, margins: np.ndarray, targets: np.ndarray, param: floa
     param : float
         Huber's delta, or epsilon.
     """
-    code = LOSSES["log" if loss == "softmax" and margins.ndim == 1 else loss].code
     p, y = (np.ascontiguousarray(array, dtype=np.float64) for array in (margins, targets))
-    if y.ndim == 2:
-        return loss_values(loss, p.ravel(), y.ravel(), param).reshape(y.shape).sum(axis=1)
+    if p.ndim == 2 and loss == "softmax":
+        above = p - p.max(axis=1, keepdims=True)
+        return np.asarray(np.log(np.exp(above).sum(axis=1)) - above[np.arange(len(p)), y.astype(np.int64)])
+    if p.ndim == 2:
+        signs = signs_of(y, p.shape[1]) if y.ndim == 1 else y
+        return loss_values(loss, p.ravel(), signs.ravel(), param).reshape(p.shape).sum(axis=1)
     values = np.empty(len(p))
-    (losses if p.ndim == 1 else losses_of_classes)(code)(p, readonly(y), float(param), values)
+    losses(LOSSES["log" if loss == "softmax" else loss].code)(p, readonly(y), float(param), values)
     return values
+
+
+def signs_of(classes: np.ndarray, count: int) -> np.ndarray:
+    """Whether rows are of each of ``count`` classes, (n, K) of -1 and +1, from the number of their class, (n,)."""
+    return np.where(classes[:, np.newaxis] == np.arange(count), 1.0, -1.0)
 
 
 class Objective:

@@ -30,7 +30,7 @@ from hogwild.kernels.control import FIRST, LAST, TURN
 from hogwild.kernels.losses import COUNTS, LOSSES, PASSIVE, dloss
 from hogwild.kernels.order import PADDING
 from hogwild.kernels.steps import area
-from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers, as_tiers, no_tiers
+from hogwild.kernels.tiers import FLOATS, PACK, PIECE, Replica, Tiers
 from hogwild.machine import check_memory
 from hogwild.problems.linear import kernel as linear
 from hogwild.problems.linear import simulated_kernel as simulated
@@ -45,7 +45,7 @@ from hogwild.problems.linear.rows import (
     uneven,
 )
 from hogwild.problems.linear.simulated_kernel import Crew
-from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted, rehearse
+from hogwild.problems.protocol import OrderSlice, Problem, Shared, counted
 from hogwild.training.schedule import Step
 
 FLUSH = 8  # rows between two updates of the shared intercept by one of several lock-free workers
@@ -299,16 +299,16 @@ class LinearProblem(Problem):
             return order.n_chunks
         return super().position(control, order)
 
-    def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
+    def scratch(self, order: Order, tiers: Tiers, flat: np.ndarray) -> Scratch:
         """A worker's own memory; ``tiers`` in place need the ``flat`` array that the workers share."""
         private, replica = EMPTY, None
-        if self.discipline == "tiered" and tiers is not None:
+        if self.discipline == "tiered":
             many = len(tiers.intervals)
             base = self.parameters(aligned(self.size))
             record = *np.zeros((2, many), np.int64), *np.zeros((3, many))
             replica = Replica(EMPTY, EMPTY, base.coef, base.intercept, aligned(PIECE), *record)
             private = aligned(self.size)
-            if tiers.in_place and flat is not None:
+            if tiers.in_place:
                 private = overlaid(flat, self.private(int(tiers.bounds[-1])))
         return Scratch(
             rows=np.empty(order.chunk + PADDING, dtype=np.int64),
@@ -417,20 +417,6 @@ class LinearProblem(Problem):
     def lanes(self) -> int:
         """Lanes of the vectors in which the classes of a feature are loaded and stored; 0 for one margin."""
         return min(self.stride, MOST_LANES) if self.classes > 1 else 0
-
-    def compile(self) -> None:
-        """Compile the kernel, or load it from the disk cache, by running it over one row without features."""
-        small = dataclasses.replace(self, width=1, tabulate=self.tabulate and self.width <= TABLE_WIDTH)
-        tiers = no_tiers()
-        if self.discipline == "tiered":
-            tiers = as_tiers([] if self.page > FLOATS else [0], [0, 1], [1], [1], [1.0], [1.0], [1.0, 1.0])
-        rehearse(small, Order(1, 1, False), self.empty(), tiers, 1.0 if self.falling else 0.0)
-
-    def empty(self) -> dict[str, np.ndarray]:
-        """The arrays of a row without features."""
-        kinds = dict.fromkeys(Data._fields, np.float32) | {"begin": np.int64, "end": np.int64, "indices": np.int32}
-        kinds |= {"label_indptr": np.int64, "label_indices": np.int32}
-        return {name: np.zeros(1, kind) for name, kind in kinds.items()}
 
 
 def aligned(size: int) -> np.ndarray:

@@ -131,7 +131,7 @@ class ModuleProblem(Problem):
             replica.leave()
         return done
 
-    def compile(self) -> None:
+    def compile(self, *_: Any) -> None:
         """Compile the kernels, or load them from the disk cache, by running them over empty arrays."""
         rule, atomic = modules.RULES[self.layout.rule], int(self.discipline == "atomic")
         none = np.zeros(1, np.float32)

@@ -18,11 +18,11 @@ import numpy as np
 from hogwild import machine
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
-from hogwild.data.rows.container import EMPTY, Rows, readonly
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.errors import UsageError
 from hogwild.kernels.losses import LOSSES, PASSIVE
 from hogwild.kernels.order import PADDING
-from hogwild.problems.linear.kernel import CLASSES, NO_PENALTY, SETS, Data, Parameters
+from hogwild.problems.linear.kernel import CLASSES, SETS, Data, Parameters
 from hogwild.problems.linear.lanes import kernel
 from hogwild.problems.linear.problem import OUTGROWN, LinearProblem, aligned
 from hogwild.problems.protocol import OrderSlice
@@ -72,7 +72,7 @@ class Candidates:
     seed : int
         The order of an epoch is that of a run with this seed.
     fold_of : array of int32, shape (n,), optional
-        The fold of each row.
+        The fold of each row. A penalty weighs as much against each row as in a fit on all of them.
     first : float
         The intercepts to start from; weights start from zeros.
 
@@ -94,7 +94,7 @@ class Candidates:
         first: float = 0.0,
     ) -> None:
         total, _ = machine.memory()
-        needed = 4 * problem.width * len(lanes) * (1 + problem.adagrad + (fold_of is not None))
+        needed = 4 * problem.width * len(lanes) * (1 + problem.adagrad)
         if total is not None and needed > ROOM * total:
             raise UsageError(
                 f"{len(lanes)} sets of {problem.width:,} weights side by side take {needed / 2**30:.1f} GiB, over half "
@@ -109,13 +109,13 @@ class Candidates:
             scaled=False,
             tabulate=False,
         )
-        self._rows = rows
         self._order = order
         self._seed = seed
         self._fold_of = None if fold_of is None else readonly(np.ascontiguousarray(fold_of, dtype=np.int32))
         of_rows = ("targets", "weights", "scales", "label_indptr", "label_indices")
         given = {name: readonly(arrays[name]) for name in of_rows}
-        self._data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=EMPTY, **given)
+        rates = readonly(self.problem.rates(rows))
+        self._data = Data(rows.begin, rows.end, rows.indices, rows.values, rates=rates, **given)
         self._size = next((size for size in SIZES if size >= len(lanes)), SIZES[-1])
         self._groups = self._grouped(lanes)
         for group in self._groups:
@@ -124,11 +124,8 @@ class Candidates:
     def train(self, epochs: int = 1) -> None:
         """Do some epochs."""
         todo = range(self.epoch, self.epoch + epochs)
-        if len(self._groups) == 1:
-            self._train(self._groups[0], todo)
-        else:
-            for _ in in_order(self._groups, lambda group: self._train(group, todo)):
-                pass
+        for _ in in_order(self._groups, lambda group: self._train(group, todo)):
+            pass
         self.epoch += epochs
 
     def keep(self, lanes: Sequence[int]) -> None:
@@ -139,39 +136,22 @@ class Candidates:
             for part, old in zip(self._parameters(self._groups, k), self._parameters(before, lane), strict=True):
                 part[:] = old
 
-    def solution(self, lane: int) -> tuple[np.ndarray, np.ndarray]:
-        """Weights (width,) and intercept (1,) of a lane, as copies."""
-        coef, intercept, *_ = self._parameters(self._groups, lane)
-        return coef.copy(), intercept.copy()
-
     def model(self, lanes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         """Weights and intercepts of the lanes of one model: (K, width) and (K,) for K classes, (width,) and (1,)."""
-        coefs, intercepts = zip(*map(self.solution, lanes), strict=True)
-        return (coefs[0] if len(lanes) == 1 else np.stack(coefs)), np.concatenate(intercepts)
+        parts = [self._parameters(self._groups, lane) for lane in lanes]
+        coef = np.stack([weights for weights, *_ in parts])
+        return coef[0] if len(lanes) == 1 else coef, np.concatenate([intercept for _, intercept, *_ in parts])
 
     def _grouped(self, lanes: Sequence[Candidate]) -> list[_Group]:
         size, adagrad = self._size, self.problem.adagrad
         weights = self.problem.width * size
         lengths = weights, size, weights * adagrad, size * adagrad
         parts = [lanes[k : k + size] for k in range(0, len(lanes), size)]
-        return [_Group(part, Parameters(*map(aligned, lengths)), self._rates(part)) for part in parts]
+        return [_Group(part, Parameters(*map(aligned, lengths))) for part in parts]
 
     def _parameters(self, groups: list[_Group], lane: int) -> list[np.ndarray]:
         """Views of a lane's parameters."""
         return [part[lane % self._size :: self._size] for part in groups[lane // self._size].parameters]
-
-    def _rates(self, lanes: Sequence[Candidate]) -> np.ndarray:
-        """The rates of the rows, or those of each lane's own rows and then what all have, as the kernel takes them."""
-        p, rows, fold_of = self.problem, self._rows, self._fold_of
-        if fold_of is None or p.penalty(True) == NO_PENALTY:
-            return readonly(p.rates(rows))
-        by_fold = {
-            fold: p.rates(rows.select(np.flatnonzero(fold_of != fold))) for fold in {each.fold for each in lanes}
-        }
-        rates = np.zeros((p.width, self._size), dtype=np.float32)
-        for k, lane in enumerate(lanes):
-            rates[:, k] = by_fold[lane.fold][: p.width]
-        return readonly(np.append(rates, by_fold[lanes[0].fold][p.width :]))
 
     @np.errstate(all="ignore")  # without the JIT, NumPy's scalars warn where machine numbers just overflow
     def _train(self, group: _Group, epochs: range) -> None:
@@ -184,7 +164,6 @@ class Candidates:
             np.zeros((3, size)),
             vector([lane.l1 for lane in lanes], np.float32),
             vector([lane.l2 for lane in lanes], np.float32),
-            vector([p.intercept] * len(lanes), np.float32),
             vector([lane.label for lane in lanes], np.int32),
             vector([lane.fold for lane in lanes], np.int32),
             readonly(np.zeros(0, np.int32)) if self._fold_of is None else self._fold_of,
@@ -200,7 +179,7 @@ class Candidates:
             p.shuffle(blocks, order, self._seed, epoch)
             of_lanes.steps[:, : len(lanes)] = np.array([lane.schedule.plan(epoch) for lane in lanes]).T
             plan = p.plan(OrderSlice(order, blocks, self._seed, epoch, 0, 0, 1), (0.0, 1.0, 0.0))
-            loop(group.parameters, self._data._replace(rates=group.rates), plan, of_lanes, *memory)
+            loop(group.parameters, self._data, plan, of_lanes, *memory)
 
 
 class _Group(NamedTuple):
@@ -208,7 +187,6 @@ class _Group(NamedTuple):
 
     lanes: Sequence[Candidate]
     parameters: Parameters
-    rates: np.ndarray
 
 
 def steps_between(search: Callable[[float], float], penalties: Sequence[float]) -> list[float]:

@@ -44,14 +44,13 @@ class LanePlan(NamedTuple):
     steps: np.ndarray  # (3, lanes) float64: scale, offset and power, see kernel.Plan.step
     l1: np.ndarray  # (lanes,) float32
     l2: np.ndarray  # (lanes,) float32
-    part: np.ndarray  # (lanes,) float32: share of the step that the intercept takes
     classes: np.ndarray  # (lanes,) int32: the class that is told from the others, if there are several
     folds: np.ndarray  # (lanes,) int32: the fold whose rows are left out
     fold_of: np.ndarray  # (n,) int32: the fold of each row; read only if the kernel is made with ``folded``
 
 
 @inlined
-def slopes(loss, several, folded, passive, of, param, g, steps, now, bias, data, row, factor, length):
+def slopes(loss, several, folded, passive, of, plan, g, steps, now, bias, data, row, factor, length):
     """Replace the dot products ``g`` by the slopes, times the row's weight; set ``now``; return whether any is nonzero.
 
     Lanes that leave out the row get the slope and step zero.
@@ -60,9 +59,10 @@ def slopes(loss, several, folded, passive, of, param, g, steps, now, bias, data,
     weight = row_factor(data.weights, row)
     for k in range(len(g)):
         margin, y = fma(factor, g[k], bias[k]), sign_of(several, data, row, of.classes[k])
-        slope = dloss(loss, margin, y, param)
+        slope = dloss(loss, margin, y, plan.loss_param)
         if passive:
-            slope *= ease(passive, loss, margin, y, slope, param, steps[k], length, weight, of.part[k])
+            part = np.float32(plan.intercept)
+            slope *= ease(passive, loss, margin, y, slope, plan.loss_param, steps[k], length, weight, part)
         g[k], now[k] = np.float32(slope) * weight, steps[k]
         if folded and of.fold_of[row] == of.folds[k]:
             g[k], now[k] = ZERO, ZERO
@@ -75,7 +75,7 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
     """A pass over all rows; codes and flags as in ``kernel.epoch``, with ``size`` lanes.
 
     ``several``: each lane tells its class from the others (CLASSES), or rows with its label from those without (SETS).
-    ``folded``: lanes leave out rows, and ``data.rates`` is (width, lanes), followed for penalty "apart" by (width,).
+    ``folded``: lanes leave out rows.
     """
     lanes = LANES[size]
     labelled = several or None
@@ -89,7 +89,8 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
         squares = parameters.intercept_squares
         l1 = vectors.load(lanes, of.l1, 0)
         l2 = vectors.load(lanes, of.l2, 0)
-        rated = visits(penalty) and not folded
+        rated = visits(penalty)
+        part = np.float32(plan.intercept)
         for chunk in range(plan.n_chunks):
             length, visited = take_chunk(plan, rows, chunk)
             for i in range(length):
@@ -104,17 +105,14 @@ def epoch(loss, penalty, adagrad, far, size, several=0, folded=0, passive=0):
                 factor = row_factor(data.scales, row)
                 dots(lanes, g, parameters.coef, data, size, begin, end)
                 squared = squared_length(data.values, begin, end, factor) if passive else 0.0
-                param = plan.loss_param
                 some = slopes(
-                    loss, labelled, folded, passive, of, param, g, steps, now, bias, data, row, factor, squared
+                    loss, labelled, folded, passive, of, plan, g, steps, now, bias, data, row, factor, squared
                 )
                 if some or visits(penalty):
                     step = vectors.load(lanes, now, 0)
-                    write_row(
-                        lanes, None, None, penalty, adagrad, parameters, data, size, row, g, step, l1, l2, folded=folded
-                    )
+                    write_row(lanes, None, None, penalty, adagrad, parameters, data, size, row, g, step, l1, l2)
                 for k in range(size):
-                    reach = of.part[k] * now[k]
+                    reach = part * now[k]
                     if adagrad:
                         squares[k] += g[k] * g[k]
                         reach = reach / np.sqrt(squares[k] + TINY)
