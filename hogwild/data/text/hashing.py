@@ -197,13 +197,11 @@ def check_same(found: int | None, expected: int | None, name: str, what: str = "
     if found == expected:
         return
     if expected is None:
-        remedy = "give the data as they were before they were hashed"
+        remedy = "give the data before hashing"
     elif found is None:
-        remedy = (
-            f"hogwild convert with --hash-bits {expected} hashes them (in Python: hogwild.data.text.hashing.hash_rows)"
-        )
+        remedy = f"hogwild convert --hash-bits {expected}, or hash_rows, hashes them"
     else:
-        remedy = f"convert the text or matrix they were made from with --hash-bits {expected}"
+        remedy = f"convert their source with --hash-bits {expected}"
     raise InputError(f"{name}: the features are {_said(found)}, {what} {_said(expected)}: {remedy}")
 
 
