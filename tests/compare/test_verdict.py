@@ -100,10 +100,9 @@ def test_one_side_never_reaches(judge: Callable) -> None:
     stuck = [row | {"method": "tiered", "kind": "lock-free", "cell": f"t{row['seed']}"} for row in stuck]
     said = judge(race("serial 1 2"), stuck, race("locked 2 1"))
     assert said[0].startswith(
-        "On 2 workers no lock-free method gets to 0.1 % of the optimum: tiered never gets there in its 3 epochs "
-        "(best: 3 %); locked does, after"
+        "On 2 workers no lock-free method comes within 0.1 % of the optimum: tiered never gets there in its 3 epochs "
+        "(best: 3 %); locked gets there in 3.00 s"
     )
-    assert said[1] == "Locks were not the problem."
 
 
 def test_the_target_is_the_hardest_that_serial_always_reaches(judge: Callable) -> None:
@@ -233,10 +232,7 @@ def test_an_objective_of_its_own_is_in_no_race(tmp_path: Path) -> None:
 def test_many_that_may_be_as_soon_are_counted(tmp_path: Path) -> None:
     lines = [f"{method} 2 1" for method in ("tiered", "hogwild", "atomic", "averaging", "aig", "round-robin")]
     said = choice(loaded(tmp_path, race("serial 1 2", "locked 2 4", *lines)))
-    assert (
-        "is tiered on 2 workers, in 3.00 s: not clearly sooner than 5 of the 7 others, see 'behind the first' (5 seeds"
-        in said
-    )
+    assert "not clearly sooner than hogwild, atomic, aig, round-robin and 1 more (5 seeds" in said
 
 
 def test_who_is_first_where_nobody_else_gets_there(tmp_path: Path) -> None:

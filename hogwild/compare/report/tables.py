@@ -18,7 +18,7 @@ from hogwild.compare.report.cells import (
     quartiles,
     times,
 )
-from hogwild.compare.report.results import METRICS, WIDE, ComparisonResult, Group, Row, number, paired_ratio, speedup
+from hogwild.compare.report.results import METRICS, ComparisonResult, Group, Row, number, paired_ratio, speedup
 from hogwild.compare.report.verdict import choice, first, verdict
 
 Cells = tuple[str, ...]
@@ -58,10 +58,6 @@ FACTORS = (
     "Speed-up over serial = statistical factor (epochs that serial needs over epochs of the method) x hardware factor"
     " (time of a serial epoch over time of an epoch), at the hardest target that at least half of the runs of both "
     "reached."
-)
-UNSTEADY = (
-    "WARNING: the times of an epoch of {} spread by more than 25 % of their median (quartile to quartile): the machine "
-    "was not quiet."
 )
 CONFLICTS = (
     "Staleness: how many updates of others fall between the reading of a row's weights and the storing of its update."
@@ -107,7 +103,7 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         "in flight": quartiles(group.of("last in_flight"), digits),
         "staleness": quartiles(group.of("mean staleness_mean"), digits),
         "at most": quartiles(group.of("mean staleness_max"), "{:.0f}".format),
-        "lost": quartiles(group.of("lost"), digits),
+        "lost": quartiles(group.of("mean lost"), digits),
         "peak MB": quartiles(group.of("last peak_memory_mb"), digits),
         "an epoch": quartiles(group.of("epoch_seconds"), duration),
         "set-up": quartiles(group.of("last setup_seconds"), duration),
@@ -121,8 +117,8 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
             cells["speed"] = f"{quartiles(speed, millions)} {words}"
     if group.median("last bytes_sent") > 0:
         total = group.median("last virtual_seconds") * number(group.first, "replicas")
-        cells["messages an epoch"] = digits(group.median("last messages") / group.epochs)
-        cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.epochs)
+        cells["messages an epoch"] = digits(group.median("last messages") / group.median("epochs"))
+        cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.median("epochs"))
         cells["waited"] = percent(group.median("last waited_seconds") / total)
     race, best = first(source) or (None, group)
     if race is not None and group in source.racing:
@@ -164,10 +160,6 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     tuned = any(source.of_phase("tuning") for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
     notes = [f"{source.label}: " * several + note for source in sources for note in notes_of(source)]
-    paces = [(group, group.of("epoch_seconds")) for _, group in groups]
-    wide = [f"{group.method} on {group.workers}" for group, at in paces if at and at.q75 - at.q25 > WIDE * at.median]
-    warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
-    warnings += [UNSTEADY.format(listed(wide))] if wide else []
     factors = [*epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
     traded = [*megabytes_to, "messages an epoch", "MB an epoch", "waited"]
     conflicts = ["speed", *traded, "minibatch", "in flight", "staleness", "at most", "lost", "peak MB"]
@@ -179,7 +171,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
             [TARGETS, *notes],
         ),
         view("Time from the call", [*from_call, "once", "set-up"], [FROM_CALL]),
-        view("Epochs, their time, and the speed-up over serial", factors, [FACTORS, *dict.fromkeys(warnings)]),
+        view("Epochs, their time, and the speed-up over serial", factors, [FACTORS]),
         view("Speed and conflicts", conflicts, [CONFLICTS]),
         _failed(sources),
         _conditions(sources),
@@ -203,17 +195,23 @@ def _index(sources: Sequence[ComparisonResult]) -> Table:
 
 def notes_of(source: ComparisonResult) -> Iterator[str]:
     """Return what there is to say of the targets of one comparison."""
-    yield from source.notes
+    best, looked = source.optimum, number(source.head, "objective")
+    if source.head.get("optimum_seen") is True:
+        yield (
+            f"The optimum is not known ({source.head.get('optimum_how')}). Targets are measured against the best "
+            f"objective that any run of this comparison reached, {best:.9g}, so that run ends at 0 % by definition."
+        )
+    if looked > best:
+        below = (looked - best) / (source.start - best)
+        yield (
+            f"A run got below the optimum that was looked for ({looked:.9g}), by {below:.1e} of the way from the "
+            f"start: its {best:.9g} is taken for the optimum."
+        )
+    if source.start <= best:
+        yield f"No run got below the objective of the start ({source.start:.6g}), so no target has a meaning."
     yield from filter(None, dict.fromkeys(group.first.get("own_objective") for group in source.groups))
     if alone := [group.method for group in source.groups if group.first.get("restarts")]:
         yield f"Each point of {listed(alone)} is a run of its own from the start, for it cannot go on."
-    floors = ((eps, source.noise(eps)) for eps in reversed(source.eps))
-    if sure := next(((eps, floor) for eps, floor in floors if floor.sure), None):
-        eps, floor = sure  # at the hardest target at which enough seeds tell
-        yield (
-            f"Serial against serial under another seed: ratios of {floor.low:.2f}–{floor.high:.2f} to {percent(eps)}, "
-            "which are noise."
-        )
     steps = sorted({run["step"] for run in source.of_phase("tuning")})
     if len(steps) > 1:
         tried = " ".join(map(figure, steps))
@@ -251,14 +249,12 @@ def facts_of(head: Row) -> dict[str, str]:
     facts = {}
     versions = " ".join(name for name in head if name.startswith("version_"))
     for line, fields in (FACTS | {"versions": versions}).items():
-        named = {name: head[name] for name in fields.split() if head.get(name) not in (None, "none", "")}
-        words = (f"{_words(name) * (name != line)} {_shown(value)}".strip() for name, value in named.items())
-        facts[line] = ", ".join(words)
+        known = [name for name in fields.split() if head.get(name) not in (None, "none", "")]
+        words = [name.removeprefix("version_").removesuffix("_list").replace("_", " ") for name in known]
+        facts[line] = ", ".join(
+            f"{word * (word != line)} {_shown(head[name])}".strip() for word, name in zip(words, known)
+        )
     return {name: text for name, text in (facts | {"in memory": memory(head)}).items() if text}
-
-
-def _words(name: str) -> str:
-    return name.removeprefix("version_").removesuffix("_list").replace("_", " ")
 
 
 def _shown(value: Any) -> str:
@@ -271,9 +267,7 @@ def _shown(value: Any) -> str:
 
 def memory(head: Row) -> str:
     """Return whether the data fit in the cache, in words."""
-    size = number(head, "megabytes")
-    cache = number(head, "cache_megabytes")
-    if math.isnan(size) or math.isnan(cache):
-        return "" if math.isnan(size) else f"{size:,.3g} MB"
-    fits = "fits, so memory does not limit these speeds," if size <= cache else "does not fit"
-    return f"{size:,.3g} MB: {fits} in the last cache ({cache:,.3g} MB)"
+    size, cache = number(head, "megabytes"), number(head, "cache_megabytes")
+    if math.isnan(size + cache):
+        return ""
+    return f"{size:,.3g} MB, {'within' if size <= cache else 'beyond'} the last cache ({cache:,.3g} MB)"

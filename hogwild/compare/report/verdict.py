@@ -66,12 +66,8 @@ def choice(source: ComparisonResult) -> str:
     if race is None or best is None or not others:
         return ""
     outcomes = [(each.method, race.against(best, each)[0]) for each in others]
-    alike = {method: None for method, outcome in outcomes if outcome not in ("sooner", "never")}
-    names = (
-        listed(alike)
-        if len(alike) <= NAMED
-        else f"{len(alike)} of the {len(dict(outcomes))} others, see 'behind the first'"
-    )
+    alike = [*dict.fromkeys(method for method, outcome in outcomes if outcome not in ("sooner", "never"))]
+    names = listed(alike[:NAMED]) + f" and {len(alike) - NAMED} more" * (len(alike) > NAMED)
     clear = f"not clearly sooner than {names}" if alike else "clearly sooner than all others"
     if all(outcome == "never" for _, outcome in outcomes):
         clear = "no other method gets there"
@@ -88,6 +84,17 @@ def choice(source: ComparisonResult) -> str:
     sure = paired_ratio(best, soonest, race.eps, clock).low > 1
     sooner = f"; {soonest.method} is clearly sooner then, in {least}" * sure
     return f"{said} From the call, with reading, set-up and compiling, it takes {called}{sooner}."
+
+
+def noise_floor(source: ComparisonResult) -> str:
+    """Return in words what chance alone makes of a ratio, at the hardest target at which enough seeds tell."""
+    for eps in reversed(source.eps):
+        if (floor := source.noise(eps)).sure:
+            return (
+                f"Noise: serial is at {percent(eps)} after {floor.low:.2f} to {floor.high:.2f} times its own time "
+                "under another seed, so a ratio within these is no difference."
+            )
+    return ""
 
 
 @dataclass(frozen=True)
@@ -160,12 +167,8 @@ def _of_race(source: ComparisonResult) -> Iterator[str]:
     rivals = [group for group in (race.best(locks, "locks"), source.serial) if group]
     where = f"On {staff(source, best)}" + ", counted in epochs," * (source.clock == "epoch")
     if not best.share(eps):
-        fates = [
-            f"{each.method} does" + (f", after {race.time(each)}" if each.share(eps) else " not") for each in rivals
-        ]
-        yield "; ".join((f"{where} no lock-free method gets to {race.aim}: {never(best)}", *fates)) + "."
-        if any(group.kind == "locks" and group.share(eps) for group in rivals):
-            yield "Locks were not the problem."
+        times = [f"{each.method} gets there in {race.time(each)}" for each in rivals if each.share(eps)]
+        yield "; ".join((f"{where} no lock-free method comes within {race.aim}: {never(best)}", *times)) + "."
         return
     outcomes = [race.against(best, rival) for rival in rivals]
     how = " and ".join(text for kind, text in outcomes if kind not in CLAUSES)
@@ -174,14 +177,15 @@ def _of_race(source: ComparisonResult) -> Iterator[str]:
     yield "; ".join([*clauses, *_difference(source, [best, *rivals])]) + "."
     for rival, (kind, _) in zip(rivals, outcomes, strict=True):
         yield MORALS[rival.kind] if kind in NOT_SOONER and source.clock != "epoch" else ""
-    in_step = [group for group in beside if group.workers in (1, workers)]
-    cores = [group for group in source.groups if device == "cuda" and group.first["device"] == "cpu"]
+    near = [group for group in source.racing if group.workers in (1, workers)]
+    there = [group for group in near if group.first["device"] == device or group.kind == "outside"]
+    others = [group for group in source.racing if group.first["device"] != device and group.kind not in REFERENCES]
     for topic, other in (
-        ("Outside solvers", race.best(source.racing, "outside")),
-        ("Exchange of whole models", race.best(here, "exchange")),
-        ("Blocks nobody shares", race.best(here, "blocks")),
-        ("On the same GPU without a race", race.best(in_step, "in step")),
-        ("On the processor's cores", race.best(cores, "lock-free", "locks", "blocks", "exchange")),
+        ("Outside solvers", race.best(there, "outside")),
+        ("Exchange of whole models", race.best(there, "exchange")),
+        ("Blocks nobody shares", race.best(there, "blocks")),
+        ("On the same GPU without a race", race.best(there, "in step")),
+        ("On the processor's cores", fastest(others, eps, source.clock) if device == "cuda" else None),
     ):
         if other is not None:
             kind, text = race.against(best, other)
@@ -205,7 +209,7 @@ def _no_target(source: ComparisonResult) -> str:
         return f"Neither serial nor a method with locks reaches a target ({aims}) in all its runs: there is no verdict."
     return (
         f"Serial does not reach any target ({aims} of {source.goal}) in all its runs ({_nearest(alone)}, "
-        f"in {plural(alone.epochs, 'epoch')}), so there is no verdict: give it more "
+        f"in {plural(alone.median('epochs'), 'epoch')}), so there is no verdict: give it more "
         "epochs or other steps."
     )
 
@@ -216,12 +220,14 @@ def _conditions(source: ComparisonResult) -> Iterator[str]:
         yield "Seconds are the simulator's: rows and messages take the time that the link says."
     if source.clock == "epoch":
         yield "The workers were simulated on one core, so seconds mean nothing: only epochs are compared."
-    if source.crowd:
-        yield f"{source.crowd}: the scheduler decided who worked, not the method."
+    most = max((group.workers for group in source.groups if group.first["device"] == "cpu"), default=0)
+    cores = source.head.get("cores") or most
+    if source.timed and most > cores:
+        yield f"MORE WORKERS THAN CORES ({most} on {cores}): the scheduler decided who worked, not the method."
     epoch = source.serial.median("epoch_seconds") if source.serial else math.nan
     if epoch <= SHORT:
         yield f"Epochs are short (serial: {duration(epoch)}): beginning and ending them weighs; larger data show more."
-    load, cores = number(source.head, "load"), number(source.head, "cores")
+    load = number(source.head, "load")
     if source.timed and load > BUSY * cores:
         yield f"The machine was not quiet: a load of {load:g} on {cores:g} cores when the comparison began."
 
@@ -238,7 +244,7 @@ def fastest(groups: Iterable[Group], eps: float, clock: str) -> Group | None:
     """Return the group with the lowest median if half its runs get there; else the most frequent or nearest."""
 
     def rank(group: Group) -> tuple[float, ...]:
-        share, best = group.share(eps), group.best_gap
+        share, best = group.share(eps), group.median("best_gap")
         if share >= 0.5 and not math.isnan(median := group.median(f"{clock} to {eps:g}")):
             return 0, median
         return 1, -share, math.inf if math.isnan(best) else best
@@ -248,11 +254,12 @@ def fastest(groups: Iterable[Group], eps: float, clock: str) -> Group | None:
 
 def never(group: Group) -> str:
     """Say that the group did not reach the target, and how near it came."""
-    return f"{group.method} never gets there in its {plural(group.epochs, 'epoch')} ({_nearest(group)})"
+    return f"{group.method} never gets there in its {plural(group.median('epochs'), 'epoch')} ({_nearest(group)})"
 
 
 def _nearest(group: Group) -> str:
-    return f"best: {100 * group.best_gap:.4g} %" if math.isfinite(group.best_gap) else "it diverged"
+    best = group.median("best_gap")
+    return f"best: {100 * best:.4g} %" if math.isfinite(best) else "it diverged"
 
 
 def staff(source: ComparisonResult, group: Group) -> str:
