@@ -66,7 +66,8 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
     assert len(text) < 6_000_000
     assert not {"link", "img", "iframe", "object"} & set(page.tags)
     assert "default-src 'none'" in text
-    (kind, rows), (also, plan), [paper] = [link.split(",") for link in page.links]
+    [here], (kind, rows), (also, plan), [paper] = [link.split(",") for link in page.links]
+    assert f'id="{here[1:]}"' in text
     assert paper == "https://arxiv.org/abs/1106.5730"  # to be cited
     assert (kind, also) == 2 * ("data:application/octet-stream;base64",)
     assert gzip.decompress(base64.b64decode(rows)) == (made / "rows.jsonl").read_bytes()
@@ -75,7 +76,7 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
         "prefers-color-scheme: dark",
         "Time to target",
         "Each point of liblinear is a run of its own",
-        "Noise: serial is at 0.1 % after",
+        "Noise: to 0.1 % serial takes ",
         "<pre>hogwild compare made-up</pre>",
     ):
         assert said in text
@@ -179,7 +180,7 @@ def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     assert {text.partition(":")[0] for text in report.verdict} == {"one", "two"}
     index, joint = report.tables[:2]
     assert [row[0] for row in index.rows] == ["two", "one"]  # the newest first
-    assert "First within 0.1 % of the optimum is tiered on 2 workers" in index.rows[0][1]
+    assert "Use tiered on 2 workers: first within 0.1 % of the optimum" in index.rows[0][1]
     assert joint.columns[0] == "comparison"
     assert {row[0] for row in joint.rows} == {"one", "two"}
     assert report.tables[-1].columns == ("what", "two", "one")

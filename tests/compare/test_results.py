@@ -140,7 +140,7 @@ def test_serial_against_itself_under_another_seed(tmp_path: Path) -> None:
     floor = source.noise(0.1)
     half = math.exp(4.302652729749464 * math.log(2))
     assert (floor.value, floor.low, floor.high) == pytest.approx((1.0, 1 / half, half))
-    assert noise_floor(source).startswith("Noise: serial is at 10 % after 0.05 to 19.73 times its own time")
+    assert noise_floor(source).startswith("Noise: to 10 % serial takes 0.05 to 19.73 times as long under another seed")
     assert noise_floor(loaded(tmp_path, run("serial", [1.0, 0.1]))) == ""
     assert not source.noise(0.01).sure
     assert not loaded(tmp_path, run("hogwild", [1.0, 0.1], workers=2)).noise(0.1).sure

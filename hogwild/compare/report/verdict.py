@@ -24,7 +24,6 @@ from hogwild.compare.report.results import (
 )
 
 NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
-NAMED = 4  # methods that are named at most; else the table says which they are
 SHORT = 0.01  # seconds of an epoch below which its beginning and end are a large part of it
 BUSY = 0.5  # load over cores at the start above which the machine was not idle
 #: What is said of one side against another.
@@ -66,16 +65,16 @@ def choice(source: ComparisonResult) -> str:
     if race is None or best is None or not others:
         return ""
     outcomes = [(each.method, race.against(best, each)[0]) for each in others]
-    alike = [*dict.fromkeys(method for method, outcome in outcomes if outcome not in ("sooner", "never"))]
-    names = listed(alike[:NAMED]) + f" and {len(alike) - NAMED} more" * (len(alike) > NAMED)
-    clear = f"not clearly sooner than {names}" if alike else "clearly sooner than all others"
+    alike = {method for method, outcome in outcomes if outcome not in ("sooner", "never")}
+    names = "any other" if len(alike) == len(dict(outcomes)) else listed(sorted(alike))
+    clear = f"but not clearly sooner than {names}" if alike else "clearly sooner than all others"
     if all(outcome == "never" for _, outcome in outcomes):
-        clear = "no other method gets there"
+        clear = "where no other method gets"
     elif len(best.runs) < FEWEST_PAIRS:
-        clear = "of too few seeds to tell it from the others"
+        clear = "with too few seeds to tell it from the others"
     where = "" if best.kind in REFERENCES and best.workers == 1 else f" on {staff(source, best)}"
     seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"
-    said = f"First within {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
+    said = f"Use {best.method}{where}: first within {race.aim}, in {race.time(best)}, {clear} ({seeds})."
     clock = "call_seconds"
     if math.isnan(best.median("once_seconds") + best.median(f"{clock} to {race.eps:g}")):
         return said
@@ -91,8 +90,8 @@ def noise_floor(source: ComparisonResult) -> str:
     for eps in reversed(source.eps):
         if (floor := source.noise(eps)).sure:
             return (
-                f"Noise: serial is at {percent(eps)} after {floor.low:.2f} to {floor.high:.2f} times its own time "
-                "under another seed, so a ratio within these is no difference."
+                f"Noise: to {percent(eps)} serial takes {floor.low:.2f} to {floor.high:.2f} times as long under "
+                "another seed; a ratio within that is no difference."
             )
     return ""
 

@@ -131,7 +131,6 @@ class Runner(contextlib.ExitStack):
                 history[-1]["staleness"] = run.staleness
         for row in history:
             row["once_seconds"] = self.reading + starting + first - compiling  # the last is in its set-up
-        history[0] |= {"batch": config.batch} if config.problem == "module" else {}
         return history
 
     @contextlib.contextmanager
