@@ -100,8 +100,7 @@ class Comparison:
         schedule = usual_schedule(base.schedule, 0, settled=True)
         varied: dict[str, Any] = {"step": None, "workers": None, "seed": 0, "discipline": "auto", "exchange": "none"}
         base = dataclasses.replace(base, schedule=schedule, **varied)
-        name = data or (str(rows.store) if rows.store else "memory")
-        self.runner = Runner(rows, test, base, name, timeout, in_flight, reading)
+        self.runner = Runner(rows, test, base, data or str(rows.store or "memory"), timeout, in_flight, reading)
         self.plan = plan
         self.command = command
         self.gpu: str | None = None

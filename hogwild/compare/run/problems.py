@@ -7,6 +7,7 @@ the problem's own case, which also judges a run of ``hogwild train``.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -58,19 +59,23 @@ def graph_facts(config: TrainConfig, graph: Graph) -> Facts:
 
 
 def module_facts(config: TrainConfig, posed: Posed) -> Facts:
-    """Return also a hash of the module, with its first parameters, from which all runs start, and of the loss."""
-    from hogwild.problems.module.layout import pack
-
-    parameters = [parameter.detach().numpy() for parameter in posed.model.state_dict().values()]
-    arrays, _ = posed.examples.lay_out(shared=False)
-    named = {"loss": getattr(posed.loss, "__qualname__", "custom")} if config.loss == "custom" else {}
-    numbers = sum(parameter.numel() for parameter in posed.model.parameters())
-    return named | {
-        "parameters": numbers,
-        "megabytes": (sum(array.nbytes for array in arrays.values()) + 4 * numbers) / 1e6 if arrays else None,
+    """Return also a hash of the layers, of the code of these and the loss, and of the parameters where runs start."""
+    functions = [*dict.fromkeys(type(part).forward for part in posed.model.modules()), posed.loss]
+    code = "\n".join([str(posed.model), *map(_source_of, functions)]).encode()
+    first = [parameter.detach().numpy() for parameter in posed.model.state_dict().values()]
+    return {
+        "loss": getattr(posed.loss, "__qualname__", "custom") if config.loss == "custom" else config.loss,
+        "parameters": sum(parameter.numel() for parameter in posed.model.parameters()),
         "model": type(posed.model).__name__,
-        "program": fingerprint_of((), [np.frombuffer(pack(posed.model, posed.loss), np.uint8), *parameters]),
+        "program": fingerprint_of((), [np.frombuffer(code, np.uint8), *first]),
     }
+
+
+def _source_of(function: Any) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):  # not from a file, or no function
+        return type(function).__qualname__
 
 
 #: By problem: what its examples are called, and the function that describes them.

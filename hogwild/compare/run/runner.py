@@ -24,7 +24,7 @@ import numpy as np
 from hogwild import machine
 from hogwild.compare.run.methods import find
 from hogwild.compare.run.outside import OUTSIDE
-from hogwild.compare.run.plan import Cell
+from hogwild.compare.run.plan import Cell, Row
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 from hogwild.hosts.pool import Pool
@@ -34,7 +34,6 @@ from hogwild.training.engine import start_pool
 from hogwild.training.keep import has_diverged
 from hogwild.training.run import Run
 
-Row = dict[str, Any]
 FAILURES = (
     HogwildError,
     ValueError,
