@@ -86,6 +86,7 @@ def test_modules_are_told_apart() -> None:
     others = {
         "as it is": (network, "cross-entropy", (X, y), 0),
         "data": (network, "cross-entropy", (X, 1 - y), 0),
+        "first parameters": (network, "cross-entropy", (X, y), 1),
         "layer without parameters": (lambda: network(nn.Tanh), "cross-entropy", (X, y), 0),
         "own loss": (network, smooth, (X, y), 0),
         "code of the loss": (network, smoother, (X, y), 0),

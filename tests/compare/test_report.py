@@ -77,6 +77,7 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
         "Time to target",
         "Each point of liblinear is a run of its own",
         "Noise: to 0.1 % serial takes ",
+        "set-up: laying the data out",
         "<pre>hogwild compare made-up</pre>",
     ):
         assert said in text
