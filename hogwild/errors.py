@@ -122,7 +122,7 @@ def naming(name: str, *others: str | None) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if str(error).startswith(tuple(each for each in (name, *others) if each)):
+        if str(error).startswith(tuple(each + mark for each in (name, *others) if each for mark in ":,/ ")):
             raise
         raise InputError(f"{name}: {error}") from error
 

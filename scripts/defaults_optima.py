@@ -163,13 +163,13 @@ class Binary:
 def finder(train: Any, loss: str) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients (K, width) and intercepts (K,) of the package's reference."""
     import hogwild
-    from hogwild.compare.reference.optimum import find_optimum
+    from hogwild.compare.run.problems import find_optimum
     from hogwild.compare.run.runner import Runner
     from hogwild.config import TrainConfig
 
     rows = hogwild.Rows.from_scipy(train.X, train.y, weights=train.weights)
-    best = find_optimum(Runner(rows, None, TrainConfig(loss=loss, **train.options), "rows", 600.0).case)
-    return np.atleast_2d(best.coef), best.intercept
+    _, (coef, intercept) = find_optimum(Runner(rows, None, TrainConfig(loss=loss, **train.options), "rows", 600.0).case)
+    return np.atleast_2d(coef), intercept
 
 
 def record(train: Any, loss: str, known: dict[str, Any] | None) -> dict[str, Any]:

@@ -478,11 +478,15 @@ def ratios(table: str) -> dict[str, dict[str, str]]:
     for row in rows[2:]:
         cells = found.setdefault(re.sub(r" \(.*?\)", "", row[0]), {})
         for head, first, cell in list(zip(rows[0], rows[2], row))[1:]:
-            over_serial = place(cell) / place(first) if rows[2][0].startswith("`serial`") else math.nan
             if cell.endswith("x") or ("/" in head and cell[:1].isdigit()):
                 cells[head] = cell
-            elif 0 < over_serial < 1e9 and row is not rows[2]:
-                cells[re.sub(", (in the cache|beyond it)", "", head)] = f"{over_serial:.2f}x"
+            elif (
+                row is not rows[2]
+                and rows[2][0].startswith("`serial`")
+                and cell[:1].isdigit()
+                and 0 < place(first) < 1e9
+            ):
+                cells[re.sub(", (in the cache|beyond it)", "", head)] = times(place(cell) / place(first))
     return found
 
 

@@ -174,13 +174,13 @@ def test_a_long_run_ends_by_itself_and_goes_on_with_more_epochs(
     ],
 )
 def test_a_run_says_whether_it_has_settled(options: dict[str, Any], said: str) -> None:
-    from hogwild.compare.reference.optimum import find_optimum
+    from hogwild.compare.run.problems import find_optimum
     from hogwild.compare.run.runner import Runner
 
     rows = one_hot()
     run = trained(rows, **options)
-    row, best = run.history[-1], find_optimum(Runner(rows, None, run.config, "rows", 60.0).case).objective
-    assert best is not None
+    facts, _ = find_optimum(Runner(rows, None, run.config, "rows", 60.0).case)
+    row, best = run.history[-1], facts["objective"]
     assert said in row["verdict"]
     assert (row["verdict"] == "settled") == (row["objective"] < 1.01 * best)
     assert [row["verdict"] for row in run.history[:-1]] == [None] * (len(run.history) - 1)

@@ -205,7 +205,7 @@ def test_a_run_that_is_resumed_does_not_choose_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"l2": "nine"}, "l2='nine': expected a number of at least 0, 'auto', or two or more"),
+        ({"l2": "nine"}, "l2='nine': expected a number of at least 0, two or more as '1e-6,1e-5', or 'auto'"),
         ({"l2": (1e-3,)}, "two or more"),
         ({"l2": (-1.0, 1.0)}, "at least 0"),
         ({"l2": np.array([True, False])}, "at least 0"),

@@ -6,7 +6,6 @@ as ``hogwild report`` does it on any machine, without training again.
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import sys
 import time
@@ -17,13 +16,12 @@ import typer
 
 from hogwild import machine
 from hogwild.cli.display import Display, bar, clock
-from hogwild.cli.modules import FUNCTION, NAMED_LOSSES, check_module, read_module
 from hogwild.cli.options import MINIMISED, RESULTS, SOURCES, Quiet, config_options, parse_numbers, takes
 from hogwild.cli.sources import DEFAULT_HOLDOUT, KINDS, Sources, check_writable
-from hogwild.config import MODULE, Option, TrainConfig
+from hogwild.config import DEVICES, Option, TrainConfig, choice
 from hogwild.errors import UsageError, naming
 from hogwild.hosts import fork_server
-from hogwild.methods import PROBLEMS, REAL_HOSTS
+from hogwild.methods import REAL_HOSTS
 from hogwild.rows_file import Screen
 
 if TYPE_CHECKING:
@@ -34,16 +32,13 @@ EPOCHS, EPOCHS_OF_CUTS = 10, 50
 EPS = "1e-1,1e-2,1e-3"
 #: Where the best objective seen stands in for the optimum, it is the end of a run, so the last digits are its noise.
 EPS_OF_SEEN = "2e-1,1e-1,5e-2"
-REPLICAS = (1, 2, 4, 8, 16)  # of a module on a GPU; one for other problems, which runs as many programs as fit
 MOST_WORKERS = 1024
 WHAT = "What is compared"
 OWN = "methods workers seeds epochs eps steps timeout"
 
 
 @takes(
-    f"{OWN} {SOURCES} {MINIMISED} model optimizer "
-    "batch momentum schedule decay power adagrad order seed host delay link device in_flight out quiet",
-    PROBLEMS,
+    f"{OWN} {SOURCES} {MINIMISED} schedule decay power adagrad order seed host delay link device in_flight out quiet",
     methods=Option(
         "Methods, such as hogwild,locked.",
         WHAT,
@@ -55,7 +50,7 @@ OWN = "methods workers seeds epochs eps steps timeout"
         WHAT,
         names=("--workers", "-w"),
         metavar="LIST",
-        usual="1, 2, 4 ... physical cores; replicas on a GPU: 1, of a module 1,2,4,8,16",
+        usual="1, 2, 4 ... physical cores; replicas on a GPU: 1",
     ),
     seeds=Option("Repeats of everything, each with its own order of the rows.", WHAT, kind=int, default=5),
     epochs={
@@ -88,11 +83,6 @@ OWN = "methods workers seeds epochs eps steps timeout"
         "help": "Fraction of DATA to hold out and test on; 0: none.",
         "usual": f"{DEFAULT_HOLDOUT} without --test",
     },
-    model=Option(
-        f"A function of no arguments that makes the nn.Module; then --loss is {', '.join(NAMED_LOSSES)} or {FUNCTION}.",
-        MODULE,
-        metavar=FUNCTION,
-    ),
     seed={"help": "First seed, and that of the hold-out.", "default": 0, "usual": ""},
     device={"default": "cpu", "usual": ""},
     host={"default": REAL_HOSTS[0], "usual": REAL_HOSTS[0]},
@@ -112,7 +102,7 @@ def compare(
         typer.Argument(
             metavar="DATA",
             show_default=KINDS["linear"].default,
-            help=f"As for train; with --model also {FUNCTION}.",
+            help="As for train.",
         ),
     ] = None,
     **options: Any,
@@ -121,19 +111,13 @@ def compare(
     from hogwild.compare.run.harness import Comparison
     from hogwild.compare.run.methods import gpu
 
-    model, problem = options["model"], options["problem"]
-    if problem not in (("module", None) if model else (None, *KINDS)):
-        raise UsageError(f"--problem module and --model {FUNCTION} belong together; got {model or problem}")
+    choice("device", options["device"], DEVICES)
     display = Display(Screen(sys.stdout), options["quiet"])
-    if model is None:
-        sources = Sources(options, data)
-        sources.hold_out()
-        if sources.holdout and sources.test:
-            raise UsageError("--test and --holdout both name the rows to test on: give one of them")
-        name, problem = sources.name, sources.problem
-    else:
-        name, problem = check_module(data, options), "module"
-    options["problem"] = problem
+    sources = Sources(options, data)
+    sources.hold_out()
+    if sources.holdout and sources.test:
+        raise UsageError("--test and --holdout both name the rows to test on: give one of them")
+    options["problem"] = sources.problem
     base = base_config(options)
     plan = make_plan(options)
     if options["device"] != "cpu":
@@ -142,18 +126,14 @@ def compare(
     if base.host == "processes":
         fork_server.ensure_running()
     began = time.perf_counter()
-    if model is None:
-        examples, test, held = sources.read(display, plan.first_seed)
-        test = held if test is None else test
-    else:
-        examples, test = read_module(name, options, plan.first_seed, display)
-    with naming(name) if model is None else contextlib.nullcontext():
+    examples, test, held = sources.read(display, plan.first_seed)
+    with naming(sources.name):
         comparison = Comparison(
             examples,
-            test,
+            held if test is None else test,
             plan,
             base,
-            data=name,
+            data=sources.name,
             timeout=options["timeout"],
             in_flight=options["in_flight"],
             reading=time.perf_counter() - began,
@@ -174,8 +154,6 @@ def base_config(options: dict[str, Any]) -> TrainConfig:
     """Return the options that all methods share; methods themselves say whether they run on a GPU."""
     of_plan = ("workers", "epochs", "seed", "device", "in_flight")
     keywords = config_options({name: value for name, value in options.items() if name not in of_plan})
-    if options["problem"] == "module":
-        keywords["loss"] = options["loss"] if options["loss"] in NAMED_LOSSES else "custom"
     if options["problem"] == "completion":
         keywords.setdefault("penalty", "per-rating")  # which cornac has too
     config = TrainConfig(**keywords)
@@ -193,12 +171,9 @@ def make_plan(options: dict[str, Any]) -> ComparisonPlan:
     problem, device = options["problem"], options["device"]
     names = usual(problem, device) if options["methods"] is None else listed(options["methods"])
     eps = options["eps"] or (EPS if problem == "linear" else EPS_OF_SEEN)
+    workers = machine.worker_counts(machine.physical_cores()) if device == "cpu" else (1,)
     if options["workers"] is not None:
         workers = parse_numbers("--workers", options["workers"], int, MOST_WORKERS, "1,2,4")
-    elif device == "cpu":
-        workers = machine.worker_counts(machine.physical_cores())
-    else:
-        workers = REPLICAS if problem == "module" else (1,)
     return ComparisonPlan(
         options["seeds"],
         workers,

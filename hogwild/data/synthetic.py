@@ -121,8 +121,11 @@ def parse(name: str, kind: str) -> SimpleNamespace:
     given, dials = dict[str, Any](), DIALS[kind]
     for part in filter(None, query.split("&")):
         dial, equals, text = part.partition("=")
-        if dial not in dials or not equals:
-            raise InputError(f"{name}: cannot read {part!r} as dial=value: {expected_one_of(dials, dial)}")
+        if dial not in dials:
+            some = f": some are {', '.join([*dials][:6])}"
+            raise InputError(f"{name}: no dial {dial!r}{nearest(dial, dials) or some}")
+        if not equals:
+            raise InputError(f"{name}: {dial!r}: expected {dial}=VALUE")
         given[dial] = _value(f"{name}: {dial}={text}", text, *dials[dial])
     usual = {dial: default for dial, (default, *_) in dials.items()} | FAMILIES[family][1]
     if family == "dense":

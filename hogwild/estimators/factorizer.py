@@ -180,7 +180,7 @@ class HogwildFactorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
                 if row["status"] != "diverged":
                     raise
                 end = diverged_in(row["epoch"], row["objective"])
-                raise TrainingError(f"{end}; try an eta0 below {config.step:g}") from None
+                raise TrainingError(f"{end}: try an eta0 below {config.step:g}") from None
         model = run.model
         if model.rank < p["n_components"]:  # biases alone predict best
             sides = ("user_factors", "item_factors")

@@ -256,7 +256,7 @@ def descend(
             if not auto:
                 remedy = f"an alpha above {config.alpha:g}" if config.step is None else f"an eta0 below {step:g}"
                 end = diverged_in(fit.epochs, fit.curve[-1])
-                raise TrainingError(f"{end}; scale the columns of X, or try {remedy}, or learning_rate='auto'")
+                raise TrainingError(f"{end}: scale the columns of X, or try {remedy}, or learning_rate='auto'")
             if attempt == RESTARTS:
                 raise TrainingError(f"diverged at every step down to {step:.3g}: scale the columns of X")
             step /= 4

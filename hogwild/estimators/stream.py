@@ -126,10 +126,8 @@ class Stream:
         if not problem.intercept:
             weights = parts.coef.reshape(problem.width, problem.stride)[np.unique(entries)]
         if not np.isfinite(weights).all():
-            other = "" if config.schedule == "auto" else ", try an eta0 that is smaller, or learning_rate='auto'"
-            raise TrainingError(
-                f"diverged in batch {self.batches}: the model is gone; scale the columns of X{other}, and begin again"
-            )
+            other = "" if config.schedule == "auto" else ", a smaller eta0, or learning_rate='auto'"
+            raise TrainingError(f"diverged in batch {self.batches}: begin again with scaled columns of X{other}")
         if config.average and self.counted >= config.average:
             self.averaged += 1
             if self.mean is None:

@@ -21,7 +21,6 @@ from hogwild.errors import InputError, OutputError, UsageError
 from hogwild.model_file import has_checkpoint, load_checkpoint
 from hogwild.rows_file import lock_directory
 
-SAMPLED_ROWS, SAMPLED = 4096, 1 << 20  # at most this many rows, with about this many nonzeros, are hashed
 SHOWN = 3  # options that differ, named in an error
 
 KEPT = "exchange_replicas"  # the replicas of an exchange that keeps them from epoch to epoch
@@ -29,9 +28,7 @@ KEPT = "exchange_replicas"  # the replicas of an exchange that keeps them from e
 
 def fingerprint(rows: Rows) -> str:
     """Hash the shape and a sample of the rows, to tell data apart without reading all of them."""
-    sample = rows.select(rows.spread(SAMPLED, SAMPLED_ROWS)).compact()
-    arrays = (sample.begin, sample.indices, sample.values, sample.targets, sample.weights, *(rows.labels or ()))
-    return fingerprint_of((len(rows), rows.width, rows.nnz), [array for array in arrays if array is not None])
+    return fingerprint_of((len(rows), rows.width, rows.nnz), rows.sample_arrays())
 
 
 def fingerprint_of(shape: tuple[int, ...], arrays: Sequence[np.ndarray]) -> str:

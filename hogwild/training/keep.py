@@ -187,12 +187,12 @@ def divergence(config: TrainConfig, row: dict[str, Any]) -> TrainingError:
     step = f"a step below {config.step:g}" if config.step else "another schedule"
     more = ", normalize='l2' or adagrad" if config.problem == "linear" else ""
     end = diverged_in(row["epoch"], row["objective"])
-    return TrainingError(f"{end}; try {step}{more}. The model is that of the epoch before")
+    return TrainingError(f"{end}: try {step}{more}; the epoch before is kept")
 
 
 def diverged_in(epoch: int, objective: float) -> str:
     """Say where the run diverged, for a message that says what to do."""
-    return f"diverged in epoch {epoch}: the objective went to {objective:.4g}"
+    return f"diverged in epoch {epoch} (objective {objective:.4g})"
 
 
 def is_whole(row: dict[str, Any]) -> bool:

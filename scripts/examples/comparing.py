@@ -28,7 +28,7 @@ from hogwild.compare.run.plan import ComparisonPlan
 from hogwild.config import TrainConfig
 
 
-def main(data: str = "synthetic:rcv1?rows=4000&features=5000&nnz=30", out: str = "") -> None:
+def main(data: str = "synthetic:rcv1?rows=40000&features=20000&nnz=40", out: str = "") -> None:
     train, test = open_data(data).split(0.2, seed=0)
     methods = ("serial", "hogwild", "tiered", "locked")
     plan = ComparisonPlan(seeds=3, workers=(2,), grid=(0.5, 1.0, 2.0), epochs=5, methods=methods)

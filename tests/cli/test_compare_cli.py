@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hogwild.cli.compare import make_plan
-from hogwild.cli.modules import members_of
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.runner import Runner
 from hogwild.machine import physical_cores
@@ -85,87 +82,11 @@ def test_other_problems_are_compared_too(hogwild: Callable, tmp_path: Path, comm
     assert starts - {None} == {head["start_objective"]}  # all runs of a seed begin there
 
 
-# ---- modules, and a GPU
-
-MINE = """
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-import numpy as np
-from torch import nn
-
-import neighbour
-
-
-@dataclass
-class Sizes:
-    width: int = 4
-
-
-class Network(nn.Module):
-    def __init__(self, sizes: Sizes) -> None:
-        super().__init__()
-        self.out = nn.Linear(sizes.width, 2)
-
-    def forward(self, x):
-        return neighbour.scaled(self.out(x))
-
-
-def make_model():
-    return Network(Sizes())
-
-
-def make_data():
-    X = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float32)
-    return X, (X[:, 0] > 0).astype(int)
-
-
-def my_loss(output, target):
-    return nn.functional.cross_entropy(output, target, label_smoothing=0.01)
-"""
-LITTLE = "--epochs 2 --seeds 1 --steps 0.1"
-
-
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "mine.py").write_text(MINE)
-    (tmp_path / "neighbour.py").write_text("def scaled(x):\n    return 2 * x\n")
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delitem(sys.modules, "neighbour", raising=False)
-    return tmp_path / "mine.py"
-
-
-def test_a_module_is_compared_and_goes_on(hogwild: Callable, mine: Path, tmp_path: Path) -> None:
-    """In processes, which get the class and the loss without running the file."""
-    command = (
-        f"compare {mine}:make_data --model {mine}:make_model --loss {mine}:my_loss {LITTLE} --batch 16 "
-        f"--optimizer adam --workers 2 --methods hogwild --out {tmp_path / 'out'}"
-    )
-    shown = hogwild(command).shown()
-    assert "100 examples" in shown
-    assert "held out 20 examples to test on, training on 80" in shown
-    assert "parameters 10" in shown
-    rows = rows_in(tmp_path / "out")
-    assert (rows[0]["loss"], rows[0]["optimizer"], rows[0]["eps"]) == ("my_loss", "adam", [0.2, 0.1, 0.05])
-    assert {(row["method"], row["workers"], row["status"]) for row in rows[1:]} == {
-        ("serial", 1, "ok"),
-        ("hogwild", 2, "ok"),
-    }
-    hogwild(command).shown()
-    assert rows_in(tmp_path / "out") == rows
-    mine.write_text(MINE.replace("self.out(x)", "self.out(x * x)"))
-    members_of.cache_clear()
-    assert "holds another comparison" in hogwild(command).err
-
-
-def test_a_gpu_s_methods_beside_serial(
-    hogwild: Callable, mine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_s_methods_beside_serial(hogwild: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hogwild.cuda.streams.connect", StandIn)
     out = tmp_path / "out"
     options = "--device cuda --host threads --in-flight 9 --methods cuda-atomic,hogwild"
-    shown = hogwild(f"compare {SMALL} {LITTLE} {options} --out {out}").shown()
+    shown = hogwild(f"compare {SMALL} --epochs 2 --seeds 1 --steps 0.1 {options} --out {out}").shown()
     assert "Speed and conflicts" in shown
     assert "stand-in" in shown
     rows = rows_in(out)
@@ -175,10 +96,3 @@ def test_a_gpu_s_methods_beside_serial(
         ("hogwild", physical_cores()),
         ("cuda-atomic", 1),
     }
-
-
-def test_replicas_of_a_module_on_a_gpu() -> None:
-    unnamed = dict.fromkeys(("methods", "workers", "epochs", "eps"))
-    plan = make_plan(unnamed | {"problem": "module", "device": "cuda", "steps": "auto", "seed": 0, "seeds": 1})
-    assert plan.workers == (1, 2, 4, 8, 16)
-    assert {"serial", "cuda-hogwild", "cuda-locked", "cuda-synchronous", "cuda-one-stream"} == set(plan.methods)

@@ -12,22 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hogwild.errors import InputError, naming
 from hogwild.problems.completion.model import CompletionModel
 from hogwild.problems.cuts.model import Segmentation
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.module.model import ModuleModel
 from tests.compare.rows import about, write
 
-MODULE = """
-import torch
-def model(): return torch.nn.Linear(4, 2)
-def data(): return torch.randn(64, 4), torch.arange(64) % 2
-def breaks():
-    raise KeyError("what is missing")
-def leaves():
-    raise SystemExit(3)
-NOTHING = 3
-"""
 RATINGS, GRID = "synthetic:ratings?users=9&items=9&ratings=30", "synthetic:grid?side=8"
 
 
@@ -44,9 +35,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "empty.max": "",
         "edges.tsv": "1\t2\n",
         "t.csv": "click,site\nyes,a\nno,b\n",
-        "m.py": MODULE,
-        "syntax.py": "def model():\n    return (\n",
-        "imports.py": "\n\nimport there_is_no_such_module\n",
     }
     for name, text in texts.items():
         (here / name).write_text(text)
@@ -155,23 +143,13 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train d.svm --hash-bits 31": (2, "'--hash-bits'"),
     "recommend ratings -o ratings": (2, "would overwrite"),
     "train d.svm --json nowhere/rows": (1, "--json nowhere/rows: cannot write there"),
-    # comparisons, and programs of a user
-    "compare d.svm --methods hogwyld": (2, "method 'hogwyld': expected some of serial"),
+    # comparisons
+    "compare d.svm --methods hogwyld": (2, "no method 'hogwyld': did you mean hogwild?"),
     "compare d.svm --l2 auto": (2, "--l2: a comparison is of one objective: give one number"),
     "compare d.svm --problem fm": (2, "--l2-factors: a comparison is of one objective"),
     "compare d.svm --test d.svm --holdout 0.1": (2, "--test and --holdout both name the rows to test on"),
-    "compare d.svm --problem module": (2, "--problem module and --model FILE.py:NAME belong together; got module"),
-    "compare --model m.py:model": (2, "a module is compared on data of its own"),
-    "compare m.py:data --model m.py": (2, "--model m.py: expected FILE.py:NAME"),
-    "compare m.py:data --model m.py:model --problem linear": (2, "belong together; got m.py:model"),
-    "compare m.py:data --model none.py:model": (1, "none.py: No such file"),
-    "compare m.py:data --model m.py:more": (1, "m.py: no function more in it: it has model, data, breaks, leaves"),
-    "compare m.py:data --model m.py:NOTHING": (1, "no function NOTHING in it"),
-    "compare m.py:data --model syntax.py:model": (1, "syntax.py, line 2: SyntaxError"),
-    "compare m.py:data --model imports.py:model": (1, "imports.py, line 3: ModuleNotFoundError"),
-    "compare m.py:data --model m.py:breaks --out new": (1, "m.py, line 6: KeyError: 'what is missing'"),
-    "compare m.py:leaves --model m.py:model --out new": (1, "m.py, line 8: SystemExit: 3"),
-    "compare m.py:data --model m.py:model --loss cross_entropy": (2, "cross-entropy, mse, bce or FILE.py:NAME"),
+    "compare d.svm --device tpu": (2, "device='tpu': expected one of cpu, cuda"),
+    "compare d.svm --problem module": (2, "--problem module: expected one of"),
     "compare d.svm --steps 1 --methods hogwild -w 1 --out other": (2, "--out other holds another comparison"),
     "compare one.svm --out new": (1, "one.svm: all 8 rows have the label 1"),
     "compare d.svm --steps 1 --out d.svm": (1, "--out d.svm"),
@@ -180,6 +158,20 @@ MISTAKES: dict[str, tuple[int, str]] = {
 
 def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "shown"),
+    [
+        ("a", "a9a.svm: bad", "a: a9a.svm: bad"),
+        ("a", "a:2: bad", "a:2: bad"),
+        ("state", "state/meta.json: bad", "state/meta.json: bad"),
+    ],
+)
+def test_an_error_names_the_data_once(name: str, said: str, shown: str) -> None:
+    with pytest.raises(InputError) as error, naming(name):
+        raise InputError(said)
+    assert str(error.value) == shown
 
 
 @pytest.mark.parametrize("words", MISTAKES)

@@ -29,7 +29,8 @@ def comparison(tmp_path: Path) -> Path:
 def test_a_report(hogwild: Callable, comparison: Path) -> None:
     shown = hogwild(f"report {comparison}").shown()
     assert (
-        "\nFirst within 0.1 % of the optimum is tiered on 2 workers, in 3.00 s: clearly sooner than all others" in shown
+        "\nUse tiered on 2 workers: first within 0.1 % of the optimum, in 3.00 s, clearly sooner than all others"
+        in shown
     )
     assert "\nOn 2 workers tiered comes within 0.1 % of the optimum 3.0x (95 % CI 2.9–3.1) sooner than" in shown
     for text in (

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.compare.reference import outside
-from hogwild.compare.reference.outside import OUTSIDE, Program
 from hogwild.compare.run.methods import METHODS, Method
+from hogwild.compare.run.outside import OUTSIDE, Program
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.runner import Runner
+from hogwild.compare.run.runner import SHORTEST, Runner
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import open_data
@@ -40,7 +39,7 @@ def evaluations(rows: Rows, cell: Cell, epochs: int, timeout: float = 60.0) -> l
 class Sleepy(Program):
     """Another program whose epochs take a known time, and which is slow to say what it found."""
 
-    name, order = "sleepy", "none"
+    name = "sleepy"
     setup, asleep, saying = 0.2, 0.04, 0.15
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
@@ -85,7 +84,7 @@ def test_a_solver_that_starts_anew_is_charged_for_its_last_run_only(small: Rows,
         uncounted = sleepy.saying * before + sleepy.asleep * others
         assert sleepy.asleep * row["epoch"] <= row["train_seconds"] <= row["wall_seconds"] - uncounted
     sleepy.idle = lambda self: 10.0
-    assert {row["train_seconds"] for row in evaluations(small, SLEEPY, 5)[1:]} == {outside.SHORTEST}
+    assert {row["train_seconds"] for row in evaluations(small, SLEEPY, 5)[1:]} == {SHORTEST}
 
 
 def test_the_peak_of_memory_is_that_of_the_cell(small: Rows, sleepy: type[Sleepy]) -> None:
@@ -159,6 +158,12 @@ def test_what_another_program_raises_is_the_end_of_its_cell_only(small: Rows, sl
 
     sleepy.advance, sleepy.saying = fail, 0.0
     assert [row["status"] for row in evaluations(small, SLEEPY, 5)] == ["ok", "failed: no way"]
+
+    def hang(self: Sleepy, epoch: int) -> None:
+        raise TimeoutError
+
+    sleepy.advance = hang
+    assert evaluations(small, SLEEPY, 5)[-1]["status"] == "timed out after 60 s"
     sleepy.__init__ = lambda self, rows, config: 1 // 0
     [row] = evaluations(small, SLEEPY, 5)
     assert row["status"].startswith("failed: ")

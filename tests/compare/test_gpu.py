@@ -15,7 +15,8 @@ from hogwild import machine
 from hogwild.compare.report.verdict import verdict
 from hogwild.compare.run.harness import Comparison
 from hogwild.compare.run.methods import METHODS, usual
-from hogwild.compare.run.plan import ComparisonPlan
+from hogwild.compare.run.plan import Cell, ComparisonPlan
+from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
 from hogwild.cuda import streams
 from hogwild.data.rows.source import open_data
@@ -43,8 +44,6 @@ def test_what_a_gpu_is_not_for(standin: None, monkeypatch: pytest.MonkeyPatch) -
     rows = open_data(ROWS)
     for name, base, workers, says in (
         ("cuda-locked", LINEAR, 1, "is for problem module, not for linear"),
-        ("cuda-hogwild", TrainConfig(host="simulator"), 1, "has no host 'simulator'"),
-        ("cuda-hogwild", LINEAR, 32, "31 streams at most"),
         ("cuda-synchronous", MODULE, 5, "a minibatch of 5 x 16 examples is more than the 64 there are"),
         ("cuda-locked", MODULE, 4, None),  # they do not spin
     ):
@@ -57,7 +56,15 @@ def test_what_a_gpu_is_not_for(standin: None, monkeypatch: pytest.MonkeyPatch) -
         raise InputError("device cuda: there is none")
 
     monkeypatch.setattr(streams, "connect", connect)
-    assert METHODS["cuda-hogwild"].refusal(LINEAR, rows, 1, cores=1) == "device cuda: there is none"
+    for base, workers, says in (
+        (TrainConfig(host="simulator"), 1, "has no host 'simulator'"),
+        (LINEAR, 32, "31 streams at most"),
+        (LINEAR, 1, "device cuda: there is none"),
+    ):
+        with Runner(rows, None, base, "rows", 60.0) as runner:
+            [row] = runner.run(Cell("reported", "cuda-hogwild", workers, 1.0, 0), 1)
+        assert row["status"].startswith("refused: ")
+        assert says in row["status"]
 
 
 # ---- the harness
@@ -70,16 +77,15 @@ def test_replicas_of_a_module(standin: None, monkeypatch: pytest.MonkeyPatch, tm
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # no word of more workers than cores
         Comparison(posed(), None, plan, MODULE).run(tmp_path)
+    assert rows_in(tmp_path)[0]["gpu"] == "stand-in"
     found: dict[tuple[str, int], list] = {}
     for row in rows_in(tmp_path)[1:]:
         found.setdefault((row["method"], row["workers"]), []).append(row)
     counts = {name: (1, 3) if METHODS[name].parallel and METHODS[name].device != "cpu" else (1,) for name in names}
     assert set(found) == {(name, count) for name in names for count in counts[name]}
-    for (name, count), rows in found.items():
+    for (name, _), rows in found.items():
         assert [row["status"] for row in rows] == ["ok"] * 3, (name, rows[0]["status"])
         assert {row["device"] for row in rows} == {METHODS[name].device}
-        assert rows[0].get("gpu") == (None if METHODS[name].device == "cpu" else "stand-in")
-        assert rows[0]["batch"] == 16 * (count if name == "cuda-synchronous" else 1)
 
 
 def test_another_gpu_is_another_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,4 +131,4 @@ def test_the_verdict_is_of_the_gpu_where_methods_race_on_one(
     said = " ".join(verdict(source))
     assert says in said
     assert says_not not in said
-    assert bool(source.crowd) == ("hogwild 16 0.8" in methods)  # replicas are none
+    assert ("MORE WORKERS THAN CORES" in said) == ("hogwild 16 0.8" in methods)  # replicas are none

@@ -101,6 +101,11 @@ def test_what_is_finished_is_not_run_again(small: Rows, tmp_path: Path, monkeypa
         Comparison(small, None, plan_of(epochs=3), BASE).run(tmp_path)
 
 
+def test_other_rows_to_test_on_are_another_comparison(small: Rows) -> None:
+    tested = [None, *(small.split(0.2, seed)[1] for seed in (0, 1))]
+    assert len({Comparison(small, part, plan_of(), BASE).identity for part in tested}) == 3
+
+
 def test_a_grid_is_probed_for_where_none_is_given(small: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan_of_probe = plan_of(grid=(), epochs=1, methods=("serial",))
     monkeypatch.setattr(plan, "best_step", lambda trials, *about: min(trials))

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from hogwild.compare.run.ledger import ROWS, Ledger
-from hogwild.errors import OutputError, UsageError
+from hogwild.errors import InputError, OutputError, UsageError
+from tests.compare.rows import about, run
 
-HEAD = {"phase": "optimum", "comparison": "mine"}
+HEAD = about(comparison="mine")
 
 
 def cell(name: str, count: int) -> list[dict]:
-    return [{"phase": "reported", "cell": name, "cell_rows": count, "epoch": k} for k in range(count)]
+    return run("serial", [1.0] * count, cell=name, cell_rows=count)
 
 
 def written(directory: Path) -> Path:
@@ -46,6 +47,14 @@ def test_half_written_cells_are_cut_off(tmp_path: Path, cut: int) -> None:
     again.close()
     assert set(again.cells) == {"a"}
     assert [json.loads(line).get("cell") for line in path.read_text().splitlines()] == [None, *"aaa"]
+
+
+def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:2], "nonsense\n", *lines[2:]]))
+    with pytest.raises(InputError, match="line 3: is no JSON"):
+        Ledger(tmp_path, "mine")
 
 
 def test_another_comparison_is_not_touched(tmp_path: Path) -> None:

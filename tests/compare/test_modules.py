@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +11,14 @@ from torch import nn
 from torch.nn import functional
 
 from hogwild.compare.run.harness import Comparison
-from hogwild.compare.run.problems import SUBJECTS
+from hogwild.compare.run.problems import data_facts
 from hogwild.config import TrainConfig
 from hogwild.errors import UsageError
-from hogwild.problems.module.case import Posed
+from hogwild.problems.module.case import ModuleCase, Posed
 from hogwild.problems.module.feed import take_data
 from hogwild.problems.module.training import pose
 from tests.compare.rows import plan_of, rows_in
 
-MODULE = SUBJECTS["module"]
 BASE = TrainConfig(problem="module", host="threads", batch=16)
 N = 120
 
@@ -88,23 +86,28 @@ def test_modules_are_told_apart() -> None:
     others = {
         "as it is": (network, "cross-entropy", (X, y), 0),
         "data": (network, "cross-entropy", (X, 1 - y), 0),
+        "first parameters": (network, "cross-entropy", (X, y), 1),
         "layer without parameters": (lambda: network(nn.Tanh), "cross-entropy", (X, y), 0),
         "own loss": (network, smooth, (X, y), 0),
         "code of the loss": (network, smoother, (X, y), 0),
         "own class": (Scaled, "cross-entropy", (X, y), 0),
         "code of the class": (Halved, "cross-entropy", (X, y), 0),
     }
-    prints = {name: MODULE.fingerprint(pose(*about[:3], seed=about[3])[0]) for name, about in others.items()}
-    assert len(set(prints.values())) == len(others)
-    again = {name: MODULE.fingerprint(pose(*about[:3], seed=about[3])[0]) for name, about in others.items()}
-    assert again == prints
+
+    def program(posed: Posed) -> tuple[str, str]:
+        return data_facts(BASE, posed, None)["program"], ModuleCase(BASE, posed, None).fingerprint
+
+    def programs() -> list[tuple[str, str]]:
+        return [program(pose(*about[:3], seed=about[3])[0]) for about in others.values()]
+
+    assert len({*programs()}) == len(others)
+    assert programs() == programs()
 
 
 def test_the_loss_is_the_module_s(posed: Posed) -> None:
-    assert MODULE.take(BASE, posed, None)[0].loss == "cross-entropy"
-    custom = pose(network, smooth, data())[0]
-    assert MODULE.take(BASE, custom, None)[0].loss == "custom"
-    with pytest.raises(UsageError, match="posed with loss 'cross-entropy'"):
-        MODULE.take(dataclasses.replace(BASE, loss="mse"), posed, None)
+    for each, name in ((posed, "cross-entropy"), (pose(network, smooth, data())[0], "custom")):
+        comparison = Comparison(each, None, plan_of(), BASE)
+        assert comparison.runner.base.loss == name
+    assert comparison.about["loss"] == "smooth"
     with pytest.raises(UsageError, match="train_module"):
-        MODULE.take(BASE, data(), None)
+        Comparison(data(), None, plan_of(), BASE)

@@ -66,11 +66,20 @@ def test_the_page_needs_nothing_else(made: Path) -> None:
     assert len(text) < 6_000_000
     assert not {"link", "img", "iframe", "object"} & set(page.tags)
     assert "default-src 'none'" in text
-    (kind, rows), (also, plan) = [link.split(",") for link in page.links]
+    [here], (kind, rows), (also, plan), [paper] = [link.split(",") for link in page.links]
+    assert f'id="{here[1:]}"' in text
+    assert paper == "https://arxiv.org/abs/1106.5730"  # to be cited
     assert (kind, also) == 2 * ("data:application/octet-stream;base64",)
     assert gzip.decompress(base64.b64decode(rows)) == (made / "rows.jsonl").read_bytes()
     assert json.loads(base64.b64decode(plan))["command"] == "hogwild compare made-up"
-    for said in ("prefers-color-scheme: dark", "Time to target", "Each point of liblinear is a run of its own"):
+    for said in (
+        "prefers-color-scheme: dark",
+        "Time to target",
+        "Each point of liblinear is a run of its own",
+        "Noise: to 0.1 % serial takes ",
+        "set-up: laying the data out",
+        "<pre>hogwild compare made-up</pre>",
+    ):
         assert said in text
 
 
@@ -123,7 +132,7 @@ def test_costs(tmp_path: Path) -> None:
 def test_numbers_for_other_programs(made: Path) -> None:
     summary = json.loads((made / "summary.json").read_text())
     [comparison] = summary["comparisons"]
-    assert len(summary["verdict"]) == 3
+    assert len(summary["verdict"]) == 4
     assert comparison["about"]["cpu"] == "A Processor"
     assert [table["title"] for table in summary["tables"]] == [
         "Time to target, each method at its own best step",
@@ -172,7 +181,7 @@ def test_several_comparisons(made: Path, tmp_path: Path) -> None:
     assert {text.partition(":")[0] for text in report.verdict} == {"one", "two"}
     index, joint = report.tables[:2]
     assert [row[0] for row in index.rows] == ["two", "one"]  # the newest first
-    assert "First within 0.1 % of the optimum is tiered on 2 workers" in index.rows[0][1]
+    assert "Use tiered on 2 workers: first within 0.1 % of the optimum" in index.rows[0][1]
     assert joint.columns[0] == "comparison"
     assert {row[0] for row in joint.rows} == {"one", "two"}
     assert report.tables[-1].columns == ("what", "two", "one")
@@ -207,7 +216,7 @@ def test_whatever_there_is_can_be_reported(tmp_path: Path, parts: tuple) -> None
 def test_a_start_at_the_optimum_and_a_place_that_cannot_be_written(tmp_path: Path) -> None:
     source = write(tmp_path / "a", about(start_objective=0.0), run("serial", [0.0, 0.0]))
     assert "no target has a meaning" in " ".join(write_report([source], source).tables[0].notes)
-    with pytest.raises(InputError, match="no such directory"):
+    with pytest.raises(InputError, match="none/rows.jsonl: no comparison to read: No such file"):
         write_report([tmp_path / "none"], tmp_path / "out")
     assert not (tmp_path / "out").exists()
     (tmp_path / "file").write_text("")

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.compare.reference import outside
-from hogwild.compare.reference.outside import CornacMF, ImplicitBPR, Libmf
 from hogwild.compare.report.results import load
+from hogwild.compare.run import outside
+from hogwild.compare.run.outside import CornacMF, ImplicitBPR, Libmf
 from hogwild.compare.run.plan import Cell
 from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig

@@ -33,5 +33,5 @@ def test_by_virtual_seconds_and_by_bytes(tmp_path: Path) -> None:
     megabytes = {row[0]: row[table.columns.index("MB an epoch")] for row in table.rows}
     assert megabytes["serial"] == "–"
     assert float(megabytes["averaging"]) == pytest.approx(ends["averaging"]["bytes_sent"] / 4e6, rel=0.01)
-    assert report.verdict[0].startswith("First within 10 % of the optimum is ")
+    assert report.verdict[0].startswith("Use ")
     assert report.verdict[-1] == "Seconds are the simulator's: rows and messages take the time that the link says."

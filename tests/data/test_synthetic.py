@@ -114,7 +114,7 @@ def test_names():
     ("name", "said"),
     [
         ("rcv2", "no such synthetic rows; there are synthetic:rcv1, synthetic:uniform"),
-        ("rcv1?row=5", "cannot read 'row=5' as dial=value: expected one of rows, features, nnz"),
+        ("rcv1?row=5", "no dial 'row': did you mean rows?"),
         ("rcv1?rows=2.5", "expected a whole number"),
         ("rcv1?rows=0", "rows=0: expected a whole number from 1 to"),
         ("rcv1?zipf=nan", "zipf=nan: expected a number from 0 to 4"),

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hogwild
 from hogwild.compare.run.plan import Cell
-from hogwild.compare.run.problems import SUBJECTS
+from hogwild.compare.run.problems import optimum_of
 from hogwild.compare.run.runner import Runner
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
@@ -347,7 +347,7 @@ def test_a_comparison_judges_runs_that_number_their_features() -> None:
     run = hogwild.train(rows, **options, renumber="always", keep="last")
     run.finish()
     with Runner(rows, None, TrainConfig(**options, renumber="always"), "clicks", 60.0) as runner:
-        start = SUBJECTS["fm"].optimum(runner.base, rows, runner.case).start
+        start = optimum_of(runner.case, rows, 0)["start_objective"]
         judged = runner.run(Cell("reported", "serial", 1, options["step"], 0), 1)
     assert start == judged[0]["objective"]
     assert [row["objective"] for row in judged] == pytest.approx([row["objective"] for row in run.history], rel=1e-6)

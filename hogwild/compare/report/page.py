@@ -21,8 +21,8 @@ from typing import Any
 
 from hogwild.compare.report.cells import place
 from hogwild.compare.report.results import ComparisonResult, frame, load
-from hogwild.compare.report.tables import Table, facts_of, tables
-from hogwild.compare.report.verdict import choice, verdict
+from hogwild.compare.report.tables import Table, facts_of, notes_of, tables
+from hogwild.compare.report.verdict import choice, noise_floor, verdict
 from hogwild.errors import HogwildWarning, OutputError
 from hogwild.model_file import write_atomically
 from hogwild.rows_file import plain, printable
@@ -63,7 +63,7 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
     Parameters
     ----------
     directories : sequence of path
-        Directories that hold a ``rows.jsonl``, or folders with one each.
+        Directories that hold a ``rows.jsonl``.
     out : path
         Directory of the report; created if missing, and may be one of the sources.
 
@@ -78,7 +78,7 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
     sentences = [
         f"{source.label}: {text}" if len(sources) > 1 else text
         for source in sources
-        for text in filter(None, (choice(source), *verdict(source)))
+        for text in filter(None, (choice(source), noise_floor(source), *verdict(source)))
     ]
     report = Report(sentences, tables(sources), [])
     try:
@@ -91,7 +91,9 @@ def write_report(directories: Sequence[str | Path], out: str | Path) -> Report:
         return report
     summary = {
         "verdict": sentences,
-        "comparisons": [{"label": source.label, "about": source.head, "notes": source.notes} for source in sources],
+        "comparisons": [
+            {"label": source.label, "about": source.head, "notes": [*notes_of(source)]} for source in sources
+        ],
         "tables": [vars(table) for table in report.tables],
     }
     frames = {source.label: frame(source.groups) for source in sources}
@@ -120,10 +122,9 @@ def downloads(source: ComparisonResult, most: int) -> dict[str, str]:
     """Return the rows, of at most so many bytes compressed, and the plan with all that was known of data, machine and
     versions, as addresses by the files' names.
     """
-    name = source.label.replace("/", "-")
     rows = gzip.compress(source.path.read_bytes(), mtime=0)
-    files = {f"{name}.jsonl.gz": rows} if len(rows) <= most else {}
-    files[f"{name}-plan.json"] = json.dumps(plain(source.head), indent=1).encode()
+    files = {f"{source.label}.jsonl.gz": rows} if len(rows) <= most else {}
+    files[f"{source.label}-plan.json"] = json.dumps(plain(source.head), indent=1).encode()
     return {
         name: f"data:application/octet-stream;base64,{base64.b64encode(content).decode()}"
         for name, content in files.items()

@@ -43,13 +43,12 @@ REFERENCES = ("serial", "outside")
 #: Fields in which the way to a target is measured.
 CLOCKS = ("train_seconds", "call_seconds", "virtual_seconds", "epoch", "bytes_sent")
 #: Fields of which a run has the mean of its epochs, as "mean staleness_max".
-MEANS = "staleness_mean staleness_max nonzeros_per_second updates_per_second samples_per_second".split()
+MEANS = "staleness_mean staleness_max lost nonzeros_per_second updates_per_second samples_per_second".split()
 #: Fields that mean nothing, by the clock that methods are compared by: they are taken for missing.
 REAL, VIRTUAL = ("train_seconds", "setup_seconds", "once_seconds"), ("virtual_seconds", "bytes_sent")
 MEANINGLESS = {"train_seconds": VIRTUAL, "virtual_seconds": REAL, "epoch": (*REAL, *VIRTUAL)}
 FEWEST_PAIRS = 3
 CONFIDENCE = 0.95
-WIDE = 0.25  # ratio of the quartile distance to the median above which a time is doubtful
 METRICS = (  # (field, name, whether it is a share); the first one measured is shown
     ("test_accuracy", "test accuracy", True),
     ("test_rmse", "test RMSE", False),
@@ -73,7 +72,7 @@ def read_rows(path: str | Path) -> list[Row]:
     try:
         lines = Path(path).read_bytes().split(b"\n")
     except OSError as error:
-        raise InputError(f"{path}: cannot read the rows of a comparison: {error.strerror or error}") from None
+        raise InputError(f"{path}: no comparison to read: {error.strerror or error}") from None
     rows: list[Row] = []
     for place, line in enumerate(lines, 1):
         try:
@@ -112,9 +111,14 @@ def number(row: Row | None, name: str) -> float:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
 
 
+def finite(rows: Iterable[Row], name: str) -> list[float]:
+    """Return the values of a field where they are finite numbers."""
+    return [value for row in rows if math.isfinite(value := number(row, name))]
+
+
 def lowest(rows: Iterable[Row], start: float) -> float:
     """Lowest objective of any row, at most that of the start: it replaces the optimum if that is unknown."""
-    return min([start, *(value for row in rows if math.isfinite(value := number(row, "objective")))])
+    return min([start, *finite(rows, "objective")])
 
 
 def with_gaps(rows: Iterable[Row], start: float, optimum: float) -> list[Row]:
@@ -141,10 +145,8 @@ def crossing(rows: Iterable[Row], eps: float, clock: str) -> float | None:
         if gap <= eps:
             if before is None:
                 return at
-            high = math.log(before[1])
-            low = math.log(max(gap, 1e-3 * eps))
-            share = (high - math.log(eps)) / (high - low) if high > low else 1.0
-            return before[0] + min(max(share, 0.0), 1.0) * (at - before[0])
+            share = math.log(before[1] / eps) / math.log(before[1] / max(gap, 1e-3 * eps))
+            return before[0] + share * (at - before[0])
         before = at, gap
     return None
 
@@ -184,22 +186,22 @@ def run_of(rows: list[Row], eps: Sequence[float]) -> Row:
     Fields of the last evaluation are named "last objective" (absent if the run did not end ok), means of its epochs
     "mean staleness_max", and ways to a target "epoch to 0.01". ``rows`` are its evaluations, with their gaps; each gets
     ``call_seconds``, the time from the call: what is done once (the data read, workers started, kernels compiled),
-    set-up and training.
+    set-up and training, and ``lost``, the share of its updates that others have overwritten.
     """
     before = number(rows[-1], "setup_seconds") + (rows[-1].get("once_seconds") or 0.0)
-    rows = [row | {"call_seconds": before + number(row, "train_seconds")} for row in rows]
+    rows = [
+        row
+        | {"call_seconds": before + number(row, "train_seconds")}
+        | {"lost": number(row, "lost_updates") / (number(row, "updates") or math.nan)}
+        for row in rows
+    ]
     first, last = rows[0], rows[-1]
     ended = last["status"] == "ok" and math.isfinite(number(last, "objective"))
-    means = {}
-    for name in MEANS:
-        values = [number(row, name) for row in rows]
-        means[f"mean {name}"] = float(np.nanmean(values)) if np.isfinite(values).any() else math.nan
     passes = last["epoch"] - first["epoch"]
     spent = number(last, "train_seconds") - number(first, "train_seconds")
-    counted = [row for row in rows if math.isfinite(number(row, "lost_updates"))]
     return {
         **first,
-        **means,
+        **{f"mean {name}": float(np.mean(finite(rows, name) or math.nan)) for name in MEANS},
         **{f"{clock} to {each:g}": crossing(rows, each, clock) for clock in CLOCKS for each in eps},
         **({f"last {name}": value for name, value in last.items()} if ended else {}),
         "rows": rows,
@@ -207,9 +209,8 @@ def run_of(rows: list[Row], eps: Sequence[float]) -> Row:
         "step": first.get("cell_step", first.get("step")),
         "status": last["status"],
         "epochs": last["epoch"],
-        "best_gap": min((row["gap"] for row in rows if math.isfinite(row["gap"])), default=math.nan),
+        "best_gap": min(finite(rows, "gap"), default=math.nan),
         "epoch_seconds": spent / passes if passes > 0 else math.nan,
-        "lost": sum(row["lost_updates"] for row in counted) / (sum(row["updates"] for row in counted) or math.nan),
     }
 
 
@@ -236,7 +237,7 @@ class Group:
 
     def of(self, name: str) -> Spread | None:
         """Return the spread of a figure over the runs that have it; None if there are none."""
-        values = [value for run in self.runs if math.isfinite(value := number(run, name))]
+        values = finite(self.runs, name)
         return Spread(*np.quantile(values, (0.5, 0.25, 0.75)).tolist()) if values else None
 
     def median(self, name: str) -> float:
@@ -247,14 +248,6 @@ class Group:
     def share(self, eps: float) -> float:
         """Return the share of the runs that reached the target."""
         return sum(run[f"epoch to {eps:g}"] is not None for run in self.runs) / len(self.runs)
-
-    @property
-    def best_gap(self) -> float:
-        return min((run["best_gap"] for run in self.runs if math.isfinite(run["best_gap"])), default=math.nan)
-
-    @property
-    def epochs(self) -> float:
-        return max(number(run, "epochs") for run in self.runs)
 
 
 @dataclass
@@ -267,7 +260,6 @@ class ComparisonResult:
     runs: list[Row]  # every cell, trials and what was refused too
     start: float  # objective
     optimum: float  # objective, or the lowest that was seen
-    notes: list[str]
 
     @property
     def eps(self) -> list[float]:
@@ -290,13 +282,6 @@ class ComparisonResult:
     def goal(self) -> str:
         """What targets are measured against, in words."""
         return "the best seen" if self.head.get("optimum_seen") is True else "the optimum"
-
-    @property
-    def crowd(self) -> str:
-        """A warning in capitals if more workers ran than there are cores and that matters; otherwise empty."""
-        most = max((group.workers for group in self.groups if group.first["device"] == "cpu"), default=0)
-        cores = self.head.get("cores") or most
-        return f"MORE WORKERS THAN CORES ({most} on {cores})" if self.timed and most > cores else ""
 
     def of_phase(self, phase: str) -> list[Row]:
         """Return the runs of a phase that were not refused."""
@@ -401,9 +386,9 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
     Raises
     ------
     InputError
-        If a directory holds no rows of a comparison.
+        If a directory holds no rows of a comparison, which ``hogwild compare --out`` writes.
     """
-    paths = [path for directory in directories for path in _rows_files(Path(directory))]
+    paths = [Path(directory, ROWS) for directory in directories]
     comparisons = [read_rows(path) for path in paths]
     optima: dict[tuple[Any, ...], float] = {}
     for rows in comparisons:
@@ -416,15 +401,6 @@ def load(directories: Sequence[str | Path]) -> list[ComparisonResult]:
         for label, path, rows in zip(labels, paths, comparisons)
     ]
     return sorted(sources, key=lambda source: source.head.get("began") or "", reverse=True)
-
-
-def _rows_files(directory: Path) -> list[Path]:
-    """Return the rows of a directory, or of the folders in it."""
-    paths = [directory / ROWS] if (directory / ROWS).is_file() else sorted(directory.glob(f"*/{ROWS}"))
-    if not paths:
-        reason = f"no {ROWS} in it" if directory.exists() else "no such directory"
-        raise InputError(f"{directory}: {reason}: expected a directory that hogwild compare --out wrote")
-    return paths
 
 
 def _problem(head: Row) -> tuple[Any, ...]:
@@ -441,22 +417,9 @@ def _comparison(label: str, path: Path, rows: list[Row], best: float) -> Compari
     head = dict(rows[0])
     head["load_after"] = next((row["load"] for row in reversed(rows[1:]) if "load" in row), None)
     start = float(head["start_objective"])
-    source = ComparisonResult(label, path, head, [], start, best, [])
+    head |= {"objective": best} if head.get("optimum_seen") is True else {}
+    source = ComparisonResult(label, path, head, [], start, best)
     meant = [row | dict.fromkeys(MEANINGLESS[source.clock]) for row in rows[1:]]
     by_cell = itertools.groupby(with_gaps(meant, start, best), key=lambda row: row["cell"])
     source.runs = [run_of([*cell], source.eps) for _, cell in by_cell]
-    if head.get("optimum_seen") is True:
-        head["objective"] = best
-        source.notes.append(
-            f"The optimum is not known ({head.get('optimum_how')}). Targets are measured against the best objective "
-            f"that any run of this comparison reached, {best:.9g}, so that run ends at 0 % by definition."
-        )
-    if head["objective"] > best:
-        below = with_gaps([head], start, best)[0]["gap"]
-        source.notes.append(
-            f"A run got below the optimum that was looked for ({head['objective']:.9g}), by {below:.1e} of the way "
-            f"from the start: its {best:.9g} is taken for the optimum."
-        )
-    if start <= best:
-        source.notes.append(f"No run got below the objective of the start ({start:.6g}), so no target has a meaning.")
     return source

@@ -18,7 +18,7 @@ from hogwild.compare.report.cells import (
     quartiles,
     times,
 )
-from hogwild.compare.report.results import METRICS, WIDE, ComparisonResult, Group, Row, number, paired_ratio, speedup
+from hogwild.compare.report.results import METRICS, ComparisonResult, Group, Row, number, paired_ratio, speedup
 from hogwild.compare.report.verdict import choice, first, verdict
 
 Cells = tuple[str, ...]
@@ -40,37 +40,31 @@ FACTS = {
 #: Ways to a target beside the clock by which methods are compared: how it is headed, a field, and its form.
 WAYS = (("epochs ", "epoch", digits), ("from call ", "call_seconds", duration), ("MB ", "bytes_sent", millions))
 TARGETS = (
-    "Medians over the seeds, quartiles in brackets. A target of 1 % is the objective with 1 % of the way from the "
-    "start to the optimum left. When it was reached is interpolated between two evaluations, linear in seconds (or "
-    "epochs) on the logarithm of what is left. Runs that did not get there are not in a median: 3/5 says how many "
-    "are. Behind the first: how many times its time, with the 95 % interval over the seeds, at the target of the "
-    "verdict; one that is unclear, the same or noise may be as soon. The last columns are of the last evaluation of "
-    "runs that ended ok. The verdict takes the best of each kind by these medians, which favours a kind of which more"
-    " methods were compared."
+    "Medians over the seeds, quartiles in brackets; runs that did not get there are in no median: 3/5 says how many "
+    "did. At a target of 1 %, 1 % of the way from the start to the optimum is left. When it was reached is "
+    "interpolated between two evaluations, linear in the logarithm of what is left. The verdict takes the best of each "
+    "kind by these medians, which favours a kind of which more methods were compared."
 )
 FROM_CALL = (
-    "Everything until the model is there, where the other tables count training alone: once, reading the data, "
-    "starting workers, and compiling kernels or loading compiled ones; then set-up, laying the data out in the "
-    "program's own form. Programs that read a format of their own (Vowpal Wabbit, LIBMF) do it in their set-up. "
-    "Python's start and its imports are not counted."
+    "Everything until the model is there, where the other tables count training alone; without Python's start and its "
+    "imports."
 )
-FACTORS = (
-    "Speed-up over serial = statistical factor (epochs that serial needs over epochs of the method) x hardware factor"
-    " (time of a serial epoch over time of an epoch), at the hardest target that at least half of the runs of both "
-    "reached."
-)
-UNSTEADY = (
-    "WARNING: the times of an epoch of {} spread by more than 25 % of their median (quartile to quartile): the machine "
-    "was not quiet."
-)
-CONFLICTS = (
-    "Staleness: how many updates of others fall between the reading of a row's weights and the storing of its update."
-    " Lost: weights whose update was overwritten by another's, for each update of a row. In flight: examples that a "
-    "GPU has in hand at the same time. The speed is millions a second. Peak: see the figure of memory. Messages and "
-    "megabytes are those of all replicas; a message takes the link's latency, and occupies the lines of both sides "
-    "for as long as its bandwidth says. Waited: share of the replicas' time in which they waited for messages, in "
-    "virtual time, in which a row takes as long as the link says."
-)
+#: What columns mean, which is said below the tables that have them.
+MEANINGS = {
+    "behind the first": "how many times as long as the first it took to the verdict's target, with the 95 % interval "
+    "over the seeds; 'unclear', 'same' and 'noise': it may be as soon",
+    "left at the end": "of the way to the optimum, in runs that ended ok, as in the columns after it",
+    "once": "reading the data, starting workers, and compiling kernels or loading compiled ones",
+    "set-up": "laying the data out in the program's own form; Vowpal Wabbit and LIBMF read their text here",
+    "at": "the hardest target that half of the runs of both serial and the method reached, for the columns after it",
+    "statistical": "epochs of serial over those of the method",
+    "hardware": "time of an epoch of serial over that of the method; the speed-up over serial is the product of both",
+    "in flight": "examples that a GPU has in hand at the same time",
+    "staleness": "updates of others between the reading of a row's weights and the storing of its update",
+    "lost": "weights whose update was overwritten by another's, for each update of a row",
+    "messages an epoch": "of all replicas; each takes the link's latency, and occupies both sides' lines for its bytes",
+    "waited": "share of the replicas' virtual time in which they waited for messages",
+}
 
 
 @dataclass
@@ -103,11 +97,10 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         "statistical": times(statistical),
         "hardware": times(hardware),
         "speed-up": times(statistical * hardware),
-        "minibatch": figure(number(group.first, "batch")),
         "in flight": quartiles(group.of("last in_flight"), digits),
         "staleness": quartiles(group.of("mean staleness_mean"), digits),
         "at most": quartiles(group.of("mean staleness_max"), "{:.0f}".format),
-        "lost": quartiles(group.of("lost"), digits),
+        "lost": quartiles(group.of("mean lost"), digits),
         "peak MB": quartiles(group.of("last peak_memory_mb"), digits),
         "an epoch": quartiles(group.of("epoch_seconds"), duration),
         "set-up": quartiles(group.of("last setup_seconds"), duration),
@@ -118,11 +111,11 @@ def cells_of(source: ComparisonResult, group: Group, targets: list[float]) -> di
         cells["metric"] = f"{100 * score.median:.2f} %" if share else figure(score.median)
     for words in ("nonzeros", "updates", "samples"):
         if speed := group.of(f"mean {words}_per_second"):
-            cells["speed"] = f"{quartiles(speed, millions)} {words}"
+            cells["speed"] = f"{quartiles(speed, millions)} M {words}/s"
     if group.median("last bytes_sent") > 0:
         total = group.median("last virtual_seconds") * number(group.first, "replicas")
-        cells["messages an epoch"] = digits(group.median("last messages") / group.epochs)
-        cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.epochs)
+        cells["messages an epoch"] = digits(group.median("last messages") / group.median("epochs"))
+        cells["MB an epoch"] = digits(1e-6 * group.median("last bytes_sent") / group.median("epochs"))
         cells["waited"] = percent(group.median("last waited_seconds") / total)
     race, best = first(source) or (None, group)
     if race is not None and group in source.racing:
@@ -154,33 +147,26 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
     ways = ("", *(way[0] for way in WAYS))
     to, epochs_to, from_call, megabytes_to = ([f"{way}to {percent(each)}" for each in eps] for way in ways)
 
-    def view(title: str, columns: list[str], notes: list[str]) -> Table:
+    def view(title: str, columns: list[str], *notes: str) -> Table:
         """Return these columns of the methods that have any of them."""
         shown = [each for each in cells if any(each.get(name, NONE) not in (NONE, "never") for name in columns)]
         columns = ["comparison", "method", "workers", *columns]
         rows = [tuple(each.get(name, NONE) for name in columns) for each in shown]
-        return Table(title, tuple(metrics if name == "metric" else name for name in columns), rows, notes)
+        return Table(title, tuple(metrics if name == "metric" else name for name in columns), rows, [*notes])
 
     tuned = any(source.of_phase("tuning") for source in sources)
     title = "Time to target, " + ("each method at its own best step" if tuned else "everyone at the given step")
     notes = [f"{source.label}: " * several + note for source in sources for note in notes_of(source)]
-    paces = [(group, group.of("epoch_seconds")) for _, group in groups]
-    wide = [f"{group.method} on {group.workers}" for group, at in paces if at and at.q75 - at.q25 > WIDE * at.median]
-    warnings = [f"{source.crowd}: these times are the scheduler's." for source in sources if source.crowd]
-    warnings += [UNSTEADY.format(listed(wide))] if wide else []
+    reached = ["behind the first", *to, "left at the end", "objective", "metric", "step", "ended ok"]
     factors = [*epochs_to, "an epoch", "at", "statistical", "hardware", "speed-up"]
     traded = [*megabytes_to, "messages an epoch", "MB an epoch", "waited"]
-    conflicts = ["speed", *traded, "minibatch", "in flight", "staleness", "at most", "lost", "peak MB"]
+    conflicts = ["speed", *traded, "in flight", "staleness", "at most", "lost", "peak MB"]
     made = [
         _index(sources if several else []),
-        view(
-            title,
-            [*to, "behind the first", "left at the end", "objective", "metric", "step", "ended ok"],
-            [TARGETS, *notes],
-        ),
-        view("Time from the call", [*from_call, "once", "set-up"], [FROM_CALL]),
-        view("Epochs, their time, and the speed-up over serial", factors, [FACTORS, *dict.fromkeys(warnings)]),
-        view("Speed and conflicts", conflicts, [CONFLICTS]),
+        view(title, reached, TARGETS, *notes),
+        view("Time from the call", [*from_call, "once", "set-up"], FROM_CALL),
+        view("Epochs, their time, and the speed-up over serial", factors),
+        view("Speed and conflicts", conflicts),
         _failed(sources),
         _conditions(sources),
     ]
@@ -188,6 +174,7 @@ def tables(sources: Sequence[ComparisonResult]) -> list[Table]:
         columns = [(name, *column) for name, column in zip(each.columns, zip(*each.rows)) if {*column} - {NONE, ""}]
         columns = columns[columns[0][0] == "comparison" and not several :] if columns else []
         each.columns, *each.rows = zip(*columns) if columns else [each.columns]
+        each.notes += [f"{name}: {MEANINGS[name]}." for name in each.columns if name in MEANINGS]
     return [each for each in made if each.rows]
 
 
@@ -203,17 +190,23 @@ def _index(sources: Sequence[ComparisonResult]) -> Table:
 
 def notes_of(source: ComparisonResult) -> Iterator[str]:
     """Return what there is to say of the targets of one comparison."""
-    yield from source.notes
+    best, looked = source.optimum, number(source.head, "objective")
+    if source.head.get("optimum_seen") is True:
+        yield (
+            f"The optimum is not known ({source.head.get('optimum_how')}). Targets are measured against the best "
+            f"objective that any run of this comparison reached, {best:.9g}, so that run ends at 0 % by definition."
+        )
+    if looked > best:
+        below = (looked - best) / (source.start - best)
+        yield (
+            f"A run got below the optimum that was looked for ({looked:.9g}), by {below:.1e} of the way from the "
+            f"start: its {best:.9g} is taken for the optimum."
+        )
+    if source.start <= best:
+        yield f"No run got below the objective of the start ({source.start:.6g}), so no target has a meaning."
     yield from filter(None, dict.fromkeys(group.first.get("own_objective") for group in source.groups))
     if alone := [group.method for group in source.groups if group.first.get("restarts")]:
         yield f"Each point of {listed(alone)} is a run of its own from the start, for it cannot go on."
-    floors = ((eps, source.noise(eps)) for eps in reversed(source.eps))
-    if sure := next(((eps, floor) for eps, floor in floors if floor.sure), None):
-        eps, floor = sure  # at the hardest target at which enough seeds tell
-        yield (
-            f"Serial against serial under another seed: ratios of {floor.low:.2f}–{floor.high:.2f} to {percent(eps)}, "
-            "which are noise."
-        )
     steps = sorted({run["step"] for run in source.of_phase("tuning")})
     if len(steps) > 1:
         tried = " ".join(map(figure, steps))
@@ -251,14 +244,12 @@ def facts_of(head: Row) -> dict[str, str]:
     facts = {}
     versions = " ".join(name for name in head if name.startswith("version_"))
     for line, fields in (FACTS | {"versions": versions}).items():
-        named = {name: head[name] for name in fields.split() if head.get(name) not in (None, "none", "")}
-        words = (f"{_words(name) * (name != line)} {_shown(value)}".strip() for name, value in named.items())
-        facts[line] = ", ".join(words)
+        known = [name for name in fields.split() if head.get(name) not in (None, "none", "")]
+        words = [name.removeprefix("version_").removesuffix("_list").replace("_", " ") for name in known]
+        facts[line] = ", ".join(
+            f"{word * (word != line)} {_shown(head[name])}".strip() for word, name in zip(words, known)
+        )
     return {name: text for name, text in (facts | {"in memory": memory(head)}).items() if text}
-
-
-def _words(name: str) -> str:
-    return name.removeprefix("version_").removesuffix("_list").replace("_", " ")
 
 
 def _shown(value: Any) -> str:
@@ -271,9 +262,7 @@ def _shown(value: Any) -> str:
 
 def memory(head: Row) -> str:
     """Return whether the data fit in the cache, in words."""
-    size = number(head, "megabytes")
-    cache = number(head, "cache_megabytes")
-    if math.isnan(size) or math.isnan(cache):
-        return "" if math.isnan(size) else f"{size:,.3g} MB"
-    fits = "fits, so memory does not limit these speeds," if size <= cache else "does not fit"
-    return f"{size:,.3g} MB: {fits} in the last cache ({cache:,.3g} MB)"
+    size, cache = number(head, "megabytes"), number(head, "cache_megabytes")
+    if math.isnan(size + cache):
+        return ""
+    return f"{size:,.3g} MB, {'within' if size <= cache else 'beyond'} the last cache ({cache:,.3g} MB)"

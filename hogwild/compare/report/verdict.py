@@ -24,7 +24,6 @@ from hogwild.compare.report.results import (
 )
 
 NARROW = (0.8, 1.25)  # an interval within this shows no notable difference
-NAMED = 4  # methods that are named at most; else the table says which they are
 SHORT = 0.01  # seconds of an epoch below which its beginning and end are a large part of it
 BUSY = 0.5  # load over cores at the start above which the machine was not idle
 #: What is said of one side against another.
@@ -66,20 +65,16 @@ def choice(source: ComparisonResult) -> str:
     if race is None or best is None or not others:
         return ""
     outcomes = [(each.method, race.against(best, each)[0]) for each in others]
-    alike = {method: None for method, outcome in outcomes if outcome not in ("sooner", "never")}
-    names = (
-        listed(alike)
-        if len(alike) <= NAMED
-        else f"{len(alike)} of the {len(dict(outcomes))} others, see 'behind the first'"
-    )
-    clear = f"not clearly sooner than {names}" if alike else "clearly sooner than all others"
+    alike = {method for method, outcome in outcomes if outcome not in ("sooner", "never")}
+    names = "any other" if len(alike) == len(dict(outcomes)) else listed(sorted(alike))
+    clear = f"but not clearly sooner than {names}" if alike else "clearly sooner than all others"
     if all(outcome == "never" for _, outcome in outcomes):
-        clear = "no other method gets there"
+        clear = "where no other method gets"
     elif len(best.runs) < FEWEST_PAIRS:
-        clear = "of too few seeds to tell it from the others"
+        clear = "with too few seeds to tell it from the others"
     where = "" if best.kind in REFERENCES and best.workers == 1 else f" on {staff(source, best)}"
     seeds = f"{plural(len(best.runs), 'seed')}, {100 * CONFIDENCE:.0f} % confidence"
-    said = f"First within {race.aim} is {best.method}{where}, in {race.time(best)}: {clear} ({seeds})."
+    said = f"Use {best.method}{where}: first within {race.aim}, in {race.time(best)}, {clear} ({seeds})."
     clock = "call_seconds"
     if math.isnan(best.median("once_seconds") + best.median(f"{clock} to {race.eps:g}")):
         return said
@@ -88,6 +83,17 @@ def choice(source: ComparisonResult) -> str:
     sure = paired_ratio(best, soonest, race.eps, clock).low > 1
     sooner = f"; {soonest.method} is clearly sooner then, in {least}" * sure
     return f"{said} From the call, with reading, set-up and compiling, it takes {called}{sooner}."
+
+
+def noise_floor(source: ComparisonResult) -> str:
+    """Return in words what chance alone makes of a ratio, at the hardest target at which enough seeds tell."""
+    for eps in reversed(source.eps):
+        if (floor := source.noise(eps)).sure:
+            return (
+                f"Noise: to {percent(eps)} serial takes {floor.low:.2f} to {floor.high:.2f} times as long under "
+                "another seed; a ratio within that is no difference."
+            )
+    return ""
 
 
 @dataclass(frozen=True)
@@ -160,12 +166,8 @@ def _of_race(source: ComparisonResult) -> Iterator[str]:
     rivals = [group for group in (race.best(locks, "locks"), source.serial) if group]
     where = f"On {staff(source, best)}" + ", counted in epochs," * (source.clock == "epoch")
     if not best.share(eps):
-        fates = [
-            f"{each.method} does" + (f", after {race.time(each)}" if each.share(eps) else " not") for each in rivals
-        ]
-        yield "; ".join((f"{where} no lock-free method gets to {race.aim}: {never(best)}", *fates)) + "."
-        if any(group.kind == "locks" and group.share(eps) for group in rivals):
-            yield "Locks were not the problem."
+        times = [f"{each.method} gets there in {race.time(each)}" for each in rivals if each.share(eps)]
+        yield "; ".join((f"{where} no lock-free method comes within {race.aim}: {never(best)}", *times)) + "."
         return
     outcomes = [race.against(best, rival) for rival in rivals]
     how = " and ".join(text for kind, text in outcomes if kind not in CLAUSES)
@@ -174,14 +176,15 @@ def _of_race(source: ComparisonResult) -> Iterator[str]:
     yield "; ".join([*clauses, *_difference(source, [best, *rivals])]) + "."
     for rival, (kind, _) in zip(rivals, outcomes, strict=True):
         yield MORALS[rival.kind] if kind in NOT_SOONER and source.clock != "epoch" else ""
-    in_step = [group for group in beside if group.workers in (1, workers)]
-    cores = [group for group in source.groups if device == "cuda" and group.first["device"] == "cpu"]
+    near = [group for group in source.racing if group.workers in (1, workers)]
+    there = [group for group in near if group.first["device"] == device or group.kind == "outside"]
+    others = [group for group in source.racing if group.first["device"] != device and group.kind not in REFERENCES]
     for topic, other in (
-        ("Outside solvers", race.best(source.racing, "outside")),
-        ("Exchange of whole models", race.best(here, "exchange")),
-        ("Blocks nobody shares", race.best(here, "blocks")),
-        ("On the same GPU without a race", race.best(in_step, "in step")),
-        ("On the processor's cores", race.best(cores, "lock-free", "locks", "blocks", "exchange")),
+        ("Outside solvers", race.best(there, "outside")),
+        ("Exchange of whole models", race.best(there, "exchange")),
+        ("Blocks nobody shares", race.best(there, "blocks")),
+        ("On the same GPU without a race", race.best(there, "in step")),
+        ("On the processor's cores", fastest(others, eps, source.clock) if device == "cuda" else None),
     ):
         if other is not None:
             kind, text = race.against(best, other)
@@ -205,7 +208,7 @@ def _no_target(source: ComparisonResult) -> str:
         return f"Neither serial nor a method with locks reaches a target ({aims}) in all its runs: there is no verdict."
     return (
         f"Serial does not reach any target ({aims} of {source.goal}) in all its runs ({_nearest(alone)}, "
-        f"in {plural(alone.epochs, 'epoch')}), so there is no verdict: give it more "
+        f"in {plural(alone.median('epochs'), 'epoch')}), so there is no verdict: give it more "
         "epochs or other steps."
     )
 
@@ -216,12 +219,14 @@ def _conditions(source: ComparisonResult) -> Iterator[str]:
         yield "Seconds are the simulator's: rows and messages take the time that the link says."
     if source.clock == "epoch":
         yield "The workers were simulated on one core, so seconds mean nothing: only epochs are compared."
-    if source.crowd:
-        yield f"{source.crowd}: the scheduler decided who worked, not the method."
+    most = max((group.workers for group in source.groups if group.first["device"] == "cpu"), default=0)
+    cores = source.head.get("cores") or most
+    if source.timed and most > cores:
+        yield f"MORE WORKERS THAN CORES ({most} on {cores}): the scheduler decided who worked, not the method."
     epoch = source.serial.median("epoch_seconds") if source.serial else math.nan
     if epoch <= SHORT:
         yield f"Epochs are short (serial: {duration(epoch)}): beginning and ending them weighs; larger data show more."
-    load, cores = number(source.head, "load"), number(source.head, "cores")
+    load = number(source.head, "load")
     if source.timed and load > BUSY * cores:
         yield f"The machine was not quiet: a load of {load:g} on {cores:g} cores when the comparison began."
 
@@ -238,7 +243,7 @@ def fastest(groups: Iterable[Group], eps: float, clock: str) -> Group | None:
     """Return the group with the lowest median if half its runs get there; else the most frequent or nearest."""
 
     def rank(group: Group) -> tuple[float, ...]:
-        share, best = group.share(eps), group.best_gap
+        share, best = group.share(eps), group.median("best_gap")
         if share >= 0.5 and not math.isnan(median := group.median(f"{clock} to {eps:g}")):
             return 0, median
         return 1, -share, math.inf if math.isnan(best) else best
@@ -248,11 +253,12 @@ def fastest(groups: Iterable[Group], eps: float, clock: str) -> Group | None:
 
 def never(group: Group) -> str:
     """Say that the group did not reach the target, and how near it came."""
-    return f"{group.method} never gets there in its {plural(group.epochs, 'epoch')} ({_nearest(group)})"
+    return f"{group.method} never gets there in its {plural(group.median('epochs'), 'epoch')} ({_nearest(group)})"
 
 
 def _nearest(group: Group) -> str:
-    return f"best: {100 * group.best_gap:.4g} %" if math.isfinite(group.best_gap) else "it diverged"
+    best = group.median("best_gap")
+    return f"best: {100 * best:.4g} %" if math.isfinite(best) else "it diverged"
 
 
 def staff(source: ComparisonResult, group: Group) -> str:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
+import functools
 import os
 import subprocess
 import time
@@ -19,18 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import hogwild.machine as machine
-from hogwild.compare.reference.outside import OUTSIDE
 from hogwild.compare.run.ledger import Ledger
 from hogwild.compare.run.methods import find, gpu
+from hogwild.compare.run.outside import OUTSIDE
 from hogwild.compare.run.plan import FACTORS, ComparisonPlan
-from hogwild.compare.run.problems import SUBJECTS
+from hogwild.compare.run.problems import data_facts, optimum_of
 from hogwild.compare.run.runner import Row, Runner
 from hogwild.config import TrainConfig
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.model_file import package_version
+from hogwild.problems.protocol import case_of
+from hogwild.rows_file import plain
+from hogwild.training.checkpoint import fingerprint_of, fingerprint_of_json
+from hogwild.training.schedule import usual_schedule
 
 TIMEOUT = 600.0  # seconds of training allowed for a cell
-FORMAT = 1  # version of the rows: rows of another version belong to another comparison
+FORMAT = 2  # version of the rows: rows of another version belong to another comparison
 
 
 @dataclass
@@ -85,43 +88,54 @@ class Comparison:
         reading: float = 0.0,
         command: str = "",
     ) -> None:
-        self.subject = SUBJECTS[base.problem]
-        base, rows, test = self.subject.take(base, rows, test)
+        take = case_of(base.problem).take
+        rows, test = take(rows), test if test is None or base.problem == "module" else take(test)
+        base = dataclasses.replace(base, loss=getattr(rows, "loss_name", base.loss))  # a module is posed with one
         if base.device != "cpu":
             raise UsageError(f"device={base.device!r}: methods say where they run: name those of that device instead")
         if base.schedule == "optimal":
             raise UsageError("schedule='optimal' sets its own step, so methods cannot be tuned alike: choose another")
-        base = dataclasses.replace(base, step=None, workers=None, seed=0, discipline="auto", exchange="none")
-        name = data or (str(rows.store) if rows.store else "memory")
-        self.runner = Runner(rows, test, base, name, timeout, in_flight, reading)
+        if base.loss == "perceptron":
+            raise UsageError("loss='perceptron' is lowest where it starts: choose another")
+        schedule = usual_schedule(base.schedule, 0, settled=True)
+        varied: dict[str, Any] = {"step": None, "workers": None, "seed": 0, "discipline": "auto", "exchange": "none"}
+        base = dataclasses.replace(base, schedule=schedule, **varied)
+        self.runner = Runner(rows, test, base, data or str(rows.store or "memory"), timeout, in_flight, reading)
         self.plan = plan
         self.command = command
         self.gpu: str | None = None
         if any(find(name).device != "cpu" for name in plan.methods):
-            try:
+            with contextlib.suppress(InputError):  # each of their rows will say so
                 self.gpu = gpu().name
-            except InputError:  # each of their rows will say so
-                pass
         self.runner.case.make_evaluator()  # what is wrong with the data is raised before anything is written
         self.progress = ComparisonProgress("starting")
 
-    @property
-    def identity(self) -> str:
-        """Return a hash of everything that determines the cells and their meaning."""
-        runner = self.runner
-        identity = dataclasses.asdict(self.plan) | {
+    @functools.cached_property
+    def about(self) -> Row:
+        """Everything that determines the cells and their meaning, as fields of the first row."""
+        runner, plan = self.runner, self.plan
+        tested = None if runner.test is None else fingerprint_of((len(runner.test),), runner.test.sample_arrays())
+        return {
             "format": FORMAT,
-            "base": runner.base.to_json(),
-            "rows": self.subject.fingerprint(runner.rows),
-            "test": None if runner.test is None else self.subject.fingerprint(runner.test),
+            **runner.base.to_json(),
+            **data_facts(runner.base, runner.rows, runner.test),
+            "fingerprint": runner.case.fingerprint,
+            "test_fingerprint": tested,
+            "plan": dataclasses.asdict(plan),
+            "eps": sorted(plan.eps, reverse=True),
+            "epochs": plan.epochs,
+            "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
             "timeout": runner.timeout,
             "gpu": self.gpu,
             "in_flight": runner.in_flight,
-            "cpu": machine.cpu_model(),
-            "cores": runner.cores,
-            **machine.versions(),
+            **machine.machine_fields(),
+            "load": None,  # until it begins
         }
-        return hashlib.blake2b(json.dumps(identity, sort_keys=True).encode(), digest_size=12).hexdigest()
+
+    @property
+    def identity(self) -> str:
+        """Return a hash of it."""
+        return fingerprint_of_json(plain(self.about))
 
     def run(self, out: str | Path) -> None:
         """Run every cell that ``out`` does not hold yet; results are in its ``rows.jsonl``.
@@ -142,7 +156,7 @@ class Comparison:
                 crowd = f"{most} workers on {self.runner.cores} cores"
                 warnings.warn(f"{crowd}: the scheduler decides who works, not the method", HogwildWarning, stacklevel=2)
             if not ledger.head:
-                ledger.begin(self._describe() | {"comparison": self.identity, "load": load})
+                ledger.begin(self.about | self._measured() | {"comparison": self.identity, "load": load})
             began, before = time.monotonic(), len(ledger.cells)
             with self.runner:
                 while todo := [each for each in plan.cells(ledger.head, ledger.cells) if each.name not in ledger.cells]:
@@ -159,54 +173,32 @@ class Comparison:
         finally:
             ledger.close()
 
-    def _describe(self) -> Row:
-        """Return the row of phase "optimum"."""
-        runner, plan = self.runner, self.plan
-        base = runner.base
-        grid = plan.grid
+    def _measured(self) -> Row:
+        """Return the rest of the first row, of phase "optimum": steps, optimum, and where and when it was begun."""
+        runner, grid = self.runner, self.plan.grid
         if not grid:
             self.progress.label = "probing for a step"
             step = runner.case.config.step or runner.case.search_step()()[0]
             grid = tuple(step * factor for factor in FACTORS)
         self.progress.label = "looking for the optimum"
         began = time.perf_counter()
-        optimum = self.subject.optimum(dataclasses.replace(base, seed=plan.first_seed), runner.rows, runner.case)
-        seconds = time.perf_counter() - began
+        optimum = optimum_of(runner.case, runner.rows, self.plan.first_seed)
         last_cache = machine.cache_bytes()
-        return {
+        return optimum | {
             "phase": "optimum",
             "method": "optimum",
             "cell": "optimum",
             "epoch": 0,
             "status": "ok",
             "data": runner.data,
-            "objective": optimum.objective,
-            "start_objective": optimum.start,
-            "optimum_how": optimum.how,
-            "optimum_gap": optimum.gap,
-            "optimum_seen": optimum.objective is None,
-            "problem": base.problem,
-            "train_seconds": seconds,
-            **self.subject.facts(base, runner.rows, runner.test),
-            "fingerprint": self.subject.fingerprint(runner.rows),
-            "schedule": base.schedule,
-            "order": base.order,
-            "host": base.host,
-            "link": base.link,
-            "device": "cpu" if self.gpu is None else "cuda",
-            "gpu": self.gpu,
-            "eps": sorted(plan.eps, reverse=True),
-            "epochs": plan.epochs,
+            "train_seconds": time.perf_counter() - began,
             "step_grid": list(grid),
-            "seeds_list": list(range(plan.first_seed, plan.first_seed + plan.seeds)),
-            "plan": dataclasses.asdict(plan),
             "began": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "caches": machine.caches(),
             "cache_megabytes": last_cache / 1e6 if last_cache else None,
             "version_hogwild": package_version(),
             "commit": commit(),
-            **machine.machine_fields(),
-            **{f"version_{name}": OUTSIDE[name].version() for name in plan.methods if find(name).outside},
+            **{f"version_{name}": OUTSIDE[name].version() for name in self.plan.methods if find(name).outside},
             "affinity": sorted(os.sched_getaffinity(0)),
             "command": self.command,
         }

@@ -7,11 +7,11 @@ the file can be incomplete; it is cut off on opening, and that cell runs again.
 from __future__ import annotations
 
 import contextlib
-import json
+import itertools
 import os
 from pathlib import Path
 
-from hogwild.compare.report.results import ROWS, Row
+from hogwild.compare.report.results import ROWS, Row, read_rows
 from hogwild.errors import OutputError, UsageError
 from hogwild.rows_file import RowsFile
 
@@ -30,14 +30,14 @@ class Ledger:
     ------
     UsageError
         If the directory holds rows of a comparison other than ``identity``.
+    InputError
+        If a line before the last is no row.
     OutputError
         If it cannot be read or written.
     """
 
     def __init__(self, directory: str | Path, identity: str) -> None:
         path = Path(directory, ROWS)
-        self.head: Row = {}
-        self.cells: dict[str, list[Row]] = {}
         with contextlib.ExitStack() as stack:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,29 +45,15 @@ class Ledger:
                 stack.callback(self._file.close)
                 lines = path.read_bytes().splitlines(keepends=True)
                 if lines and identity.encode() not in lines[0]:
-                    raise UsageError(
-                        f"--out {directory} holds another comparison (of other data, options or version): name another "
-                        "directory, or remove it"
-                    )
-                os.truncate(path, sum(map(len, lines[: self._take_over(lines)])))
+                    raise UsageError(f"--out {directory} holds another comparison: name another directory")
+                self.head, *rows = read_rows(path) if lines else [Row()]
+                cells = {name: [*cell] for name, cell in itertools.groupby(rows, key=lambda row: row["cell"])}
+                self.cells = {name: cell for name, cell in cells.items() if len(cell) == cell[0]["cell_rows"]}
+                kept = len(lines[:1]) + sum(map(len, self.cells.values()))
+                os.truncate(path, sum(map(len, lines[:kept])))
             except OSError as error:
                 raise OutputError(f"--out {directory}: {error.strerror or error}") from None
             self.close = stack.pop_all().close
-
-    def _take_over(self, lines: list[bytes]) -> int:
-        """Take the rows of finished cells; return how many lines they have."""
-        kept = 0
-        cell: list[Row] = []
-        with contextlib.suppress(ValueError):  # what is no row ends the finished cells
-            for place, line in enumerate(lines, 1):
-                row = json.loads(line)
-                self.head = self.head or row
-                cell += [row] if place > 1 else []
-                if len(cell) == row.get("cell_rows", 0):
-                    kept = place
-                    self.cells |= {row["cell"]: cell} if cell else {}
-                    cell = []
-        return kept
 
     def begin(self, head: Row) -> None:
         """Write the first row."""

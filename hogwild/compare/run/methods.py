@@ -13,9 +13,9 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hogwild.compare.reference.outside import OUTSIDE
+from hogwild.compare.run.outside import OUTSIDE
 from hogwild.config import TrainConfig, config_class, fields_of
-from hogwild.errors import InputError, UsageError, nearest
+from hogwild.errors import UsageError, nearest
 from hogwild.methods import BETWEEN_WORKERS, parse_exchange
 
 if TYPE_CHECKING:
@@ -86,28 +86,18 @@ class Method:
             workers = 1
         return dataclasses.replace(base, workers=workers, step=step, seed=seed, **options)
 
-    def refusal(
-        self, base: TrainConfig, rows: Any, workers: int, cores: int, in_flight: int | None = None
-    ) -> str | None:
-        """Return why it cannot be compared here, in one sentence; None if it can."""
+    def refusal(self, base: TrainConfig, rows: Any, workers: int, cores: int) -> str | None:
+        """Return why it cannot be compared here, in one sentence; None if it can, as far as its run does not refuse."""
         if self.problems and base.problem not in self.problems:
             return f"{self.name} is for problem {' or '.join(self.problems)}, not for {base.problem}"
         if self.outside:
             return OUTSIDE[self.name].refusal(base, rows)
-        if workers > len(rows):
-            return f"{workers} workers for {len(rows)} rows"
         spinning = self.kind == "locks" and self.device == "cpu" and base.host != "simulator"
         if spinning and workers > cores:
             return f"{workers} workers on {cores} cores would spin for locks whose holders do not run"
         if self.together and workers * (base.batch or 1) > len(rows):
             return f"a minibatch of {workers} x {base.batch} examples is more than the {len(rows)} there are"
-        try:
-            self.config(base, workers, 1.0 if base.schedule != "optimal" else None, 0, in_flight)
-            if self.device != "cpu":
-                gpu()
-        except (UsageError, InputError) as error:
-            return str(error)
-        return None  # what a run itself may still refuse is said by its row
+        return None
 
 
 def gpu() -> Backend:
@@ -170,7 +160,9 @@ def find(name: str) -> Method:
         return METHODS[name]
     scheme, parameters, _ = name.partition(":")
     if not parameters or METHODS.get(scheme) is None or METHODS[scheme].exchange != scheme:
-        raise UsageError(f"method {name!r}: expected some of {', '.join(METHODS)}{nearest(scheme, METHODS)}")
+        raise UsageError(
+            f"no method {name!r}{nearest(scheme, METHODS) or ': expected some as in serial,hogwild,locked'}"
+        )
     parse_exchange(name)
     return dataclasses.replace(METHODS[scheme], name=name, exchange=name)
 
@@ -196,7 +188,6 @@ def usual(problem: str, device: str = "cpu") -> list[str]:
         and not (method.outside and OUTSIDE[name].version() is None)
         and method.discipline in disciplines
         and method.exchange in USUAL_EXCHANGES
-        and not (problem == "module" and method.exchange != "none")
     ]
 
 

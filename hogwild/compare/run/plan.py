@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from hogwild.compare.report.results import best_step, lowest
+from hogwild.compare.report.results import Row, best_step, lowest
 from hogwild.compare.run.methods import Method, find
 from hogwild.config import LARGEST_FLOAT32
 from hogwild.errors import UsageError
 
-Row = dict[str, Any]
 TUNING_SEED = 1_000_003  # added to the seed: steps are chosen on an order that is never reported
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)  # the grid, relative to the probed step
 EXTENSIONS = 6  # most steps, or one more, by which a grid that was not asked for grows

@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from hogwild import machine
-from hogwild.compare.reference.outside import OUTSIDE, timed
-from hogwild.compare.run.methods import find, gpu
-from hogwild.compare.run.plan import Cell
+from hogwild.compare.run.methods import find
+from hogwild.compare.run.outside import OUTSIDE
+from hogwild.compare.run.plan import Cell, Row
 from hogwild.config import TrainConfig
-from hogwild.errors import HogwildError, HogwildWarning, UsageError
+from hogwild.errors import HogwildError, HogwildWarning, InputError, UsageError, reason_of
 from hogwild.hosts.pool import Pool
 from hogwild.methods import REAL_HOSTS
 from hogwild.problems.protocol import Case, case_of
@@ -34,8 +34,14 @@ from hogwild.training.engine import start_pool
 from hogwild.training.keep import has_diverged
 from hogwild.training.run import Run
 
-Row = dict[str, Any]
-FAILURES = (HogwildError, ValueError, ArithmeticError, MemoryError)  # these end a cell, and the others continue
+FAILURES = (
+    HogwildError,
+    ValueError,
+    ArithmeticError,
+    MemoryError,
+    TimeoutError,
+)  # these end a cell, and the others continue
+SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
 
 
 @dataclasses.dataclass
@@ -76,17 +82,16 @@ class Runner(contextlib.ExitStack):
         """Return all rows of one cell; only errors that end the whole comparison are raised."""
         method = find(cell.method)
         load = round(os.getloadavg()[0], 2)
-        reason = method.refusal(self.base, self.rows, cell.workers, self.cores, self.in_flight)
         rows: list[Row] = []
         try:
             with warnings.catch_warnings(), np.errstate(over="ignore", invalid="ignore"):  # diverged rows say so
                 warnings.simplefilter("ignore", HogwildWarning)  # the comparison has warned once
-                if reason is not None:
+                if reason := method.refusal(self.base, self.rows, cell.workers, self.cores):
                     raise UsageError(reason)
                 config = self.config(cell, epochs)
                 rows = self.follow(self._evaluations(cell, config)) if method.outside else self._ours(cell, config)
         except FAILURES as error:  # before its first row
-            status = f"refused: {error}" if isinstance(error, UsageError) else _failed(error)
+            status = f"refused: {error}" if isinstance(error, InputError | UsageError) else self._fate(error)
             facts = {"data": self.data, "device": method.device, "seed": cell.seed, "step": cell.step}
             rows = [facts | {"epoch": 0, "objective": None, "train_seconds": None, "status": status}]
         rows[0]["load"] = load
@@ -125,8 +130,6 @@ class Runner(contextlib.ExitStack):
                 history[-1]["staleness"] = run.staleness
         for row in history:
             row["once_seconds"] = self.reading + starting + first - compiling  # the last is in its set-up
-        history[0] |= {} if config.device == "cpu" else {"gpu": gpu().name}
-        history[0] |= {"batch": config.batch} if config.problem == "module" else {}
         return history
 
     @contextlib.contextmanager
@@ -161,20 +164,19 @@ class Runner(contextlib.ExitStack):
         done, total, spent = 0, 0.0, 0.0
         for epoch in (0, *entry.epochs(config.epochs)):
             if epoch:
-                spent = timed(solver, epoch)
+                resumed = time.perf_counter()
+                solver.advance(epoch)
+                spent = max(time.perf_counter() - resumed - solver.untimed, SHORTEST)
                 # a solver that starts anew has done all epochs; then seconds must never fall
                 total = max(spent, total) if entry.restarts else total + spent
             passes = max(epoch if entry.restarts else epoch - done, 1)
             done = epoch
             solution = solver.solution() if epoch else self.case.solution(start)
             yield {
-                "run": cell.name,
                 "data": self.data,
                 **{name: getattr(config, name) for name in "problem loss l1 l2 seed step exchange device".split()},
                 "discipline": "outside",
-                "order": config.order if entry.order == "shuffled" else entry.order,
                 "host": "outside",
-                "schedule": config.schedule if cell.step else "its own",
                 "epoch": epoch,
                 "train_seconds": total,
                 "wall_seconds": time.perf_counter() - began,
@@ -201,14 +203,14 @@ class Runner(contextlib.ExitStack):
                     row["status"] = "diverged"
                     break
                 if row["status"] in ("ok", "interrupted") and row["train_seconds"] > self.timeout:
-                    row["status"] = f"timed out after {self.timeout:g} s"
+                    row["status"] = self._fate(TimeoutError())
                     if going:
                         break
         except FAILURES as error:
             if not history:
                 raise
             if history[-1]["status"] == "ok":
-                history[-1]["status"] = _failed(error)
+                history[-1]["status"] = self._fate(error)
         if measured:
             theirs = sum(
                 machine.memory_of(pid, "smaps_rollup", "Pss_Anon") for pid in workers
@@ -216,13 +218,15 @@ class Runner(contextlib.ExitStack):
             history[-1].setdefault("peak_memory_mb", machine.memory_of("self", "status", "VmHWM") + theirs)
         return history
 
+    def _fate(self, error: BaseException) -> str:
+        """Return how a cell ended, for its status."""
+        if isinstance(error, TimeoutError):
+            return f"timed out after {self.timeout:g} s"
+        return f"failed: {reason_of(error)}"
+
 
 def reset_peak() -> bool:
     """Let the peak of this process's memory begin anew; return whether the system can."""
     with contextlib.suppress(OSError):
         return bool(Path("/proc/self/clear_refs").write_text("5"))
     return False
-
-
-def _failed(error: BaseException) -> str:
-    return f"failed: {' '.join(str(error).split()) or type(error).__name__}"

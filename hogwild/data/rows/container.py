@@ -38,6 +38,7 @@ INDEX_LIMIT = 2**31 - 1  # indices are int32, so this is also the largest width
 MOST_FIELDS = 1 << 15  # their numbers are int16
 PIECE = 1 << 20  # entries processed at a time where temporaries are made
 READ = 1 << 26  # nonzeros that statistics are taken of
+SAMPLED_ROWS, SAMPLED = 4096, 1 << 20  # at most this many rows, with about this many nonzeros, are in a fingerprint
 RUN = 1024  # longest run of neighbours in a sample of more than READ, which may lie on a disk
 HEAD = 128  # bytes of a .npy file before its data
 SAMPLE = 16  # rows with less than one in so many of the entries are read page by page
@@ -437,6 +438,12 @@ class Rows:
             return evenly(len(self), wanted if most is None else min(wanted, most))
         run = min(wanted // 64, RUN)
         return np.ravel(evenly(len(self) - run + 1, wanted // run)[:, np.newaxis] + np.arange(run))
+
+    def sample_arrays(self) -> list[np.ndarray]:
+        """Return arrays for a fingerprint: those of some rows, evenly spaced."""
+        sample = self.select(self.spread(SAMPLED, SAMPLED_ROWS)).compact()
+        arrays = (sample.begin, sample.indices, sample.values, sample.targets, sample.weights, *(self.labels or ()))
+        return [array for array in arrays if array is not None]
 
     def compact(self) -> Rows:
         """Return a copy in memory whose flat arrays hold these rows only, in order."""

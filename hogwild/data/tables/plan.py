@@ -215,9 +215,7 @@ def draft(
         For a missing column, one that cannot have the use asked for, or nested values.
     """
     if labels and asked.label is None:
-        raise UsageError(
-            f"{name}: a table needs its label named: --label COLUMN, or open_table(..., label=){has(kinds)}"
-        )
+        raise UsageError(f"{name}: a table needs --label COLUMN, in Python label={has(kinds)}")
     for column, use in asked.uses.items():
         if column not in kinds:
             raise InputError(f"{name}: no column {column} (--{use}){nearest(column, kinds) or has(kinds)}")

@@ -230,6 +230,5 @@ def path_of(given: Any) -> tuple[float, ...]:
     except (TypeError, ValueError):
         path = []
     if len(path) < 2 or not 0 <= path[0] <= path[-1] <= LARGEST_FLOAT32:
-        wanted = "two or more different numbers of at least 0, such as '1e-6,1e-5'"
-        raise UsageError(f"l2={given!r}: expected a number of at least 0, 'auto', or {wanted}")
+        raise UsageError(f"l2={given!r}: expected a number of at least 0, two or more as '1e-6,1e-5', or 'auto'")
     return tuple(path)

@@ -104,7 +104,7 @@ class ModuleCase(Case):
         self._try()
         places = [f"{place.name}{place.shape}{place.trained}".encode() for place in layout.places]
         sizes = [np.frombuffer(name, np.uint8) for name in places]
-        self.fingerprint = fingerprint_of((self.n, *map(len, places)), sizes + train.examples.sample())
+        self.fingerprint = fingerprint_of((self.n, *map(len, places)), sizes + train.examples.sample_arrays())
 
     @staticmethod
     def take(data: Any) -> Posed:

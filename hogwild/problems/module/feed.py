@@ -60,7 +60,7 @@ class Examples:
             return entries | arrays, mapped
         return {f"input{k}": array for k, array in enumerate(self.inputs)} | arrays, mapped
 
-    def sample(self) -> list[np.ndarray]:
+    def sample_arrays(self) -> list[np.ndarray]:
         """Arrays for the data's fingerprint."""
         if isinstance(self.inputs, Rows):
             ids = self.inputs.spread(1 << 20, SAMPLED)

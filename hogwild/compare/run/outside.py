@@ -34,20 +34,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
+import re
+import select
 import shutil
 import signal
 import subprocess
 import tempfile
 import threading
 import time
+import timeit
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +57,7 @@ from hogwild.config import TrainConfig
 from hogwild.data.ratings.container import Ratings
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.margins import scaled
-from hogwild.errors import TrainingError, UsageError
+from hogwild.errors import TrainingError
 from hogwild.machine import memory_of, worker_counts
 from hogwild.methods import SGD_LOSSES
 from hogwild.problems.completion.problem import CompletionProblem
@@ -67,11 +69,10 @@ from hogwild.training.schedule import make_schedule
 LIBLINEAR_LOSSES = ("log", "hinge", "squared-hinge", "epsilon-insensitive", "squared-epsilon-insensitive")
 SCHEDULES = ("auto", "constant", "epoch", "round")  # those with a constant step within an epoch
 VW_CONSTANT = 11650396  # the index of VW's intercept
-SHORTEST = 1e-6  # seconds: what is subtracted from the clock varies by more, and zero has no logarithm
 COPIES = 5  # the fastest is ``untimed``, which no run can undercut
 
 
-class Program(Protocol):
+class Program:
     """Another program's solver on given data. It is made off the clock, with the data in its own form.
 
     Attributes
@@ -84,8 +85,6 @@ class Program(Protocol):
         The problem that it solves.
     threads : bool
         Whether it can have several, which share one model.
-    order : str
-        The order in which it takes the rows.
     steps : bool
         Whether it has a step size.
     restarts : bool
@@ -95,7 +94,8 @@ class Program(Protocol):
     untimed : float
         Seconds of every ``advance`` that are not training, to be subtracted from the clock of training.
     limit : float
-        Seconds after which a command is ended: that it says nothing more must not keep the others waiting.
+        Seconds of silence after which a command is ended, as it must not keep the others waiting; it prints a line when
+        its data are read, and one an epoch.
     peak : float, optional
         The most memory, in MB, of the process that it runs in, if that is its own.
     """
@@ -105,7 +105,6 @@ class Program(Protocol):
     command: str = ""
     problem: str = "linear"
     threads: bool = False
-    order: str = "file"
     steps: bool = True
     restarts: bool = False
     own_objective: str = ""
@@ -113,13 +112,14 @@ class Program(Protocol):
     limit: float = 600.0
     peak: float | None = None
 
+    write: Callable[[Any, Path], None] | None = None  # writes the data as it reads them, if it reads them itself
+
     def __init__(self, rows: Any, config: TrainConfig) -> None: ...
 
     @staticmethod
     def refuse(config: TrainConfig, rows: Any) -> str | None:
         """Return what it cannot do of this, in one sentence; None if it can. The step is ignored."""
-
-    write: Callable[[Any, Path], None] | None = None  # writes the data as it reads them, if it reads them itself
+        raise NotImplementedError
 
     @classmethod
     def text(cls, rows: Any) -> Path | None:
@@ -130,23 +130,20 @@ class Program(Protocol):
         """Measure, before the first ``advance``, how many seconds of each are not training: processor time, which other
         programs do not stretch, as what is taken off must not exceed it.
         """
-        seconds = []
-        for _ in range(COPIES):
-            start = time.thread_time()
-            self.do_nothing()
-            seconds.append(time.thread_time() - start)
-        return min(seconds)
+        return min(timeit.repeat(self.do_nothing, timer=time.thread_time, repeat=COPIES, number=1))
 
     def do_nothing(self) -> None:
         """Do what every ``advance`` does besides training."""
 
     def advance(self, epoch: int) -> None:
         """Train until ``epoch`` passes over the data are done in total."""
+        raise NotImplementedError
 
     def solution(self) -> tuple[np.ndarray, ...]:
         """Return the problem's arrays after the last ``advance``: for the linear problem ``(coef, intercept)``,
         (width,) and (1,), or (K, width) and (K,); for completion factors and biases, in the user's units.
         """
+        raise NotImplementedError
 
     @classmethod
     def version(cls) -> str | None:
@@ -164,10 +161,8 @@ class Program(Protocol):
         if cls.version() is None:
             there = f"{cls.command} on the PATH: build" if cls.command else "to be installed: pip install"
             return f"{cls.name} needs {there} {cls.package}"
-        if getattr(rows, "labels", None) is not None:
-            return f"{cls.name} is given one label a row"
-        if getattr(rows, "features", None) is not None:
-            return f"{cls.name} is given no side features"
+        if any(getattr(rows, name, None) is not None for name in ("labels", "features")):
+            return f"{cls.name} is given one label a row, and no side features"
         return cls.refuse(config, rows)
 
     @classmethod
@@ -176,24 +171,16 @@ class Program(Protocol):
         return worker_counts(most) if cls.restarts else range(1, most + 1)
 
 
-def timed(solver: Program, epoch: int) -> float:
-    """Let the solver advance; return the seconds that count."""
-    began = time.perf_counter()
-    solver.advance(epoch)
-    return max(time.perf_counter() - began - solver.untimed, SHORTEST)
-
-
 class Stepped(Program):
     """A program that is given the step of each epoch."""
 
     def __init__(self, data: Any, config: TrainConfig) -> None:
-        if config.step is None:
-            raise UsageError(f"{self.name} has no rule for its first step here: give a step")
         self.schedule = make_schedule(config.schedule, config.step, decay=config.decay)
         self.done = 0  # epochs
 
     def train(self, step: float) -> None:
         """Train an epoch."""
+        raise NotImplementedError
 
     def advance(self, epoch: int) -> None:
         for done in range(self.done, epoch):
@@ -204,7 +191,7 @@ class Stepped(Program):
 class SklearnSGD(Stepped):
     """``SGDClassifier`` (for more than two classes: one against the rest) or ``SGDRegressor``, in float32."""
 
-    name, order = "sklearn-sgd", "shuffled"
+    name = "sklearn-sgd"
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
         super().__init__(rows, config)
@@ -241,12 +228,7 @@ class SklearnSGD(Stepped):
         X, y, weights = self.data
         self.solver.eta0 = step
         with sklearn.config_context(assume_finite=True, skip_parameter_validation=True):
-            try:
-                self.solver.partial_fit(X, y, sample_weight=weights, **self.classes)
-            except ValueError as error:
-                if "overflow" not in str(error):
-                    raise
-                self.solver.coef_[:] = np.nan  # the parameters show it, as for all methods that diverge
+            self.solver.partial_fit(X, y, sample_weight=weights, **self.classes)
 
     def solution(self) -> tuple[np.ndarray, np.ndarray]:
         return self.solver.coef_.reshape(self.shape).copy(), np.ravel(self.solver.intercept_).copy()
@@ -260,7 +242,7 @@ class Liblinear(Program):
     passes over 20,000 rows of text it is at 0.0416 with ones and at 0.32 with tens (optimum: 0.0416).
     """
 
-    name, order, steps, restarts = "liblinear", "its own", False, True
+    name, steps, restarts = "liblinear", False, True
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
         from sklearn.linear_model import LogisticRegression
@@ -361,7 +343,7 @@ class VowpalWabbit(Program):
 class SnapML(Program):
     """IBM's Snap ML, with one thread."""
 
-    name, package, order, steps, restarts = "snapml", "snapml", "its own", False, True
+    name, package, steps, restarts = "snapml", "snapml", False, True
     refuse = VowpalWabbit.refuse
 
     def __init__(self, rows: Rows, config: TrainConfig) -> None:
@@ -431,7 +413,7 @@ class Libmf(Program):
     """LIBMF's ``mf-train``."""
 
     name, package, command = "libmf", "https://github.com/cjlin1/libmf", "mf-train"
-    problem, threads, order, restarts = "completion", True, "its own", True
+    problem, threads, restarts = "completion", True, True
 
     def __init__(self, ratings: Ratings, config: TrainConfig) -> None:
         self.completion = posed(config, ratings, "serial")
@@ -459,35 +441,27 @@ class Libmf(Program):
 
     def advance(self, epoch: int) -> None:
         began = time.perf_counter()
-        self.peak, lines = 0.0, []  # a heading, and one an epoch
+        self.peak, lines = 0.0, [(began, "no output")]  # a heading follows, and a line an epoch
         call = [*self.call, "-t", f"{epoch}", *self.files]
-        with subprocess.Popen(call, stdout=subprocess.PIPE, text=True, process_group=0) as run:
-
-            def end() -> None:  # also what it has started, if it is a script
+        with subprocess.Popen(call, stdout=subprocess.PIPE, bufsize=0, process_group=0) as run:
+            assert run.stdout is not None
+            try:
+                while select.select([run.stdout], [], [], min(self.limit, threading.TIMEOUT_MAX))[0]:
+                    if not (line := run.stdout.readline()):
+                        break
+                    lines.append((time.perf_counter(), line.decode().strip()))
+                    self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
+                else:
+                    raise TimeoutError
+                run.wait()
+            finally:  # Ctrl-C ends it too, and what it has started, if it is a script
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(run.pid, signal.SIGKILL)
-
-            assert run.stdout is not None
-            alarm = threading.Timer(min(self.limit, threading.TIMEOUT_MAX), end)
-            alarm.start()
-            try:
-                for line in run.stdout:
-                    lines.append((time.perf_counter(), line))
-                    self.peak = max(self.peak, memory_of(run.pid, "status", "VmHWM"))
-                run.wait()
-            finally:  # Ctrl-C ends it too
-                alarm.cancel()
-                end()
-        if time.perf_counter() - began > self.limit:
-            raise TrainingError(f"{self.command} took more than {self.limit:g} s: give it a longer --timeout")
-        last = lines[-1][1].strip() if lines else "no output"
-        try:
-            sound = math.isfinite(float(last.split()[1]))  # the RMSE
-        except (IndexError, ValueError):
-            sound = False
-        if run.returncode or not sound or not Path(self.files[1]).exists():
+        ended, last = lines[-1]
+        learned = re.match(r"\d+\s+[\d.]+", last)  # epoch and RMSE, which may be nan: then it writes zeros
+        if run.returncode or not learned or not Path(self.files[1]).exists():
             raise TrainingError(f"{self.command} ended with status {run.returncode} and no model: {last}")
-        self.untimed = time.perf_counter() - began - (lines[-1][0] - lines[0][0])
+        self.untimed = time.perf_counter() - began - (ended - lines[1][0])
 
     def solution(self) -> tuple[np.ndarray, ...]:
         factors = np.loadtxt(self.files[1], np.float32, skiprows=5, usecols=range(2, 2 + self.rank), ndmin=2)
@@ -500,7 +474,7 @@ class Libmf(Program):
 class ImplicitBPR(Stepped):
     """``implicit``'s Bayesian personalised ranking; an epoch is as many passes as there are negatives."""
 
-    name, package, problem, threads, order = "implicit", "implicit", "completion", True, "drawn"
+    name, package, problem, threads = "implicit", "implicit", "completion", True
     own_objective = (
         "implicit draws the items beside a chosen one by popularity, ours are uniform: its metric can be compared, not "
         "its distance from the best"
