@@ -3,9 +3,8 @@
 A step is found by conjugate gradients on the quadratic model, scaled by each column's curvature. Columns are centred
 for that, since those with large means depend on the intercept and so on each other. A line search on the margins needs
 no pass over the rows. With an l1 penalty a step is one of the weights that are not zero, or would leave it, and stays
-in their orthant (Andrew and Gao 2007): a weight that would change its sign stops at zero. Damping (Marquardt 1963)
-keeps steps short where the model ends at such signs and not at curvature. Without an l1 penalty, few columns take the
-whole Hessian, in one call (``kernel.descend``).
+in their orthant (Andrew and Gao 2007): a weight that would change its sign stops at zero. Without an l1 penalty, few
+columns take the whole Hessian, in one call (``kernel.descend``).
 """
 
 from __future__ import annotations
@@ -27,9 +26,6 @@ FLAT = 1e-10  # curvature along a direction, over that of its coordinates, below
 MOST_CONJUGATE = 200  # most conjugate gradients of a step
 WAIT = 4  # conjugate gradients that are judged together
 LITTLE = 0.01  # share of the step's gain that these must add, or the step ends
-DAMPING = 1.0  # share of its curvature that a coordinate's is raised by in the first step with an l1 penalty
-EASED = 0.1  # factor on it after a step of full length; a shorter one divides it by its length
-UNDAMPED = 1e-3  # from which on a step that promises little is the last
 FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 TINY = 1e-300
 
@@ -108,7 +104,6 @@ class Newton:
         spent = 0.0
         steps = 0
         small = 0
-        damping = DAMPING if self.l1 else 0.0
         p = sums.margins(x)
         value = sums.derive(p, p, 0.0)[0] + self.penalty(x)
         while True:
@@ -116,7 +111,7 @@ class Newton:
             g = sums.gather(sums.slopes)
             g[:-1] += l2 * x[:-1]
             g[-1] *= self.intercept
-            model = _Model(self, damping)
+            model = _Model(self)
             most = int(np.clip((work - spent) / (2 * each), 1, MOST_CONJUGATE))
             promise = skip if steps == 0 and skip < 1.0 else enough
             free = np.ones_like(x)
@@ -129,9 +124,6 @@ class Newton:
             step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most, free)
             spent += each * (4 + passes)
             if not gain > (enough if steps else skip) * unit:
-                if damping > UNDAMPED:
-                    damping *= EASED**2
-                    continue
                 return Descent(x, value, gain, spent, steps)
             if not spent < work:
                 return Descent(x, value, math.inf if self.l1 and steps else gain, spent, steps)
@@ -159,7 +151,6 @@ class Newton:
                     break
                 low, high = (t, high) if lower and first < 0.0 else (low, t)
                 t = kernel.next_length(t, first, second, low, high)
-            damping *= EASED if t == 1.0 else 1.0 / t
             steps += 1
             if not there < value:  # nothing is left but rounding
                 return Descent(x, value, gain, spent, steps)
@@ -174,20 +165,19 @@ class Newton:
 class _Model:
     """The quadratic model of an objective at the margins where its sums are."""
 
-    def __init__(self, of: Newton, damping: float) -> None:
+    def __init__(self, of: Newton) -> None:
         self.of = of
         self.bends = of.sums.curvatures()
         self.curved, self.between = of.sums.gather(self.bends, squared=True), of.sums.gather(self.bends)
         self.curved[:-1] += of.l2
         self.curved += kernel.LEAST
-        self.damping = damping * self.curved
 
     def product(self, x: np.ndarray) -> np.ndarray:
         """The model's Hessian times parameters."""
         image = self.of.sums.product(x)
         image[:-1] += self.of.l2 * x[:-1]
         image[-1] *= self.of.intercept
-        return image + self.damping * x
+        return image
 
     def step(self, rest: np.ndarray, least: float, most: int, free: np.ndarray) -> tuple[np.ndarray, float, float]:
         """A Newton step by conjugate gradients, what the model gains by it, and how many passes they took.
