@@ -37,7 +37,8 @@ FEW_GAINS = 6  # steps in turn that gain less than the smallest gain, until the 
 LEVEL = 1e-4  # least curvature along the intercept, over that of a row, of losses that may have none
 MOST_STEPS = 200
 STALE = 4.0  # factor on the gain that the Hessian before the last step promises, as curvature may have become less
-ARMIJO = 0.1  # share of what the slope promises that a step with an l1 penalty must bring
+SETTLED = 0.01  # share of the largest fall of the model by a sweep, less than which is the last
+ARMIJO = 0.1  # share of what a model with an l1 penalty promises that a step must bring
 
 
 @inlined
@@ -225,6 +226,13 @@ def solve(factor, scale, g, out):
     return size / 2.0
 
 
+@inlined
+def shrunk(w, g, h, l1):
+    """The best value of a weight ``w`` with an l1 penalty, for gradient and curvature of the rest."""
+    to = w - g / h
+    return math.copysign(max(abs(to) - l1 / h, 0.0), to)
+
+
 @njit(**JIT)
 def next_length(t, slope, curvature, low, high):
     """The length to try after ``t``: Newton's for the slope, within what is known to be too short and too long."""
@@ -316,6 +324,49 @@ def descend(rows, y, shares, code, param, l2, intercept, floor, skip, enough, wo
         objective = then
         if small == FEW_GAINS:
             return objective, gain, spent, steps
+
+
+@njit(**JIT)
+def sweep(starts, entries, values, chosen, slopes, bends, l1, l2, intercept, x, moved):
+    """Pass once over the ``chosen`` weights of ``x``, each of which goes to the minimum of a quadratic model.
+
+    The model has the rows' ``slopes`` and ``bends`` (n,) where it was made, and ``moved`` (n,) is the change of the
+    margins since. The intercept, which comes last, follows each weight, as if columns were centred. Return how far the
+    model fell. Columns are those of a scipy CSC matrix.
+    """
+    rest = 0.0
+    level = LEAST
+    shift = 0.0
+    fell = 0.0
+    for i in range(len(slopes)):
+        rest += slopes[i] + bends[i] * moved[i]
+        level += bends[i]
+    if intercept:
+        shift, fell = -rest / level, rest * rest / level / 2.0
+    for u in chosen:
+        g = l2 * x[u]
+        h = l2 + LEAST
+        between = 0.0
+        for j in range(starts[u], starts[u + 1]):
+            i, value = np.uint32(entries[j]), np.float64(values[j])
+            bend = value * bends[i]
+            g += value * slopes[i] + bend * (moved[i] + shift)
+            h += value * bend
+            between += bend
+        mean = between / level if intercept else 0.0
+        h = max(h - mean * between, CENTRED * h)
+        then = shrunk(x[u], g, h, l1)
+        d = then - x[u]
+        if d != 0.0:
+            fell -= d * (g + h * d / 2.0) + l1 * (abs(then) - abs(x[u]))
+            x[u] = then
+            shift -= d * mean
+            for j in range(starts[u], starts[u + 1]):
+                moved[np.uint32(entries[j])] += d * np.float64(values[j])
+    x[len(x) - 1] += shift
+    for i in range(len(moved)):
+        moved[i] += shift
+    return fell
 
 
 @njit(**JIT)

@@ -2,9 +2,10 @@
 
 A step is found by conjugate gradients on the quadratic model, scaled by each column's curvature. Columns are centred
 for that, since those with large means depend on the intercept and so on each other. A line search on the margins needs
-no pass over the rows. With an l1 penalty a step is one of the weights that are not zero, or would leave it, and stays
-in their orthant (Andrew and Gao 2007): a weight that would change its sign stops at zero. Without an l1 penalty, few
-columns take the whole Hessian, in one call (``kernel.descend``).
+no pass over the rows. With an l1 penalty a step is the end of some passes of coordinate descent on the model (Yuan, Ho
+and Lin 2012, newGLMNET): each weight takes the intercept along, as if its column were centred. Of few columns, which
+may depend on each other, a Newton step of the weights that are not zero follows. Without an l1 penalty, few columns
+take the whole Hessian, in one call (``kernel.descend``).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ FLAT = 1e-10  # curvature along a direction, over that of its coordinates, below
 MOST_CONJUGATE = 200  # most conjugate gradients of a step
 WAIT = 4  # conjugate gradients that are judged together
 LITTLE = 0.01  # share of the step's gain that these must add, or the step ends
+SPARSE_SWEEPS = 10  # most passes of coordinate descent in a step with an l1 penalty
 FACTORS = 17  # multiples of dual variables that are tried with an l1 penalty
 TINY = 1e-300
 
@@ -113,37 +115,30 @@ class Newton:
             g[-1] *= self.intercept
             model = _Model(self)
             most = int(np.clip((work - spent) / (2 * each), 1, MOST_CONJUGATE))
-            promise = skip if steps == 0 and skip < 1.0 else enough
-            free = np.ones_like(x)
             if self.l1:
-                signs = np.where(x != 0.0, np.sign(x), np.where(np.abs(g) > self.l1, -np.sign(g), 0.0))
-                signs[-1] = 0.0
-                free[:-1] = np.abs(signs[:-1])
-                g += self.l1 * signs
-            g *= free
-            step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most, free)
+                step, gain, passes = model.sparse_step(x, g, most)
+            else:
+                promise = skip if steps == 0 and skip < 1.0 else enough
+                step, gain, passes = model.step(-g, 0.1 * max(promise, enough) * unit, most)
             spent += each * (4 + passes)
             if not gain > (enough if steps else skip) * unit:
                 return Descent(x, value, gain, spent, steps)
             if not spent < work:
                 return Descent(x, value, math.inf if self.l1 and steps else gain, spent, steps)
             slope = dot(g, step)
-            q = p if self.l1 else sums.margins(step)
+            q = sums.margins(step)
             low = 0.0
             high = math.inf
             t = 1.0
             for trial in range(kernel.TRIES):
+                there, first, second = sums.derive(p, q, t)
                 y = x + t * step
-                if self.l1:  # weights that would change their sign stop at zero
-                    y[:-1] *= y[:-1] * signs[:-1] > 0.0
-                    there = sums.derive(sums.margins(y), q, 0.0)[0] + self.penalty(y)
-                    spent += each
-                    if there < value + kernel.ARMIJO * dot(g, y - x):
+                there += self.penalty(y)
+                if self.l1:
+                    if there < value - kernel.ARMIJO * t * gain:
                         break
                     t /= 4.0
                     continue
-                there, first, second = sums.derive(p, q, t)
-                there += self.penalty(y)
                 first += l2 * dot(y[:-1], step[:-1])
                 second += l2 * dot(step[:-1], step[:-1])
                 lower = there < value
@@ -179,7 +174,9 @@ class _Model:
         image[-1] *= self.of.intercept
         return image
 
-    def step(self, rest: np.ndarray, least: float, most: int, free: np.ndarray) -> tuple[np.ndarray, float, float]:
+    def step(
+        self, rest: np.ndarray, least: float, most: int, free: np.ndarray | float = 1.0
+    ) -> tuple[np.ndarray, float, float]:
         """A Newton step by conjugate gradients, what the model gains by it, and how many passes they took.
 
         ``rest`` is minus the gradient, and ``free`` is 1 for the parameters that may move and 0 for others.
@@ -219,6 +216,48 @@ class _Model:
             size, before = dot(rest, then), size
             direction = then + size / before * direction
         return step, gain, 2 * trial
+
+    def sparse_step(self, x: np.ndarray, g: np.ndarray, most: int) -> tuple[np.ndarray, float, float]:
+        """Do :meth:`step` with an l1 penalty.
+
+        Coordinate descent over the weights that have left zero, or would, finds which are zero. Of few columns the
+        others then take a Newton step, up to where the first of them reaches zero.
+        """
+        sums, l1, l2, intercept = self.of.sums, self.of.l1, self.of.l2, self.of.intercept
+        fall = 0.0
+        passes = 1.0
+        w, gradients, slopes, bends = (np.array(each.T, order="C", ndmin=2) for each in (x, g, sums.slopes, self.bends))
+        for weights, gradient, *derivatives in zip(w, gradients, slopes, bends):
+            chosen = np.flatnonzero((weights[:-1] != 0.0) | (np.abs(gradient[:-1]) > l1))
+            starts = sums.columns[0]
+            moved = np.zeros(len(sums.p))
+            first = 0.0
+            share = 2.0 * float((starts[chosen + 1] - starts[chosen]).sum()) / max(sums.rows.nnz * len(w), 1)
+            for _ in range(SPARSE_SWEEPS):
+                model = *sums.columns, chosen, *derivatives, l1, l2, intercept
+                fell = kernel.sweep(*model, weights, moved)
+                fall = fall + fell
+                first = max(first, fell)
+                passes = passes + share
+                if not fell > kernel.SETTLED * first:
+                    break
+        y = np.ascontiguousarray(w.T).reshape(x.shape)
+        step = y - x
+        if sums.rows.width > COLUMNS:
+            return step, fall, passes
+        rest = -g - self.product(step)
+        rest[:-1] -= l1 * np.sign(y[:-1])
+        free = (y != 0.0).astype(float)
+        free[-1] = 1.0
+        move, gain, more = self.step(rest, kernel.SETTLED * fall, most, free)
+        if math.isfinite(gain):
+            crosses = y * (y + move) < 0.0
+            crosses[-1] = False
+            lengths = np.where(crosses, -y / np.where(crosses, move, 1.0), 1.0)
+            t = float(lengths.min())
+            step = np.where(crosses & (lengths == t), -x, step + t * move)
+            fall += t * (2.0 - t) * gain
+        return step, fall, passes + more
 
 
 def smooth_bound(newton: Newton, x: np.ndarray) -> float:

@@ -53,6 +53,7 @@ class LossSums:
         self.param = param
         self.alone = alone
         self.targets, self.shares = targets, shares
+        self._kept: dict[str, Any] = {}  # also of the same rows with another loss
         factors = EMPTY if scales is None else readonly(scales)
         self.entries = rows.begin, rows.end, rows.indices, rows.values, factors
         one = alone or rows.nnz < max(FEW, PARTS * rows.width) or rows.width > WIDE
@@ -64,6 +65,15 @@ class LossSums:
         other = copy.copy(self)
         other.code = self.code + kernel.BENT
         return other
+
+    @property
+    def columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rows by column: where columns start, and numbers and values of their rows."""
+        if "columns" not in self._kept:
+            X = self.rows.to_scipy()[0].tocsc()
+            values = X.data * self.entries[4][X.indices] if len(self.entries[4]) else X.data
+            self._kept["columns"] = X.indptr.astype(np.int64), X.indices.astype(np.int32), values.astype(np.float32)
+        return self._kept["columns"]
 
     def part(self, first: int, last: int) -> tuple[np.ndarray, ...]:
         begin, end, indices, values, scales = self.entries
