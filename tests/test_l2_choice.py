@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import hogwild
 from hogwild.config import TrainConfig
@@ -93,6 +94,44 @@ def test_an_optimum_that_may_overfit_is_left_alone(monkeypatch: pytest.MonkeyPat
     run.finish()
     assert run.history[-1]["exact_seconds"] is None
     assert run.history[-1]["verdict"] == "l2 was chosen for 10 epochs; its optimum may overfit: name l2 to reach it"
+
+
+def documents(n: int = 600) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Counts of words in documents of uneven length, and the same of length one."""
+    random = np.random.default_rng(0)
+    lengths = np.exp(random.normal(3.5, 1.0, n))
+    X = random.poisson(lengths[:, None] * random.dirichlet(np.full(200, 0.1), n)).astype(float)
+    X[:, 0] += 1.0
+    return X, X / np.sqrt(np.square(X).sum(axis=1, keepdims=True)), random
+
+
+@pytest.mark.parametrize("kind", ["none", "l2"])
+def test_normalize_belongs_to_the_choice(kind: str, tmp_path: Path) -> None:
+    """Documents of uneven length are normalised if what they are about decides, and not if their length does."""
+    X, shares, random = documents()
+    z = X.sum(axis=1) if kind == "none" else shares @ random.normal(size=200)
+    data = scipy.sparse.csr_matrix(X), np.where(z > np.median(z), 1.0, -1.0)
+    run = hogwild.train(data, l2="auto", workers=1, checkpoint=tmp_path / "c")
+    run.finish()
+    assert run.config.normalize == run.chosen.normalize == kind
+    more = hogwild.train(data, l2="auto", workers=1, checkpoint=tmp_path / "c", resume=True, epochs=30)
+    assert more.config.normalize == kind
+    more.close()
+    given = {"none": "l2", "l2": "none"}[kind]
+    other = hogwild.train(data, l2="auto", normalize=given, workers=1).chosen
+    assert other.normalize == given
+    assert run.chosen.value(run.config.l2) < other.value(other.l2)
+    assert TrainConfig(l2=1e-5).normalize == TrainConfig(l2=PATH).normalize == "none"
+
+
+def test_a_sample_tells_whether_to_normalise_many_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many classes or rare ones a sample may have one row, which cannot be in both halves."""
+    X, shares, random = documents()
+    topics = (shares @ random.normal(size=(200, 8))).argmax(axis=1)
+    for y, entries, kind in (topics, 9000, "l2"), (np.arange(600) < 5, 1500, "none"):
+        monkeypatch.setattr(l2_choice, "SCALED_ENTRIES", entries)
+        config = TrainConfig(loss="softmax", l2="auto")
+        assert choose_l2(config, Rows.from_scipy(scipy.sparse.csr_matrix(X), y)).normalize == kind
 
 
 def test_held_out_losses_are_those_of_runs_on_the_other_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -305,6 +305,8 @@ def lines_of_choice(chosen: L2Choice, all_candidates: bool) -> Iterator[str]:
             worth = "diverged" if each["held_out_loss"] is None else f"{each[chosen.metric]:.5g}"
             alone = "  biases alone" if each.get("rank") == 0 else ""
             yield f"{each['l2']:>10.2g}  {step:>9}  {worth:>14}  {each.get('best_epoch', each['epochs']):>6}{alone}"
+    if chosen.normalize != "none":
+        yield f"normalize {chosen.normalize}: the held-out {metric} is lower (--normalize none: rows as they are)"
     tried = [each["l2"] for each in path]
     total = chosen.rows + chosen.held_out
     held_out = f"{chosen.held_out:,} rows held out of {total:,}" + " before the fit on all" * chosen.refitted

@@ -68,7 +68,7 @@ class FitConfig(LinearConfig):
 
 @lru_cache(None)
 def _usual() -> FitConfig:
-    return FitConfig(workers=1)
+    return FitConfig(normalize="none", workers=1)
 
 
 def parameter(default: Any, help: str = "", like: str = "", **more: Any) -> Any:

@@ -57,7 +57,9 @@ class FMConfig(TrainConfig):
         L2 penalty of the factors. The objective is ``mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2``. If it is not
         given, 0.3, 1, 3, 10 over the number of training rows are tried on rows held out until the loss rises.
     normalize : str, default l2
-        Scale each row: none, l2. The scale is kept in the model and applied by predict; ``l2`` suits counts.
+        Scale each row: auto, none, l2. The scale is kept in the model and applied by predict. ``auto`` is ``none``,
+        but where ``l2`` is 'auto' too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower
+        then.
     intercept : bool, default True
         Fit an unpenalised intercept.
     adagrad : bool, default False

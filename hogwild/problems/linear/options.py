@@ -56,8 +56,10 @@ class LinearConfig(TrainConfig):
         model is trained on all of them. See the manual, *Choosing l2*.
     l2_path : tuple[float, ...] or None, default None
         Values among which l2 is chosen. ``l2`` may be given as 'auto' or such values instead.
-    normalize : str, default none
-        Scale each row: none, l2. The scale is kept in the model and applied by predict; ``l2`` suits counts.
+    normalize : str, default auto
+        Scale each row: auto, none, l2. The scale is kept in the model and applied by predict. ``auto`` is ``none``,
+        but where ``l2`` is 'auto' too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower
+        then.
     class_weight : str or None, default all rows alike
         Weigh the classes equally: balanced. A row weighs ``n / (classes * rows of the class)``.
     intercept : bool, default True
@@ -114,10 +116,10 @@ class LinearConfig(TrainConfig):
         choices=SCHEDULES,
     )
     normalize: str = option(
-        "none",
+        "auto",
         "Scale each row",
         GOAL,
-        choices=NORMALIZE,
+        choices=("auto", *NORMALIZE),
     )
     class_weight: str | None = option(
         None,
@@ -160,6 +162,8 @@ class LinearConfig(TrainConfig):
         if self.l2_path is not None:
             self._set("l2_path", path_of(self.l2_path))
         super().__post_init__()
+        if self.normalize == "auto" and self.l2_path != L2_PATH:
+            self._set("normalize", "none")
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()

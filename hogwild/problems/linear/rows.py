@@ -23,6 +23,7 @@ MANY_CLASSES = 64  # more labels than this, some of them fractions, look like re
 COMPARED = 1 << 16  # values at a time
 SAMPLED = 512  # rows that tell whether all have unit length
 UNIT = 1e-3  # by how much their squared lengths may differ from one
+UNLIKE = 0.1  # spread of rows' lengths over their mean, above which they are uneven
 FULL = 0.25  # share of the width that a row fills, from which rows are not sparse
 WEIGHTLESS = "weights: all rows have weight zero"
 UNEVEN = 64.0  # times the median row; from here on, a step that suits most rows throws the model
@@ -42,6 +43,15 @@ def like_text(rows: Rows) -> bool:
         return False
     squares = lengths_of(_picked(rows, evenly(len(rows), SAMPLED)))
     return bool((np.abs(squares[squares > 0] - 1) <= UNIT).all())
+
+
+def like_counts(rows: Rows) -> bool:
+    """Whether the rows are sparse, without negative values and of uneven length, as far as a sample tells."""
+    if rows.nnz >= FULL * rows.width * len(rows):
+        return False
+    some = rows.select(evenly(len(rows), SAMPLED)).compact()
+    lengths = np.sqrt(lengths_of(some))
+    return not (some.values < 0.0).any() and bool(lengths.std() > UNLIKE * lengths.mean())
 
 
 def lengths_of(rows: Rows) -> np.ndarray:
