@@ -36,7 +36,7 @@ import numpy as np
 from hogwild.config import TrainConfig
 from hogwild.data.order import Order
 from hogwild.data.parallel import in_order
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.data.rows.margins import margins
 from hogwild.errors import NoChoice
 from hogwild.kernels.losses import LOSSES, NUMBERS
@@ -44,6 +44,7 @@ from hogwild.problems.linear.coordinates import scaled_for
 from hogwild.problems.linear.lanes.candidates import NONE, PROBED, Candidate, Candidates, steps_between
 from hogwild.problems.linear.objective import loss_values, right_rows
 from hogwild.problems.linear.optimum.folds import (
+    ENTRIES,
     are_few,
     fits_without,
     rounded,
@@ -202,8 +203,7 @@ def choose_l2(
     config = _alone(config, len(rows))
     rows = few_labels(rows)
     if config.normalize == "auto":
-        labels = labels_of(rows.targets, config.loss, rows.table, sets=rows.labels)
-        config = config.settled(normalize=_normalize(config, rows, labels))
+        config = config.settled(normalize=_normalize(config, rows))
     problem = LinearProblem.of(config, rows, "serial")
     if config.loss == "softmax" and len(problem.labels) == 2:
         config = config.settled(loss="log")
@@ -253,7 +253,7 @@ def choose_l2(
     )
 
 
-def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
+def _normalize(config: TrainConfig, rows: Rows) -> str:
     """``l2`` if each half of a sample of counts is better predicted by the other half's rows of length one.
 
     Candidates are optima, as lanes of rows of one length, whose columns are not scaled, need more epochs. Of several
@@ -262,6 +262,7 @@ def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
     """
     if rows.table is not None or not LOSSES[config.loss].smooth or not like_counts(rows):
         return "none"
+    labels = labels_of(rows.targets, config.loss, rows.table, sets=rows.labels)
     sample = rows.select(rows.spread(SCALED_ENTRIES)).compact()
     if len(labels):
         if sample.labels is None:
@@ -281,7 +282,7 @@ def _normalize(config: TrainConfig, rows: Rows, labels: np.ndarray) -> str:
         one = config.settled(normalize=kind, l2_path=tuple(each * unit for each in SCALED_PATH))
         judge = _Judge(LinearProblem.of(one, sample, "serial"), sample, halves)
         tried.append(_ranked(judge, _optima(one, judge))[0])
-    if tried[1].loss is None or not judge.weighty:
+    if tried[1].loss is None:
         return "none"
     near = tried[0].loss is not None and near_lowest([each.metrics for each in tried], judge.weights)[0]
     return "none" if near else "l2"
