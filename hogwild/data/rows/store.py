@@ -109,15 +109,14 @@ class MemoryWriter:
 
     def take(self, pieces: Generator[Any, None, dict[str, Any]]) -> dict[str, Any]:
         """Write pieces of data; return the facts of the last one, and those that their reader returns at the end."""
-        facts, at_the_end = dict[str, Any](), dict[str, Any]()
-
-        def each() -> Iterator[Any]:
-            at_the_end.update((yield from pieces))
-
-        with contextlib.closing(each()) as every:  # what is read is closed where writing fails
-            for piece in every:
+        facts = dict[str, Any]()
+        with contextlib.closing(pieces):  # also where writing fails
+            while True:
+                try:
+                    piece = next(pieces)
+                except StopIteration as end:
+                    return facts | end.value
                 facts = self.kind.pour(piece, self)
-        return facts | at_the_end
 
     def _end(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Complete the arrays; return what ``meta.json`` says of them."""
