@@ -177,6 +177,7 @@ def test_a_run_says_whether_it_has_settled(options: dict[str, Any], said: str) -
     rows = one_hot()
     run = trained(rows, **options)
     row, best = run.history[-1], find_optimum(Runner(rows, None, run.config, "rows", 60.0).case).objective
+    assert best is not None
     assert said in row["verdict"]
     assert (row["verdict"] == "settled") == (row["objective"] < 1.01 * best)
     assert [row["verdict"] for row in run.history[:-1]] == [None] * (len(run.history) - 1)
