@@ -24,12 +24,14 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
 
 from hogwild.hosts import fork_server
+from scripts.campaigns.common import descendants
 
 ROOT = Path(__file__).resolve().parents[1]
 PR_SET_CHILD_SUBREAPER = 36
@@ -76,6 +78,17 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no real data: set HOGWILD_TEST_DATA")
     return folder
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Callable[..., Any]]:
+    """``pools(host, workers)``: workers that the tests of a file share."""
+    from hogwild.training.engine import start_pool
+
+    made = {key: start_pool(*key) for key in (("threads", 1), ("threads", 2), ("processes", 2))}
+    yield lambda host, workers=2: made[host, workers]
+    for pool in made.values():
+        pool.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -146,26 +159,6 @@ def of_others(segment: str) -> bool:
         return False
     pid = int(maker[1])
     return os.path.exists(f"/proc/{pid}") and pid != os.getpid() and pid not in descendants()
-
-
-def descendants() -> set[int]:
-    """All living processes below this one; every test asks twice, so that this must be cheap."""
-    children: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat", "rb", buffering=0) as file:
-                    state, parent = file.read(4096).rpartition(b")")[2].split()[:2]
-            except OSError:
-                continue  # ended between the two lines
-            if state not in b"ZX":
-                children.setdefault(int(parent), []).append(int(entry))
-    found, queue = set[int](), [os.getpid()]
-    while queue:
-        below = children.get(queue.pop(), [])
-        found.update(below)
-        queue += below
-    return found
 
 
 def command_of(pid: int) -> str:

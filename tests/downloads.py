@@ -12,6 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hogwild.data.public import catalogue
+from hogwild.data.public import fetch as fetching
+
 SVM = "".join(f"{1 - 2 * (row % 2)} {1 + row % 7}:0.5 {8 + row % 3}:{row % 4}.25\n" for row in range(500))
 ROWS, NONZEROS, FEATURES = 500, 1000, 10
 
@@ -106,8 +111,21 @@ class _Handler(BaseHTTPRequestHandler):
             pass  # the other side has gone
 
 
+def catalogue_of(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """Let there be the cards and the data of this folder only, and nothing in the directory of work."""
+    patch.setattr(catalogue, "CARDS", folder / "cards")
+    patch.setenv("HOGWILD_DATA", str(folder / "data"))
+    (folder / "work").mkdir()
+    patch.chdir(folder / "work")
+
+
 @contextmanager
-def site() -> Iterator[Site]:
+def site(patch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """A site, and a client that does not wait for long."""
+    patch.setattr(fetching, "LONGEST_WAIT", 0.01)
+    patch.setattr(fetching, "TIMEOUT", 5.0)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        patch.delenv(name, raising=False)
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         server.daemon_threads = False
         made = server.site = Site(f"http://127.0.0.1:{server.server_port}")  # type: ignore[attr-defined]

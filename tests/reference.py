@@ -242,6 +242,17 @@ def tier_rates(X, weights, groups):
     return rates
 
 
+# --- data ---
+
+
+def hypergraph(edges):
+    """Of sets: the largest, the shares of them that hold the hottest node, that the most met meets, and that meet."""
+    met = [sum(bool(e & other) for other in edges) for e in edges]
+    degrees = [sum(node in e for e in edges) for node in set().union(*edges)]
+    n = len(edges)
+    return max(map(len, edges)), max(degrees, default=0) / n, max(met) / n, sum(met) / n**2
+
+
 def bucket(index, bits):
     """Feature hash of one zero-based index in Python's whole numbers: splitmix64's first output, its top bits."""
     return splitmix((index + _GOLDEN) & _MASK) >> (64 - bits)

@@ -1,8 +1,10 @@
-"""Data and helpers for tests that train: sets small enough for any machine, and epochs long enough to be disturbed."""
+"""Data and helpers of several tests: sets small enough for any machine, and epochs long enough to be disturbed."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
+import re
 import resource
 import signal
 import threading
@@ -19,6 +21,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.problems.linear.objective import Objective
 
+CLOCKS = re.compile("run|load|second")  # facts that differ from run to run
 QUIET = {"step": 0.5, "host": "threads", "workers": 1}  # no probing, no torch
 
 
@@ -43,6 +46,39 @@ def popular(n: int = 3000, width: int = 240, seed: int = 0, weighted: bool = Fal
     X.eliminate_zeros()
     weights = np.where(rng.random(n) < 0.2, 0.0, rng.random(n)) if weighted else None
     return Rows.from_scipy(X, y, weights, width + 5)
+
+
+def campaign(name: str) -> Any:
+    """A module of ``scripts/campaigns``, which imports what lies beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parents[1] / "scripts" / "campaigns")
+        return importlib.import_module(f"scripts.campaigns.{name}")
+
+
+def line_of(error: Any, call: Callable[..., Any], *given: Any, **options: Any) -> str:
+    """The one line of the error that this call has to end in."""
+    with pytest.raises(error) as caught:
+        call(*given, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def entries(rows: Rows) -> list[dict[int, float]]:
+    """Each row as a dict; the indices ascend."""
+    found = []
+    for first, last in zip(rows.begin, rows.end):
+        assert (np.diff(rows.indices[first:last]) > 0).all()
+        found.append(dict(zip(rows.indices[first:last].tolist(), rows.values[first:last].tolist())))
+    return found
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Whether two sets of rows or of ratings hold the same numbers and names."""
+    one, other = (data.compact() if isinstance(data, Rows) else data for data in (one, other))
+    arrays, facts = "begin end indices values targets weights users items times", "shape hash_bits user_ids item_ids"
+    return all(np.array_equal(getattr(one, name, None), getattr(other, name, None)) for name in arrays.split()) and all(
+        getattr(one, name, None) == getattr(other, name, None) for name in facts.split()
+    )
 
 
 def long_epochs(folder: Path, repeats: int = 1000) -> Rows:
@@ -124,6 +160,40 @@ def stopped_inside(begin: Callable[[], hogwild.Run], epochs: int, examples: int)
             return run
         run.close()
     raise AssertionError("no epoch was long enough to be stopped")
+
+
+def resumed(
+    begin: Callable[..., hogwild.Run], folder: Path, epochs: int, some: int, inside: int | None = None
+) -> tuple[hogwild.Run, hogwild.Run, hogwild.Run]:
+    """A whole run, one that ends after ``some`` epochs or after so many examples ``inside`` the second, and one that
+    goes on from there, which has to be the same as the whole.
+    """
+    whole = begin(epochs=epochs)
+    whole.finish()
+    if inside is None:
+        part = begin(epochs=some, checkpoint=folder)
+        part.finish()
+    else:
+        part = stopped_inside(lambda: begin(epochs=epochs, checkpoint=folder), 1, inside)
+        part.close()
+    again = begin(epochs=epochs, checkpoint=folder, resume=True)
+    again.finish()
+    same(whole, again)
+    return whole, part, again
+
+
+def same(whole: hogwild.Run, parts: hogwild.Run) -> None:
+    """Both ended with the same parameters, to the bit, and their rows agree but for clocks."""
+    np.testing.assert_array_equal(whole.engine.job.flat, parts.engine.job.flat)
+    arrays, others = (run.model.to_file()[0] for run in (whole, parts))
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(array, others[name])
+    known = [{name: value for name, value in row.items() if not CLOCKS.search(name)} for row in whole.history]
+    assert known == [
+        {name: value for name, value in row.items() if not CLOCKS.search(name)}
+        for row in parts.history
+        if row["status"] == "ok"
+    ]
 
 
 @contextlib.contextmanager

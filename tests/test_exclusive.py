@@ -34,8 +34,6 @@ def test_another_process_has_them(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, state, rows], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
-    assert process.stdout is not None
-    assert process.stdin is not None
     assert process.stdout.readline() == b"0\n"
     with pytest.raises(UsageError, match=f"^{state}: the checkpoint of another run is being written there: wait"):
         hogwild.train(toy(), checkpoint=state, epochs=9, **QUIET)

@@ -25,6 +25,7 @@ from hogwild.hosts.job import Job
 from hogwild.kernels.control import ROWS, WORKERS
 from hogwild.model_file import load_checkpoint
 from hogwild.training.engine import start_pool
+from scripts.campaigns import common
 from tests.conftest import ROOT, descendants
 from tests.runs import QUIET, long_epochs, start, toy, until, when
 
@@ -34,13 +35,6 @@ def kill(*pids: int, wait: bool = False) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     assert not wait or until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))  # reaped
-
-
-def running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="module")
@@ -67,30 +61,35 @@ def test_lock_free_disciplines_survive_killed_workers(rows: Rows, discipline: st
 
 def test_workers_killed_again_and_again(rows: Rows) -> None:
     """Each death after some work done: no accident too many ends the run."""
-    long = rows.select(np.tile(np.arange(len(rows)), 4))
-    run = start(long, discipline="hogwild", workers=2, host="processes", epochs=1)
-    next(run)
-    pool: Any = run.engine.pool
-    chunk = run.engine.job.order.chunk
 
-    def done() -> int:
-        return int(run.engine.job.control[WORKERS + ROWS])
+    def deaths(long: Rows) -> int:
+        run = start(long, discipline="hogwild", workers=2, host="processes", epochs=1)
+        next(run)
+        pool, chunk, over = run.engine.pool, run.engine.job.order.chunk, threading.Event()
 
-    def work() -> None:
-        for lost in range(1, 5):
-            before = done()
-            if not until(lambda: 0 in pool._awaited and done() > before + 2 * chunk, 20):  # noqa: B023
-                return
-            kill(pool.pids[0])
-            until(lambda: pool.lost == lost)  # noqa: B023
+        def done() -> int:
+            return int(run.engine.job.control[WORKERS + ROWS])
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    row = next(run)
-    thread.join()
-    assert row["status"] == "ok"
-    assert row["workers_lost"] > 2
-    assert len(long) - 4 * chunk <= row["updates"] <= len(long)
+        def work() -> None:
+            for lost in range(1, 5):
+                before = done()
+                until(lambda: over.is_set() or (0 in pool._awaited and done() > before + 2 * chunk))  # noqa: B023
+                if over.is_set():
+                    return
+                kill(pool.pids[0])
+                until(lambda: over.is_set() or pool.lost == lost)  # noqa: B023
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        row = next(run)
+        over.set()
+        thread.join()
+        assert row["status"] == "ok"
+        assert len(long) - 4 * chunk <= row["updates"] <= len(long)
+        return int(row["workers_lost"])
+
+    longer = (rows.select(np.tile(np.arange(len(rows)), times)) for times in (4, 16, 64))
+    assert any(deaths(long) > 2 for long in longer), "no epoch was long enough for three"
 
 
 def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path) -> None:
@@ -120,7 +119,7 @@ def test_disciplines_that_hold_something_stop(rows: Rows, tmp_path: Path) -> Non
         "resume from the last checkpoint, or choose a lock-free one",
         str(caught.value),
     )
-    assert until(lambda: not any(running(pid) for pid in workers))
+    assert until(lambda: not common.living(workers))
     assert np.array_equal(run.model.coef_, coef)
     assert load_checkpoint(tmp_path)[1]["epoch"] == epoch
     assert list(run) == []
@@ -198,12 +197,12 @@ def spawn() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_killed_parent_leaves_nothing(spawn: Callable, tmp_path: Path) -> None:
     """What ``no_leaks`` looks for, and sooner."""
     process = spawn("-c", PARENT, tmp_path)
-    workers = [int(pid) for pid in process.stdout.readline().split()]
+    workers = {int(pid) for pid in process.stdout.readline().split()}
     assert len(workers) == 2
     time.sleep(0.1)  # inside an epoch
     process.kill()
     process.wait()
-    assert until(lambda: not any(running(pid) for pid in workers))
+    assert until(lambda: not common.living(workers))
 
 
 SAVING = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from hogwild.errors import UsageError
 from hogwild.problems.linear import case, objective
 from hogwild.training.keep import enough, unsettled, verdict
 from hogwild.training.schedule import move_mean
+from tests.runs import resumed, same
 
-FACTS = ("objective", "train_loss", "test_loss", "status", "verdict", "kept_epoch")
 UNEQUAL = {"epochs": 20, "schedule": "constant", "step": 8.0}  # a run whose noise never ends
 
 
@@ -94,17 +95,13 @@ def test_the_last_parameters_are_kept_where_they_are_better() -> None:
 @pytest.mark.parametrize(("held", "l1"), [(False, 1e-3), (True, 0.0)])
 def test_a_resumed_run_keeps_the_same_bits(tmp_path: Path, held: bool, l1: float) -> None:
     rows, test = noisy().split(0.3) if held else (one_hot(), None)
-    options: dict[str, Any] = {"schedule": "constant", "step": 0.5, "l1": l1, "patience": 6}
-    whole = trained(rows, test, **options)
-    trained(rows, test, checkpoint=tmp_path, **options | {"epochs": 3})
-    resumed = trained(rows, test, checkpoint=tmp_path, resume=True, **options)
-    resume = {"checkpoint": tmp_path, "resume": True}
-    again, fewer = (trained(rows, test, **options | resume | more) for more in ({}, {"epochs": 2}))  # nothing is left
-    for run in (resumed, again, fewer):
-        np.testing.assert_array_equal(run.model.coef_, whole.model.coef_)
-        np.testing.assert_array_equal(run.model.intercept_, whole.model.intercept_)
-        for mine, theirs in zip(run.history, whole.history, strict=True):
-            assert {name: mine.get(name) for name in FACTS} == {name: theirs.get(name) for name in FACTS}
+    options: dict[str, Any] = {"schedule": "constant", "step": 0.5, "l1": l1, "patience": 6, "workers": 1}
+    begin = functools.partial(hogwild.train, rows, test, **options)
+    whole, *_ = resumed(begin, tmp_path, 8, 3)
+    for epochs in (8, 2):  # nothing is left
+        again = begin(checkpoint=tmp_path, resume=True, epochs=epochs)
+        again.finish()
+        same(whole, again)
 
 
 def test_exact_steps_finish_what_sgd_has_left(tmp_path: Path) -> None:
@@ -120,9 +117,9 @@ def test_exact_steps_finish_what_sgd_has_left(tmp_path: Path) -> None:
     assert short.history[-1]["exact_seconds"] is aimed.history[-1]["exact_seconds"] is None
     whole = trained(rows, **UNEQUAL | {"epochs": 22})
     trained(rows, checkpoint=tmp_path, **UNEQUAL)
-    resumed = trained(rows, checkpoint=tmp_path, resume=True, **UNEQUAL | {"epochs": 22})
-    np.testing.assert_array_equal(resumed.model.coef_, whole.model.coef_)
-    assert resumed.history[20]["objective"] == last.history[-1]["objective"], "the row tells of the epoch again"
+    rest = trained(rows, checkpoint=tmp_path, resume=True, **UNEQUAL | {"epochs": 22})
+    np.testing.assert_array_equal(rest.model.coef_, whole.model.coef_)
+    assert rest.history[20]["objective"] == last.history[-1]["objective"], "the row tells of the epoch again"
 
 
 def test_patience_watches_the_held_out_loss() -> None:
@@ -159,9 +156,9 @@ def test_a_long_run_ends_by_itself_and_goes_on_with_more_epochs(
     assert objectives[last - 2] * 0.999 < min(objectives[: last + 1]), "no progress in two epochs"
     for options in ({"patience": 0}, {"schedule": "adaptive"}, {"host": "simulator"}, {"epochs": 59}):
         assert len(trained(rows, **{"epochs": 60, "step": 0.01} | options).history) in (60, 61)
-    resumed = trained(rows, epochs=61, step=0.01, checkpoint=tmp_path, resume=True)
-    assert last + 2 <= resumed.history[-1]["epoch"] <= 61
-    assert trained(rows, epochs=61, step=0.01, checkpoint=tmp_path, resume=True).history[-1] == resumed.history[-1]
+    rest = trained(rows, epochs=61, step=0.01, checkpoint=tmp_path, resume=True)
+    assert last + 2 <= rest.history[-1]["epoch"] <= 61
+    assert trained(rows, epochs=61, step=0.01, checkpoint=tmp_path, resume=True).history[-1] == rest.history[-1]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.rows import few_labels
 from tests import reference
 from tests.kernels.harness import FALLING, awkward_rows, make_job, run_epoch
+from tests.runs import line_of, resumed
 
 LABELS = 5
 
@@ -127,9 +129,7 @@ def test_a_text_without_commas_is_one_of_single_labels_unless_somebody_says_othe
 def test_wrong_text_is_one_line(text: bytes, said: str, monkeypatch: Any) -> None:
     for chunk in (16, 24):
         monkeypatch.setattr("hogwild.data.text.svmlight.CHUNK_BYTES", chunk)
-        with pytest.raises(InputError) as caught:
-            open_data(io.BytesIO(text))
-        assert said in str(caught.value)
+        assert said in line_of(InputError, open_data, io.BytesIO(text))
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,7 @@ def test_wrong_text_is_one_line(text: bytes, said: str, monkeypatch: Any) -> Non
     ],
 )
 def test_wrong_matrices_are_one_line(Y: Any, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        Rows.from_scipy(np.eye(2), Y)
-    assert said in str(caught.value)
+    assert said in line_of(InputError, Rows.from_scipy, np.eye(2), Y)
 
 
 # -- training ---------------------------------------------------------------------------------------------------------
@@ -210,13 +208,9 @@ def test_workers_together(rows: Rows, options: dict[str, Any]) -> None:
 
 
 def test_l2_is_chosen_by_a_few_labels_and_runs_resume(rows: Rows, tmp_path: Path) -> None:
-    l2 = {hogwild.train(part, l2="auto", epochs=4, seed=3, workers=1).config.l2 for part in (rows, rows)}
-    assert len(l2) == 1
-    whole = hogwild.train(rows, l2=l2.pop(), epochs=4, workers=1).finish()
-    for epochs in (2, 4):
-        options: Any = {"l2": whole.config["l2"], "workers": 1, "checkpoint": tmp_path / "state"}
-        model = hogwild.train(rows, epochs=epochs, resume=epochs == 4, **options).finish()
-    np.testing.assert_array_equal(model.coef_, whole.coef_)
+    l2, again = (hogwild.train(rows, l2="auto", epochs=4, seed=3, workers=1).config.l2 for _ in range(2))
+    assert l2 == again
+    resumed(functools.partial(hogwild.train, rows, l2=l2, workers=1), tmp_path, 4, 2)
 
 
 def test_many_labels_are_represented_by_common_ones() -> None:

@@ -1,4 +1,7 @@
-"""LinearModel: predictions against scikit-learn's formulas, every kind of X, and what it refuses."""
+"""LinearModel: margins and labels, every kind of X, and what it refuses.
+
+That values and probabilities are scikit-learn's is in ``test_interchange.py``.
+"""
 
 from __future__ import annotations
 
@@ -76,40 +79,9 @@ def test_predicts_the_users_labels(dense):
     assert model.predict(dense).tolist() == expected.tolist()
 
 
-def test_predicts_values_and_counts(dense):
-    for loss, link in (("huber", np.positive), ("poisson", np.exp)):
-        model = build(loss, 0)
-        np.testing.assert_allclose(model.predict(dense), link(exact(model, dense)), rtol=1e-12, atol=1e-13)
+def test_counts_beyond_float64_are_infinite():
     huge = LinearModel(np.full((1, WIDTH), 1e30, np.float32), [0.0], "poisson")
     assert np.isinf(huge.predict(np.ones((1, WIDTH)))).all()
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize(("loss", "theirs"), [("log", "log_loss"), ("modified-huber", "modified_huber")])
-def test_probabilities_are_scikit_learns(dense, loss, theirs, classes):
-    from sklearn.linear_model import SGDClassifier
-
-    model = build(loss, classes)
-    twin = SGDClassifier(loss=theirs).fit(dense, np.arange(50) % classes)
-    twin.coef_, twin.intercept_ = model.coef_.astype(float), model.intercept_.astype(float)
-    found = model.predict_proba(dense)
-    assert found.shape == (50, classes)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, twin.predict_proba(dense.astype(float)), rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-
-
-def test_softmax_probabilities(dense):
-    import scipy.special
-
-    model = build("softmax", 3)
-    np.testing.assert_allclose(
-        model.predict_proba(dense), scipy.special.softmax(exact(model, dense), axis=1), rtol=1e-12
-    )
-    two = LinearModel(np.stack((0 * model.coef_[0], model.coef_[0])), [0, 0.5], "softmax", labels=[0, 1])
-    one = LinearModel(model.coef_[0], 0.5, "softmax", labels=[0, 1])
-    np.testing.assert_allclose(two.predict_proba(dense), one.predict_proba(dense), rtol=1e-9)
-    assert two.predict(dense).tolist() == one.predict(dense).tolist()
 
 
 @pytest.mark.parametrize("loss", ["log", "modified-huber", "softmax"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import hogwild
 from hogwild.errors import InputError, TrainingError, UsageError
-from hogwild.hosts.pool import Pool
-from hogwild.training.engine import start_pool
-from tests.runs import stopped_inside, toy, when
+from tests.runs import line_of, resumed, toy, when
 
 QUIET: dict[str, Any] = {"workers": 1, "host": "threads", "epochs": 4, "batch": 32, "step": 0.1}
 
@@ -48,12 +47,9 @@ def network(*more: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(10, 24), *more, nn.ReLU(), nn.Linear(24, 3))
 
 
-@pytest.fixture(scope="module")
-def pools() -> Iterator[Callable[[str], Pool]]:
-    made = {host: start_pool(host, 2) for host in ("processes", "threads")}
-    yield lambda host: made[host]
-    for each in made.values():
-        each.close()
+def begun(model: Any, examples: Any = None, test: Any = None, loss: Any = "cross-entropy", **options: Any) -> Any:
+    """A run on ``data()``, unless there are other ``examples``."""
+    return hogwild.train_module(model, loss, data() if examples is None else examples, test, **QUIET | options)
 
 
 @pytest.mark.parametrize(("discipline", "host"), [("locked", "processes"), ("atomic", "threads")])
@@ -76,7 +72,7 @@ def test_the_users_module_is_left_alone_until_it_is_asked_for() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
     threads, random = torch.get_num_threads(), torch.get_rng_state()
     torch.set_num_threads(threads + 1)
-    run = hogwild.train_module(model, "cross-entropy", data(), **QUIET)
+    run = begun(model)
     run.finish()
     assert torch.get_num_threads() == threads + 1
     torch.set_num_threads(threads)
@@ -103,35 +99,18 @@ def test_the_users_module_is_left_alone_until_it_is_asked_for() -> None:
 )
 def test_resumed_is_the_same_to_the_bit(tmp_path: Path, options: dict[str, Any], inside: bool) -> None:
     """Buffers, noise and optimiser state too."""
-    options = QUIET | {"step": 0.01} | options
     model = network(nn.BatchNorm1d(24), nn.Dropout(0.3), *[Slow(1e-3)] * inside)
-    whole = hogwild.train_module(model, "cross-entropy", data(), **options)
-    whole.finish()
-
-    def part(epochs: int) -> hogwild.Run:
-        about = options | {"epochs": epochs}
-        return hogwild.train_module(model, "cross-entropy", data(), checkpoint=tmp_path, **about)
-
-    if inside:
-        stopped_inside(lambda: part(3), 1, 0).close()
-    else:
-        part(2).finish()
-    again = hogwild.train_module(model, "cross-entropy", data(), checkpoint=tmp_path, resume=True, **options)
-    again.finish()
-    np.testing.assert_array_equal(whole.engine.job.flat, again.engine.job.flat)
-    assert [row["objective"] for row in whole.history] == [
-        row["objective"] for row in again.history if row["status"] == "ok"
-    ]
+    resumed(functools.partial(begun, model, step=0.01, **options), tmp_path, 4, 2, 0 if inside else None)
 
 
 def test_what_cannot_be_resumed(tmp_path: Path) -> None:
-    hogwild.train_module(network(), "cross-entropy", data(), **QUIET, checkpoint=tmp_path).finish()
+    begun(network(), checkpoint=tmp_path).finish()
     again = {"checkpoint": tmp_path, "resume": True}
     with pytest.raises(InputError, match="it holds [0-9]+ parameters, expected"):
-        hogwild.train_module(network(), "cross-entropy", data(), **QUIET | {"workers": 2}, **again)
+        begun(network(), workers=2, **again)
     for model, seed in ((network(), 1), (network(nn.Linear(24, 24)), 0)):
         with pytest.raises(InputError, match="the training data are not those"):
-            hogwild.train_module(model, "cross-entropy", data(seed=seed), **QUIET, **again)
+            begun(model, data(seed=seed), **again)
 
 
 def test_a_killed_worker() -> None:
@@ -153,9 +132,8 @@ def test_a_worker_that_fails_in_training_only() -> None:
             return super().forward(x)
 
     model = nn.Sequential(Fails(10, 3))
-    with pytest.raises(TrainingError, match="ValueError: cannot do 24 at all .test_module_training.py, line") as caught:
-        hogwild.train_module(model, "cross-entropy", data(), **QUIET | {"host": "processes"}).finish()
-    assert "\n" not in str(caught.value)
+    line = line_of(TrainingError, begun(model, host="processes").finish)
+    assert "ValueError: cannot do 24 at all (test_module_training.py, line" in line
 
 
 # ---- data
@@ -170,7 +148,7 @@ def test_whatever_holds_the_same_examples_trains_alike() -> None:
         (X.astype(np.float64), y.astype(np.uint8)),
         TensorDataset(*tensors),
     ]
-    states = [hogwild.train_module(network, "cross-entropy", each, **QUIET).finish().arrays for each in given]
+    states = [begun(network, each).finish().arrays for each in given]
     for state in states[1:]:
         for name, array in state.items():
             np.testing.assert_array_equal(array, states[0][name])
@@ -188,7 +166,7 @@ def test_several_inputs_and_real_targets() -> None:
     X, _ = data()
     scale = np.linspace(1, 2, len(X))
     y = 3 * X[:, 0] * scale
-    run = hogwild.train_module(Two(), "mse", (X, scale, y), (X, scale, y), **QUIET)
+    run = begun(Two(), (X, scale, y), (X, scale, y), "mse")
     run.finish()
     assert run.history[-1]["test_rmse"] == pytest.approx(np.sqrt(run.history[-1]["test_loss"]), rel=1e-4)
     assert run.history[-1]["test_rmse"] < 0.5
@@ -215,22 +193,22 @@ def test_rows_are_bags_of_features(pools: Callable) -> None:
 
 def test_labels_of_rows_are_numbered_as_in_training() -> None:
     rows, model = toy(classes=3), nn.EmbeddingBag(304, 3, mode="sum")
-    run = hogwild.train_module(model, "cross-entropy", rows, rows.select(np.flatnonzero(rows.targets > 0)), **QUIET)
+    run = begun(model, rows, rows.select(np.flatnonzero(rows.targets > 0)))
     first = next(run)
     run.close()
     assert set(run._case._test.target) == {1, 2}  # type: ignore[attr-defined]
     assert first["test_loss"] != first["train_loss"]
     with pytest.raises(InputError, match="row 0 has the label -1, unknown in training"):
-        hogwild.train_module(model, "cross-entropy", rows, toy().select([1, 0]), **QUIET)
+        begun(model, rows, toy().select([1, 0]))
     with pytest.raises(InputError, match="for two labels, the rows have 3"):
-        hogwild.train_module(model, "bce", rows, **QUIET)
+        begun(model, rows, loss="bce")
 
 
 def test_a_function_makes_the_model_under_the_seed() -> None:
     torch.manual_seed(7)
-    states = [hogwild.train_module(lambda: nn.Linear(10, 3), "cross-entropy", data(), **QUIET).finish().arrays]
+    states = [begun(lambda: nn.Linear(10, 3)).finish().arrays]
     torch.manual_seed(0)  # QUIET's
-    states += [hogwild.train_module(nn.Linear(10, 3), "cross-entropy", data(), **QUIET).finish().arrays]
+    states += [begun(nn.Linear(10, 3)).finish().arrays]
     np.testing.assert_array_equal(states[0]["weight"], states[1]["weight"])
 
 
@@ -239,7 +217,7 @@ def test_a_function_makes_the_model_under_the_seed() -> None:
 
 def test_a_model_file_holds_the_state(tmp_path: Path) -> None:
     model = network(nn.BatchNorm1d(24))
-    trained = hogwild.train_module(model, "cross-entropy", data(), **QUIET).finish()
+    trained = begun(model).finish()
     trained.save(tmp_path / "model")
     again = hogwild.load(tmp_path / "model")
     fresh = again.into(network(nn.BatchNorm1d(24)))
@@ -269,42 +247,38 @@ def _with(model: nn.Module, change: Callable[[Any], Any]) -> nn.Module:
 
 
 X, Y = data()
-MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
-    "no parameters": (nn.ReLU(), "mse", (X, X), {}, "no parameters to train"),
+MISUSE: dict[str, tuple[Any, Any, Any, str]] = {
+    "no parameters": (nn.ReLU(), "mse", (X, X), "no parameters to train"),
     "float64": (
         network().double(),
         "cross-entropy",
         (X, Y),
-        {},
         "0.weight needs float32 on the CPU",
     ),
-    "wrong shape": (nn.Linear(9, 3), "cross-entropy", (X, Y), {}, "fails on the first 32 examples: RuntimeError: mat1"),
-    "lengths": (network(), "cross-entropy", (X, Y[1:]), {}, "X: expected a row for each of 599 targets"),
-    "no data": (network(), "mse", (X[:0], X[:0]), {}, "no examples"),
-    "what data": (network(), "mse", 3, {}, "data needs (X, y) or Rows; got int"),
-    "strings": (network(), "mse", (X, np.array(["a"] * len(X))), {}, "y needs numbers"),
-    "bfloat16": (network(), "mse", (torch.zeros(4, 10).bfloat16(), Y[:4]), {}, "X: cannot be made an array"),
+    "wrong shape": (nn.Linear(9, 3), "cross-entropy", (X, Y), "fails on the first 32 examples: RuntimeError: mat1"),
+    "lengths": (network(), "cross-entropy", (X, Y[1:]), "X: expected a row for each of 599 targets"),
+    "no data": (network(), "mse", (X[:0], X[:0]), "no examples"),
+    "what data": (network(), "mse", 3, "data needs (X, y) or Rows; got int"),
+    "strings": (network(), "mse", (X, np.array(["a"] * len(X))), "y needs numbers"),
+    "bfloat16": (network(), "mse", (torch.zeros(4, 10).bfloat16(), Y[:4]), "X: cannot be made an array"),
     "a dataset": (
         network(),
         "mse",
         DataLoader(TensorDataset(torch.zeros(4, 10))),
-        {},
         "got DataLoader: stack a Dataset",
     ),
     "of bfloat16": (
         _with(network(), lambda m: m.register_buffer("mask", torch.zeros(2).bfloat16())),
         "mse",
         (X, Y),
-        {},
         "buffer mask needs a type that NumPy has",
     ),
-    "loss": (network(), "crossentropy", (X, Y), {}, "expected one of cross-entropy, mse, bce, or a function"),
-    "a poor factory": (lambda: 3, "mse", (X, Y), {}, "the function returned int"),
+    "loss": (network(), "crossentropy", (X, Y), "expected one of cross-entropy, mse, bce, or a function"),
+    "a poor factory": (lambda: 3, "mse", (X, Y), "the function returned int"),
     "unpicklable": (
         _with(network(), lambda m: setattr(m, "lock", threading.Lock())),
         "cross-entropy",
         (X, Y),
-        {},
         "cannot be sent to workers",
     ),
 }
@@ -313,18 +287,15 @@ MISUSE: dict[str, tuple[Any, Any, Any, dict[str, Any], str]] = {
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of lazy modules, and of shapes that torch spreads
 @pytest.mark.parametrize("case", MISUSE)
 def test_misuse_is_one_line(case: str) -> None:
-    model, loss, examples, options, expected = MISUSE[case]
-    with pytest.raises((UsageError, InputError)) as caught:
-        hogwild.train_module(model, loss, examples, **QUIET | options)
-    assert expected in str(caught.value)
-    assert "\n" not in str(caught.value)
+    model, loss, examples, expected = MISUSE[case]
+    assert expected in line_of((UsageError, InputError), begun, model, examples, loss=loss)
 
 
 def test_test_data_are_tried_before_training_too() -> None:
     with pytest.raises(InputError, match="fails on test examples 0 to 63: RuntimeError"):
-        hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:, :9], Y), **QUIET)
+        begun(network(), (X, Y), (X[:, :9], Y))
     with pytest.raises(InputError, match="test data have no examples"):
-        hogwild.train_module(network(), "cross-entropy", (X, Y), (X[:0], Y[:0]), **QUIET)
+        begun(network(), (X, Y), (X[:0], Y[:0]))
 
 
 def test_train_says_where_modules_are_trained() -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
+import importlib
 import re
 import shutil
-import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -24,13 +23,8 @@ TINY = "synthetic:rcv1?rows=800&features=80&nnz=8"
 
 @pytest.fixture
 def reproduce(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reproduce", ROOT / "scripts" / "reproduce.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     monkeypatch.syspath_prepend(ROOT / "scripts")
-    monkeypatch.setitem(sys.modules, "reproduce", module)  # where dataclasses look for it
-    spec.loader.exec_module(module)
+    module = importlib.import_module("reproduce")
 
     def here(work: Any, *arguments: str) -> None:
         """A command in this process, which has all imported that takes seconds."""

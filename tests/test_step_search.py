@@ -120,7 +120,7 @@ def test_a_class_that_the_sample_missed(monkeypatch: pytest.MonkeyPatch) -> None
     rows = toy(5000)
     targets = np.ones(5000, np.float32)
     targets[4321] = -1
-    rare = Rows((rows.begin, rows.end), rows.indices, rows.values, targets, rows.width)
+    rare = rows.replace(targets=targets)
     probe = Probe(TrainConfig(workers=1), rare)
     assert probe.trials.workers.order.n_rows == 51
     assert 2.0**LOWEST <= probe.search() <= 2.0**HIGHEST

@@ -67,15 +67,16 @@ class Campaign:
 
 
 def descendants(root: int | None = None) -> set[int]:
-    """All living processes below this one, but for the fork server."""
+    """All living processes below this one, but for the fork server; the tests ask before and after each of them."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                state, parent = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[:2]
+                with open(f"/proc/{entry}/stat", "rb", buffering=0) as file:
+                    state, parent = file.read(4096).rpartition(b")")[2].split()[:2]
             except OSError:
-                continue
-            if state not in "ZX":
+                continue  # ended between the two lines
+            if state not in b"ZX":
                 children.setdefault(int(parent), []).append(int(entry))
     found, queue = set(), [os.getpid() if root is None else root]
     while queue:

@@ -12,8 +12,7 @@ import pytest
 from hogwild.cli.data import size
 from hogwild.cli.display import Reading
 from hogwild.data.public import catalogue
-from hogwild.data.public import fetch as fetching
-from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, site, write_card
+from tests.downloads import FEATURES, NONZEROS, ROWS, SVM, Site, catalogue_of, site, write_card
 
 RATINGS = "".join(f"{user}\t{item}\t{1 + (user * item) % 5}\n" for user in range(20) for item in range(9))
 NETWORK = "p max 4 5\nn 1 s\nn 2 t\na 1 3 5\na 3 4 2\na 4 3 1\na 4 2 7\na 3 2 1\n"
@@ -22,14 +21,8 @@ NETWORK = "p max 4 5\nn 1 s\nn 2 t\na 1 3 5\na 3 4 2\na 4 3 1\na 4 2 7\na 3 2 1\
 @pytest.fixture
 def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A site with three sets, their cards, and an empty data directory; the working directory is empty, too."""
-    monkeypatch.setattr(catalogue, "CARDS", tmp_path / "cards")
-    monkeypatch.setenv("HOGWILD_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(fetching, "LONGEST_WAIT", 0.0)
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    with site() as made:
+    catalogue_of(tmp_path, monkeypatch)
+    with site(monkeypatch) as made:
         for name, text in {"tiny.bz2": SVM, "tiny.t.bz2": SVM, "films": RATINGS, "net.max": NETWORK}.items():
             made.put(name, bz2.compress(text.encode()) if name.endswith("bz2") else text)
         parts = {
@@ -57,10 +50,8 @@ def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
         "cite it (hogwild data info tiny); train on it: hogwild train tiny --test tiny:test",
     ]
     assert f"in {data / 'train'}" in " ".join(hogwild("data info TINY.svm").out.split())
-    options = "--test tiny:test --epochs 1 --workers 1 --host threads --step 1 --out model"
-    shown = hogwild(f"train tiny {options}")
-    assert shown.status == 0, shown.err
-    assert shown.out.startswith(f"tiny: {ROWS:,} rows x {FEATURES} features, {NONZEROS:,} nonzeros\n")
+    shown = hogwild("train tiny --test tiny:test --epochs 1 --workers 1 --host threads --step 1 --out model").shown()
+    assert shown.startswith(f"tiny: {ROWS:,} rows x {FEATURES} features, {NONZEROS:,} nonzeros\n")
     assert len(hogwild("predict model tiny:test").out.splitlines()) == ROWS
     hogwild("evaluate model tiny:test").shown()
     assert hogwild("info tiny --json").facts()["rows"] == ROWS
@@ -73,9 +64,8 @@ def test_fetch_and_train(hogwild: Callable, web: Site, tmp_path: Path) -> None:
 def test_the_problem_is_told_from_the_card(hogwild: Callable, web: Site) -> None:
     hogwild("data fetch films net -q").shown()
     for name, said in (("films", "films: 180 ratings of 20 users x 9 items"), ("net", "net: 4 vertices")):
-        shown = hogwild(f"train {name} --epochs 1 --workers 1 --host threads --step 0.1")
-        assert shown.status == 0, shown.err
-        assert f"\n{said}" in shown.out
+        shown = hogwild(f"train {name} --epochs 1 --workers 1 --host threads --step 0.1").shown()
+        assert f"\n{said}" in shown
     assert hogwild("info net --json").facts()["edges"] == 4
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from hogwild.__main__ import main
-from hogwild.data.ratings.container import Ratings
+from hogwild.cli.models import named
+from hogwild.data.ratings.container import Ids, Ratings
 from tests.cli.conftest import rows_of
 from tests.test_problems import ratings
 
@@ -89,6 +91,12 @@ def test_recommendations_leave_out_what_was_seen(
     hogwild(f"recommend {model} -n 1 --out {tmp_path / 'all'}").shown()
     everyone = (tmp_path / "all").read_text().splitlines()
     assert len({line.split("\t")[0] for line in everyone}) == len(everyone) == 300
+
+
+def test_names_from_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, names in (("a\u2028b\n\n c \n", ["a\u2028b", "c"]), ("", [])):  # nobody, not everybody
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        assert named(["-"], Ids(["c", "x"]), 2).tolist() == names
 
 
 def test_similar_items(hogwild: Callable, model: Path) -> None:

@@ -18,10 +18,9 @@ MAX = "c a source, a sink and two ways between\np max 4 5\nn 1 s\nn 4 t\na 1 2 3
 
 def test_a_cut_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> None:
     model, npy, jsonl = (tmp_path / f"cut.{name}" for name in ("model", "npy", "jsonl"))
-    result = hogwild(f"train {GRID} {QUICK} --out {model} --json {jsonl}")
-    assert result.status == 0
-    assert "578 vertices, 1,651 edges, 2 labels, grid 24 x 24" in result.out
-    assert "cut value" in result.out
+    shown = hogwild(f"train {GRID} {QUICK} --out {model} --json {jsonl}").shown()
+    assert "578 vertices, 1,651 edges, 2 labels, grid 24 x 24" in shown
+    assert "cut value" in shown
     rows = rows_of(jsonl)
     assert {row["problem"] for row in rows} == {"cuts"}
     assert rows[-1]["cut_value"] < rows[0]["cut_value"]
@@ -40,8 +39,7 @@ def test_a_cut_and_everything_it_writes(hogwild: Callable, tmp_path: Path) -> No
 def test_a_file_of_capacities_is_known_by_its_name(hogwild: Callable, tmp_path: Path) -> None:
     path = tmp_path / "net.max.gz"
     path.write_bytes(gzip.compress(MAX.encode()))
-    result = hogwild(f"train {path} {QUICK} --json {tmp_path / 'rows'}")
-    assert result.status == 0, result.err
+    hogwild(f"train {path} {QUICK} --json {tmp_path / 'rows'}").shown()
     last = rows_of(tmp_path / "rows")[-1]
     assert last["cut_value"] == pytest.approx(5.0)  # the arcs out of the source
     assert last["objective"] == pytest.approx(5.0, rel=0.05)
@@ -52,8 +50,7 @@ def test_edges_with_terminals(hogwild: Callable, tmp_path: Path) -> None:
     edges, ends = tmp_path / "edges.tsv", tmp_path / "ends.tsv"
     edges.write_text("a\tb\t3\nb\tc\t1\nc\td\t3\n")
     ends.write_text("a\tnorth\nd\tsouth\n")
-    result = hogwild(f"train {edges} --problem cuts --terminals {ends} {QUICK} --out {tmp_path / 'm'}")
-    assert result.status == 0, result.err
+    hogwild(f"train {edges} --problem cuts --terminals {ends} {QUICK} --out {tmp_path / 'm'}").shown()
     printed = hogwild(f"labels {tmp_path / 'm'}").out
     assert dict(line.split("\t") for line in printed.splitlines()) == {
         "a": "north",

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hogwild.__main__ import main
 from hogwild.cli import train as command
 from hogwild.config import TrainConfig
-from hogwild.model_file import load_model
 from hogwild.problems.linear.options import L2_PATH
 from tests.cli.conftest import Result, rows_of
 
@@ -35,18 +33,16 @@ def train(hogwild: Callable, capfd: pytest.CaptureFixture[str]) -> Train:
     return call
 
 
-def test_it_is_chosen_and_the_model_is_that_of_the_penalty(train: Train, tmp_path: Path) -> None:
+def test_it_is_chosen_of_a_path(train: Train, tmp_path: Path) -> None:
     rows = tmp_path / "rows"
-    out = train(DATA, "--json", rows, "--out", tmp_path / "chosen").out
+    out = train(DATA, "--json", rows).out
     first = rows_of(rows)[0]
     losses = {each["l2"]: each["held_out_loss"] for each in first["l2_path"]}
     assert tuple(losses) == L2_PATH
     assert min(losses, key=losses.__getitem__) <= first["l2"] < max(losses)
     worth = f"loss {losses[first['l2']]:.5g} on 5 parts of 600 rows, each held out once"
     assert f"\nl2 {first['l2']:g}, chosen of 16 from 1e-08 to 0.32: {worth} (" in out
-    assert "not chosen" not in train(DATA, "--l2", first["l2"], "--out", tmp_path / "given").out
-    chosen, given = (load_model(tmp_path / name) for name in ("chosen", "given"))
-    np.testing.assert_array_equal(chosen.coef_, given.coef_)
+    assert "chosen" not in train(DATA, "--l2", first["l2"]).out
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bad.svm": "1 1:1\n2 1:x\n",
         "bad.tsv": "1\t2\t3\n1\t2\tx\n",
         "bad.max": "p max 2 1\nn 1 s\nn 2 t\na 1 9 3\n",
-        "empty.max": "",
-        "edges.tsv": "1\t2\n",
         "t.csv": "click,site\nyes,a\nno,b\n",
     }
     for name, text in texts.items():
@@ -126,13 +124,9 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "similar ratings name": (1, "names need to be whole numbers, as in the ratings trained on; got 'name'"),
     f"evaluate ratings {RATINGS} --seen {RATINGS}": (2, "seen needs a model that ranks, of loss log or bpr"),
     f"evaluate choices {RATINGS} --seen {RATINGS}": (1, "nothing is left to rank: seen holds all of these ratings"),
-    "train empty.max": (1, "empty.max:1: a flow problem needs lines p max VERTICES ARCS, n VERTEX s and n VERTEX t"),
-    "train edges.tsv --problem cuts": (1, "edges.tsv.terminals: no such file; edges.tsv needs lines VERTEX LABEL"),
     "predict linear t.csv": (1, "t.csv: a table, but the model's features are none of its columns"),
-    "evaluate linear d.svm": (1, "d.svm: row 1 has label 1"),
     "evaluate linear bad.svm": (1, "bad.svm:2: bad"),
     "predict ratings bad.tsv": (1, "bad.tsv:2: "),
-    "train bad.max": (1, "bad.max:4: "),
     "train one.svm --holdout 0.01": (1, "one.svm: cannot hold out 0.01 of 10 rows"),
     # outputs that cannot be written, or would overwrite
     "train d.svm --out d.svm": (2, "--out d.svm would overwrite d.svm: choose another name"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from hogwild.__main__ import main
 from hogwild.machine import physical_cores
 from hogwild.model_file import load_checkpoint, load_model
 from hogwild.problems.linear.model import LinearModel
+from tests.cli.conftest import rows_of
 
 pytestmark = pytest.mark.filterwarnings("default::hogwild.errors.HogwildWarning")  # the command shows them
 DATA = "synthetic:rcv1?rows=600&features=500&nnz=10"
@@ -42,11 +42,6 @@ def gone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         stream.close()
 
 
-def epochs(rows: Path | str) -> list[int]:
-    text = rows if isinstance(rows, str) else rows.read_text()
-    return [json.loads(line)["epoch"] for line in text.splitlines()]
-
-
 @pytest.mark.parametrize("why", [FULL, CLOSED])
 def test_a_screen_that_is_gone_loses_nothing(
     gone: Callable, tmp_path: Path, why: str, capfd: pytest.CaptureFixture[str]
@@ -56,7 +51,7 @@ def test_a_screen_that_is_gone_loses_nothing(
     assert main(["train", DATA, *ALONE.split(), *files]) == STATUS[why]
     message = "hogwild: error: standard output: No space left on device\n"
     assert capfd.readouterr().err == (message if why == FULL else "")
-    assert epochs(tmp_path / "json") == [0, 1, 2, 3]
+    assert [row["epoch"] for row in rows_of(tmp_path / "json")] == [0, 1, 2, 3]
     assert load_model(tmp_path / "out").history[-1]["epoch"] == 3
     assert load_checkpoint(tmp_path / "checkpoint")[1]["epoch"] == 3
 
@@ -69,7 +64,7 @@ def test_messages_that_nobody_sees(
     gone("stderr", why)
     many = f"{ALONE} --workers {physical_cores() + 1}"  # which is warned of
     assert main(f"train {DATA} {many} --json - --out {tmp_path / 'model'}".split()) == STATUS[why]
-    assert epochs(capsys.readouterr().out) == [0, 1, 2, 3]
+    assert [row["epoch"] for row in rows_of(capsys.readouterr().out)] == [0, 1, 2, 3]
     assert load_model(tmp_path / "model").history[-1]["epoch"] == 3
     gone("stderr", why)
     assert main(["train", "missing"]) == 1

@@ -51,14 +51,3 @@ def test_default_data(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> Non
     result = hogwild("simulate --epochs 1 -w 5")
     assert result.out.startswith(f"no data named: training on {SMALL}, a generated stand-in")
     assert "held out 120 rows" in result.out
-
-
-def test_resumed(hogwild: Callable, tmp_path: Path) -> None:
-    rows = tmp_path / "rows"
-    command = f"simulate {SMALL} -w 7 --discipline locked --checkpoint {tmp_path / 'state'} --json {rows} -q"
-    hogwild(f"{command} --epochs 1").shown()
-    hogwild(f"{command} --epochs 2 --resume").shown()
-    assert [(row["epoch"], row["updates"]) for row in rows_of(rows) if row["epoch"]] == [(1, 600), (2, 600)]
-    result = hogwild(f"{command} --epochs 3 --resume --delay random")
-    assert result.status == 1
-    assert "delay was 'round-robin'" in result.err

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hogwild.data.public import catalogue
 from hogwild.data.public.catalogue import (
     cards,
     data_folder,
@@ -21,7 +20,8 @@ from hogwild.data.public.catalogue import (
 )
 from hogwild.data.rows.source import convert, open_data
 from hogwild.errors import InputError, UsageError
-from tests.downloads import FEATURES, ROWS, SVM, write_card
+from tests.downloads import FEATURES, ROWS, SVM, catalogue_of, write_card
+from tests.runs import line_of
 
 REAL = cards()
 
@@ -36,10 +36,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         aliases=["tiny.svm"],
         features=FEATURES,
     )
-    monkeypatch.setattr(catalogue, "CARDS", tmp_path / "cards")
-    monkeypatch.setenv("HOGWILD_DATA", str(tmp_path / "data"))
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+    catalogue_of(tmp_path, monkeypatch)
     (tmp_path / "text").write_text(SVM)
     (tmp_path / "data" / "tiny").mkdir(parents=True)
     convert(tmp_path / "text", tmp_path / "data" / "tiny" / "train")
@@ -98,11 +95,8 @@ def test_a_name_is_where_its_data_lie(own: Path) -> None:
     assert located("tiny") == located("tiny:train") == str(own / "data" / "tiny" / "train")
     for other in ("rows.svm", "../tiny", "/tiny", "./tiny", "synthetic:rcv1", "tiny:tset", "", "-", "tiny/train"):
         assert located(other) == other
-    with pytest.raises(InputError) as caught:
-        located("tiny:test")
-    where = own / "data"
-    said = f"that data set is not fetched into {where}: hogwild data fetch tiny:test"
-    assert str(caught.value) == f"tiny:test: no such file, and {said}"
+    said = f"that data set is not fetched into {own / 'data'}: hogwild data fetch tiny:test"
+    assert line_of(InputError, located, "tiny:test") == f"tiny:test: no such file, and {said}"
 
 
 def test_a_file_of_that_name_wins(own: Path) -> None:

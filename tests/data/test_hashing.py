@@ -14,15 +14,14 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.data.text import hashing
-from hogwild.data.text.svmlight import Svmlight
+from hogwild.data.text.svmlight import Svmlight, write_text
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from hogwild.metrics import evaluate
 from hogwild.problems.linear.model import LinearModel
 from tests.reference import bucket
-from tests.runs import QUIET, toy
+from tests.runs import QUIET, entries, equal, toy
 
 BITS = 20
-PAIRS = [[(0, 0.5), (2, 2.0)], [(4, -1.0), (1, 1.0), (4, 3.0)], [], [(7, 1.0)]]
 TEXT = "1 1:0.5 3:2\n-1 5:-1 2:1 5:3\n1\n-1 8:1\n"
 
 
@@ -33,22 +32,8 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def entries(rows: Rows) -> list[list[tuple[int, float]]]:
-    spans = zip(rows.begin.tolist(), rows.end.tolist())
-    return [list(zip(rows.indices[a:b].tolist(), rows.values[a:b].tolist())) for a, b in spans]
-
-
 def parsed(text: str, bits: int = BITS, **options) -> Rows:
     return open_data(io.BytesIO(text.encode()), hash_bits=bits, **options)
-
-
-def same(a: Rows, b: Rows) -> bool:
-    return (entries(a), a.targets.tolist(), a.shape, a.hash_bits) == (
-        entries(b),
-        b.targets.tolist(),
-        b.shape,
-        b.hash_bits,
-    )
 
 
 # -- the hash ---------------------------------------------------------------------------------------------------------
@@ -65,8 +50,8 @@ def test_bits_out_of_range(bits, text):
 
 def test_huge_indices_are_legal_only_if_hashed():
     for index in (2**31, 2**62, 2**63, 2**64 - 1):
-        assert entries(parsed(f"1 {index}:1\n")) == [[(bucket(index - 1, BITS), 1.0)]]
-        assert entries(parsed(f"1 {index}:1\n", zero_based=True)) == [[(bucket(index, BITS), 1.0)]]
+        assert entries(parsed(f"1 {index}:1\n")) == [{bucket(index - 1, BITS): 1.0}]
+        assert entries(parsed(f"1 {index}:1\n", zero_based=True)) == [{bucket(index, BITS): 1.0}]
         with pytest.raises(InputError, match=r"index .* is beyond the largest, 2147483647 \(--hash-bits takes any"):
             open_data(io.BytesIO(f"1 {index}:1\n".encode()))
     for index in (2**64, 10**20, 10**39):
@@ -89,8 +74,8 @@ def test_what_is_said_of_wrong_text(line, said):
 def test_sums_of_collisions():
     first = next(i for i in range(1, 100) if bucket(i, 4) == bucket(0, 4))
     rows = parsed(f"1 0:0.25 {first}:2\n1 1:1\n" + "1 " + " ".join(f"{i}:1" for i in range(30)), 4, zero_based=True)
-    assert entries(rows)[0] == [(bucket(0, 4), 2.25)]
-    assert sum(value for _, value in entries(rows)[2]) == 30
+    assert entries(rows)[0] == {bucket(0, 4): 2.25}
+    assert sum(entries(rows)[2].values()) == 30
     summary = Svmlight(zero_based=True, hash_bits=BITS)
     list(summary.read(io.BytesIO(b"1 0:1 0:2\n1 1:1")))
     assert (summary.repairs["duplicate_rows"], summary.nnz, summary.width) == (0, 2, 2**BITS)
@@ -99,7 +84,7 @@ def test_sums_of_collisions():
 def test_rows_in_memory(text, monkeypatch):
     raw = Rows.from_scipy(np.eye(5, 40, dtype=np.float32), np.arange(5), weights=np.ones(5))
     hashed = hashing.hash_rows(raw, BITS)
-    assert entries(hashed) == [[(bucket(i, BITS), 1.0)] for i in range(5)]
+    assert entries(hashed) == [{bucket(i, BITS): 1.0} for i in range(5)]
     assert hashed.weights.tolist() == [1] * 5
     assert raw.hash_bits is None
     parts = [hashed.select([0, 2]), hashed.block(1, 3), hashed.compact(), *hashed.split(0.4)]
@@ -108,7 +93,7 @@ def test_rows_in_memory(text, monkeypatch):
     with pytest.raises(InputError, match=r"the features are hashed to 2\^20 already"):
         hashing.hash_rows(hashed, 8)
     monkeypatch.setattr(hashing, "PIECE", 2)
-    assert same(hashing.hash_rows(raw, BITS), hashed)
+    assert equal(hashing.hash_rows(raw, BITS), hashed)
     assert len(list(hashing.hashed_pieces(raw, BITS))) > 1
     with pytest.raises(InputError, match=r"width 40: expected 2\^20 features"):
         Rows([0, 1], [1], [1.0], [1.0], 40, hash_bits=BITS)
@@ -128,14 +113,14 @@ def test_every_kind_of_data_is_hashed_alike(tmp_path, text):
     for number, name in enumerate(("x.svm", "store")):
         made = tmp_path / f"made{number}"
         meta = convert(tmp_path / name, made, hash_bits=np.int64(BITS))
-        assert same(open_store(made), expected)
+        assert equal(open_store(made), expected)
         assert (meta["hash_bits"], meta["width"]) == (BITS, 2**BITS)
-        assert same(open_data(made, hash_bits=np.int64(BITS)), expected)
+        assert equal(open_data(made, hash_bits=np.int64(BITS)), expected)
     libffm = hogwild.Rows.from_scipy(np.eye(3), [1, 0, 1], fields=[0, 1, 2])
     convert(save_store(libffm, tmp_path / "ffm"), tmp_path / "made", hash_bits=BITS)
     assert open_store(tmp_path / "made").fields is None  # the numbers were of other features
     convert(tmp_path / "made0", tmp_path / "again", hash_bits=BITS)  # hashed alike already: a copy
-    assert same(open_store(tmp_path / "again"), expected)
+    assert equal(open_store(tmp_path / "again"), expected)
     assert convert(tmp_path / "made0", tmp_path / "again", overwrite=True)["hash_bits"] == BITS
 
 
@@ -185,9 +170,8 @@ def test_from_text_to_predictions_and_from_memory_it_is_one_model(tmp_path):
     raw = toy(400)
     X, y = raw.to_scipy()
     path = tmp_path / "x.svm"
-    from tests.data.svmlight_text import write_svmlight
-
-    write_svmlight(path, raw)
+    with path.open("wb") as file:
+        write_text(raw, file)
     convert(path, tmp_path / "store", hash_bits=BITS)
     model = trained(open_data(tmp_path / "store"))
     other = trained(hashing.hash_rows(raw, BITS))
@@ -201,7 +185,7 @@ def test_from_text_to_predictions_and_from_memory_it_is_one_model(tmp_path):
     for given in (X.toarray(), raw, open_data(tmp_path / "store"), wider):
         np.testing.assert_array_equal(loaded.decision_function(given), expected)
     weights = {u: loaded.coef_[0, bucket(u, BITS)] for u in np.unique(raw.indices).tolist()}  # the slow way
-    slow = [sum(x * float(weights[u]) for u, x in row) + float(loaded.intercept_[0]) for row in entries(raw)]
+    slow = [sum(x * float(weights[u]) for u, x in row.items()) + float(loaded.intercept_[0]) for row in entries(raw)]
     np.testing.assert_allclose(expected, slow, atol=1e-5)
     assert np.mean(loaded.predict(X) == y) > 0.9
 

@@ -8,14 +8,8 @@ import pytest
 
 import hogwild
 from hogwild.cli.sources import check_readable, check_writable
-from hogwild.errors import HogwildError, InputError, OutputError
-
-
-def said(call, *given):
-    with pytest.raises(HogwildError) as caught:
-        call(*given)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+from hogwild.errors import InputError, OutputError
+from tests.runs import line_of
 
 
 @pytest.mark.parametrize(
@@ -29,7 +23,7 @@ def said(call, *given):
 )
 def test_what_is_no_svmlight_text_from_its_first_line_on(tmp_path: Path, name: str, text: str, hint: bool) -> None:
     (tmp_path / name).write_text(text)
-    message = said(hogwild.open_data, tmp_path / name)
+    message = line_of(InputError, hogwild.open_data, tmp_path / name)
     assert message.startswith(f"{tmp_path / name}:{2 if text[0] == '+' else 1}: ")
     assert ("tables need --label COLUMN, ratings and graphs --problem" in message) is hint
 
@@ -52,12 +46,10 @@ def test_a_name_that_is_nearly_one(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "folders" / "train.svm").touch()
     hint = end[len(name) :]
     for opened in (hogwild.open_data, hogwild.open_ratings, hogwild.open_graph):
-        message = said(opened, name)
+        message = line_of(InputError, opened, name)
         assert message.startswith(f"{name}: no such file{hint}"), message
         assert hint or "did you mean" not in message
-    with pytest.raises(InputError) as caught:
-        check_readable(name)
-    assert str(caught.value) == f"{name}: No such file or directory{hint}"
+    assert line_of(InputError, check_readable, name) == f"{name}: No such file or directory{hint}"
     if name.startswith("none"):
         with pytest.raises(OutputError, match=f"--out {name}: cannot write there: No such file or directory$"):
             check_writable("--out", name)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hogwild.data.ratings.container import SPLITS, Ids, Ratings, last_of_repeats, rating_statistics
 from hogwild.errors import InputError, UsageError
+from tests.reference import hypergraph
 
 
 def make(n=300, users=20, items=15, seed=0, times=True):
@@ -88,6 +89,9 @@ def test_damaged_names(arrays, message):
     [
         ({"users": [0, 2]}, "users run from 0 to 2, expected 0 to 1"),
         ({"items": [-2, 0]}, "items run from -2 to 0, expected 0 to 1"),
+        ({"users": [0, None]}, "users: expected whole numbers"),
+        ({"users": np.array([0, 2**63 + 1], np.uint64)}, "users run from"),
+        ({"values": [1.0, 1j]}, "values: expected real numbers"),
         ({"values": [1.0, np.nan]}, "rating 1 is not a finite"),
         ({"values": [1.0]}, "values needs shape"),
         ({"times": [1]}, "times needs shape"),
@@ -206,12 +210,5 @@ def test_counts_beside_their_twins(n, users, items, seed):
 @settings(max_examples=30, deadline=None)
 def test_statistics_beside_the_definition(n, seed):
     ratings = make(n, 8, 6, seed)
-    edges = list(zip(ratings.users.tolist(), ratings.items.tolist(), strict=True))
-    found = rating_statistics(ratings)
-    assert found["omega"] == 2
-    meets = [sum(u == v or i == j for v, j in edges) for u, i in edges]
-    assert found["rho"] == max(meets) / n
-    nodes = collections.Counter(("u", u) for u, _ in edges) + collections.Counter(("i", i) for _, i in edges)
-    assert found["delta"] == max(nodes.values()) / n
-    assert found["delta"] <= found["rho"] <= min(1, 2 * found["delta"])
-    assert found["density"] == n / 48
+    omega, delta, rho, _ = hypergraph([{u, 8 + i} for u, i, *_ in triples(ratings)])
+    assert rating_statistics(ratings) == {"omega": omega, "delta": delta, "rho": rho, "density": n / 48}

@@ -14,6 +14,7 @@ from hogwild.data.ratings.source import convert_ratings, open_ratings
 from hogwild.data.rows.store import open_store, read_meta, save_store
 from hogwild.data.text.delimited import TextLayout
 from hogwild.errors import InputError
+from tests.runs import equal
 
 
 def save_ratings(ratings, path, meta=None):
@@ -31,26 +32,16 @@ def make(times=True, named=True):
     return Ratings(users, items, random.random(40), (6, 5), random.integers(0, 9, 40) if times else None, *ids)
 
 
-def same(a, b):
-    arrays = [(getattr(a, name), getattr(b, name)) for name in ("users", "items", "values", "times")]
-    ids = [(getattr(a, name), getattr(b, name)) for name in ("user_ids", "item_ids")]
-    return (
-        a.shape == b.shape
-        and all((x is None) == (y is None) and (x is None or np.array_equal(x, y)) for x, y in arrays)
-        and all(x == y for x, y in ids)
-    )
-
-
 @pytest.mark.parametrize(("times", "named"), [(False, True), (True, False)])
 def test_there_and_back(tmp_path, times, named):
     ratings = make(times, named)
     path = save_ratings(ratings, tmp_path / "store", {"source": "here"})
     again = open_ratings_store(path)
-    assert same(again, ratings)
+    assert equal(again, ratings)
     assert again.store == path
     assert again.split(0.5)[0].store is None
     assert not again.users.flags.writeable
-    assert same(open_ratings(path), ratings)
+    assert equal(open_ratings(path), ratings)
     meta = read_meta(path)
     assert (meta["kind"], meta["source"], meta["users"], meta["items"], meta["rows"]) == ("ratings", "here", 6, 5, 40)
     assert np.array_equal(np.load(path / "indices.npy"), ratings.items)  # plain arrays that anyone can read
@@ -72,7 +63,7 @@ def test_unknown_users_cannot_be_kept(tmp_path):
 
 
 def test_a_store_of_version_1():
-    assert same(open_ratings_store(Path(__file__).parents[1] / "fixtures" / "stores" / "ratings"), make())
+    assert equal(open_ratings_store(Path(__file__).parents[1] / "fixtures" / "stores" / "ratings"), make())
 
 
 def test_meta_data_that_do_not_fit(tmp_path):
@@ -93,7 +84,7 @@ def test_conversion(tmp_path):
     (tmp_path / "r.csv").write_text("user,item,rating\n1,x,3\n2,y,4\n")
     meta = convert_ratings(tmp_path / "r.csv", tmp_path / "store")
     assert (meta["rows"], meta["kind"], meta["source"]) == (2, "ratings", str(tmp_path / "r.csv"))
-    assert same(open_ratings(tmp_path / "store"), open_ratings(tmp_path / "r.csv"))
+    assert equal(open_ratings(tmp_path / "store"), open_ratings(tmp_path / "r.csv"))
     assert (
         convert_ratings("synthetic:ratings?ratings=500", tmp_path / "two")["source"] == "synthetic:ratings?ratings=500"
     )
@@ -103,7 +94,7 @@ def test_other_options_and_contents_are_other_entries(tmp_path):
     path, cache = tmp_path / "r.csv", Cache(tmp_path / "cache")
     path.write_text("1,2,3\n4,5,6\n")
     first = open_ratings(path, cache=cache)
-    assert same(first, open_ratings(path))
+    assert equal(first, open_ratings(path))
     assert open_ratings(path, cache=cache).store == first.store
     open_ratings(path, cache=cache, values="optional")
     open_ratings(path, cache=cache, repeats="keep")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.rows.source import convert, open_data
 from hogwild.data.rows.store import open_store, save_store
 from hogwild.errors import HogwildWarning, InputError, OutputError, UsageError
+from tests.runs import line_of
 
 TEXT = "1 1:0.5 3:2\n-1 2:1\n1 1:1 2:-1 4:0.25\n"
 DENSE = np.array([[0.5, 0, 2, 0], [0, 1, 0, 0], [1, -1, 0, 0.25]], dtype=np.float32)
@@ -168,9 +170,7 @@ def bad_files(folder: Path) -> None:
 )
 def test_what_cannot_be_opened(tmp_path, name, said):
     bad_files(tmp_path)
-    with pytest.raises(InputError, match=said) as raised:
-        open_data(tmp_path / name)
-    assert "\n" not in str(raised.value)
+    assert re.search(said, line_of(InputError, open_data, tmp_path / name))
 
 
 def test_other_mistakes(tmp_path, text):

@@ -14,6 +14,7 @@ import hogwild
 from hogwild.data.rows import container, statistics
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.statistics import describe, meets
+from tests.reference import hypergraph
 
 
 def rows_of(sets: list[set[int]], width: int = 12) -> Rows:
@@ -22,19 +23,11 @@ def rows_of(sets: list[set[int]], width: int = 12) -> Rows:
     return Rows(indptr, indices, np.ones(len(indices)), np.arange(len(sets)) % 2, width)
 
 
-def by_definition(sets: list[set[int]]) -> tuple[int, float, float, float]:
-    """Omega, Delta, rho and the mean of [e meets e'] over all ordered pairs."""
-    n = len(sets)
-    met = [sum(bool(e & other) for other in sets) for e in sets]
-    delta = max(sum(u in e for e in sets) for u in range(12)) / n
-    return max(map(len, sets)), delta, max(met) / n, sum(met) / n**2
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 11), max_size=5), min_size=1, max_size=30))
 def test_the_definitions(sets):
     facts = describe(rows_of(sets))
-    omega, delta, rho, collision = by_definition(sets)
+    omega, delta, rho, collision = hypergraph(sets)
     assert facts["omega"] == omega
     assert facts["delta"] == pytest.approx(delta)
     assert facts["rho"] == pytest.approx(rho)
@@ -52,7 +45,7 @@ def test_a_sampled_bound_is_below_the_truth(sets, seed):
         facts = describe(rows_of(sets), seed)
     finally:
         statistics.EXACT_BELOW, statistics.BITS = before
-    _, delta, rho, _ = by_definition(sets)
+    _, delta, rho, _ = hypergraph(sets)
     assert delta - 1e-12 <= facts["rho"] <= rho + 1e-12
     if facts["rho_exact"]:
         assert facts["rho"] == pytest.approx(rho)

@@ -17,7 +17,7 @@ from hogwild.data.rows import container, store
 from hogwild.data.rows.container import Rows
 from hogwild.data.rows.store import MemoryWriter, StoreWriter, open_store, pour, read_meta, save_store, verify
 from hogwild.errors import InputError, OutputError
-from tests.runs import limited
+from tests.runs import equal, limited
 
 FILES = ["indptr.npy", "indices.npy", "values.npy", "targets.npy", "weights.npy", "meta.json"]
 
@@ -31,15 +31,6 @@ def make_rows(n: int = 50, width: int = 40, seed: int = 0, weights: bool = True)
     return Rows(indptr, np.concatenate(picks), values, random.choice([-1.0, 1.0], n), width, sample_weights)
 
 
-def same(a: Rows, b: Rows) -> bool:
-    a, b = a.compact(), b.compact()
-    pairs = [(getattr(a, name), getattr(b, name)) for name in ("begin", "end", "indices", "values", "targets")]
-    equal = all(np.array_equal(x, y) for x, y in pairs) and a.width == b.width
-    if a.weights is None or b.weights is None:
-        return equal and a.weights is b.weights
-    return equal and np.array_equal(a.weights, b.weights)
-
-
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     return save_store(make_rows(), tmp_path / "s.hog", {"source": "here"})
@@ -50,7 +41,7 @@ def test_round_trip(tmp_path, weights):
     rows = make_rows(weights=weights)
     path = save_store(rows, tmp_path / "s.hog", {"source": "here", "options": {"zero_based": True}})
     opened = open_store(path)
-    assert same(opened, rows)
+    assert equal(opened, rows)
     assert opened.store == path
     assert opened.contiguous
     for array in (opened.begin, opened.end, opened.indices, opened.values, opened.targets):
@@ -68,7 +59,7 @@ def test_round_trip(tmp_path, weights):
 
 def test_a_store_of_version_1(tmp_path):
     path = Path(__file__).parents[1] / "fixtures" / "stores" / "rows"
-    assert same(open_store(path), make_rows())
+    assert equal(open_store(path), make_rows())
     assert open_store(path).degrees().tolist() == counted(make_rows()).tolist()
     verify(path)
 
@@ -85,10 +76,10 @@ def test_how_rows_arrive_does_not_matter(tmp_path):
         whole = (tmp_path / "s90" / name).read_bytes()
         assert (tmp_path / "s1" / name).read_bytes() == (tmp_path / "s7" / name).read_bytes() == whole
     pour(rows, memory)
-    assert same(memory.close(width=rows.width), rows)
+    assert equal(memory.close(width=rows.width), rows)
     assert len(MemoryWriter().close()) == 0
     part, _ = rows.split(0.5)
-    assert same(open_store(save_store(part, tmp_path / "part")), part)
+    assert equal(open_store(save_store(part, tmp_path / "part")), part)
 
 
 def test_width_is_that_of_the_data_unless_given(tmp_path):
@@ -200,11 +191,11 @@ def test_what_exists_is_not_overwritten(tmp_path, saved):
 def test_a_store_is_overwritten_on_request(saved):
     old, fresh = open_store(saved), make_rows(20, seed=1)
     save_store(fresh, saved, overwrite=True)
-    assert same(open_store(saved), fresh)
-    assert same(old, make_rows())  # who had it open keeps what it was
+    assert equal(open_store(saved), fresh)
+    assert equal(old, make_rows())  # who had it open keeps what it was
     with StoreWriter(saved, overwrite=True) as writer:  # and giving up leaves it
         pour(make_rows(9), writer)
-    assert same(open_store(saved), fresh)
+    assert equal(open_store(saved), fresh)
     assert os.listdir(saved.parent) == ["s.hog"]
 
 
@@ -214,7 +205,7 @@ def test_a_writer_that_was_overtaken(tmp_path):
         save_store(make_rows(), tmp_path / "s")
         with pytest.raises(store.StoreExists):
             slow.close()
-    assert same(open_store(tmp_path / "s"), make_rows())
+    assert equal(open_store(tmp_path / "s"), make_rows())
     assert os.listdir(tmp_path) == ["s"]
 
 

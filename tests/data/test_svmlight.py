@@ -22,7 +22,7 @@ from hogwild.data.text import lines as text_module
 from hogwild.data.text.svmlight import Svmlight
 from hogwild.errors import InputError
 from tests.readers import reference
-from tests.runs import living
+from tests.runs import line_of, living
 
 PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
 TEXT = b"""# a comment
@@ -61,9 +61,7 @@ def outcome(text: bytes, **options: Any) -> Any:
 
 
 def error_of(text: bytes, **options: Any) -> str:
-    with pytest.raises(InputError) as caught:
-        parse(text, **options)
-    return str(caught.value)
+    return line_of(InputError, parse, text, **options)
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------

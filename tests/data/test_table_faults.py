@@ -20,6 +20,7 @@ from hogwild.data.tables.plan import AskedColumns, TablePlan
 from hogwild.data.tables.source import feature_names
 from hogwild.data.text import delimited
 from hogwild.errors import HogwildWarning, InputError, UsageError
+from tests.runs import line_of
 
 LONG = "y,a\n" + "0,1\n1,2\n" * 300_000
 TEXTS = {
@@ -58,9 +59,7 @@ def test_text(text: str, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode())
     weight = "w" if "w" in text.partition("\n")[0] else None
-    with pytest.raises(InputError) as caught:
-        hogwild.open_table(path, "y", weight=weight)
-    assert str(caught.value) == f"{path}{TEXTS[text]}"
+    assert line_of(InputError, hogwild.open_table, path, "y", weight=weight) == f"{path}{TEXTS[text]}"
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -88,9 +87,8 @@ def test_options(said: str) -> None:
     plain = {name: [1.0, 2.0] for name in ("y", "price", *"abcde")}
     times = [datetime.datetime(2020, 1, 1)] * 2
     table = pa.table({**plain, "site": ["a", "b"], "device": ["c", "d"], "t": times})
-    with pytest.raises((InputError, UsageError)) as caught:
-        hogwild.open_table(table, "y", **REFUSED[said])
-    assert str(caught.value) == said.format(table="the table")
+    line = line_of((InputError, UsageError), hogwild.open_table, table, "y", **REFUSED[said])
+    assert line == said.format(table="the table")
 
 
 @pytest.mark.parametrize("time", [1e300, -1e14, 4e14])
@@ -189,7 +187,6 @@ def test_a_column_without_values_is_read(tmp_path: Path) -> None:
     ) as told:
         rows = hogwild.open_table(path, "y")
     assert len(told) == 1
-    assert rows.table is not None
     assert [column["role"] for column in rows.table["columns"]] == ["numeric", "categorical"]
     assert rows.nnz == 4
 
@@ -203,7 +200,6 @@ def test_labels_and_roles_that_are_found(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows = hogwild.open_table(path, "y")
-    assert rows.table is not None
     assert rows.table["label_names"] == ["blue", "green", "red"]
     assert rows.targets.tolist() == [2.0, 1.0, 0.0]
     assert [column["role"] for column in rows.table["columns"]] == ["categorical", "text"]
@@ -211,7 +207,6 @@ def test_labels_and_roles_that_are_found(tmp_path: Path) -> None:
 
 
 def roles(rows: hogwild.Rows) -> dict[str, str]:
-    assert rows.table is not None
     return {column["name"]: column["role"] for column in rows.table["columns"]}
 
 
@@ -234,7 +229,6 @@ def test_whole_numbers_that_are_ids_are_categories(tmp_path: Path) -> None:
     rows = hogwild.open_table(path, "y")
     names = dict.fromkeys(("ad_id", "pageId", "zone"), "categorical")
     assert roles(rows) == dict.fromkeys([*columns][1:], "numeric") | names
-    assert rows.table is not None
     assert next(iter(TablePlan.from_json(rows.table).lines())) == (
         "categorical: ad_id (numbers), pageId (numbers), zone (numbers)"
     )

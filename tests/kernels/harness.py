@@ -14,7 +14,7 @@ from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
 from hogwild.exchanges import make_exchange
 from hogwild.hosts.job import Task
-from hogwild.kernels.control import ABORT, LAST
+from hogwild.kernels.control import ABORT, LAST, TURN
 from hogwild.kernels.options import JIT
 from hogwild.kernels.tiers import FLOATS
 from hogwild.methods import LABEL_LOSSES
@@ -130,6 +130,27 @@ def run_epoch(job, epoch=0, step=CONSTANT, start=0, end=None, meanwhile=None):
             _in_threads(job, work, meanwhile)
     finally:
         job.order = whole
+
+
+def work_alone(job, worker=0, start=0, step=CONSTANT):
+    """One worker, in an epoch that has begun; the others are never heard of."""
+    job.work(job.shared(), job.scratch(), job.data(), Task(0, start, step), worker)
+
+
+def few_a_call(job, step, limit=7):
+    """Begin an epoch; return what does so many of its examples at each call, and how many."""
+    job.begin_epoch(0, 0)
+    part = job.part(Task(0, 0, step), 0, limit)
+    return job.problem.prepare(job.shared(), job.scratch(), job.data(), part, step)
+
+
+def gives_up(job):
+    """Who waits for a lock or a turn when the run is lost ends, and has written nothing."""
+    job.begin_epoch(0, 0)
+    job.state["locks"][:] = job.control[TURN] = job.control[ABORT] = 1
+    before = job.flat.copy()
+    work_alone(job)
+    np.testing.assert_array_equal(job.flat, before)
 
 
 def _in_threads(job, work, meanwhile):

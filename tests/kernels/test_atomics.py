@@ -11,33 +11,17 @@ from numba import njit, types
 
 from hogwild.kernels import atomics, locks
 from hogwild.kernels.options import JIT
+from tests.kernels.harness import from_python
 
+load, store, compare_exchange, prefetch = map(
+    from_python, (atomics.load, atomics.store, atomics.compare_exchange, atomics.prefetch)
+)
 needs_jit = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="atomic only when compiled")
 
 
 @njit(**JIT)
 def fetch_add(array, index, value):
     return atomics.fetch_add(array, index, value)
-
-
-@njit(**JIT)
-def load(array, index):
-    return atomics.load(array, index)
-
-
-@njit(**JIT)
-def store(array, index, value):
-    atomics.store(array, index, value)
-
-
-@njit(**JIT)
-def compare_exchange(array, index, expected, value):
-    return atomics.compare_exchange(array, index, expected, value)
-
-
-@njit(**JIT)
-def prefetch(array, index):
-    atomics.prefetch(array, index)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32])

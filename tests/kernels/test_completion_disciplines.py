@@ -10,10 +10,10 @@ import numba
 import numpy as np
 import pytest
 
-from hogwild.hosts.job import Task
-from hogwild.kernels.control import ABORT, STOP, TURN
+from hogwild.kernels.control import STOP, TURN
 from hogwild.methods import UNTIERED
 from tests.kernels.completion_harness import CONSTANT, FALLING, make_job, run_epoch, some_ratings
+from tests.kernels.harness import few_a_call, gives_up, work_alone
 from tests.runs import until
 
 # without the JIT, NumPy's scalars warn where machine numbers just overflow
@@ -73,9 +73,7 @@ def test_resumed_in_the_middle_of_an_epoch():
 def test_a_few_ratings_a_call_are_the_same(options):
     whole, parts = (make_job(**options) for _ in range(2))
     run_epoch(whole, 0, FALLING)
-    parts.begin_epoch(0, 0)
-    part = parts.part(Task(0, 0, FALLING), 0, limit=7)
-    call = parts.problem.prepare(parts.shared(), parts.scratch(), parts.data(), part, FALLING)
+    call = few_a_call(parts, FALLING)
     while parts.done()[0] < 600 or not parts.finished():
         call()
     assert whole.flat.tobytes() == parts.flat.tobytes()
@@ -86,7 +84,7 @@ def test_who_is_asked_to_stop_claims_nothing():
     before = job.flat.copy()
     job.begin_epoch(0, 1)
     job.control[STOP] = 1
-    job.work(job.shared(), job.scratch(), job.data(), Task(0, 1, CONSTANT), 0)
+    work_alone(job, start=1)
     assert job.problem.position(job.control, job.order) == 1
     np.testing.assert_array_equal(job.flat, before)
 
@@ -97,14 +95,7 @@ def test_who_is_asked_to_stop_claims_nothing():
     [("aig", {}), ("locked", {}), ("hogwild", {"order": "blocks"}), ("aig", {"loss": "bpr"}), ("round-robin", {})],
 )
 def test_who_waits_for_a_lock_gives_up_when_the_run_is_lost(discipline, options):
-    job = make_job(discipline, **options)
-    job.begin_epoch(0, 0)
-    job.state["locks"][:] = 1
-    job.control[TURN] = 1
-    job.control[ABORT] = 1
-    before = job.flat.copy()
-    job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 0)
-    np.testing.assert_array_equal(job.flat, before)
+    gives_up(make_job(discipline, **options))
 
 
 @needs_jit
@@ -116,8 +107,7 @@ def test_a_tile_waits_until_its_users_and_items_are_free():
     tile = int(job.state["blocks"][0])
     taken = rows + tile % columns
     job.state["locks"][taken] = 1
-    args = job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 0
-    thread = threading.Thread(target=job.work, args=args)
+    thread = threading.Thread(target=work_alone, args=(job,))
     thread.start()
     assert until(lambda: job.state["locks"][tile // columns] == 1)  # its users, already
     time.sleep(0.1)
@@ -138,10 +128,7 @@ def test_workers_write_in_turn():
         return int((job.problem.factors(job.flat)[0] != users).any(axis=1).sum())
 
     job.begin_epoch(0, 0)
-    threads = [
-        threading.Thread(target=job.work, args=(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), worker))
-        for worker in range(3)
-    ]
+    threads = [threading.Thread(target=work_alone, args=(job, worker)) for worker in range(3)]
     threads[0].start()
     assert until(lambda: job.control[TURN] == 1)
     time.sleep(0.1)

@@ -16,9 +16,8 @@ import pytest
 
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.hosts.job import Task
 from hogwild.kernels.control import ABORT, TURN
-from tests.kernels.harness import job_and_rows, make_job, run_epoch
+from tests.kernels.harness import job_and_rows, make_job, run_epoch, work_alone
 
 WORKERS, N, HOT = 4, 200_000, 8
 ONE, TINY = (1.0, 1.0, 0.0), (2.0**-25, 1.0, 0.0)
@@ -42,7 +41,7 @@ def hot_job(discipline, n=N, targets=None, order=None, workers=WORKERS, value=2,
 
 @pytest.mark.parametrize(("discipline", "value"), [*((name, 2) for name in LOSING_NONE), ("atomic", 1)])
 def test_no_update_is_lost(discipline, value):
-    job = hot_job(discipline, n=N if discipline != "round-robin" else 1000, value=value)
+    job = hot_job(discipline, n=N if discipline != "round-robin" else 300, value=value)
     assert job.problem.unit == (value == 1)
     n = job.order.n_rows
     for epoch in range(3):
@@ -93,12 +92,12 @@ def test_no_update_is_lost_with_several_classes():
 @pytest.mark.parametrize("discipline", PARALLEL)
 def test_every_row_once_though_stopped_and_resumed(discipline):
     """The intercept loses nothing in any discipline, so it counts the rows."""
-    n = 2000
+    n = 2000 if discipline != "round-robin" else 500
     job = hot_job(discipline, n=n, order=Order(n, 1, True))
     start, done = 0, 0
 
     def stop_soon():
-        while job.done()[0] < min(500, n - done) and not job.control[ABORT]:
+        while job.done()[0] < min(n // 4, n - done) and not job.control[ABORT]:
             time.sleep(1e-4)
         job.stop()
 
@@ -122,8 +121,7 @@ def test_an_abort_ends_the_wait_for_a_dead_worker(discipline, lock, combination)
     else:
         job.state["locks"][lock] = 1
     before = job.problem.parameters(job.flat).coef.tolist()
-    args = (job.shared(), job.scratch(), job.data(), Task(0, 0, ONE), 0)
-    worker = threading.Thread(target=job.work, args=args)
+    worker = threading.Thread(target=work_alone, args=(job,))
     worker.start()
     time.sleep(0.1)
     assert worker.is_alive()

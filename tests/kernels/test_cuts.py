@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from hogwild.data.graphs.container import Graph
 from hogwild.data.order import Order
-from hogwild.hosts.job import Job, Task
-from hogwild.kernels.control import ABORT
+from hogwild.hosts.job import Job
 from hogwild.problems.cuts.kernel import project
 from hogwild.problems.cuts.problem import CutsProblem, onto_simplex
-from tests.kernels.harness import run_epoch, sequence
+from tests.kernels.harness import few_a_call, gives_up, run_epoch, sequence
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")  # of hashes, without the JIT
 
@@ -116,9 +115,7 @@ def test_one_worker_is_the_same_in_all_disciplines_and_prefetching(labels):
 def test_few_rows_a_call_are_the_same_as_all():
     whole, parts = make_job(random_graph(3)), make_job(random_graph(3))
     run_epoch(whole, 0, CONSTANT)
-    parts.begin_epoch(0, 0)
-    part = parts.part(Task(0, 0, CONSTANT), 0, limit=7)
-    turn = parts.problem.prepare(parts.shared(), parts.scratch(), parts.data(), part, CONSTANT)
+    turn = few_a_call(parts, CONSTANT)
     done = [turn() for _ in range(parts.order.n_rows // 7 + 1)]
     assert (done[0], sum(done)) == (7, parts.order.n_rows)
     np.testing.assert_array_equal(parts.flat, whole.flat)
@@ -136,13 +133,7 @@ def test_an_epoch_can_be_resumed_at_a_chunk():
 
 @pytest.mark.parametrize("discipline", ["aig", "locked", "round-robin"])
 def test_who_waits_for_a_lock_or_a_turn_hears_of_the_end(discipline):
-    job = make_job(random_graph(), discipline, workers=2)
-    job.begin_epoch(0, 0)
-    job.state["locks"][:] = 1
-    job.control[ABORT] = 1
-    before = job.flat.copy()
-    job.work(job.shared(), job.scratch(), job.data(), Task(0, 0, CONSTANT), 1)
-    np.testing.assert_array_equal(job.flat, before)
+    gives_up(make_job(random_graph(), discipline, workers=2))
 
 
 @needs_jit

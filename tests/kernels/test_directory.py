@@ -18,7 +18,6 @@ def directory(root: Path, flags: str = "") -> Path | None:
 
 def test_flags_and_edits_change_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [directory(tmp_path / "mine", flags) for flags in ("checked", "plain")]
-    assert found[0] is not None
     assert found[0].parent == tmp_path / "mine"
     kernels = tmp_path / "package" / "kernels"
     moved = tmp_path / "package" / "problems" / "linear" / "simulated_kernel.py"

@@ -6,7 +6,6 @@ import numba
 import numpy as np
 import pytest
 
-from hogwild.hosts.job import Task
 from hogwild.problems.linear.kernel import DISCIPLINES
 from tests.kernels.harness import (
     COMBINATIONS,
@@ -18,6 +17,7 @@ from tests.kernels.harness import (
     job_and_rows,
     rows_for,
     run_epoch,
+    work_alone,
 )
 
 PARALLEL = [name for name in DISCIPLINES if name != "serial"]
@@ -39,11 +39,6 @@ def every_combination(disciplines):
 
 def job_for(*posed, **options):
     return job_and_rows(*posed, **options)[0]
-
-
-def run_first_worker(job, start=0):
-    """Worker 0 alone, in an epoch that has begun; the others are never heard of."""
-    job.work(job.shared(), job.scratch(), job.data(), Task(0, start, FALLING), 0)
 
 
 @pytest.mark.parametrize(("discipline", "combination"), every_combination(PARALLEL))
@@ -95,7 +90,7 @@ def test_told_to_stop_before_the_first_row(discipline):
     before = bits(job)
     job.begin_epoch(0, 2)
     job.stop()
-    run_first_worker(job, start=2)
+    work_alone(job, start=2)
     assert job.done() == (0, 0)
     assert job.problem.position(job.control, job.order) == 2
     assert bits(job) == before
@@ -110,6 +105,6 @@ def test_intercept_paid_in_instalments(discipline, combination):
     serial, job = job_for(combination, "serial"), job_for(combination, discipline, workers=2)
     run_epoch(serial, 0, FALLING)
     job.begin_epoch(0, 0)
-    run_first_worker(job)
+    work_alone(job, step=FALLING)
     np.testing.assert_allclose(job.flat, serial.flat, rtol=1e-4, atol=1e-5)
     assert job.done() == serial.done()

@@ -18,12 +18,16 @@ from tests.kernels.harness import (
 STEP = (0.5, 1.0, 0.0)
 
 
-def play(job, events, crew, chunk=0, epoch=0, step=STEP):
-    """Do these events, pairs of a kind and a worker, in an epoch that has begun."""
+def play(job, events, crew=None, chunk=0, step=STEP):
+    """Do these events, pairs of a kind and a worker, in the epoch that this ``crew`` has begun; return the crew."""
+    if crew is None:
+        crew = job.problem.crew(job.workers, job.order, True)
+        job.begin_epoch(0, 0)
     crew.events[CHUNK], crew.events[COUNT] = chunk, len(events)
     crew.events[FIRST : FIRST + len(events)] = [worker * EVENT_KINDS + kind for kind, worker in events]
-    part = OrderSlice(job.order, job.state["blocks"], job.seed, epoch, 0, 0, job.workers, crew=crew)
+    part = OrderSlice(job.order, job.state["blocks"], job.seed, 0, 0, 0, job.workers, crew=crew)
     job.problem.prepare(job.shared(), job.scratch(), job.data(), part, step)()
+    return crew
 
 
 def test_a_debt_to_the_intercept_is_paid_at_the_end():
@@ -70,9 +74,7 @@ BY_HAND = {
 def test_lost_updates_by_hand(case):
     events, weights, lost, depths = BY_HAND[case]
     job = tiny([2.0, 4.0, 8.0])
-    crew = job.problem.crew(job.workers, job.order, True)
-    job.begin_epoch(0, 0)
-    play(job, READS + events, crew)
+    crew = play(job, READS + events)
     assert job.problem.parameters(job.flat).coef.tolist() == weights
     assert (crew.lost.tolist(), crew.depths.tolist()) == ([lost], depths)
     assert lost == 4 - sum(depths)  # four updates of single weights in all
@@ -82,9 +84,7 @@ def test_lost_updates_by_hand(case):
 def test_a_row_without_a_gradient_loses_nothing():
     """Row 0 is fitted: it stores nothing, so what others stored since it was loaded stays."""
     job = tiny([0.0, 4.0])
-    crew = job.problem.crew(job.workers, job.order, True)
-    job.begin_epoch(0, 0)
-    play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 1), (STORE, 0)], crew)
+    crew = play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 1), (STORE, 0)])
     assert job.problem.parameters(job.flat).coef.tolist() == [2, 2]
     assert (crew.lost.tolist(), crew.depths.tolist()) == ([0], [1, 1])
 
@@ -94,9 +94,7 @@ def test_squares_are_overwritten_with_their_weights():
     rows = Rows([0, 1, 2], [0, 0], np.array([2.0, 4.0]), np.array([0.0, 1.0]), 1)
     options = COMBINATIONS["adagrad"][1] | {"intercept": False, "l2": 1e-9}
     job = make_job(rows, "hogwild", 2, Order(2, 1, False), start=False, **options)
-    crew = job.problem.crew(job.workers, job.order, True)
-    job.begin_epoch(0, 0)
-    play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 0), (STORE, 1)], crew, step=CONSTANT)
+    crew = play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 0), (STORE, 1)], step=CONSTANT)
     parameters = job.problem.parameters(job.flat)
     assert parameters.coef_squares.tolist() == [4]
     assert parameters.coef[0] == np.float32(0.05)
@@ -107,9 +105,7 @@ def test_classes_of_a_feature_are_lost_together():
     rows = Rows([0, 1, 2, 3], [0, 0, 1], np.ones(3), np.array([0.0, 1.0, 2.0]), 2)
     options = COMBINATIONS["multi-class"][1] | {"intercept": False}
     job = make_job(rows, "hogwild", 2, Order(3, 1, False), start=False, **options)
-    crew = job.problem.crew(job.workers, job.order, True)
-    job.begin_epoch(0, 0)
-    play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 0), (STORE, 1)], crew)
+    crew = play(job, [(READ, 0), (READ, 1), (LOAD, 0), (LOAD, 1), (STORE, 0), (STORE, 1)])
     coef, _ = job.problem.solution(job.flat)
     np.testing.assert_allclose(coef[:, 0], [-0.5, 0.5, -0.5], rtol=1e-6)
     assert crew.lost[0] == 1

@@ -364,30 +364,25 @@ def objective(job, rows):
     return judge.evaluate(*p.solution(job.export()))["objective"]
 
 
-def trained(rows, workers, step, epochs=5, seeds=3, decay=0.9, **options):
+def trained(rows, workers, step, seeds=3, **options):
     """Median over seeds of the objective after the last epoch."""
     found = []
     for seed in range(seeds):
         job = make_job(rows, "tiered" if workers > 1 else "serial", workers, seed=seed, start=False, **options)
-        for epoch in range(epochs):
-            at = (step * decay**epoch, 1.0, 0.0)
+        for epoch in range(5):
+            at = (step * 0.9**epoch, 1.0, 0.0)
             interleave(job, epoch, at, seed) if workers > 1 else run_epoch(job, epoch, at)
         found.append(objective(job, rows))
     return float(np.median(found))
 
 
-def labelled(X, seed, noise=0.5):
-    """Labels of a linear model of the columns, each scaled to one."""
-    rng = np.random.default_rng(seed)
-    spread = np.maximum(X.std(axis=0), 1e-9)
-    margins = (X - X.mean(axis=0)) / spread @ rng.normal(size=X.shape[1])
-    return np.where(margins + noise * margins.std() * rng.normal(size=len(X)) > 0, 1.0, -1.0)
-
-
-def count_rows(n=6000, width=30, seed=0):
-    rng = np.random.default_rng(seed)
+def count_rows(n=6000, width=30):
+    """Labels are of a linear model of the columns, each scaled to one."""
+    rng = np.random.default_rng(0)
     X = rng.poisson(rng.gamma(0.5, 10.0, size=width), size=(n, width))
-    return Rows.from_scipy(X.astype(np.float32), labelled(X, seed))
+    margins = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9) @ rng.normal(size=width)
+    noise = 0.5 * margins.std() * rng.normal(size=n)
+    return Rows.from_scipy(X.astype(np.float32), np.sign(margins + noise))
 
 
 @needs_jit
