@@ -150,6 +150,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
     # outputs that cannot be written, or would overwrite
     "train d.svm --out d.svm": (2, "--out d.svm would overwrite d.svm: choose another name"),
     "train d.svm --out new --json ./new": (2, "--json ./new would overwrite new"),
+    "train d.svm --checkpoint new --out new": (2, "--out new would overwrite new: choose another name"),
+    "train edges.tsv --problem cuts --terminals t.csv --out t.csv": (2, "--out t.csv would overwrite t.csv"),
     "predict linear d.svm -o linear": (2, "--out linear would overwrite linear"),
     "predict linear d.svm -o link": (2, "--out link would overwrite d.svm"),
     "train synthetic:rcv1?rows=9 --test d.svm -o d.svm": (2, "would overwrite"),
