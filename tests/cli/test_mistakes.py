@@ -197,3 +197,10 @@ def test_mistakes_are_one_line(hogwild: Callable, folder: Path, monkeypatch: pyt
     assert result.status == status
     after = contents(folder)
     assert after == before
+
+
+def test_local_machines_that_do_not_fit_are_refused(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.machine.memory", lambda: (1 << 30, 1 << 30))
+    result = hogwild("train synthetic:rcv1?rows=90 --machines 9 --local")
+    assert result.status == 1
+    assert "error: --local: 9 machines on this one need 1.8 GiB of memory or more, and 1.0 GiB" in result.err
