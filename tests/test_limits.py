@@ -9,9 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 
+import hogwild
 from hogwild.data.rows.store import FORMAT, VERSION
+from hogwild.errors import InputError
 from tests.conftest import ROOT
+
+# ---- memory
+
+
+def test_data_wider_than_memory_are_refused_in_python_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.machine.memory", lambda: (None, 1 << 20))
+    with pytest.raises(InputError, match="^100,000 features need 0.0 GiB of memory or more.*: hash the features$"):
+        hogwild.train((scipy.sparse.csr_array(([1.0, 1.0], ([0, 1], [0, 99_999]))), [0, 1]), workers=1)
+    with pytest.raises(InputError, match="^9,001 users and 2 items need 0.0 GiB of memory or more"):
+        hogwild.train(([0, 9000], [0, 1], [1.0, 2.0]), problem="completion", workers=1)
 
 
 def hollow_store(path: Path, n: int, nnz: int, width: int = 1000) -> Path:

@@ -161,6 +161,7 @@ def test_text_is_read_as_in_csv() -> None:
     one, true, again = served.predict_many([GOOD | {"rate": value} for value in (1, True, 1.0)])  # equal keys of a dict
     assert one == again != true
     assert served.predict_one(GOOD | {"flag": "NA"}) == served.predict_one(GOOD | {"flag": None})
+    assert served.predict_one(GOOD | {"device": np.str_("new")}) == served.predict_one(GOOD | {"device": "new"})
 
 
 def test_the_first_answer_needs_numpy_alone(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hogwild.machines.cluster import Cluster
 
 END_SECONDS = 15.0  # for local machines to end by themselves
+LOCAL_BYTES = 200 << 20  # of a local machine, at least
 LOCAL_SECONDS = 3600.0  # longest wait for local machines, whose deaths are noticed
 CHILD = "HOGWILD_LOCAL_MACHINE"  # set in the environment of a machine that --local has started
 
@@ -48,6 +49,7 @@ def meeting_of(options: dict[str, Any]) -> Meeting | None:
         raise UsageError(f"--machines {machines}: say where they meet, --meet HOST:PORT of machine 0, or --local")
     if meet is not None:
         return Meeting(meet, machines, number)
+    machine.check_memory(f"--local: {machines:,} machines on this one", machines * LOCAL_BYTES)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return Meeting(f"127.0.0.1:{probe.getsockname()[1]}", machines, 0, local=True)

@@ -24,6 +24,7 @@ from hogwild.errors import OutputError, TrainingError, UsageError
 from hogwild.hosts import fork_server
 from hogwild.kernels import announce
 from hogwild.methods import parse_exchange
+from hogwild.model_file import CHECKPOINT_NAME
 from hogwild.rows_file import RowsFile, Screen
 
 if TYPE_CHECKING:
@@ -53,9 +54,11 @@ class Results:
             raise UsageError("--resume goes on from a checkpoint: name its directory with --checkpoint DIR")
         if self.out == "-":
             raise UsageError("--out -: a model goes to a file: name it; --json - prints the measurements")
-        check_outputs({"--out": self.out, "--json": self.json}, sources.inputs, pipes=("--json",))
+        kept = []
         if self.checkpoint is not None:
             check_writable("--checkpoint", self.checkpoint, directory=True)
+            kept = [self.checkpoint, os.path.join(self.checkpoint, CHECKPOINT_NAME)]
+        check_outputs({"--out": self.out, "--json": self.json}, [*sources.inputs, *kept], pipes=("--json",))
 
     def display(self) -> Display:
         """Return what the run prints on: standard output, unless its rows go there."""

@@ -92,7 +92,7 @@ class Sources:
         if self._by is not None and self.holdout is None:
             raise UsageError(f"--holdout-by {self._by}: nothing is held out: give --holdout FRACTION too")
         self._features = self._options.pop("user_features"), self._options.pop("item_features")
-        self.inputs = [self.name, *filter(None, [self.test, *self._features])]
+        self.inputs = [self.name, *filter(None, [self.test, *self._features, self._options["terminals"]])]
         for each in self.inputs:
             if each != "-" or problem is None:  # standard input, for models
                 check_readable(each)

@@ -20,6 +20,7 @@ from hogwild.data.rows.container import Rows
 from hogwild.data.tables.files import framed, is_frame
 from hogwild.data.tables.plan import AskedColumns
 from hogwild.data.tables.source import stream_table, table_recipe
+from hogwild.errors import InputError, reason_of
 
 Columns = str | Iterable[str] | None
 
@@ -111,7 +112,13 @@ class HogwildTableEncoder(TransformerMixin, BaseEstimator):
                 validate_data(self, X, reset=True, skip_check_array=True)
             return X
         array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
-        return pa.table({f"x{k}": pa.array(column, from_pandas=True) for k, column in enumerate(array.T)})
+        columns = {}
+        for k, column in enumerate(array.T):
+            try:
+                columns[f"x{k}"] = pa.array(column, from_pandas=True)
+            except pa.ArrowException as error:
+                raise InputError(f"X: column {k} needs values of one type: {reason_of(error)}") from None
+        return pa.table(columns)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

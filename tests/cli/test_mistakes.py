@@ -131,6 +131,8 @@ MISTAKES: dict[str, tuple[int, str]] = {
     # outputs that cannot be written, or would overwrite
     "train d.svm --out d.svm": (2, "--out d.svm would overwrite d.svm: choose another name"),
     "train d.svm --out new --json ./new": (2, "--json ./new would overwrite new"),
+    "train d.svm --checkpoint new --out new": (2, "--out new would overwrite new: choose another name"),
+    "train edges.tsv --problem cuts --terminals t.csv --out t.csv": (2, "--out t.csv would overwrite t.csv"),
     "predict linear d.svm -o linear": (2, "--out linear would overwrite linear"),
     "predict linear d.svm -o link": (2, "--out link would overwrite d.svm"),
     "train synthetic:rcv1?rows=9 --test d.svm -o d.svm": (2, "would overwrite"),
@@ -179,3 +181,10 @@ def test_mistakes_are_one_line(hogwild: Callable, folder: Path, monkeypatch: pyt
     assert result.status == status
     after = contents(folder)
     assert after == before
+
+
+def test_local_machines_that_do_not_fit_are_refused(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hogwild.machine.memory", lambda: (1 << 30, 1 << 30))
+    result = hogwild("train synthetic:rcv1?rows=90 --machines 9 --local")
+    assert result.status == 1
+    assert "error: --local: 9 machines on this one need 1.8 GiB of memory or more, and 1.0 GiB" in result.err

@@ -90,6 +90,11 @@ def test_tables_that_are_not_text(tmp_path: Path) -> None:
         assert ids == Ids([7, 9, 8])
         assert columns_of(matrix) == {(0, 2), (0, 1)}
         assert read_titles(table, numbers, 2) == {7: "x", 9: "9"}
+    damaged = bytearray((tmp_path / "items.parquet").read_bytes())
+    damaged[4:80] = bytes(76)  # the first page; the footer, which is read first, is whole
+    (tmp_path / "items.parquet").write_bytes(damaged)
+    with pytest.raises(InputError, match=r"items.parquet: cannot be read: [^\n]+$"):
+        read_features(tmp_path / "items.parquet", numbers, 2, "item")
     dense = np.eye(3)[:, :2]
     for matrix in (dense, scipy.sparse.csr_matrix(dense)):
         assert read_features(matrix, FILMS, 3, "item")[0].toarray().tolist() == dense.tolist()

@@ -135,6 +135,29 @@ def test_numbers_that_send_a_kernel_out_of_its_arrays(saved, name, value, counti
         open_store(saved)
 
 
+@pytest.mark.parametrize("change", ["swapped", "twice"])
+def test_features_that_do_not_ascend_are_refused(saved, change):
+    """Scaled columns were written beyond their array where one came twice."""
+    array, begin = (np.load(saved / f"{name}.npy", mmap_mode="r+") for name in ("indices", "indptr"))
+    first = begin[np.argmax(np.diff(begin) > 1)]
+    array[first : first + 2] = array[first : first + 2][::-1] if change == "swapped" else array[first]
+    array.flush()
+    with pytest.raises(InputError, match="damaged store: indices do not ascend in each row; remove it"):
+        open_store(saved)
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_whether_features_ascend_is_looked_up_piece_by_piece(piece, monkeypatch):
+    monkeypatch.setattr(container, "PIECE", piece)
+    indptr, indices = np.array([0, 0, 3, 3, 5, 9, 9]), np.array([1, 4, 6, 2, 9, 0, 1, 2, 3])
+    assert container.ascending(indptr, indices)
+    for place in (1, 2, 4, 6, 8):
+        for feature in (indices[place - 1], -1):  # again, and below the one before
+            wrong = indices.copy()
+            wrong[place] = feature
+            assert not container.ascending(indptr, wrong)
+
+
 def test_another_header(saved):
     np.save(saved / "values.npy", np.load(saved / "values.npy").view(np.int32))
     with pytest.raises(InputError, match=r"values.npy holds .* of <i4, expected"):
@@ -151,6 +174,7 @@ def test_another_header(saved):
         ({"hash_bits": "x"}, "meta.json cannot be used"),
         ({"hash_bits": 9}, "expected 2.9 features"),
         ({"warnings": 1}, "meta.json cannot be used"),
+        ({"table": {"columns": [{"nome": "a"}]}}, "meta.json cannot be used"),
     ],
 )
 def test_facts_that_do_not_fit(saved, change, message):

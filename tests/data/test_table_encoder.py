@@ -84,6 +84,11 @@ def test_an_estimator_that_gets_the_frame_itself_names_the_encoder() -> None:
         fitted.predict(numbers.assign(device="a"))
 
 
+def test_a_column_of_an_array_that_mixes_types_is_named() -> None:
+    with pytest.raises(InputError, match="^X: column 1 needs values of one type: [^\n]+$"):
+        HogwildTableEncoder().fit(np.array([["a", 1], ["b", "c"]], object))
+
+
 @parametrize_with_checks([HogwildTableEncoder(hash_bits=8)])
 def test_scikit_learn_checks(estimator: Any, check: Any) -> None:
     check(estimator)

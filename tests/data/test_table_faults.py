@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import gzip
 import warnings
@@ -16,8 +17,9 @@ import pytest
 
 import hogwild
 from hogwild.data.rows.source import convert, open_data
+from hogwild.data.tables import files
 from hogwild.data.tables.plan import AskedColumns, TablePlan
-from hogwild.data.tables.source import feature_names
+from hogwild.data.tables.source import check_columns, feature_names
 from hogwild.data.text import delimited
 from hogwild.errors import HogwildWarning, InputError, UsageError
 from tests.runs import line_of
@@ -169,6 +171,18 @@ def test_what_is_new_at_prediction(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("site,n\na,1\nb,many\n")
     with pytest.raises(InputError, match=r"t\.csv:3: bad n 'many': expected a number"):
         model.predict(tmp_path / "t.csv")
+
+
+def test_a_table_of_many_columns_is_looked_through_once_and_told_in_part() -> None:
+    """Each of these took the square of the number of columns: minutes for tens of thousands."""
+    names = [f"c{k}" for k in range(30_000)]
+    files.check_names(names, "t.csv")
+    table = pa.table({"y": [0, 1] * 5, "z": range(10)})
+    plan = TablePlan.from_json(hogwild.open_table(table, "y", hash_bits=4).table)
+    wide = dataclasses.replace(plan, columns=tuple(dataclasses.replace(plan.columns[0], name=name) for name in names))
+    assert [*wide.lines()] == [f"numeric: {', '.join(names[:20])} and 29980 more"]
+    source = files.open_source(pa.table({name: [1.0] for name in names}))
+    check_columns(source, wide, labels=False)
 
 
 @pytest.mark.parametrize("date", ["9/6/2005", "06.09.2005 17:30", "2005/09/06"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,19 @@ def many_classes(count: int = 11, n: int = 900, width: int = 60) -> tuple[Any, n
     random = np.random.default_rng(count)
     X = scipy.sparse.random_array((n, width), density=0.2, rng=random, format="csr", dtype=np.float32)
     return X, (X @ random.normal(size=(width, count))).argmax(axis=1)
+
+
+def test_a_matrix_whose_flags_are_older_than_its_arrays_is_sorted() -> None:
+    X, y = many_classes()
+    X.sort_indices()
+    turned = X.copy()
+    assert turned.has_canonical_format
+    for first, last in pairwise(turned.indptr):
+        turned.indices[first:last] = X.indices[first:last][::-1]
+        turned.data[first:last] = X.data[first:last][::-1]
+    rows, same = (rows_of(matrix, as_targets(y, 11), None) for matrix in (turned, X))
+    np.testing.assert_array_equal(rows.indices, same.indices)
+    np.testing.assert_array_equal(rows.values, same.values)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def _read(table: Any, ids: Ids | None, size: int, known: str) -> tuple[str, list
         values = [list(column) for column in zip(*rows)]
     else:
         source = open_source(table)
-        whole: Any = source.data.to_table()  # type: ignore[attr-defined]
+        whole: Any = source._reading(source.data.to_table)  # type: ignore[attr-defined]
         name, head, values = source.name, source.names, [column.to_pylist() for column in whole.columns]
         lines = [*range(1, len(whole) + 1)]
     if not values or not values[0]:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from hogwild.data.parallel import map_cuts
+from hogwild.data.parallel import map_cuts, map_pieces
 from hogwild.data.rows.labels import LabelSets, has_several, of_indicator
 from hogwild.errors import HogwildWarning, InputError
 
@@ -116,6 +116,18 @@ def check_offsets(name: str, begin: np.ndarray, end: np.ndarray, stored: int) ->
     """Refuse offsets that lead compiled code out of arrays of ``stored`` entries."""
     if len(begin) and not (begin.min() >= 0 and (begin <= end).all() and end.max() <= stored):
         raise InputError(f"{name} does not ascend from 0 to at most its {stored} indices")
+
+
+def ascending(indptr: np.ndarray, indices: np.ndarray) -> bool:
+    """Whether the features of each row ascend without repeats, as compiled code takes for granted; on all cores."""
+
+    def part(first: int, last: int) -> bool:
+        rises = indices[first + 1 : last + 1] > indices[first:last][: len(indices) - first - 1]
+        begins = np.zeros(last - first + 1, bool)  # a row's first entry may be below the one before
+        begins[indptr[slice(*np.searchsorted(indptr, (first, last + 1)))] - first] = True
+        return bool((rises | begins[1 : len(rises) + 1]).all())
+
+    return all(map_pieces(len(indices), PIECE, part))
 
 
 def held_out_ids(count: int, fraction: float, seed: int, noun: str) -> tuple[np.ndarray, np.ndarray]:

@@ -28,9 +28,11 @@ from typing import Any
 
 import numpy as np
 
+from hogwild import machine
 from hogwild.data.parallel import in_order
-from hogwild.data.rows.container import INDEX_LIMIT, Rows, chunks, fields_of_width, frozen_array
+from hogwild.data.rows.container import INDEX_LIMIT, Rows, ascending, chunks, fields_of_width, frozen_array
 from hogwild.data.rows.labels import LabelSets
+from hogwild.data.tables.plan import TablePlan
 from hogwild.errors import HogwildError, InputError, OutputError, reason_of
 
 FORMAT = "hogwild-store"
@@ -368,7 +370,7 @@ def open_store(path: str | Path, kind: Kind | None = None) -> Any:
             arrays[name] = _map_array(path, name, dtype, length)
         try:
             return kind.container(meta, arrays, os.path.abspath(path))
-        except InputError as error:
+        except HogwildError as error:
             raise damaged(path, str(error)) from None
 
 
@@ -381,6 +383,12 @@ def rows_of(meta: dict[str, Any], arrays: dict[str, np.ndarray], path: str | Non
     rows = Rows(**known, store=path, check=False, labels=labels)
     if path is not None:
         rows.check_bounds()
+        total, _ = machine.memory()
+        small = total is None or 8 * rows.nnz <= total // 2  # of others each pass reads the disk
+        if small and not ascending(rows.begin, rows.indices[: rows.nnz]):
+            raise InputError("indices do not ascend in each row")
+        if rows.table is not None:
+            TablePlan.from_json(rows.table)
     return rows
 
 

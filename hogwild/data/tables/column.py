@@ -85,7 +85,7 @@ class TableColumn:
                 return "" if value in MISSING else re.sub(WHOLE, r"\1", value)
             if self.kind == "boolean":
                 return "" if value in MISSING else value.lower()
-            return value
+            return str(value)  # of NumPy's text, too, a plain one
         if type(value).__name__ in NOTHING:
             return ""
         if isinstance(value, float | np.floating | Decimal):

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -21,6 +22,7 @@ from hogwild.data.text.lines import shown_word
 from hogwild.errors import HogwildError, HogwildWarning, InputError, reason_of
 
 ROWS = 1 << 16  # of a batch
+CELLS = 1 << 24  # of a batch, at most: each takes 16 bytes while its features are made
 LAZY = "collect_schema"  # of polars's LazyFrame
 READ_AS = {True: "double", False: "large_string", None: None}  # types of text, by whether it is numbers
 #: Suffixes of each format.
@@ -119,7 +121,7 @@ class TableSource:
 
 def check_names(names: list[str], where: str) -> None:
     """Refuse two columns of one name."""
-    if repeated := sorted({column for column in names if names.count(column) > 1}):
+    if repeated := sorted(column for column, count in Counter(names).items() if count > 1):
         several = f"are named {repeated[0]!r}" if repeated[0] else "have no name"
         raise InputError(f"{where}: several columns {several}")
 
@@ -191,12 +193,14 @@ class ArrowSource(TableSource):
         except (HogwildError, MemoryError):
             raise
         except Exception as error:  # pyarrow's readers raise what they like of a damaged file
-            raise InputError(f"{self.name}: cannot be read: {reason_of(error)}") from None
+            reason = reason_of(error).rpartition(": ")[2]  # what is before it says only where pyarrow was
+            raise InputError(f"{self.name}: cannot be read: {reason}") from None
 
     def batches(self, numbers: Mapping[str, bool | None]) -> Iterator[tuple[Any, Place]]:
         done = 0
         total = self._reading(self.data.count_rows)
-        batches = self.data.to_batches(columns=list(numbers), batch_size=ROWS)
+        size = max(1, min(ROWS, CELLS // max(len(numbers), 1)))
+        batches = self.data.to_batches(columns=list(numbers), batch_size=size)
         while (batch := self._reading(lambda: next(batches, None))) is not None:
             yield batch, partial(self._place, done)
             done += batch.num_rows

@@ -189,7 +189,7 @@ class TablePlan:
             numbers = column.role == "categorical" and column.kind in NUMERIC
             uses[column.role].append(f"{column.name} (numbers)" if numbers else column.name)
         uses |= {"cross": [*self.crosses], "left out": [*self.ignored]}
-        yield from (f"{use}: {', '.join(names)}" for use, names in uses.items() if names)
+        yield from (f"{use}: {shown(names)}" for use, names in uses.items() if names)
 
 
 def draft(

@@ -188,7 +188,7 @@ def plan_table(source: TableSource, asked: AskedColumns, hash_bits: int | None, 
     """
     kinds, piece = source.kinds()
     batch, place = piece or (None, str)
-    values = {name: batch.column(name) for name in kinds if batch is not None and name in batch.schema.names}
+    values = {} if batch is None else dict(zip(batch.schema.names, batch.columns))
     hints = {name: role for name in values if (role := _hint(name, kinds[name], values[name]))}
     plan = draft(source.name, kinds, asked, hints, labels)
     check_names([feature.name for feature in plan.features()], source.name)  # parts of dates and crosses, too

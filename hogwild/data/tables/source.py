@@ -236,7 +236,7 @@ def check_columns(source: TableSource, plan: TablePlan, labels: bool) -> None:
         if kinds[column] not in TAKEN[role]:
             expected = {"numeric": "numbers", "bucket": "numbers", "date": "dates"}.get(role, "text")
             raise InputError(f"{source.name}: column {column} holds {KINDS[kinds[column]]}, expected {expected}")
-    unknown = [name for name in source.names if name not in {*wanted, plan.label, plan.weight, *plan.ignored, ""}]
-    if unknown:
+    known = {*wanted, plan.label, plan.weight, *plan.ignored, ""}
+    if unknown := [name for name in source.names if name not in known]:
         message = f"{source.name}: the model does not know {shown(unknown)}: passed over"
         warnings.warn(message, HogwildWarning, stacklevel=3)

@@ -38,6 +38,7 @@ from hogwild.data.ratings.container import Ratings
 from hogwild.errors import InputError, UsageError
 from hogwild.kernels.control import END
 from hogwild.kernels.vectors import LANE
+from hogwild.machine import check_memory
 from hogwild.problems.completion import kernel as completion
 from hogwild.problems.completion.kernel import LOSSES, STATE, Data, Parameters, Plan
 from hogwild.problems.completion.options import SMOOTHING
@@ -49,6 +50,7 @@ from hogwild.training.schedule import Step
 
 PLAIN = ("serial", "hogwild")  # disciplines that write sums
 FENCED = (*PLAIN, "atomic")  # disciplines that the order "blocks" allows: it leaves nothing to lock
+BYTES = 16  # for each number of a run: the workers', the solution's, the model's, and copies
 # Deviation of the initial factors. For ratings it is small, because directions that the data do not need then stay
 # small, even at a high rank (MovieLens 1M, rank 128: RMSE 0.842 from 0.01, 0.849 from 0.1); choices are learnt better
 # from the other. Without biases the first number of every factor begins at LEVEL, so that this direction can take the
@@ -108,6 +110,7 @@ class CompletionProblem(Problem):
             fields["features"] = of_users, of_items
         problem = cls(*ratings.shape, 0.0, 1.0, discipline, **fields)
         _check(problem, workers)
+        check_memory(f"{problem.users:,} users and {problem.items:,} items", BYTES * problem.size)
         if problem.loss != "squared-error":
             return problem
         mean, deviation = float(ratings.values.mean(dtype=np.float64)), float(ratings.values.std(dtype=np.float64))

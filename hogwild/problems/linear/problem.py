@@ -122,9 +122,9 @@ class LinearProblem(Problem):
             "passive": "safe" if safe and not config.adagrad else "none",
         }
         problem = cls.of_rows(config, rows, cache_bytes, **(of_config | fields))
-        if several:
-            subject = f"{problem.classes:,} labels times {problem.width:,} features"
-            check_memory(subject, BYTES * problem.size, ": leave out rare labels, or hash the features")
+        subject = f"{problem.classes:,} labels times " * several + f"{problem.width:,} features"
+        hint = ": leave out rare labels, or hash the features" if several else ": hash the features"
+        check_memory(subject, BYTES * problem.classes * problem.width, hint)  # of factors those that occur are trained
         return problem
 
     @classmethod
