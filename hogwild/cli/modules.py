@@ -57,7 +57,6 @@ def check_module(data: str | None, options: dict[str, Any]) -> str:
 
 def read_module(data: str, options: dict[str, Any], seed: int, display: Display) -> tuple[Posed, Examples | None]:
     """Return the module of a comparison with its training examples, and the test examples."""
-    from hogwild.problems.module.feed import hold_out
     from hogwild.problems.module.training import pose
 
     model, loss, test, holdout = (options[name] for name in ("model", "loss", "test", "holdout"))
@@ -71,7 +70,7 @@ def read_module(data: str, options: dict[str, Any], seed: int, display: Display)
     if holdout is None and test is None:
         holdout = DEFAULT_HOLDOUT
     if holdout and len(posed):
-        rest, tested = hold_out(posed.examples, holdout, seed)
+        rest, tested = posed.examples.split(holdout, seed)
         posed = dataclasses.replace(posed, examples=rest)
         display.say(f"held out {len(tested):,} examples to test on, training on {len(rest):,}")
     return posed, tested
