@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.exchanges.gossip import LAST, Gossip, _open, pack_delta, unpack_delta, unpack_entries
+from hogwild.exchanges.gossip import LAST, Gossip, _open, unpack_entries, whole
 from hogwild.exchanges.trade import Message
 from tests.exchanges.room import Room
 
@@ -40,9 +40,9 @@ def sent(message: Message) -> np.ndarray:
     """What a message says, (SIZE,) float64."""
     found = np.zeros(SIZE)
     if message.kind == LAST:
-        return found + unpack_delta(message.values, SIZE)
+        return found + whole(message, SIZE)
     data = message.values.view(np.uint32)
-    entries = unpack_entries(data[1:], signs=True)
+    entries = unpack_entries(data[1:])
     tau = float(data[:1].view(np.float32)[0])
     found[entries & np.uint32(2**31 - 1)] = np.where(entries >> 31, -tau, tau)
     return found
@@ -137,13 +137,3 @@ def test_tau_aims_at_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
     for message in table.posted():
         assert 0.15 * SIZE <= np.count_nonzero(sent(message)) <= 0.25 * SIZE
         assert message.size < 64 + 12 + SIZE / 4 * 4  # a code is shorter than plain indices
-
-
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.4, 1.0])
-def test_a_whole_delta_is_packed(share: float) -> None:
-    rng = np.random.default_rng(0)
-    delta = (rng.normal(size=1000) * (rng.random(1000) < share)).astype(np.float32)
-    packed = pack_delta(delta)
-    np.testing.assert_array_equal(unpack_delta(packed, 1000), delta)
-    assert packed.nbytes <= delta.nbytes
-    assert (packed.dtype == np.uint8) == (share < 1)
