@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hogwild.exchanges.gossip import LAST, Gossip, _open, unpack_entries, whole
-from hogwild.exchanges.trade import Message
+from hogwild.exchanges.trade import Message, packed
 from tests.exchanges.room import Room
 
 SIZE = 400
@@ -137,3 +137,12 @@ def test_tau_aims_at_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
     for message in table.posted():
         assert 0.15 * SIZE <= np.count_nonzero(sent(message)) <= 0.25 * SIZE
         assert message.size < 64 + 12 + SIZE / 4 * 4  # a code is shorter than plain indices
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.4, 1.0])
+def test_a_whole_change_is_packed(share: float) -> None:
+    rng = np.random.default_rng(0)
+    change = (rng.normal(size=1000) * (rng.random(1000) < share)).astype(np.float32)
+    message = packed(Message(LAST, 0, 0), change, np.flatnonzero(change))
+    np.testing.assert_array_equal(whole(message, 1000), change)
+    assert message.size <= 64 + min(change.nbytes, 8 * np.count_nonzero(change))

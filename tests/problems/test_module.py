@@ -216,7 +216,7 @@ class Odd(nn.Module):
         self.a.bias.requires_grad_(False)
         self.norm = nn.BatchNorm1d(6)
         self.register_buffer("big", torch.tensor([2**40 + 3, -5]))
-        self.register_buffer("fine", torch.tensor(1 / 3, dtype=torch.float64), persistent=False)
+        self.register_buffer("fine", torch.linspace(0, 1, 20, dtype=torch.float64), persistent=False)
         self.register_buffer("mask", torch.tensor([True, False]))
         self.register_buffer("coarse", torch.tensor([1.5, -2.0, 3.25]).bfloat16())
 
