@@ -7,6 +7,8 @@ prints or exits. The classes also derive from the built-in that a library user w
 from __future__ import annotations
 
 import contextlib
+import os
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -133,6 +135,13 @@ def reason_of(error: BaseException) -> str:
         return f"no {error}"
     text = (isinstance(error, OSError) and error.strerror) or str(error)
     return " ".join(text.split()) or type(error).__name__
+
+
+def describe(error: BaseException, libraries: tuple[str, ...] = ()) -> str:
+    """One line that says what went wrong, and where: the innermost line that is in no file of the ``libraries``."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(libraries)]
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:400] + where
 
 
 def expected_one_of(choices: Iterable[Any], value: Any) -> str:

@@ -267,12 +267,6 @@ MISUSE: dict[str, tuple[Any, Any, Any, str]] = {
         DataLoader(TensorDataset(torch.zeros(4, 10))),
         "got DataLoader: stack a Dataset",
     ),
-    "of bfloat16": (
-        _with(network(), lambda m: m.register_buffer("mask", torch.zeros(2).bfloat16())),
-        "mse",
-        (X, Y),
-        "buffer mask needs a type that NumPy has",
-    ),
     "loss": (network(), "crossentropy", (X, Y), "expected one of cross-entropy, mse, bce, or a function"),
     "a poor factory": (lambda: 3, "mse", (X, Y), "the function returned int"),
     "unpicklable": (

@@ -105,7 +105,6 @@ OTHERS: dict[str, Option] = {
         metavar="K",
         usual="as they come; 0 is the one at the address",
     ),
-    "local": Option("Start all the machines on this one, to try it.", MACHINES, kind=bool),
     "checkpoint": Option("Save the state here after each epoch.", RESULTS, metavar="DIR"),
     "resume": Option("Go on from the checkpoint.", RESULTS, kind=bool),
     "quiet": Option("Print only warnings and errors.", RESULTS, names=("--quiet", "-q"), kind=bool),

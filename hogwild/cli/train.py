@@ -9,6 +9,7 @@ penalty on any machine.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ import typer
 from typer.core import TyperCommand
 
 from hogwild.cli.display import Display
-from hogwild.cli.machines import meeting_of
 from hogwild.cli.options import (
     CACHE,
     KEPT,
@@ -33,6 +33,7 @@ from hogwild.cli.session import Results, description, drive, prepared, stoppable
 from hogwild.cli.sources import COLUMNS, KINDS, OF_ROWS, Sources, check_size
 from hogwild.config import TrainConfig
 from hogwild.errors import NoChoice, UsageError, naming
+from hogwild.machines.meeting import Meeting
 from hogwild.methods import LABEL_LOSSES
 from hogwild.model_file import has_checkpoint
 from hogwild.problems.linear.options import FEW_LABELS, LinearConfig
@@ -56,8 +57,7 @@ MOST_PAIRS = 10_000_000  # of a rating, or an item drawn against it: candidates 
 MOST_WEIGHTS = 1 << 22  # features times classes: candidates take 256 MiB
 STEPS = "step schedule decay power adagrad order seed discipline exchange workers"
 NAMES = (
-    f"{SOURCES} {MINIMISED} {STEPS} renumber host device in_flight machines meet machine job local "
-    f"own_rows {STOPS} {KEPT}"
+    f"{SOURCES} {MINIMISED} {STEPS} renumber host device in_flight machines meet machine job own_rows {STOPS} {KEPT}"
 )
 READS = {
     "holdout": {"help": "Fraction of DATA to hold out: the epoch is chosen by it, and l2 unless that is given."},
@@ -149,10 +149,34 @@ def begin(data: str | None, options: dict[str, Any], default: str = "") -> int:
     display = results.display()
     if meeting is None:
         return carry_out(results, display, sources, config, choosing)
-    from hogwild.cli.machines import gathered
+    from hogwild.machines.cluster import Cluster
 
-    with gathered(meeting, config, display.say) as (cluster, config):
+    display.say(f"{meeting.machines} machines meet at {meeting.address}")
+    with Cluster.of(meeting, config.common()) as cluster:
+        cluster.say = display.say
         return carry_out(results, display, sources, config, None, cluster)
+
+
+def meeting_of(options: dict[str, Any]) -> Meeting | None:
+    """Take the options about where machines meet, and return that; None for a single machine.
+
+    Raises
+    ------
+    UsageError
+        If they do not go together.
+    """
+    meet, number = options.pop("meet", None), options.pop("machine", None)
+    machines = options.get("machines") or 1
+    if machines > 1:
+        if meet is None:
+            raise UsageError(f"--machines {machines}: say where they meet, --meet HOST:PORT of machine 0")
+        return Meeting(meet, machines, number)
+    if os.environ.get("WORLD_SIZE", "") not in ("", "1"):  # else each of these processes would train alone
+        raise UsageError("torchrun needs --machines P --meet HOST:PORT, at a port of their own")
+    for option, value in (("--meet", meet), ("--machine", number)):
+        if value is not None:
+            raise UsageError(f"{option} is for several machines: give --machines P too")
+    return None
 
 
 def carry_out(
@@ -175,8 +199,6 @@ def carry_out(
         display.say(f"no checkpoint in {results.checkpoint} yet: starting from the beginning")
     if results.out is None and config.host != "simulator" and not follows:  # whose measurements are the result
         display.say("no --out: this model will not be kept")
-    if cluster is not None:
-        cluster.say = display.say
     with prepared(config, display):
         if config.device == "cuda":
             from hogwild.cuda.backend import connect

@@ -185,7 +185,7 @@ class CompletionLauncher(Launcher):
         super().__init__(problem, backend)
         self._ratings = {name: arrays[name] for name in RATINGS}
         self.data = self.upload(self._ratings)
-        self.rates = [torch.from_numpy(np.array(arrays[name])).to(backend.device) for name in RATES]
+        self.rates = [torch.tensor(arrays[name], device=backend.device) for name in RATES]
         self.parameters: Any = problem.parameters(self.flat)  # views of it
 
     def longest_step(self) -> float:

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 import torch
 import triton
 import triton.language as tl
@@ -309,7 +310,7 @@ class LinearLauncher(Launcher):
         if problem.loss not in LOSSES:
             raise InputError(f"device cuda: loss {problem.loss} has no form for a GPU: train on the CPU")
         super().__init__(problem, backend)
-        self.rates = torch.from_numpy(np.array(arrays["rates"])).to(backend.device)  # (width,) or empty
+        self.rates = torch.tensor(arrays["rates"], device=backend.device)  # (width,) or empty
         self.parameters: Any = problem.parameters(self.flat)  # views of it
         ends, targets = (arrays["begin"], arrays["end"]), arrays["targets"]
         self.rows = Rows(ends, arrays["indices"], arrays["values"], targets, problem.width, check=False)
@@ -326,18 +327,17 @@ class LinearLauncher(Launcher):
         """
         ids = self.rows.spread(SHARE_NONZEROS, SHARE_ROWS)
         rows = self.rows.select(ids).compact()
-        row_of = np.repeat(np.arange(len(rows)), rows.end - rows.begin)
+        scales, weights = (
+            self.of_rows[name][ids] if name in self.of_rows else np.ones(len(rows)) for name in ("scales", "weights")
+        )
         features, u = np.unique(rows.indices, return_inverse=True)
-        scales, weights = (self.of_rows[name][ids] if name in self.of_rows else 1.0 for name in ("scales", "weights"))
-        x = rows.values * np.broadcast_to(scales, len(rows))[row_of]
-        share = self.problem.intercept**0.5
-        v = np.ones(len(features) + 1)  # the intercept's last
-        eigenvalue = 0.0
+        x = scipy.sparse.csr_array((rows.values, u, np.append(rows.begin, rows.end[-1:])), (len(rows), len(features)))
+        intercept = np.full((len(rows), 1), self.problem.intercept**0.5)
+        x = scipy.sparse.hstack((scipy.sparse.diags_array(scales) @ x, intercept), "csr")
+        v = np.ones(len(features) + 1)
         for _ in range(ROUNDS):
-            v /= max(float(np.linalg.norm(v)), 1e-30)
-            margins = weights * (np.bincount(row_of, x * v[u], len(rows)) + share * v[-1]) / len(rows)
-            v = np.append(np.bincount(u, x * margins[row_of], len(features)), share * margins.sum())
-            eigenvalue = float(np.linalg.norm(v))
+            v = x.T @ (weights * (x @ v)) / len(rows) / max(float(np.linalg.norm(v)), 1e-30)
+        eigenvalue = float(np.linalg.norm(v))
         curvature = CURVATURE.get(self.problem.loss, 1.0)
         if self.problem.loss == "poisson":  # it is the mean of the target
             curvature = max(float(rows.targets.mean()), curvature)

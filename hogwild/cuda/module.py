@@ -37,7 +37,7 @@ from hogwild.errors import HogwildWarning, InputError
 from hogwild.kernels.steps import step_after
 from hogwild.problems.module import kernel as on_cpu
 from hogwild.problems.module.layout import Trained
-from hogwild.problems.module.problem import ModuleProblem, describe
+from hogwild.problems.module.problem import ModuleProblem, describe_users
 from hogwild.problems.module.replica import BoundModule
 
 ADAGRAD_EPS, ADAM_EPS = float(on_cpu.ADAGRAD_EPS), float(on_cpu.ADAM_EPS)
@@ -88,7 +88,8 @@ class ModuleLauncher(Launcher):
                 replica.replay = stream.capture(replica.step)
             except RuntimeError as error:
                 self.captures = False
-                message = f"the module's step cannot be captured as a CUDA graph, and runs eagerly: {describe(error)}"
+                reason = describe_users(error)
+                message = f"the module's step cannot be captured as a CUDA graph, and runs eagerly: {reason}"
                 warnings.warn(message, HogwildWarning, stacklevel=2)
             stream.run(replica.restore)
         stream.record().synchronize()

@@ -31,7 +31,7 @@ from hogwild.config import TrainConfig
 from hogwild.cuda.backend import Backend, DeviceStream, connect
 from hogwild.data.order import Order
 from hogwild.data.rows.container import Rows
-from hogwild.errors import HogwildError, InputError, TrainingError
+from hogwild.errors import HogwildError, InputError, TrainingError, describe
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import LINE, NEXT, NONZEROS, ROWS, STOP, WORKERS
@@ -48,7 +48,6 @@ REHEARSED = 64  # examples in the launches before the clock runs
 SPREAD = 16  # at most one example in so many is in flight by default
 SHARE, SHARE_BESIDE_MODULES = 0.8, 0.5  # share of the free memory that data may take; replicas of a module need more
 PLACE = 36  # bytes for an example's place in a permutation that torch makes: it sorts it, with a key, out of place
-PIECE = 1 << 26  # bytes copied at a time
 INT32 = 2**31 - 2**10  # kernels look a little beyond a row's end
 TINY = 1e-30  # in place of zero
 
@@ -118,7 +117,7 @@ class Launcher:
         return partial(self.visit, in_flight=in_flight)
 
     def upload(self, arrays: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
-        """Copy examples to the device, piece by piece, since they may be larger than the host's spare memory.
+        """Copy examples to the device.
 
         Raises
         ------
@@ -134,15 +133,7 @@ class Launcher:
                 f"device cuda: the data need {needed / 1e6:,.1f} MB of the GPU's memory, which has room for "
                 f"{room / 1e6:,.1f}: train on the CPU"
             )
-        return {name: self._copy(array) for name, array in arrays.items()}
-
-    def _copy(self, array: np.ndarray) -> torch.Tensor:
-        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
-        there = torch.empty(array.shape, dtype=dtype, device=self.backend.device)
-        rows = max(PIECE // max(array.nbytes // max(len(array), 1), 1), 1)
-        for first in range(0, len(array), rows):
-            there[first : first + rows].copy_(torch.from_numpy(np.array(array[first : first + rows])))
-        return there
+        return {name: torch.tensor(array, device=self.backend.device) for name, array in arrays.items()}
 
     def permutation(self, n: int, seed: int) -> torch.Tensor:
         """Return a permutation of ``n`` examples, int32."""
@@ -448,5 +439,4 @@ def naming(stage: str) -> Iterator[None]:
     except HogwildError:
         raise
     except Exception as error:
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
-        raise TrainingError(f"device cuda: {stage}: {text}") from error
+        raise TrainingError(f"device cuda: {stage}: {describe(error)}") from error

@@ -172,8 +172,9 @@ class Averaging(Exchange):
             w[:] = base
             arrays["passed"][me] = 0
             rows = 0
-        before = None if self.mean == "rows" else w.copy()
-        owed = w - base if rows else np.zeros_like(w)
+        moved = bool(rows) and self.mean == "moved"
+        before = w.copy() if moved else w
+        owed = before - base if rows else np.zeros_like(w)
 
         def step(mean: np.ndarray, cut: slice) -> np.ndarray:
             return self._stepped(mean, arrays["velocity"][me, cut] if self.momentum else None)
@@ -184,14 +185,14 @@ class Averaging(Exchange):
             means, training = yield from summed(link, this, self.by, self.mean, owed, rows, step, ended)
         with np.errstate(all="ignore"):
             for cut, values in means:
-                old = base[cut].copy() if self.shrinks else None
+                now, change = w[cut], values - owed[cut]
+                was, old = now.copy(), base[cut].copy()
                 base[cut] += values
-                changed = w[cut] + (values - owed[cut])
-                if old is not None:
-                    keep_sign(changed, old, w[cut], base[cut])
-                if before is not None:  # equal where nothing is owed, or rounding would count as a move
-                    changed = np.where((w[cut] == before[cut]) & (rows > 0), base[cut], changed)
-                w[cut] = changed
+                now += change  # in place, weight by weight: workers that race on it lose next to nothing
+                still = (now == before[cut] + change) if moved else False
+                if self.shrinks:
+                    keep_sign(now, old, was, base[cut])
+                np.copyto(now, base[cut], where=still)  # equal, or rounding would count as a move
         if means:
             arrays["traded"][me] += rows
             arrays["passed"][me] -= rows

@@ -15,9 +15,8 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 
-from hogwild.kernels.atomics import compare_exchange, load, prefetch
+from hogwild.kernels.atomics import prefetch
 from hogwild.kernels.options import JIT, inlined, instructions
-from hogwild.kernels.tiers import merged
 
 BLOCK = 32  # weights that are compared before any is looked at
 AHEAD = 12  # entries
@@ -130,12 +129,10 @@ def magnitude(w, base, stride, share, bins):
 
 
 @njit(**JIT)
-def rice_encode(entries, signs, k, words):
-    """Write ascending ``entries`` (n,) uint32, with ``signs`` (1 or 0) bits of sign, to ``words`` uint32; return the
-    number of words.
-    """
-    k, signs = np.uint64(k), np.uint64(signs)
-    mask, fixed = (ONE << k) - ONE, k + signs + ONE
+def rice_encode(entries, k, words):
+    """Write ascending ``entries`` (n,) uint32 to ``words`` uint32; return the number of words."""
+    k = np.uint64(k)
+    mask, fixed = (ONE << k) - ONE, k + ONE + ONE
     buffer = np.uint64(0)
     filled = np.uint64(0)
     due = np.uint64(0)
@@ -154,7 +151,7 @@ def rice_encode(entries, signs, k, words):
             used += full
             buffer >>= full << FIVE
             filled &= LOW
-        rest = ONE | (gap & mask) << ONE | ((entry >> LOW) & signs) << (k + ONE)
+        rest = ONE | (gap & mask) << ONE | (entry >> LOW) << (k + ONE)
         buffer |= rest << (filled + zeros)
         filled += zeros + fixed
         words[used] = np.uint32(buffer & np.uint64(0xFFFFFFFF))
@@ -169,10 +166,10 @@ def rice_encode(entries, signs, k, words):
 
 
 @njit(**JIT)
-def rice_decode(words, signs, k, entries):
+def rice_decode(words, k, entries):
     """Read ``len(entries)`` entries that :func:`rice_encode` wrote."""
-    k, signs = np.uint64(k), np.uint64(signs)
-    mask, fixed = (ONE << k) - ONE, k + signs
+    k = np.uint64(k)
+    mask, fixed = (ONE << k) - ONE, k + ONE
     place, due = np.uint64(0), np.uint64(0)  # in bits; least next index
     for n in range(len(entries)):
         window = window_at(words, place)
@@ -185,12 +182,12 @@ def rice_decode(words, signs, k, entries):
         zeros += some
         place += some + ONE
         window >>= some + ONE
-        if fixed and some + ONE + fixed > MOST:  # the last entry's code may end with its last word
+        if some + ONE + fixed > MOST:  # the last entry's code may end with its last word
             window = window_at(words, place)
         place += fixed
         index = due + (zeros << k | window & mask)
         due = index + ONE
-        entries[n] = np.uint32(index | (window >> k & signs) << LOW)
+        entries[n] = np.uint32(index | (window >> k & ONE) << LOW)
 
 
 @inlined
@@ -198,24 +195,3 @@ def window_at(words, place):
     """The code from bit ``place`` on: at least 33 bits of it."""
     word = place >> FIVE
     return (np.uint64(words[word]) | np.uint64(words[word + ONE]) << WORD) >> (place & LOW)
-
-
-@njit(**JIT)
-def bring_together(racing, copy, anchor, l1):
-    """Give ``racing``, on which workers race, what ``copy`` has gained since both were equal to ``anchor``, and the
-    other two what they have; where only one of them has moved, all three get its value, to the bit.
-
-    Nothing that a worker adds atomically meanwhile is lost. What ``copy`` holds instead of an ``anchor`` that is not
-    finite replaces ``racing``.
-    """
-    for i in range(len(racing)):
-        traded, was = copy[i], anchor[i]
-        if traded == was:
-            copy[i] = anchor[i] = load(racing, i)
-            continue
-        while True:
-            now = load(racing, i)
-            new = merged(now, was, traded, np.float32(1), l1) if np.isfinite(was) else traded
-            if compare_exchange(racing, i, now, new):
-                break
-        copy[i] = anchor[i] = new

@@ -40,6 +40,7 @@ from hogwild.exchanges.trade import (
     catch_up,
     keep_sign,
     left_out,
+    packed,
     replicas_spec,
     send,
 )
@@ -104,7 +105,7 @@ class Gossip(Exchange):
         if self.home:
             with np.errstate(all="ignore"):
                 owed[me] = w - state.base
-            last = last._replace(values=pack_delta(owed[me]))
+            last = packed(last, owed[me], np.flatnonzero(owed[me]))  # NaN is not zero
         yield from send(link, ALL, last)
         while True:
             here = link.here()  # before receiving: all messages of a replica that has ended have arrived
@@ -115,7 +116,7 @@ class Gossip(Exchange):
         if not self.home:
             arrays["ended"][me] = 1 + sum(map(bool, link.inbox))
             return
-        owed |= {sender: unpack_delta(queue[0].values, len(w)) for sender, queue in enumerate(link.inbox) if queue}
+        owed |= {sender: whole(queue[0], len(w)) for sender, queue in enumerate(link.inbox) if queue}
         _bring_home(w, state.base, [owed[replica] for replica in sorted(owed)])  # the same order in all replicas
         arrays["ended"][me] = len(owed)  # how many of them it has heard
 
@@ -141,6 +142,15 @@ class Gossip(Exchange):
         if before is not None:
             w, base = before
             keep_sign(state.w, base, w, state.base)
+
+
+def whole(message: Message, size: int) -> np.ndarray:
+    """Return the change (size,) float32 of all weights in a message that was :func:`packed`."""
+    if len(message.values) == size:
+        return message.values
+    change = np.zeros(size, np.float32)
+    change[message.indices] = message.values
+    return change
 
 
 def _bring_home(out: np.ndarray, base: np.ndarray, owed: list[np.ndarray]) -> None:
@@ -205,8 +215,8 @@ def parameter(count: int, size: int) -> int:
     return min(max(round(math.log2(math.log(2) * size / max(count, 1))), 0), MOST_BITS)
 
 
-def pack_entries(entries: np.ndarray, size: int, signs: bool) -> np.ndarray:
-    """Pack ascending entries (n,) uint32, indices below ``size`` with a sign in the highest bit if there are ``signs``.
+def pack_entries(entries: np.ndarray, size: int) -> np.ndarray:
+    """Pack ascending entries (n,) uint32, indices below ``size`` with a sign in the highest bit.
 
     Returns
     -------
@@ -215,36 +225,16 @@ def pack_entries(entries: np.ndarray, size: int, signs: bool) -> np.ndarray:
     count, k = len(entries), parameter(len(entries), size)
     words = np.empty(2 + (size >> k) // 32 + count * (k + 2) // 32 + 3, np.uint32)
     words[:2] = count, k
-    return words[: 2 + deltas_kernel.rice_encode(entries, int(signs), k, words[2:])]
+    return words[: 2 + deltas_kernel.rice_encode(entries, k, words[2:])]
 
 
-def unpack_entries(data: np.ndarray, signs: bool) -> np.ndarray:
+def unpack_entries(data: np.ndarray) -> np.ndarray:
     """Return the entries that :func:`pack_entries` packed at the beginning of ``data`` (uint32)."""
     count, k = int(data[0]), int(data[1])
     entries = np.empty(count, np.uint32)
     words = np.append(data[2:], np.uint32(0))  # the decoder reads one ahead
-    deltas_kernel.rice_decode(words, int(signs), k, entries)
+    deltas_kernel.rice_decode(words, k, entries)
     return entries
-
-
-def pack_delta(delta: np.ndarray) -> np.ndarray:
-    """Pack a whole delta (size,) float32: as it is, or the bytes (uint8) of its entries, whichever is shorter."""
-    indices = np.flatnonzero(delta).astype(np.uint32)  # NaN is not zero
-    if 4 * len(indices) < delta.nbytes:
-        entries = pack_entries(indices, len(delta), signs=False)
-        if entries.nbytes + 4 * len(indices) < delta.nbytes:
-            return np.concatenate((entries, delta[indices].view(np.uint32))).view(np.uint8)
-    return delta
-
-
-def unpack_delta(packed: np.ndarray, size: int) -> np.ndarray:
-    """Return the delta (size,) float32 that :func:`pack_delta` packed."""
-    if packed.dtype == np.float32:
-        return packed
-    data, delta = packed.view(np.uint32), np.zeros(size, np.float32)
-    entries = unpack_entries(data, signs=False)
-    delta[entries] = data[len(data) - len(entries) :].view(np.float32)
-    return delta
 
 
 def pack_signs(state: ReplicaState, tau: np.float32) -> np.ndarray:
@@ -263,12 +253,12 @@ def pack_signs(state: ReplicaState, tau: np.float32) -> np.ndarray:
     tau = np.int32(bins << deltas_kernel.SHIFT).view(np.float32)
     entries = np.empty(size, np.uint32)
     count = deltas_kernel.quantised(*state, tau, entries) if tau else 0
-    packed = pack_entries(entries[:count], size, signs=True)
-    return np.concatenate((tau.reshape(1).view(np.uint32), packed)).view(np.uint8)
+    code = pack_entries(entries[:count], size)
+    return np.concatenate((tau.reshape(1).view(np.uint32), code)).view(np.uint8)
 
 
-def absorb(state: ReplicaState, packed: np.ndarray) -> None:
+def absorb(state: ReplicaState, code: np.ndarray) -> None:
     """Add the plus and minus tau that another replica packed."""
-    data = packed.view(np.uint32)
-    entries = unpack_entries(data[1:], signs=True)
+    data = code.view(np.uint32)
+    entries = unpack_entries(data[1:])
     deltas_kernel.absorb_signs(*state, entries, len(entries), data[:1].view(np.float32)[0])

@@ -22,11 +22,10 @@ import socket
 import subprocess
 import sys
 import threading
-import traceback
 from multiprocessing.connection import wait
 from typing import NamedTuple
 
-from hogwild.errors import TrainingError
+from hogwild.errors import TrainingError, describe
 
 PROGRAM = "import sys; sys.path[:] = %r; from hogwild.hosts.fork_server import serve; serve(%r, %r)"
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}  # they are for the parent to act upon
@@ -45,13 +44,6 @@ class Ended(NamedTuple):
 
     status: int | None
     reason: str = ""
-
-
-def describe(error: BaseException) -> str:
-    """One line: what went wrong and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:400] + where
 
 
 # ---- in the parent

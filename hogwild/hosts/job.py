@@ -15,9 +15,9 @@ import numpy as np
 from hogwild.data.mapped import Mapped
 from hogwild.data.rows.container import readonly
 from hogwild.data.rows.degrees import unranked
+from hogwild.errors import describe
 from hogwild.exchanges.link import Trader
 from hogwild.exchanges.trade import Counts, Exchange, take
-from hogwild.hosts.fork_server import describe
 from hogwild.hosts.memory import Block
 from hogwild.kernels.control import (
     ABORT,
@@ -186,14 +186,19 @@ class Job:
         shared, scratch, data = memory or (self.shared(), self.scratch(), self.data())
         self.problem.compile(shared, scratch, data, self.part(Task(0, 0, (0.0, 1.0, 0.0)), 0, limit=0))
 
+    def replica(self, shared: Shared, task: Task, worker: int) -> tuple[np.ndarray, Shared]:
+        """A worker's replica, (trained,) float32, and the arrays that the kernel writes to train it."""
+        assert self.trader is not None
+        w = take(self.traded, self.trader.arrays, worker, task.step[0])
+        return w, shared._replace(parameters=self.problem.replica(w, self.flat))
+
     def work(self, shared: Shared, scratch: Any, data: Any, task: Task, worker: int) -> None:
         """Do one worker's share of an epoch."""
         trader = self.trader
         if trader is None:
             self.problem.prepare(shared, scratch, data, self.part(task, worker), task.step)()
             return
-        replica = take(self.traded, trader.arrays, worker, task.step[0])
-        shared = shared._replace(parameters=self.problem.replica(replica, self.flat))
+        replica, shared = self.replica(shared, task, worker)
         part = self.part(task, worker, trader.exchange.period)
         trader.train(worker, replica, self.problem.prepare(shared, scratch, data, part, task.step), self.control)
 

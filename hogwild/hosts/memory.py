@@ -201,9 +201,6 @@ def _share(size: int) -> torch.Tensor:
         finally:
             os.close(descriptor)
     except (OSError, RuntimeError) as error:  # no descriptors left, or a limit on files or memory
-        raise OutputError(f"cannot share {math.ceil(size / 2**20)} MiB: {_first_line(error)}; {REMEDY}") from error
+        reason = str(error).partition("\n")[0]
+        raise OutputError(f"cannot share {math.ceil(size / 2**20)} MiB: {reason}; {REMEDY}") from error
     return torch.empty(0, dtype=torch.uint8).set_(storage)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

@@ -42,12 +42,13 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hogwild.exchanges.link import BYTES, MESSAGES, WAITED
-from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Exchange, Link, Message, Step, take
+from hogwild.exchanges.trade import ALL, BYE, NOTHING, PULL, PUSH, Arrays, Counts, Exchange, Link, Message, Step
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
 from hogwild.kernels.control import (
@@ -254,20 +255,11 @@ class Simulator(Pool):
         """Workers that have replicas, one event of a replica or a server at a time."""
         trader = job.trader
         assert trader is not None
-        arrays, period = trader.arrays, trader.exchange.period
-        quantum = min(self._law.quantum, period)
-        lengths = {quantum} | ({period % quantum} - {0} if period < NO_LIMIT else set())  # rows of one event
-        weights = [take(job.flat, arrays, replica, task.step[0]) for replica in range(job.workers)]
-        turns = []
-        for worker, w in enumerate(weights):
-            shared = self._shared._replace(parameters=job.problem.replica(w, job.flat))
-            turns.append({rows: self._turn(job, task, worker, rows, shared) for rows in lengths})
-        times = self._law.times((job.seed, task.epoch, task.start))
-        replicas = Replicas(job, self._law, times, quantum, weights, turns)
+        replicas = Replicas(job, task, self._law, partial(self._turn, job, task))
         while replicas.advance():
             yield
-        self._virtual = replicas.network.meet(trader.exchange.meeting(job.problem.size, arrays))
-        stale = enumerate(arrays.get("staleness", ()))  # of pushes, if there are servers
+        self._virtual = replicas.network.meet(trader.exchange.meeting(job.problem.size, trader.arrays))
+        stale = enumerate(trader.arrays.get("staleness", ()))  # of pushes, if there are servers
         self._stale = +Counter({k: int(pushes) for k, pushes in stale})
 
 
@@ -275,10 +267,10 @@ class Simulator(Pool):
 
 
 class Law:
-    """A delay law for a number of workers that it suffices for; ``text`` is written as in ``TrainConfig.delay``."""
+    """A delay law, written as in ``TrainConfig.delay``, for a number of workers that it suffices for."""
 
     def __init__(self, text: str, workers: int) -> None:
-        self.text, self.workers = text, workers
+        self.workers = workers
         self.name, self.numbers = parse_delay(text)
         self.window, self.quantum = self.numbers["window"], int(self.numbers["quantum"])
         self.ticks = float(workers)  # mean ticks per row
@@ -369,24 +361,22 @@ class Replicas:
     times.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        law: Law,
-        times: Iterator[float],  # of rows
-        quantum: int,
-        weights: list[np.ndarray],  # of each replica
-        turns: list[dict[int, Callable[[], int]]],  # of each: what trains so many rows of it
-    ) -> None:
+    def __init__(self, job: Job, task: Task, law: Law, turn: Callable[..., Callable[[], int]]) -> None:
+        """``turn(worker, rows, shared)`` returns what trains so many rows of a worker's replica."""
         trader, count = job.trader, job.workers
         assert trader is not None
-        self._exchange, self._arrays = trader.exchange, trader.arrays
-        self._law, self._times, self._quantum = law, times, quantum
+        self._exchange, self._arrays, period = trader.exchange, trader.arrays, trader.exchange.period
+        self._law, self._times = law, law.times((job.seed, task.epoch, task.start))
+        self._quantum = min(law.quantum, period)
+        lengths = {self._quantum} | ({period % self._quantum} - {0} if period < NO_LIMIT else set())  # of one event
         self.network = Network(job.wire, self._arrays["counts"])
         self._waiting: dict[int, float] = {}  # replicas that wait, and since when
         self._due = [replica / count * job.wire.row for replica in range(count)]  # the time of each one's next event
         self._due.append(math.inf)  # and of the servers'
-        self._lives = [self._life(replica, w, turn) for replica, (w, turn) in enumerate(zip(weights, turns))]
+        self._lives = []
+        for replica in range(count):
+            w, shared = job.replica(job.shared(), task, replica)
+            self._lives.append(self._life(replica, w, {rows: turn(replica, rows, shared) for rows in lengths}))
 
     def advance(self) -> bool:
         """Do the next event; return False if there is none."""

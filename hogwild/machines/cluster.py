@@ -11,14 +11,14 @@ lets it in. Groups of gloo are never used again: with each that comes back a num
 of its new groups. It takes part from the next task on, which begins with machine 0's model. The run's own number stands
 in all keys, so a machine 0 that was started again, whose run is another one, never hears of the old run's machines.
 
-Everything that machines tell each other is a note: what it says as JSON, its "kind" first of all, and the bytes of
-arrays. Nothing is unpickled. The kinds, and who sends them to whom:
+Everything that machines tell each other is a note: what it says as JSON, its "kind" first of all, with the types and
+shapes of the arrays whose bytes follow. Nothing is unpickled. The kinds, and who sends them to whom:
 
-    beat                    everybody each second: how far its workers are
+    beat                    everybody each second, so that it is not taken for dead
     bye                     who leaves: why
     comes, met              machine 0 of one that comes back, and to it from those that have connected
     plan, agreed, go, refused      machine 0 and each other, before anything is trained (agreement.py)
-    rows, facts, totals            the like about rows that each has of its own (own_rows.py)
+    rows, facts             everybody about rows of its own, before anything is trained (own_rows.py)
     task, stop, end         machine 0 to all
     trade                   a message of an exchange
     ended, done, model      at the end of a task (trading.py)
@@ -46,7 +46,6 @@ from hogwild.machines.meeting import DEADLINE, Meeting, Met, meet, unlike
 
 PIECE = 4 << 20  # bytes sent at a time, so that a large payload is heard of all the while
 BEAT_SECONDS = 1.0
-LEAVING_SECONDS = 10.0  # a thread that still waits when the interpreter ends would abort the process
 DAY = datetime.timedelta(days=1)  # a wait without an end: who is silent is given up by the cluster
 SILENCE = 10.0  # seconds after which a machine that says nothing is given up
 LOOK = 1.0
@@ -56,7 +55,7 @@ LONGEST_REASON = 1000  # characters
 OWN_ROWS = "a run in which machines have rows of their own goes on without those that were gone: start it again"
 ROTATION = "a run by rotation ends when a machine is gone: start all of them again, with --resume"
 EMPTY = np.empty(0, np.uint8)
-Note = dict[str, Any]  # on arrival also with its "sender", and as "array" the bytes of arrays, (n,) uint8
+Note = dict[str, Any]  # on arrival with its "sender" and, as "arrays", the arrays that came with it
 
 
 class Cluster:
@@ -82,18 +81,16 @@ class Cluster:
         Whether the run is over, so that machines may leave.
     """
 
-    def __init__(self, met: Met, say: Callable[[str], None], seconds: float = DEADLINE) -> None:
+    def __init__(self, met: Met, seconds: float = DEADLINE) -> None:
         self.number = met.number
         self.machines = len(met.hellos)
         self.hellos = [*met.hellos]
-        self.say = say
+        self.say: Callable[[str], object] = lambda line: None
         self.ending = False
         self.alive = np.ones(self.machines, bool)
         self.reasons: dict[int, str] = {}
         self.arrivals = np.zeros(self.machines, np.int64)
         self.losses = self.news = 0
-        self.progress = np.zeros((self.machines, 2), np.int64)  # rows and nonzeros of the task, as last heard
-        self.own_progress: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.changed = threading.Condition()
         self._heard: list[Note] = []
         self._pairs: dict[int, Pair] = {}
@@ -116,20 +113,13 @@ class Cluster:
             raise
 
     @classmethod
-    def of(
-        cls,
-        meeting: Meeting,
-        about: dict[str, Any],
-        say: Callable[[str], None] = lambda line: None,
-        seconds: float = DEADLINE,
-        failure: Callable[[], str] = str,
-    ) -> Cluster:
+    def of(cls, meeting: Meeting, about: dict[str, Any], seconds: float = DEADLINE) -> Cluster:
         """Meet and connect (see :func:`hogwild.machines.meeting.meet`)."""
         until = time.monotonic() + seconds
         while True:
-            met = meet(meeting, about, max(until - time.monotonic(), 1.0), failure)
+            met = meet(meeting, about, max(until - time.monotonic(), 1.0))
             try:
-                return cls(met, say, min(seconds, DEADLINE))
+                return cls(met, min(seconds, DEADLINE))
             except TrainingError:
                 if met.here is None or time.monotonic() > until:
                     raise  # else machine 0 may have given up this one, which was slow to connect: ask again
@@ -149,16 +139,9 @@ class Cluster:
             raise TrainingError(f"machine {self.number} cannot connect to {self.name(other)}: {reason}") from None
 
     def _add(self, other: int, group: Any) -> None:
-        arrival = int(self.arrivals[other])
         with self.changed:  # what arrives waits
             self.alive[other] = True
-            self._pairs[other] = Pair(
-                group,
-                int(self.number > other),
-                lambda note: self._deliver(note | {"sender": other}),
-                lambda why: self._lose(other, arrival, why),
-                lambda: self.own_progress(),
-            )
+            self._pairs[other] = Pair(self, other, group)
             self.tell_threads()
 
     def admit(self, machine: int, arrival: int, about: dict[str, Any]) -> None:
@@ -173,7 +156,6 @@ class Cluster:
         with self.changed:
             self.hellos[machine] = about
             self.arrivals[machine] = arrival
-            self.progress[machine] = 0
             self._ready[machine] = False
             self._heard = [note for note in self._heard if note["sender"] != machine]
         self._add(machine, self._connect(machine, arrival, COMING))
@@ -212,6 +194,18 @@ class Cluster:
         for other in [*self._pairs] if to is None else to:
             if self.alive[other]:
                 self._pairs[other].send(*parts)
+
+    def gather_notes(self, note: Note, *arrays: np.ndarray) -> list[Note]:
+        """Send all others a note, and return everybody's of its kind, in the order of the machines; all must call it.
+
+        Raises
+        ------
+        TrainingError
+            If one is gone.
+        """
+        self.tell(note, None, *arrays)
+        own = note | {"arrays": arrays}
+        return [own if k == self.number else self.next_note(k, (note["kind"],)) for k in range(self.machines)]
 
     def give_up(self, machine: int, why: str) -> None:
         """End the connection to a machine, if it is still there."""
@@ -272,21 +266,6 @@ class Cluster:
             self._heard = rest
         return [note for note in notes if note.get("task") == task]
 
-    def arrays_of(self, note: Note, *expected: tuple[Any, int]) -> list[np.ndarray]:
-        """Return the arrays sent with a note, given the type and the number of elements of each.
-
-        Raises
-        ------
-        TrainingError
-            If these are others.
-        """
-        ends = np.cumsum([size * np.dtype(kind).itemsize for kind, size in expected], dtype=np.int64)
-        count, wanted = len(note["array"]), int(ends[-1]) if len(ends) else 0
-        if count != wanted:
-            raise TrainingError(f"{self.name(note['sender'])} sent arrays of {count:,} bytes, expected {wanted:,}")
-        parts = np.split(note["array"], ends[:-1])
-        return [part.copy().view(kind) for part, (kind, _) in zip(parts, expected)]
-
     def leave(self, why: str = "it has left") -> None:
         """Say goodbye; nothing arrives afterwards."""
         if not self._closed.is_set():
@@ -295,7 +274,9 @@ class Cluster:
             leaving = [threading.Thread(target=pair.leave, args=(why,), daemon=True) for pair in pairs]
             for thread in leaving:
                 thread.start()
-            for thread in (*leaving, *self._beside):
+            for thread in leaving:
+                thread.join()
+            for thread in self._beside:
                 thread.join(LOOK + COMING)
 
     def __enter__(self) -> Cluster:
@@ -305,10 +286,8 @@ class Cluster:
         """Leave; if because of an error that is the user's to mend, say it to the others."""
         self.leave(*[str(error)[:LONGEST_REASON]] if isinstance(error, HogwildError) else [])
 
-    def _deliver(self, note: Note) -> None:
-        if note["kind"] == "beat":
-            self.progress[note["sender"]] = note["done"]
-            return
+    def deliver(self, note: Note) -> None:
+        """Take in a note, in the thread that has received it."""
         if note["kind"] == "comes":
             self.beside(lambda: self._meet_again(note))
             return
@@ -320,7 +299,8 @@ class Cluster:
         with contextlib.suppress(TrainingError):  # machine 0 gives it up
             self.admit(note["machine"], note["arrival"], note["about"])
 
-    def _lose(self, machine: int, arrival: int, why: str) -> None:
+    def lose(self, machine: int, arrival: int, why: str) -> None:
+        """Go on without a machine whose connection, made at that arrival, has ended."""
         with self.changed:
             if self.arrivals[machine] != arrival:  # it has come back since
                 return
@@ -338,7 +318,7 @@ class Cluster:
             for other, pair in [*self._pairs.items()]:
                 if now - looked > 3 * LOOK:  # this machine has slept
                     pair.heard = now
-                elif self.alive[other] and now - pair.heard > SILENCE:
+                elif self.alive[other] and pair.silent():
                     pair.give_up(f"it has said nothing for {SILENCE:.0f} seconds")
             looked = now
 
@@ -352,7 +332,7 @@ def readmit(cluster: Cluster, plan: Note) -> None:
             free = [k for k in range(1, cluster.machines) if not cluster.alive[k]]
             places = free if hello["number"] is None else [k for k in free if k == hello["number"]]
             if why := never or (unlike({0: cluster.hellos[0], places[0]: hello}) if places else ""):
-                cluster.notes.answer(request, {"why": why})
+                cluster.notes.put(f"answer/{request}", {"why": why})
             elif places:
                 _let_in(cluster, request, places[0], hello, plan)
 
@@ -362,7 +342,8 @@ def _let_in(cluster: Cluster, request: int, machine: int, hello: dict[str, Any],
     here, arrival = cluster.members(ready=False), int(cluster.arrivals.max()) + 1
     cluster.tell({"kind": "comes", "machine": machine, "arrival": arrival, "about": hello}, here[1:])
     hellos = [hello if k == machine else other for k, other in enumerate(cluster.hellos)]
-    cluster.notes.answer(request, {"number": machine, "arrival": arrival, "here": here, "hellos": hellos})
+    answer = {"number": machine, "arrival": arrival, "here": here, "hellos": hellos}
+    cluster.notes.put(f"answer/{request}", answer)
     with contextlib.suppress(TrainingError):  # it has gone again
         cluster.admit(machine, arrival, hello)
         cluster.beside(lambda: _agree(cluster, machine, plan))
@@ -388,8 +369,19 @@ def why_not(cluster: Cluster, machines: list[int], plan: Note) -> str:
 
 def packed(note: Note, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What a note says, and a copy of the arrays that go with it, both as bytes (n,) uint8."""
+    said = note | {"arrays": [(array.dtype.str, array.shape) for array in arrays]}
     values = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays]
-    return np.frombuffer(json.dumps(note).encode(), np.uint8).copy(), np.concatenate([EMPTY, *values])
+    return np.frombuffer(json.dumps(said).encode(), np.uint8).copy(), np.concatenate([EMPTY, *values])
+
+
+def unpacked(said: np.ndarray, values: np.ndarray) -> Note:
+    """Return the note that was :func:`packed`, with its arrays."""
+    note: Note = json.loads(said.tobytes())
+    for k, (kind, shape) in enumerate(note["arrays"]):
+        array = note["arrays"][k] = np.empty(shape, kind)
+        array.reshape(-1).view(np.uint8)[:] = values[: array.nbytes]
+        values = values[array.nbytes :]
+    return note
 
 
 class Pair:
@@ -405,30 +397,18 @@ class Pair:
 
     Parameters
     ----------
+    cluster : Cluster
+        Takes what arrives, and hears once when the connection has ended.
+    other : int
+        The other machine.
     group : ProcessGroupGloo
         A group of two.
-    rank : int
-        This end's rank in it.
-    deliver : callable
-        Called with every note that arrives, in the receiving thread.
-    lost : callable
-        Called once with the reason when the connection has ended.
-    beat : callable
-        Returns rows and nonzeros that this machine has done of its task.
     """
 
-    def __init__(
-        self,
-        group: Any,
-        rank: int,
-        deliver: Callable[[Note], None],
-        lost: Callable[[str], None],
-        beat: Callable[[], tuple[int, int]],
-    ) -> None:
-        self._group, self._rank = group, rank
-        self._deliver = deliver
-        self._lost = lost
-        self._beat = beat
+    def __init__(self, cluster: Cluster, other: int, group: Any) -> None:
+        self._cluster, self._other = cluster, other
+        self._arrival = int(cluster.arrivals[other])
+        self._group, self._peer = group, int(cluster.number < other)  # the rank of the other end
         self.heard = time.monotonic()
         self.waiting_bytes = 0
         self._queue: queue.SimpleQueue[tuple[np.ndarray, np.ndarray] | None] = queue.SimpleQueue()
@@ -449,14 +429,22 @@ class Pair:
         self._queue.put((text, array))
 
     def leave(self, why: str) -> None:
-        """Send what is queued and a last note that says why, and wait shortly until the other end has answered."""
+        """Send what is queued and a last note that says why, and wait until the other end has answered, or is silent.
+
+        A thread that still waits in gloo when the interpreter ends aborts the process as soon as it is woken (pytorch
+        issue 38228).
+        """
         self._say_goodbye(why)
-        until = time.monotonic() + LEAVING_SECONDS
+        self.heard = time.monotonic()
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(max(until - time.monotonic(), 0.0))
+            while thread is not threading.current_thread() and thread.is_alive() and not self.silent():
+                thread.join(PAUSE)
         if any(thread.is_alive() for thread in self._threads):
             self._abandon()
+
+    def silent(self) -> bool:
+        """Whether nothing has arrived for so long that the other end counts as dead."""
+        return time.monotonic() - self.heard > SILENCE
 
     def give_up(self, why: str) -> None:
         """End the connection; nothing is sent or received any more."""
@@ -480,7 +468,7 @@ class Pair:
             first, self._ended = not self._ended, True
         if first:
             self._say_goodbye("so has this one")
-            self._lost(why)
+            self._cluster.lose(self._other, self._arrival, why)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -495,7 +483,7 @@ class Pair:
             rest = due - time.monotonic()
             if rest <= 0:  # also while there is much else to send
                 due += BEAT_SECONDS - rest
-                self.send(*packed({"kind": "beat", "done": self._beat()}))
+                self.send(*packed({"kind": "beat"}))
             try:
                 parts = self._queue.get(timeout=max(rest, 0.0))
             except queue.Empty:
@@ -509,22 +497,22 @@ class Pair:
 
     def _receive(self) -> None:
         while True:
-            text, array = map(self._get, self._get(16).view(np.int64).tolist())
-            note = json.loads(text.tobytes())
+            note = unpacked(*map(self._get, self._get(16).view(np.int64).tolist()))
             if note["kind"] == "bye":
                 self._end(note["why"])
                 return
-            self._deliver(note | {"array": array})
+            if note["kind"] != "beat":
+                self._cluster.deliver(note | {"sender": self._other})
 
     def _put(self, array: np.ndarray) -> None:
         for first in range(0, len(array), PIECE):
             piece = torch.from_numpy(array[first : first + PIECE])
-            self._group.send([piece], 1 - self._rank, 0).wait(DAY)
+            self._group.send([piece], self._peer, 0).wait(DAY)
 
     def _get(self, size: int) -> np.ndarray:
         array = np.empty(size, np.uint8)
         for first in range(0, size, PIECE):
-            self._group.recv([torch.from_numpy(array[first : first + PIECE])], 1 - self._rank, 0).wait(DAY)
+            self._group.recv([torch.from_numpy(array[first : first + PIECE])], self._peer, 0).wait(DAY)
             self.heard = time.monotonic()
         return array
 

@@ -16,7 +16,6 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -40,14 +39,11 @@ class Meeting:
     machine : int, optional
         This machine's number from 0; given to all or to none. Without it, the one that can listen at the address is
         machine 0, and the others are numbered as they come.
-    local : bool
-        Whether this machine starts the others itself.
     """
 
     address: str
     machines: int
     machine: int | None = None
-    local: bool = False
 
     def __post_init__(self) -> None:
         self.place()
@@ -80,12 +76,7 @@ class Met(NamedTuple):
     here: list[int] | None = None  # who is there, if some are gone
 
 
-def meet(
-    meeting: Meeting,
-    about: dict[str, Any],
-    seconds: float = DEADLINE,
-    failure: Callable[[], str] = str,
-) -> Met:
+def meet(meeting: Meeting, about: dict[str, Any], seconds: float = DEADLINE) -> Met:
     """Wait until all machines are here and want the same.
 
     Parameters
@@ -95,8 +86,6 @@ def meet(
         What all must have in common, as JSON.
     seconds : float
         When to give up.
-    failure : callable
-        Says why waiting is in vain, if machine 0 knows; else an empty string.
 
     Raises
     ------
@@ -113,7 +102,7 @@ def meet(
     if leads:
         run = secrets.randbits(62)
         notes.put("run", run)
-        return _gather(meeting, Notes(notes.store, f"{run}", deadline), hello, failure)
+        return _gather(meeting, Notes(notes.store, f"{run}", deadline), hello)
     try:
         run = notes.wait("run", f"machine 0 has not come to {meeting.address}")
         return _ask(meeting, Notes(notes.store, f"{run}", deadline), hello, seconds)
@@ -145,7 +134,7 @@ def _ask(meeting: Meeting, notes: Notes, hello: dict[str, Any], seconds: float) 
     return Met(notes, **answer)
 
 
-def _gather(meeting: Meeting, notes: Notes, hello: dict[str, Any], failure: Callable[[], str]) -> Met:
+def _gather(meeting: Meeting, notes: Notes, hello: dict[str, Any]) -> Met:
     """Give places to those who ask, compare what they want with what this machine wants, and tell all (machine 0)."""
     hellos, requests, why = {0: hello}, dict[int, int](), ""
     while not why and len(hellos) < meeting.machines and time.monotonic() < notes.deadline:
@@ -155,10 +144,11 @@ def _gather(meeting: Meeting, notes: Notes, hello: dict[str, Any], failure: Call
                 continue
             number = free[0] if other["number"] is None else other["number"]
             if number in hellos:
-                notes.answer(request, {"why": f"machine {number} is {hellos[number]['host']} already (--machine)"})
+                taken = f"machine {number} is {hellos[number]['host']} already (--machine)"
+                notes.put(f"answer/{request}", {"why": taken})
             else:
                 hellos[number], requests[request] = other, number
-        why = unlike(hellos) or failure()
+        why = unlike(hellos)
         time.sleep(PAUSE)
     missing = [k for k in range(meeting.machines) if k not in hellos]
     if missing and not why:
@@ -167,7 +157,7 @@ def _gather(meeting: Meeting, notes: Notes, hello: dict[str, Any], failure: Call
     places = [hellos[k] for k in sorted(hellos)]
     notes.put("met", not why)
     for request, number in requests.items():
-        notes.answer(request, {"why": why} if why else {"number": number, "hellos": places})
+        notes.put(f"answer/{request}", {"why": why} if why else {"number": number, "hellos": places})
     if why:
         time.sleep(1.0)  # until the others have read it
         raise InputError(why)
@@ -220,9 +210,6 @@ class Notes:
         count = int(self.store.add("asks", 0))
         asked = {k: self.get(f"ask/{k}") for k in range(1, count + 1) if not self.get(f"answer/{k}")}
         return {k: hello for k, hello in asked.items() if hello}  # else it is about to be written, or withdrawn
-
-    def answer(self, request: int, content: dict[str, Any]) -> None:
-        self.put(f"answer/{request}", content)
 
 
 def _listen(meeting: Meeting) -> socket.socket | None:

@@ -1,10 +1,10 @@
 """Machines that have rows of their own: what they tell each other of them, at the start and at every evaluation.
 
-At the start machine 0 gathers counts of everybody's rows and sends back their sums, from which all pose the same
-problem: classes, features, weights of rows, shares of the penalty. If all have opened the same rows, to train or to
-test on, each keeps a range of them for the whole run. In an evaluation every machine sums the losses of its own rows;
-machine 0 adds the sums up in the order of the machines, so the objective is that of all rows together, to the rounding
-of float64. The area under the ROC curve is no sum, and not measured.
+At the start all tell each other counts of their rows, and from the sums pose the same problem: classes, features,
+weights of rows, shares of the penalty. If all have opened the same rows, to train or to test on, each keeps a range of
+them for the whole run. In an evaluation every machine sums the losses of its own rows; machine 0 adds the sums up in
+the order of the machines, so the objective is that of all rows together, to the rounding of float64. The area under the
+ROC curve is no sum, and not measured.
 """
 
 from __future__ import annotations
@@ -37,33 +37,19 @@ def settle(cluster: Cluster, rows: Rows, test: Rows | None, config: TrainConfig)
     rows = rows if share is None else share
     case: Any = case_of(config.problem)  # that of linear models, which has sums; others are refused by the config
     facts, degrees = case.own_facts(config, rows)
-    facts["tested"] = test is not None
-    if not cluster.leads:
-        cluster.tell({"kind": "facts"} | facts, [0], degrees.astype(np.int64))
-        note = cluster.next_note(0, ("totals",))
-        (total,) = cluster.arrays_of(note, (np.int64, note["width"]))
-        return Totals(note["facts"], total).given_to(rows), test
-    every, total = [facts], degrees.astype(np.int64)
-    for other in range(1, cluster.machines):
-        every.append(cluster.next_note(other, ("facts",)))
-        (received,) = cluster.arrays_of(every[-1], (np.int64, every[-1]["width"]))
-        shorter, total = sorted((received, total), key=len)
-        total[: len(shorter)] += shorter
+    every = cluster.gather_notes({"kind": "facts", "tested": test is not None} | facts, degrees)
     if why := _unlike([cluster.name(k) for k in range(cluster.machines)], every, config):
-        cluster.tell({"kind": "refused", "why": why})
         raise InputError(why)
-    totals = Totals(every, total)
-    cluster.tell({"kind": "totals", "width": len(total), "facts": totals.facts}, None, total)
-    return totals.given_to(rows), test
+    total = np.zeros(max(each["width"] for each in every), np.int64)
+    for each in every:
+        total[: each["width"]] += each["arrays"][0]
+    return Totals(every, total).given_to(rows), test
 
 
 def _shares_of(cluster: Cluster, *examples: Rows | None) -> list[Rows | None]:
     """Return the training rows and the test rows, or this machine's range of those that all machines have opened."""
     prints = [None if rows is None else fingerprint(rows) for rows in examples]
-    cluster.tell({"kind": "rows", "prints": prints})
-    others = (k for k in range(cluster.machines) if k != cluster.number)
-    every = {cluster.number: prints} | {k: cluster.next_note(k, ("rows",))["prints"] for k in others}
-    columns = [[every[k][side] for k in range(cluster.machines)] for side in range(len(examples))]
+    columns = [*zip(*(note["prints"] for note in cluster.gather_notes({"kind": "rows", "prints": prints})))]
     same, trained = [len(set(column)) == 1 for column in columns], columns[0]
     twice = next((k for k, each in enumerate(trained) if trained.index(each) < k), None)
     if twice is not None and not same[0]:
@@ -125,7 +111,7 @@ class Evaluation:
         """Evaluate; ``known`` says whether the solution is that of the array that all machines have."""
         cluster, number = self._cluster, self._number + 1
         self._number = number
-        cluster.tell({"kind": "evaluate", "number": number, "known": known}, None, *(() if known else solution))
+        cluster.tell({"kind": "evaluate", "number": number}, None, *(() if known else solution))
         parts = [case.sums(solution)]
         for other in range(1, cluster.machines):
             try:
@@ -146,10 +132,6 @@ class Evaluation:
 
 
 def answer(cluster: Cluster, case: Any, note: dict[str, Any], own: tuple[np.ndarray, ...]) -> None:
-    """Do a machine's part of an evaluation; ``own`` is the solution that this machine has."""
-    solution = own
-    if not note["known"]:
-        sent = cluster.arrays_of(note, *((array.dtype, array.size) for array in own))
-        solution = tuple(array.reshape(like.shape) for array, like in zip(sent, own))
-    parts = [(part.totals.tolist(), part.rows) for part in case.sums(solution)]
+    """Do a machine's part of an evaluation, of the solution that was sent, or else of its ``own``."""
+    parts = [(part.totals.tolist(), part.rows) for part in case.sums(tuple(note["arrays"]) or own)]
     cluster.tell({"kind": "sums", "number": note["number"], "parts": parts}, [0])

@@ -6,11 +6,11 @@ yields where it waits for its workers or for messages; ``wait`` resumes it. A ta
 their share and machine 0 has what they made.
 
 With :class:`Replicas` each machine has an array of its own. While workers race on it, the course trades it after every
-``period`` rows; then it sees to it that the array is the same on all machines. With gossip everybody sends what it
-still owes; rounds of averaging go on until all have taken part in one after their share; machine 0 sends what its
-server holds. If a machine dies in a task the others may have seen its last messages or not, so with the next task
-machine 0 sends the model; so it does when one has come back. With ``Ring`` (``rotation.py``) the machines share out one
-array.
+``period`` rows, in place and weight by weight, so that workers lose next to nothing; then it sees to it that the array
+is the same on all machines. With gossip everybody sends what it still owes; rounds of averaging go on until all have
+taken part in one after their share; machine 0 sends what its server holds. If a machine dies in a task the others may
+have seen its last messages or not, so with the next task machine 0 sends the model; so it does when one has come back.
+With ``Ring`` (``rotation.py``) the machines share out one array.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ import numpy as np
 from hogwild.data.rows.degrees import Totals
 from hogwild.errors import TrainingError
 from hogwild.exchanges.averaging import Averaging
-from hogwild.exchanges.deltas_kernel import bring_together
 from hogwild.exchanges.trade import ALL, Counts, Exchange, begin
 from hogwild.hosts.job import Job, Task
 from hogwild.hosts.pool import Pool
@@ -37,7 +36,6 @@ from hogwild.training.schedule import slower
 LOOK = 1e-3  # seconds between two looks at the workers' count of rows, with a period
 WAIT = 0.05  # seconds between two looks for anything else
 ROOM = 64 << 20  # bytes that may be queued for a machine
-BACKLOG = 16  # messages of one sender that are not left lying until it is time to trade
 
 
 class Machines(Pool):
@@ -84,12 +82,13 @@ class Machines(Pool):
         return self.link.counts
 
     def elsewhere(self) -> tuple[int, int]:
-        """Rows and nonzeros that the other machines have done of the task, as far as this one has heard."""
-        cluster, reports = self.cluster, self.reports
-        heard = {machine: cluster.progress[machine] for machine in self.members if cluster.alive[machine]}
-        heard |= {machine: note["done"] for machine, note in reports.items()}
-        heard[cluster.number] = 0, 0
-        rows, nonzeros = np.sum([*heard.values()], axis=0).tolist()
+        """Rows and nonzeros that the other machines report of the task; until they do, as many each as this one's."""
+        done = [note["done"] for note in self.reports.values()]
+        for machine, arrival in zip(self.members, self._arrivals):
+            here = self.cluster.alive[machine] and self.cluster.arrivals[machine] == arrival
+            if here and machine not in (self.cluster.number, *self.reports) and self.job is not None:
+                done.append(self.job.done())
+        rows, nonzeros = map(sum, zip((0, 0), *done))
         return rows, nonzeros
 
     def share(self, task: Task) -> tuple[int, int]:
@@ -126,8 +125,7 @@ class Machines(Pool):
         return [] if self.job is None or self.in_step else [self.job.traded]
 
     def _take(self, note: Note) -> None:
-        flat = self._job().traded
-        (flat[:],) = self.cluster.arrays_of(note, (np.float32, len(flat)))
+        (self._job().traded[:],) = note["arrays"]
 
     def _job(self) -> Job:
         assert self.job is not None
@@ -135,7 +133,6 @@ class Machines(Pool):
 
     def open(self, job: Job) -> None:
         self.inner.open(job)
-        self.cluster.own_progress = job.done
         self.in_step = False
 
     def release(self, job: Job) -> None:
@@ -156,7 +153,7 @@ class Machines(Pool):
 
     def finish(self, note: Note) -> None:
         """Take over the model of machine 0, if it has sent one when it ended the run (on other machines)."""
-        if self.job is not None and len(note.get("array", ())):
+        if self.job is not None and note.get("arrays"):
             self._take(note)
 
     # ---- a task
@@ -225,13 +222,10 @@ class Replicas(Machines):
         super().__init__(inner, cluster)
         self._exchange, self._totals = exchange, totals
         self._in_rounds = isinstance(exchange, Averaging)
-        # Whether there are trades while workers race: ``spanning`` makes this the period of averaging without any.
-        self._within = exchange.period < NO_LIMIT - 1
-        self.look = LOOK if self._within else WAIT
-        self._starts = dict[int, int]()  # first chunks of others in an epoch that was stopped
+        if exchange.period < NO_LIMIT - 1:  # which ``spanning`` makes the period of averaging without any
+            self.look = LOOK
+        self._starts = dict[str, int]()  # by the print of others' own rows: first chunks in an epoch that was stopped
         self._arrays: dict[str, np.ndarray] = {}
-        self._flat = self._traded = np.empty(0, np.float32)  # this machine's array, and what is traded of it
-        self._anchor = self._flat  # what both were when last equal
         self._rows = 0  # of this machine, up to its last trade
         self._clocks: dict[int, int] = {}  # last rounds of machines before their workers had done their share
 
@@ -243,21 +237,13 @@ class Replicas(Machines):
         return share if self._totals is None else (0, 1)
 
     def _start_of(self, member: int, task: Task) -> int:
-        return task.start if self._totals is None else self._starts.get(member, 0)
+        return task.start if self._totals is None else self._starts.get(self._totals.prints[member], 0)
 
     def state(self) -> dict[str, Any]:
-        if self._totals is None:
-            return {}
-        return {"starts": {self._totals.prints[other]: start for other, start in self._starts.items()}}
+        return {"starts": self._starts}
 
     def restore(self, header: dict[str, Any]) -> None:
-        if self._totals is not None:
-            self._starts = {k: int(header["starts"].get(one, 0)) for k, one in enumerate(self._totals.prints)}
-
-    def open(self, job: Job) -> None:
-        super().open(job)
-        bring_together(*np.zeros((3, 1), np.float32), False)  # compiled, before the clock runs
-        self._arrays = {}
+        self._starts = header.get("starts", {})
 
     def course(self, job: Job, task: Task) -> Iterator[None]:
         self._lay_out(job)
@@ -269,26 +255,22 @@ class Replicas(Machines):
         while self._working:
             self._pass_on_stop(job)
             self.link.receive()
-            if self._within and self._due(job):
+            if self._due(job):
                 yield from self._trade()
             yield
         yield from self._bring_home()
         yield from self._report(job)
         self.in_step = self.in_step and bool(self.link.here().all())
         self._gone = self.cluster.losses
-        stopped = job.position() < job.order.n_chunks
-        self._starts = {other: note["chunk"] for other, note in self.reports.items()} if stopped else {}
+        self._starts = {}
+        if self._totals is not None and job.position() < job.order.n_chunks:
+            self._starts = {self._totals.prints[other]: note["chunk"] for other, note in self.reports.items()}
 
     def _lay_out(self, job: Job) -> None:
-        """Begin a task of the exchange, between those who take part.
-
-        Rounds set weights to their mean, so while workers race on the array a copy of it is traded. Before and after a
-        trade each of the two gets what the other has gained since the last time, as tiers do (``kernels/tiers.py``).
-        """
-        flat, exchange, count = job.traded, self._exchange, len(self.members)
-        if len(self._arrays.get("rows", ())) != count:
-            spec = exchange.spec(len(flat), count)
-            self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}
+        """Begin a task of the exchange, between those who take part; nothing of it outlasts a task."""
+        flat, exchange = job.traded, self._exchange
+        spec = exchange.spec(len(flat), len(self.members))
+        self._arrays = {name: np.zeros(shape, kind) for name, (shape, kind) in spec.items()}
         room = exchange.room(len(flat), 2)
         if self._in_rounds or exchange.shards:
             room = max(room, ROOM)
@@ -296,9 +278,6 @@ class Replicas(Machines):
         begin(exchange, flat, self._arrays)
         if "base" in self._arrays:
             self._arrays["base"][self.link.replica, : len(flat)] = flat
-        copied = self._within and self._in_rounds
-        self._flat, self._traded = flat, flat.copy() if copied else flat
-        self._anchor = flat.copy() if copied else flat
         self._rows = 0
         self._clocks = {}
 
@@ -311,12 +290,10 @@ class Replicas(Machines):
             self.cluster.tell({"kind": "stop", "task": self.task})
 
     def _due(self, job: Job) -> bool:
-        """Whether to trade now: after a period, in a round that others have begun, or because much has arrived."""
+        """Whether to trade now: after a period, or in a round that others have begun."""
         if job.done()[0] - self._rows >= self._exchange.period:
             return True
-        if self._in_rounds:
-            return self._round_begun()
-        return any(len(queue) >= BACKLOG for queue in self.link.inbox)
+        return self._in_rounds and self._round_begun()
 
     def _round_begun(self) -> bool:
         self.link.receive()
@@ -324,21 +301,15 @@ class Replicas(Machines):
         return any(queue and queue[-1].clock > clock for queue in self.link.inbox)
 
     def _trade(self, ends: bool = False) -> Iterator[None]:
-        done = self._job().done()[0]
+        job, done = self._job(), self._job().done()[0]
         rows, self._rows = done - self._rows, done
-        arrays = self._flat, self._traded, self._anchor
-        shrinks = self._exchange.shrinks
-        if self._traded is not self._flat:
-            bring_together(*arrays, shrinks)
-        yield from (self._exchange.end if ends else self._exchange.trade)(self._traded, self._arrays, self.link, rows)
-        if self._traded is not self._flat:
-            bring_together(*arrays, shrinks)
+        yield from (self._exchange.end if ends else self._exchange.trade)(job.traded, self._arrays, self.link, rows)
 
     # ---- once the workers have done their share
 
     def _bring_home(self) -> Iterator[None]:
         """Make the array the same on all machines."""
-        link, flat = self.link, self._flat
+        link, flat = self.link, self._job().traded
         if self._in_rounds:
             clock, over = self._arrays["clock"], link.replicas == 1
             self._tell_ended(int(clock[link.replica]))
@@ -380,7 +351,7 @@ class Replicas(Machines):
         parts = [(job.done(), self.own_counts()), *((note["done"], note["sent"]) for note in self.reports.values())]
         left_out = [Counts(*sent).deltas_left_out > 0 for (rows, _), sent in parts if rows]
         if left_out and all(left_out):  # as on one machine: the run has diverged
-            self._flat[:] = np.nan
+            job.traded[:] = np.nan
 
     def _all_reported(self) -> bool:
         """Whether all other machines that are there have; the rows of those that are gone are lost."""

@@ -64,7 +64,7 @@ class Ring(Machines):
                 while not inbox:
                     yield
                     link.receive()
-                self._put(job, (me + 1) % link.replicas, inbox.popleft().values, self._held(me, turn, task)[1:])
+                self._put(job, inbox.popleft().values, self._held(me, turn, task)[1:])
                 job.control[NEXT] = chunks * turn + me
             job.control[END] = chunks * (turn + 1)
             while job.control[NEXT] < job.control[END]:  # also if they were asked to stop
@@ -85,7 +85,7 @@ class Ring(Machines):
             yield
             for note in self.cluster.take_notes("done", self.task):
                 sender = self.members.index(note["sender"])
-                self._put(job, sender, note["array"].view(np.float32), self._held(sender, last, task))
+                self._put(job, note["arrays"][0], self._held(sender, last, task))
                 self.reports[note["sender"]] = note
 
     def _held(self, machine: int, turn: int, task: Task) -> list[tuple[int, np.ndarray]]:
@@ -93,13 +93,9 @@ class Ring(Machines):
         users, items = self._rows
         return [(USERS, users[machine]), (ITEMS, items[part_of(machine, turn, task.epoch, self._problem.parts)])]
 
-    def _put(self, job: Job, sender: int, values: np.ndarray, sides: list[tuple[int, np.ndarray]]) -> None:
+    def _put(self, job: Job, values: np.ndarray, sides: list[tuple[int, np.ndarray]]) -> None:
         """Set what a machine has sent of rows of both sides."""
-        each = self._problem.numbers
-        wanted = each * sum(len(rows) for _, rows in sides)
-        if len(values) != wanted:
-            name = self.cluster.name(self.members[sender])
-            raise TrainingError(f"{name} sent a block of {len(values):,} numbers, expected {wanted:,}")
         for side, rows in sides:
-            self._problem.copy_in(job.flat, side, rows, values[: each * len(rows)])
-            values = values[each * len(rows) :]
+            size = self._problem.numbers * len(rows)
+            self._problem.copy_in(job.flat, side, rows, values[:size])
+            values = values[size:]

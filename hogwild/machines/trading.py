@@ -66,10 +66,8 @@ class MachineLink(Link):
 
     def send(self, message: Message, to: int, shard: int | None = None) -> None:
         """Send a message, whether or not there is room, or a request to the server of a shard, or its answer."""
-        numbers = [message.kind, message.clock, message.rows, message.values.nbytes]
-        coded = message.values.dtype == np.uint8
-        note = {"kind": "trade", "message": [*map(int, numbers)], "coded": coded, "shard": shard}
-        self.tell(note, to, message.values, message.indices)
+        *numbers, values, indices = message
+        self.tell({"kind": "trade", "message": [*map(int, numbers)], "shard": shard}, to, values, indices)
 
     def tell(self, note: Note, to: int = ALL, *arrays: np.ndarray) -> None:
         """Send a note about the task, and count it as a message."""
@@ -86,7 +84,8 @@ class MachineLink(Link):
         for note in self._cluster.take_notes("trade", self._task):
             if note["sender"] not in self._members:
                 continue
-            sender, message = self._members.index(note["sender"]), message_of(note)
+            sender = self._members.index(note["sender"])
+            message = Message(*note["message"], *note["arrays"])
             shard = note["shard"]
             if shard is None:
                 self.inbox[sender].append(message)
@@ -114,10 +113,3 @@ class MachineLink(Link):
             self.receive()
             return None
         return super().answer(shard)
-
-
-def message_of(note: Note) -> Message:
-    """Return the message of a note that :meth:`MachineLink.send` has sent."""
-    kind, clock, rows, size = note["message"]
-    values, indices = np.split(note["array"], [size])
-    return Message(kind, clock, rows, values if note["coded"] else values.view(np.float32), indices.view(np.int32))

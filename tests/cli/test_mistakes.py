@@ -93,8 +93,7 @@ MISTAKES: dict[str, tuple[int, str]] = {
     "train d.svm --test d.svm --keep best": (2, "--keep best needs rows held out of DATA"),
     "train d.svm --columns user,item": (2, "--columns needs --problem completion or cuts; got linear"),
     "train d.svm --meet here:1": (2, "--meet is for several machines: give --machines P too"),
-    "train d.svm --machines 2 --local --meet a:1": (2, "--machines 2: say where they meet"),
-    "train d.svm --machines 2": (2, "--machines 2: say where they meet, --meet HOST:PORT of machine 0, or --local"),
+    "train d.svm --machines 2": (2, "--machines 2: say where they meet, --meet HOST:PORT of machine 0"),
     f"train {RATINGS} --hash-bits 8": (2, "--hash-bits needs --problem linear or fm or ffm; got completion"),
     f"train {RATINGS} --test {RATINGS} --holdout 0.1": (2, "--test and --holdout both name the rows to test on"),
     f"train {GRID} --holdout 0.1": (2, "--holdout needs --problem linear or fm or ffm or completion; got cuts"),
@@ -181,10 +180,3 @@ def test_mistakes_are_one_line(hogwild: Callable, folder: Path, monkeypatch: pyt
     assert result.status == status
     after = contents(folder)
     assert after == before
-
-
-def test_local_machines_that_do_not_fit_are_refused(hogwild: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hogwild.machine.memory", lambda: (1 << 30, 1 << 30))
-    result = hogwild("train synthetic:rcv1?rows=90 --machines 9 --local")
-    assert result.status == 1
-    assert "error: --local: 9 machines on this one need 1.8 GiB of memory or more, and 1.0 GiB" in result.err

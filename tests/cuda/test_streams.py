@@ -217,7 +217,10 @@ def test_failures_are_one_line():
     pool, job, _ = opened(50, 2, fail_at=17)
     job.begin_epoch(0, 0)
     pool.begin(Task(0, 0, STEP))
-    with pytest.raises(TrainingError, match="^device cuda: a worker failed: RuntimeError: the device has failed$"):
+    with pytest.raises(
+        TrainingError,
+        match=r"^device cuda: a worker failed: RuntimeError: the device has failed \(test_streams.py, line \d+\)$",
+    ):
         pool.wait(1000.0)
     pool.close()
     assert pool.closed

@@ -70,6 +70,27 @@ def test_a_replica_of_which_nobody_has_begun_is_where_all_begin() -> None:
     assert (r.w[1] == 1).all()
 
 
+@pytest.mark.parametrize("exchange", [f"{AVERAGING}:period=1", f"{ROWS},period=1"])
+def test_what_workers_learn_while_a_round_takes_place_is_kept(exchange: str) -> None:
+    """On a machine they race on the replica that is traded; what has not moved meanwhile is the mean, to the bit."""
+    rng = np.random.default_rng(0)
+    r = Room(exchange, 2, 40, rng.standard_normal(40))
+    moves, later = rng.standard_normal((2, 40)).astype(np.float32), np.where(np.arange(40) % 2, np.float32(0.5), 0)
+    for w, move in zip(r.w, moves):
+        w += move
+    first, second = (r.trading(replica) for replica in range(2))
+    next(first)
+    r.w[0] += later
+    for _ in range(10):
+        next(second, None), next(first, None)
+    assert r.base(0).tobytes() == r.base(1).tobytes()
+    np.testing.assert_allclose(r.base(), r.flat + moves.mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(r.w[0], r.base() + later, rtol=1e-5, atol=1e-6)
+    if "rows" not in exchange:
+        assert (r.w[0] == r.base())[later == 0].all()
+        assert (r.w[1] == r.base()).all()
+
+
 # ---- a job whose workers are driven by hand
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hogwild.exchanges.gossip import LAST, Gossip, _open, pack_delta, unpack_delta, unpack_entries
-from hogwild.exchanges.trade import Message
+from hogwild.exchanges.gossip import LAST, Gossip, _open, unpack_entries, whole
+from hogwild.exchanges.trade import Message, packed
 from tests.exchanges.room import Room
 
 SIZE = 400
@@ -40,9 +40,9 @@ def sent(message: Message) -> np.ndarray:
     """What a message says, (SIZE,) float64."""
     found = np.zeros(SIZE)
     if message.kind == LAST:
-        return found + unpack_delta(message.values, SIZE)
+        return found + whole(message, SIZE)
     data = message.values.view(np.uint32)
-    entries = unpack_entries(data[1:], signs=True)
+    entries = unpack_entries(data[1:])
     tau = float(data[:1].view(np.float32)[0])
     found[entries & np.uint32(2**31 - 1)] = np.where(entries >> 31, -tau, tau)
     return found
@@ -140,10 +140,9 @@ def test_tau_aims_at_the_density(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.4, 1.0])
-def test_a_whole_delta_is_packed(share: float) -> None:
+def test_a_whole_change_is_packed(share: float) -> None:
     rng = np.random.default_rng(0)
-    delta = (rng.normal(size=1000) * (rng.random(1000) < share)).astype(np.float32)
-    packed = pack_delta(delta)
-    np.testing.assert_array_equal(unpack_delta(packed, 1000), delta)
-    assert packed.nbytes <= delta.nbytes
-    assert (packed.dtype == np.uint8) == (share < 1)
+    change = (rng.normal(size=1000) * (rng.random(1000) < share)).astype(np.float32)
+    message = packed(Message(LAST, 0, 0), change, np.flatnonzero(change))
+    np.testing.assert_array_equal(whole(message, 1000), change)
+    assert message.size <= 64 + min(change.nbytes, 8 * np.count_nonzero(change))

@@ -14,11 +14,7 @@ import pytest
 
 import hogwild
 from hogwild.__main__ import main
-from hogwild.cli import machines
-from hogwild.config import TrainConfig
 from hogwild.data.rows.store import save_store
-from hogwild.errors import InputError
-from tests.conftest import descendants
 from tests.machines.test_machines import free_address
 from tests.runs import toy, until
 
@@ -78,33 +74,6 @@ def epoch(folder: Path) -> float:
 def ended(process: subprocess.Popen[str], seconds: float = 180.0) -> tuple[int, str]:
     _, said = process.communicate(timeout=seconds)
     return process.returncode, said
-
-
-def test_all_machines_on_this_one(store: str, tmp_path: Path) -> None:
-    model = tmp_path / "model"
-    command = [*TRAIN, store, *ALONE, "--machines", "2", "--local", "--epochs", "3", "--out", str(model)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 machines" in done.stdout
-    assert hogwild.load(model).coef_.any()
-
-
-def test_local_machines_end_with_their_parent(store: str) -> None:
-    """Before they have met; later they would end without machine 0 anyway."""
-    before = descendants()
-    parent = subprocess.Popen([*TRAIN, store, *ALONE, "--machines", "2", "--local", "--epochs", "1000000", "--quiet"])
-    assert until(lambda: len(descendants() - before) == 2)
-    parent.kill()
-    parent.wait()
-    assert until(lambda: descendants() <= before)
-
-
-def test_a_local_machine_that_fails_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["hogwild", "trian"])
-    meeting = machines.meeting_of({"machines": 2, "local": True})
-    with pytest.raises(InputError, match="^machine 1 ended early: hogwild: error: .*trian"):
-        with machines.gathered(meeting, TrainConfig(workers=1, machines=2), str):
-            pass
 
 
 def test_a_machine_that_was_killed_is_missed_by_nobody_and_comes_back(store: str, tmp_path: Path) -> None:

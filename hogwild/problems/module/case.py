@@ -26,7 +26,7 @@ from hogwild.hosts.job import Job
 from hogwild.problems.module.feed import Examples, Feed, feed_of
 from hogwild.problems.module.layout import Layout, pack, unpack
 from hogwild.problems.module.model import ModuleModel
-from hogwild.problems.module.problem import ModuleProblem, describe
+from hogwild.problems.module.problem import ModuleProblem, describe_users
 from hogwild.problems.module.replica import BoundModule
 from hogwild.problems.protocol import Case, with_discipline
 from hogwild.training.checkpoint import fingerprint_of
@@ -127,7 +127,7 @@ class ModuleCase(Case):
                 replica.enter()
                 replica.gradients(batch.inputs, batch.target)
         except Exception as error:
-            problem = describe(error)
+            problem = describe_users(error)
             raise InputError(f"the model fails on the first {len(batch.target)} examples: {problem}") from error
 
     def cut(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class ModuleCase(Case):
                     total += float(self._loss(output, batch.target)) * len(chosen)
                 except Exception as error:
                     where = f"the model fails on {name} examples {first} to {first + len(chosen) - 1}"
-                    raise InputError(f"{where}: {describe(error)}") from error
+                    raise InputError(f"{where}: {describe_users(error)}") from error
                 kind, value = measured(output, batch.target, self.config.loss)
                 summed += value
                 seen += batch.target.numel()

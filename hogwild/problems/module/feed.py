@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from hogwild.data.mapped import Mapped, entries_of
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, held_out_ids
 from hogwild.data.rows.source import open_data
 from hogwild.errors import InputError, UsageError
 from hogwild.problems.module import kernel as modules
@@ -75,12 +75,10 @@ class Examples:
         inputs = rows.select(ids) if isinstance(rows, Rows) else tuple(array[ids] for array in rows)
         return replace(self, inputs=inputs, target=self.target[ids])
 
-
-def hold_out(examples: Examples, fraction: float, seed: int) -> tuple[Examples, Examples]:
-    """Examples to train on and to test on: at least one of each if there are two."""
-    shuffled = np.random.default_rng(seed).permutation(len(examples))
-    held = min(max(round(fraction * len(examples)), 1), max(len(examples) - 1, 0))
-    return examples.select(np.sort(shuffled[held:])), examples.select(np.sort(shuffled[:held]))
+    def split(self, fraction: float, seed: int = 0) -> tuple[Examples, Examples]:
+        """Examples to train on and to test on, as ``Rows.split``."""
+        rest, held = held_out_ids(len(self), fraction, seed, "examples")
+        return self.select(rest), self.select(held)
 
 
 def take_data(data: Any, loss: str, train: Examples | None = None) -> Examples:

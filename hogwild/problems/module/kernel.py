@@ -24,8 +24,7 @@ import numpy as np
 from numba import njit
 
 from hogwild.kernels.atomics import fetch_add, load, prefetch
-from hogwild.kernels.control import ABORT, NEXT, SKIP, STOP
-from hogwild.kernels.locks import acquire, release
+from hogwild.kernels.control import NEXT, SKIP, STOP
 from hogwild.kernels.options import JIT, inlined
 from hogwild.kernels.vectors import LANE, fma
 
@@ -46,18 +45,6 @@ def claim(control, n_chunks):
         return -1
     chunk = fetch_add(control, NEXT, 1 + load(control, SKIP))
     return chunk if chunk < n_chunks else -1
-
-
-@njit(**JIT)
-def lock(locks, control):
-    """Take the one lock; return False if the run was aborted meanwhile."""
-    return acquire(locks, 0, control, ABORT)
-
-
-@njit(**JIT)
-def unlock(locks):
-    """Release the lock."""
-    release(locks, 0)
 
 
 @inlined

@@ -4,8 +4,8 @@
 
 Every array starts on a cache line. Each worker's own data lie in the flat array too, in a slot for each. So a
 checkpoint of the flat array is complete, the replacement of a killed worker continues with its state, and the parent
-can read the buffers (batch norm's running means) that each worker keeps for itself. A buffer that is not float32 is
-kept as the sum of two, since replicas that trade are averaged: exact for integers below 2^48.
+can read the buffers (batch norm's running means) that each worker keeps for itself. A buffer of any type lies there
+byte for byte: slots are never averaged.
 
 A module is pickled once, without its parameters: a worker puts views of the flat array in their places, and a parameter
 that occurs twice (tied weights) is one object there as well. Classes and functions of the user's main script are
@@ -30,7 +30,7 @@ from hogwild.errors import InputError, UsageError, reason_of
 from hogwild.kernels.tiers import FLOATS
 from hogwild.problems.module.kernel import KEPT
 
-WORKED = 1  # numbers at the start of a slot: whether its worker has done anything
+WORKED = FLOATS  # numbers at the start of a slot, of which the first says whether its worker has done anything
 
 
 def padded(count: int) -> int:
@@ -61,15 +61,15 @@ class Place(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """One buffer: ``size`` numbers, or twice as many if it is kept as sums of two."""
+    """One buffer, and the float32 numbers that its bytes take the place of."""
 
-    shape: tuple[int, ...]
-    pair: bool
+    shape: torch.Size
+    kind: torch.dtype
     begin: int  # among the buffers
 
     @property
     def end(self) -> int:
-        return self.begin + int(np.prod(self.shape, dtype=np.int64)) * (1 + self.pair)
+        return self.begin + padded(-(-self.shape.numel() * self.kind.itemsize // 4))
 
 
 class Trained(NamedTuple):
@@ -112,10 +112,8 @@ class Layout:
         if not any(place.trained and place.size for place in places):
             raise InputError("the model has no parameters to train: expected one that requires a gradient")
         buffers, begin = [], 0
-        for name, buffer in model.named_buffers():
-            if buffer.dtype == torch.bfloat16:
-                raise InputError(f"buffer {name} needs a type that NumPy has; got {buffer.dtype}: use model.float()")
-            buffers.append(Buffer(tuple(buffer.shape), buffer.dtype != torch.float32, begin))
+        for buffer in model.buffers():
+            buffers.append(Buffer(buffer.shape, buffer.dtype, begin))
             begin = buffers[-1].end
         return cls(tuple(places), tuple(buffers), rule, workers)
 
@@ -132,7 +130,7 @@ class Layout:
         """Length of one worker's slot."""
         kept = KEPT[self.rule]
         states = sum(kept * padded(place.size) + padded(kept > 0) for place in self.places if place.trained)
-        return padded(WORKED + self.buffers_size) + states
+        return WORKED + self.buffers_size + states
 
     @property
     def size(self) -> int:
@@ -148,7 +146,7 @@ class Layout:
 
     def trained(self, flat: Any, area: Any) -> list[Trained]:
         """The trained parameters in order, with the optimiser's state in a worker's slot ``area``."""
-        begin = padded(WORKED + self.buffers_size)
+        begin = WORKED + self.buffers_size
 
         def take(size: int) -> Any:
             nonlocal begin
@@ -175,31 +173,24 @@ class Layout:
 
     def read_buffers(self, model: nn.Module, numbers: Any) -> None:
         """Write the model's buffers to ``numbers`` (buffers_size,) float32, an array, or a tensor on their device."""
-        plain, pairs = self._buffers_beside(model, numbers)
-        values = [buffer.detach().reshape(parts.shape[1:]) for buffer, parts in plain]
-        if values:
-            torch._foreach_copy_([parts[0] for _, parts in plain], values)
-        for buffer, parts in pairs:
-            wide = buffer.detach().reshape(parts.shape[1:]).double()
-            parts[0].copy_(wide)
-            parts[1].copy_(wide - parts[0].double())
+        if self.buffers:
+            torch._foreach_copy_(self._buffers_in(numbers), [buffer.detach() for buffer in self._buffers_of(model)])
 
     def write_buffers(self, model: nn.Module, numbers: Any) -> None:
         """Set the model's buffers, in place, to what :meth:`read_buffers` wrote."""
-        plain, pairs = self._buffers_beside(model, numbers)
-        with torch.no_grad():
-            if plain:
-                torch._foreach_copy_([buffer for buffer, _ in plain], [parts[0] for _, parts in plain])
-            for buffer, parts in pairs:
-                buffer.copy_(parts[0].double() + parts[1])
+        if self.buffers:
+            with torch.no_grad():
+                torch._foreach_copy_(self._buffers_of(model), self._buffers_in(numbers))
 
-    def _buffers_beside(self, model: nn.Module, numbers: Any) -> list[list[tuple[torch.Tensor, torch.Tensor]]]:
-        """Buffers with their numbers, (1, *shape) or, of those in the second list, (2, *shape)."""
-        array, pairs = torch.as_tensor(numbers), list[list[Any]]([[], []])
-        for place, buffer in zip(self.buffers, model.buffers()):
-            parts = array[place.begin : place.end].view(1 + place.pair, *place.shape)
-            pairs[place.pair].append((buffer, parts))
-        return pairs
+    def _buffers_of(self, model: nn.Module) -> list[torch.Tensor]:
+        """The buffers that have a place; a module that has put tensors in their places may have more."""
+        return [*model.buffers()][: len(self.buffers)]
+
+    def _buffers_in(self, numbers: Any) -> list[torch.Tensor]:
+        """Views of the numbers as buffers."""
+        array = torch.as_tensor(numbers)
+        each = [(array[one.begin : one.end].view(one.kind), one.shape) for one in self.buffers]
+        return [part[: shape.numel()].view(shape) for part, shape in each]
 
     def model_buffers(self, flat: np.ndarray) -> np.ndarray:
         """The buffers of the model as a whole: those of the first worker that has done something."""

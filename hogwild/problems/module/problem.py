@@ -16,7 +16,6 @@ with several threads the noise is not reproducible.
 from __future__ import annotations
 
 import os
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,20 +26,22 @@ import numpy as np
 import torch
 
 from hogwild.data.order import Order
-from hogwild.errors import TrainingError
-from hogwild.kernels.control import cells, count
+from hogwild.errors import TrainingError, describe
+from hogwild.kernels.control import ABORT, cells, count
+from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.order import generator
 from hogwild.kernels.steps import step_after
 from hogwild.problems.module import kernel as modules
 from hogwild.problems.module.feed import Feed, feed_of
-from hogwild.problems.module.layout import Layout
-from hogwild.problems.module.replica import ModuleReplica
+from hogwild.problems.module.layout import Layout, Place
+from hogwild.problems.module.replica import ModuleReplica, Update
 from hogwild.problems.protocol import OrderSlice, Problem, Shared
 from hogwild.training.schedule import Step
 
 SEEDS = (1 << 63) - 1
 #: Folders of files that a message about a mistake should not name.
 NOT_THE_USERS = (os.path.dirname(torch.__file__), str(Path(__file__).resolve().parents[2]))
+describe_users = partial(describe, libraries=NOT_THE_USERS)
 
 
 class Parameters(NamedTuple):
@@ -94,7 +95,7 @@ class ModuleProblem(Problem):
         try:
             return self._work(shared, scratch, data, part, step)
         except Exception as error:  # from the user's module, loss or data, on a later minibatch than the first
-            raise TrainingError(describe(error)) from error
+            raise TrainingError(describe_users(error)) from error
         finally:
             torch.set_num_threads(self.threads)
             torch.set_rng_state(random)
@@ -119,12 +120,12 @@ class ModuleProblem(Problem):
             batch = feed(chosen)
             numbers = step_after(step, part.epoch * order.n_rows + first), beta1, beta2
             torch.default_generator.manual_seed(int(generator(part.seed, part.epoch, chunk)) & SEEDS)
-            if locked and not modules.lock(shared.locks, control):
+            if locked and not acquire(shared.locks, 0, control, ABORT):
                 return done
             grads = replica.gradients(batch.inputs, batch.target)
             replica.land(grads, numbers)
             if locked:
-                modules.unlock(shared.locks)
+                release(shared.locks, 0)
             count(control, part.worker, len(chosen), batch.nonzeros)
             done += len(chosen)
         if done:
@@ -132,28 +133,15 @@ class ModuleProblem(Problem):
         return done
 
     def compile(self, *_: Any) -> None:
-        """Compile the kernels, or load them from the disk cache, by running them over empty arrays."""
-        rule, atomic = modules.RULES[self.layout.rule], int(self.discipline == "atomic")
-        none = np.zeros(1, np.float32)
-        some = np.zeros(1, np.int64)
-        one = np.float32(0)
-        state = none[:0], none[:0], none
-        modules.dense(rule, atomic)(none[:0], none[:0], *state, one, one, one)
-        places = np.zeros(1, np.int32) if rule else np.empty(0, np.int32)
-        modules.rows(rule, atomic)(none[:0], some[:0], none[:0], *state, places, none[:0], some, 16, one, one, one)
+        """Compile the kernels, or load them from the disk cache, by updates of one parameter at a step of zero."""
+        layout = Layout((Place("", (1, 1), 0, True),), (), self.layout.rule, 1)
+        flat, numbers = np.zeros(layout.size, np.float32), (np.float32(0),) * 3
+        (part,) = layout.trained(flat, layout.slot(flat, 0))
+        for gradient in (torch.zeros(1, 1), torch.zeros(1, 1).to_sparse(1)):
+            Update(part, self.layout.rule, self.discipline == "atomic")(gradient, numbers)
         control, locks = np.zeros(cells(1), np.int64), np.zeros(1, np.int32)
         modules.claim(control, 0)
         count(control, 0, 0, 0)
-        modules.lock(locks, control)
-        modules.unlock(locks)
+        acquire(locks, 0, control, ABORT)
+        release(locks, 0)
         generator(0, 0, 0)
-
-
-def describe(error: BaseException) -> str:
-    """One line that says what went wrong, and where in the user's code, if it was there."""
-    frames = traceback.extract_tb(error.__traceback__)
-    user_frames = [frame for frame in frames if not frame.filename.startswith(NOT_THE_USERS)]
-    text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
-    return text + (
-        f" ({os.path.basename(user_frames[-1].filename)}, line {user_frames[-1].lineno})" if user_frames else ""
-    )

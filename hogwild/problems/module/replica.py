@@ -53,8 +53,7 @@ class ModuleReplica(BoundModule):
         self, program: bytes, layout: Layout, flat: np.ndarray, slots: np.ndarray, worker: int, atomic: bool
     ) -> None:
         super().__init__(program, layout, flat, slots, worker)
-        rule = modules.RULES[layout.rule]
-        self._updates = [_Update(part, rule, int(atomic)) for part in self.trained]
+        self._updates = [Update(part, layout.rule, atomic) for part in self.trained]
 
     def land(self, grads: tuple[torch.Tensor | None, ...], numbers: tuple[np.float32, ...]) -> None:
         """Add the update to the shared array; ``numbers`` are the step and both betas."""
@@ -63,14 +62,14 @@ class ModuleReplica(BoundModule):
                 update(grad, numbers)
 
 
-class _Update:
+class Update:
     """The kernels that update one trained parameter."""
 
-    def __init__(self, part: Trained, rule: int, atomic: int) -> None:
+    def __init__(self, part: Trained, rule: str, atomic: bool) -> None:
         self.part = part
-        self.rule = rule
+        self.rule = modules.RULES[rule]
         self.n_rows = part.place.shape[0] if part.place.shape else 1
-        self.dense, self.rows = modules.dense(rule, atomic), modules.rows(rule, atomic)
+        self.dense, self.rows = modules.dense(self.rule, int(atomic)), modules.rows(self.rule, int(atomic))
         self.places = np.empty(0, np.int32)
 
     def __call__(self, grad: torch.Tensor, numbers: tuple[np.float32, ...]) -> None:
