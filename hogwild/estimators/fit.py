@@ -31,10 +31,11 @@ from hogwild.estimators.arrays import (
     shrinks_alike,
 )
 from hogwild.estimators.options import FitConfig
+from hogwild.kernels.losses import LOSSES
 from hogwild.kernels.tiers import Tiers
 from hogwild.problems.linear.coordinates import Coordinates, Scaling
 from hogwild.problems.linear.objective import loss_values, signs_of
-from hogwild.problems.linear.objective_kernel import sum_of_squares
+from hogwild.problems.linear.objective_kernel import losses, sum_of_squares
 from hogwild.problems.linear.optimum.finder import FitProblem
 from hogwild.problems.linear.problem import LinearProblem
 from hogwild.problems.linear.tiers import choose
@@ -100,7 +101,7 @@ def sample_objective(problem: LinearProblem, rows: Rows) -> Callable[[np.ndarray
     targets = readonly(targets)
     one = p.classes == 1
     of_rows = np.empty(len(rows) if one else (len(rows), p.stride))
-    own = of_rows if one else of_rows[:, : p.classes]  # without the padding
+    losses_of = losses(LOSSES[p.loss].code)
 
     def objective(flat: np.ndarray) -> float:
         nonlocal kept, coef, intercept
@@ -109,9 +110,11 @@ def sample_objective(problem: LinearProblem, rows: Rows) -> Callable[[np.ndarray
             coef, intercept = readonly(views.coef), views.intercept
         if one:
             margins(*entries, coef, float(intercept[0]), EMPTY, of_rows)
+            values = np.empty(len(rows))
+            losses_of(of_rows, targets, p.loss_param, values)
         else:
             margins_of_classes(*entries, coef.reshape(p.width, -1), intercept.astype(np.float64), EMPTY, of_rows)
-        values = loss_values(p.loss, own, targets, p.loss_param)
+            values = loss_values(p.loss, of_rows[:, : p.classes], targets, p.loss_param)
         lost = (values if rows.weights is None else values * rows.weights).sum()
         value = float(lost) / len(rows)
         penalised = coef

@@ -153,6 +153,7 @@ def _trials(config: TrainConfig, schedule: str, sample: Rows, epochs: int) -> St
     workers: Workers
     if replicas == 1:
         workers = InlineWorker(problem, order, sample, arrays, config.seed)
+        workers.compile()
     else:
         exchange = make_exchange(config.exchange, len(sample) / replicas, shrinks=config.l1 > 0)
         pool = Simulator(replicas, f"round-robin:quantum={QUANTUM}")

@@ -12,16 +12,17 @@ import numpy as np
 
 from hogwild.data.mapped import entries_of
 from hogwild.data.order import Order
-from hogwild.data.rows.container import Rows
+from hogwild.data.rows.container import Rows, readonly
 from hogwild.exchanges.trade import Exchange
 from hogwild.hosts.job import Job
 from hogwild.hosts.pool import Pool
+from hogwild.kernels.control import cells
 from hogwild.kernels.order import shuffle_epochs
-from hogwild.kernels.tiers import Tiers
+from hogwild.kernels.tiers import Tiers, no_tiers
 from hogwild.methods import Wire
-from hogwild.problems.linear.problem import LinearProblem
+from hogwild.problems.linear.problem import LinearProblem, aligned
 from hogwild.problems.linear.tiers import plan_tiers
-from hogwild.problems.protocol import OrderSlice
+from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.engine import Engine
 from hogwild.training.schedule import Step
 
@@ -51,16 +52,24 @@ class InlineWorker:
         seed: int,
         flat: np.ndarray | None = None,
     ) -> None:
-        job = job_of(problem, order, seed, 1, rows, arrays, shared=False)
         self.problem = problem
         self.order = order
         self.seed = seed
-        self.flat = job.flat if flat is None else flat
-        self._control, self._blocks = job.control, job.state["blocks"]
+        self.flat = aligned(problem.size) if flat is None else flat
+        self._control = np.zeros(cells(1), dtype=np.int64)
         self._views = problem.parameters(self.flat)
-        memory = job.shared()._replace(parameters=self._views), job.scratch(), job.data()
-        job.compile(memory)
-        self._call = problem.bind(*memory)
+        data, tiers = entries_of(rows, shared=False)[0] | arrays, no_tiers()
+        self._call = problem.bind(
+            Shared(self._views, self._control, np.zeros(problem.locks, dtype=np.int32), tiers),
+            problem.scratch(order, tiers, self.flat),
+            problem.data({name: readonly(array) for name, array in data.items()}),
+        )
+        self._blocks = np.zeros(order.n_blocks, dtype=np.int32)
+
+    def compile(self) -> None:
+        """Compile the kernel, or load it from the disk cache, by a call for no rows."""
+        nothing = OrderSlice(self.order, self._blocks, self.seed, 0, 0, 0, 1, limit=0)
+        self._call(nothing, (0.0, 1.0, float(self.problem.falling)))()
 
     def run(self, epoch: int, step: Step, times: int = 1) -> None:
         """Pass over the rows ``times`` times in one call of the kernel, each in another random order of single rows."""

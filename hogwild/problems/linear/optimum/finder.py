@@ -29,6 +29,7 @@ from hogwild.problems.linear.rows import lengths_of
 WORK = 1 << 30  # entries that the steps of a run may visit on few rows
 FIT_WORK = 1 << 28  # entries that the steps of an estimator's fit, or of a run on more rows, may visit
 AFTER = 3.0  # the same in multiples of the entries that its epochs have visited, if that is more
+SPARSE = 2.0  # times as many with an l1 penalty, while steps find out which weights are zero
 ENOUGH = 3e-5  # share of the objective that the last step gains at most
 ENOUGH_SPARSE = 1e-6  # the same with an l1 penalty, so that its zeros are those of the optimum
 ENOUGH_KINKED = 5e-3  # share of the objective that a solution of a loss with kinks is above its bound at most
@@ -202,7 +203,7 @@ class FitProblem:
 
     def work(self, epochs: int, classes: int) -> float:
         """Entries that steps may visit after so many epochs: finishing takes a few times what training took."""
-        return max(FIT_WORK, AFTER * epochs * self.rows.nnz * classes)
+        return max(FIT_WORK, AFTER * epochs * self.rows.nnz * classes) * (SPARSE if self.l1 > 0.0 else 1.0)
 
     def promise(self, coef: np.ndarray, intercept: np.ndarray) -> float | None:
         """The share of the objective that a Newton step promises; losses with kinks have none."""
