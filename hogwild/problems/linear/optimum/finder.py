@@ -203,7 +203,7 @@ class FitProblem:
 
     def work(self, epochs: int, classes: int) -> float:
         """Entries that steps may visit after so many epochs: finishing takes a few times what training took."""
-        return max(FIT_WORK, AFTER * epochs * self.rows.nnz * classes) * (SPARSE if self.l1 > 0.0 else 1.0)
+        return max(FIT_WORK, AFTER * epochs * self.rows.nnz * classes)
 
     def promise(self, coef: np.ndarray, intercept: np.ndarray) -> float | None:
         """The share of the objective that a Newton step promises; losses with kinks have none."""
