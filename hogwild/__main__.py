@@ -96,7 +96,8 @@ def _report(error: Exception) -> int:
     elif hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own errors, for wrong usage
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "hogwild"
-        message, status = f"{error.format_message().rstrip('.')} (see {where} --help)", error.exit_code
+        said, _, _ = error.format_message().rstrip(".").partition(", unable to parse")
+        message, status = f"{said} (see {where} --help)", error.exit_code
     elif (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) >= 0 and "shared obj" in str(error):
         message, status = f"out of memory: a library could not be loaded within {limit >> 20} MiB (ulimit -v)", 1
     elif isinstance(error, OSError) and error.strerror:
