@@ -92,7 +92,8 @@ def _report(error: Exception) -> int:
     elif hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own errors, for wrong usage
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "hogwild"
-        message, status = f"{error.format_message().rstrip('.')} (see {where} --help)", error.exit_code
+        said, _, _ = error.format_message().rstrip(".").partition(", unable to parse")
+        message, status = f"{said} (see {where} --help)", error.exit_code
     elif isinstance(error, OSError) and error.strerror:
         message, status = f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
         if error.errno == errno.EMFILE:
