@@ -1,21 +1,31 @@
-"""Factorization machines: the SGD loop that every worker runs (Rendle 2010).
+"""Factorization machines: the SGD loop that every worker runs (Rendle 2010; Juan, Zhuang, Chin, Lin 2016).
 
-    z = b + sum_j w_j x_j + sum_{i<j} <v_i, v_j> x_i x_j
+    z = b + sum_j w_j x_j + sum_{i<j} <v_{i, f(j)}, v_{j, f(i)}> x_i x_j
 
-The sum over pairs is ``(|S|^2 - sum_i |x_i v_i|^2) / 2`` with ``S = sum_i x_i v_i``, so a row costs its entries times
-the rank, not its pairs. A feature's factors and, behind them, its weight ``w`` share a line of ``stride`` numbers: at
-rank 8 one cache line. Three vectors of that length tell the lanes apart without a branch: ``mask`` is one at the
-factors, ``unit`` at the weight, and ``pull`` holds the penalty of each lane. With ``A = mask * S + unit``
+A feature has a factor for each field, and uses with feature ``j`` the one of the field ``f(j)``; a plain machine has
+one field. A feature's numbers are a line of ``stride``: its factors, each padded to ``size`` numbers, zeros, and last
+the weight ``w``. A row costs its lines, not its pairs: with the sums ``S_{f, g}`` of ``x_i v_{i, g}`` over its features
+of field ``f``, the slope of ``z`` along the line of a feature of field ``f`` is ``x_i`` times its field's tilt
+
+    A_f = (S_{0, f}, S_{1, f}, ..., 1)      less x_i v_{i, f} at the factor for the field f itself
+
+and ``z`` is half the sum of the products of lines and slopes, of weights all of it. So after the tilts of a row's
+fields are written, four numbers at a time up to rank 4, all else is whole vectors of 16:
 
     g     = s * loss'(z, y)
-    v_i  <- (v_i - step * g * x_i * (A - x_i * mask * v_i)) / (1 + step * pull * N / d_i)
+    v_i  <- (v_i - step * g * x_i * (A_f - x_i * mask * v_i)) / (1 + step * penalty * N / d_i)
 
 where ``N / d_i`` spreads the penalty over the rows that hold feature ``i``, as in the linear problem, so that the
 objective that is reported is the one that is optimised. (libffm shrinks by the same factor at every visit, which is
-another objective.) The padding of a line is zero and stays zero.
+another objective.) The padding of a line is zero and stays zero. A row may lack fields, and hold several features of a
+field.
 
 AdaGrad divides each number's step by the root of its sum of squared gradients, which starts at one as in libffm. The
 inverse root is within 7e-4, as libffm's is, but has the same bits on every machine (``vectors.inverse_root``).
+
+The lines of a row with 39 fields are 50 kB with AdaGrad: those of the next row are prefetched into the second cache,
+a vector each time one is done. All at once, they would wait for the memory; into the first cache, they would evict what
+this row still needs.
 
 Chunks, locks and the shared intercept are those of ``problems/linear/kernel.py``. All stores are plain, so updates of
 two workers to one line may mix; a compare-and-exchange of a whole line does not exist.
@@ -23,12 +33,14 @@ two workers to one line may mix; a compare-and-exchange of a whole line does not
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import lru_cache
 
 import numpy as np
 from numba import njit
 
 from hogwild.kernels import vectors
+from hogwild.kernels.atomics import prefetch_second
 from hogwild.kernels.control import ABORT, count
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.loss_kernel import dloss
@@ -37,8 +49,6 @@ from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, step_at
 from hogwild.kernels.tiers import place_of_rate
 from hogwild.kernels.vectors import LANES, fma
-from hogwild.problems.fm.field_kernel import BLOCK, lay_out, margin_of_tiles, move_tiles
-from hogwild.problems.fm.pairs_kernel import MASK, PULL, TILT, UNIT, line_of, margin_of_pairs, move_pairs, moved
 from hogwild.problems.linear.kernel import (
     AIG,
     DONE,
@@ -48,6 +58,7 @@ from hogwild.problems.linear.kernel import (
     SERIAL,
     STATE,
     VISITED,
+    Data,
     claim,
     lock_row,
     owe,
@@ -61,10 +72,36 @@ from hogwild.problems.linear.kernel import (
 
 HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
 
+# Vectors of ``stride`` numbers in a worker's buffer. MASK has ones at the factor that begins at the second vector, so
+# that it can be read from before or behind; UNIT a one at the weight; PENALTY that of factors, and that of weights; and
+# from TILT on are the tilts of the fields of a row, in the order in which they occur.
+MASK, UNIT, PENALTY, TILT = 0, 2, 3, 4
+
+#: As :class:`hogwild.problems.linear.kernel.Data`, and the field of each feature, (width,) int16, if there are several.
+FieldData = namedtuple("FieldData", (*Data._fields, "fields"))
+
+
+@inlined
+def line_of(data, stride, j):
+    """Where the line of entry ``j`` begins."""
+    return np.uint64(np.uint32(data.indices[np.uint64(j)])) * np.uint64(stride)
+
+
+@inlined
+def field_of(data, j):
+    """The field of entry ``j``."""
+    return np.uint64(data.fields[np.uint64(np.uint32(data.indices[np.uint64(j)]))])
+
+
+@inlined
+def place(row, stride, k):
+    """Place of the number ``k`` of a vector in the buffer; unsigned, which saves a test for negative ones."""
+    return np.uint64(row * stride + k)
+
 
 @inlined
 def margin_of(lanes, coef, data, stride, begin, end, factor, buffer):
-    """Return a row's margin without the intercept, and set ``A`` in the buffer."""
+    """Return a row's margin without the intercept, and write the tilt of the only field."""
     margin = ZERO
     for k in range(0, stride, len(lanes)):
         sums = squares = vectors.filled(lanes, ZERO)
@@ -73,44 +110,126 @@ def margin_of(lanes, coef, data, stride, begin, end, factor, buffer):
             part = x * vectors.load(lanes, coef, line_of(data, stride, j) + np.uint64(k))
             sums = sums + part
             squares = fma(part, part, squares)
-        mask = vectors.load(lanes, buffer, MASK * stride + k)
-        unit = vectors.load(lanes, buffer, UNIT * stride + k)
+        mask = vectors.load(lanes, buffer, place(MASK + 1, stride, k))
+        unit = vectors.load(lanes, buffer, place(UNIT, stride, k))
         pairs = fma(sums, sums, -ONE * squares)
         margin += vectors.total(fma(HALF * mask, pairs, unit * sums))
-        vectors.store(fma(mask, sums, unit), buffer, TILT * stride + k)
+        vectors.store(fma(mask, sums, unit), buffer, place(TILT, stride, k))
     return margin
 
 
 @inlined
-def move(lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, g, step, buffer, popular):
-    """Update the lines of a row whose margin has the gradient ``g``."""
+def margin_of_fields(narrow, lanes, size, coef, data, stride, begin, end, factor, buffer, tilts, fields):
+    """Do :func:`margin_of` for several fields: write the tilts of those that the row has.
+
+    ``fields`` become these, in the order in which they occur, and ``tilts``, by field, their places in it plus TILT.
+    """
+    for j in range(begin, end):
+        tilts[field_of(data, j)] = 0
+    present = 0
+    for j in range(begin, end):
+        field = field_of(data, j)
+        if tilts[field] == 0:
+            tilts[field], fields[np.uint64(present)] = TILT + present, field
+            for k in range(0, stride, len(lanes)):
+                unit = vectors.load(lanes, buffer, place(UNIT, stride, k))
+                vectors.store(unit, buffer, place(TILT + present, stride, k))
+            present += 1
+    for j in range(begin, end):
+        x, line = data.values[np.uint64(j)] * factor, line_of(data, stride, j)
+        own = field_of(data, j) * np.uint64(size)
+        for n in range(present):
+            facing, tilt = line + np.uint64(fields[np.uint64(n)]) * np.uint64(size), place(TILT + n, stride, 0) + own
+            for k in range(0, size, len(narrow)):
+                at = tilt + np.uint64(k)
+                part = vectors.load(narrow, coef, facing + np.uint64(k))
+                vectors.store(fma(x, part, vectors.load(narrow, buffer, at)), buffer, at)
+    products, squares, weights = vectors.filled(lanes, ZERO), vectors.filled(narrow, ZERO), ZERO
+    for j in range(begin, end):
+        x, line, field = data.values[np.uint64(j)] * factor, line_of(data, stride, j), field_of(data, j)
+        tilt, sums = place(tilts[field], stride, 0), vectors.filled(lanes, ZERO)
+        for k in range(0, stride, len(lanes)):
+            at = np.uint64(k)
+            sums = fma(vectors.load(lanes, coef, line + at), vectors.load(lanes, buffer, tilt + at), sums)
+        products = fma(x, sums, products)
+        for k in range(0, size, len(narrow)):
+            own = x * vectors.load(narrow, coef, line + field * np.uint64(size) + np.uint64(k))
+            squares = fma(own, own, squares)
+        weights = fma(x, coef[line + np.uint64(stride - 1)], weights)
+    return HALF * (vectors.total(products) - vectors.total(squares) + weights)
+
+
+@inlined
+def moved(lanes, adagrad, sums, first, line, slope, step):
+    """Return a vector of the line at ``first`` after a step against ``slope``."""
+    if adagrad:
+        total = fma(slope, slope, vectors.load(lanes, sums, first))
+        vectors.store(total, sums, first)
+        slope = slope * vectors.inverse_root(total)
+    return fma(-step, slope, line)
+
+
+@inlined
+def move(
+    lanes,
+    size,
+    adagrad,
+    shrinks,
+    far,
+    parameters,
+    data,
+    stride,
+    begin,
+    end,
+    factor,
+    g,
+    step,
+    buffer,
+    tilts,
+    popular,
+    ahead,
+):
+    """Update the lines of a row whose margin has the gradient ``g``; a line of the row ``ahead`` is prefetched with
+    each if there are several fields.
+    """
     coef, sums = parameters.coef, parameters.coef_squares
-    ones = vectors.filled(lanes, ONE)
-    for k in range(0, stride, len(lanes)):
-        tilt = vectors.load(lanes, buffer, TILT * stride + k)
-        mask = vectors.load(lanes, buffer, MASK * stride + k)
-        pull = vectors.load(lanes, buffer, PULL * stride + k)
-        for j in range(begin, end):
-            first = line_of(data, stride, j) + np.uint64(k)
-            x = data.values[np.uint64(j)] * factor
-            line = vectors.load(lanes, coef, first)
-            slope = (g * x) * fma(-x * mask, line, tilt)
-            line = moved(lanes, adagrad, sums, first, line, slope, step)
+    keep, drop = ONE, ZERO
+    for j in range(begin, end):
+        u, line = np.uint32(data.indices[np.uint64(j)]), line_of(data, stride, j)
+        x = data.values[np.uint64(j)] * factor
+        tilt, mask = place(TILT, stride, 0), place(MASK + 1, stride, 0)
+        if size:
+            field = field_of(data, j)
+            tilt, mask = place(tilts[field], stride, 0), mask - field * np.uint64(size)
+        if shrinks:
+            rate = step * data.rates[place_of_rate(u, popular)]
+            keep = ONE / fma(rate, buffer[place(PENALTY, stride, 0)], ONE)
+            drop = ONE / fma(rate, buffer[place(PENALTY, stride, 1)], ONE) - keep
+        after = line_of(data, stride, max(min(data.begin[ahead] + (j - begin), data.end[ahead] - 1), 0))
+        for k in range(0, stride, len(lanes)):
+            at = np.uint64(k)
+            before = vectors.load(lanes, coef, line + at)
+            own = x * vectors.load(lanes, buffer, mask + at)
+            slope = (g * x) * fma(-ONE * own, before, vectors.load(lanes, buffer, tilt + at))
+            vector = moved(lanes, adagrad, sums, line + at, before, slope, step)
             if shrinks:
-                rate = data.rates[place_of_rate(np.uint32(data.indices[np.uint64(j)]), popular)]
-                line = line / fma(step * rate, pull, ones)
-            vectors.store(line, coef, first)
+                unit = vectors.load(lanes, buffer, place(UNIT, stride, k))
+                vector = fma(drop, unit, keep) * vector
+            vectors.store(vector, coef, line + at)
+            if far and size:
+                prefetch_second(coef, after + at)
+                if adagrad:
+                    prefetch_second(sums, after + at)
 
 
 @lru_cache(None)
-def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
-    """One worker's loop over the chunks it claims; the arguments are codes, ``size`` lanes of a vector, and flags.
+def epoch(loss, discipline, adagrad, shrinks, far, lane, size=0):
+    """One worker's loop over the chunks it claims; the arguments are codes, ``lane`` numbers of a vector, and flags.
 
-    ``block``: numbers of a factor in memory, if a feature has one for each field.
+    ``size``: numbers of a factor in memory, if there are several fields.
     """
-    lanes = LANES[size]
-    narrow = LANES[min(block or 4, size)]
-    tiles = int(block == BLOCK and size == len(vectors.LINE))
+    lanes = LANES[lane]
+    narrow = LANES[min(size or 4, lane)]
     alone = int(discipline in (SERIAL, LOCKED))
 
     @njit(**JIT)
@@ -118,8 +237,8 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
         coef = parameters.coef
         part = np.float32(plan.intercept)
         stride = plan.stride
-        lines = state[STATE:]
-        tiled = False
+        tilts = state[STATE : STATE + plan.classes]
+        fields = state[STATE + plan.classes :]
         popular = np.uint32(plan.own_rates)
         remaining = plan.limit
         step = ZERO
@@ -138,7 +257,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                 begin, end = data.begin[row], data.end[row]
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i)
-                if far and not block:
+                if far and not size:
                     prefetch_weights(0, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
@@ -146,28 +265,18 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                     return
                 if i == first or discipline == LOCKED:
                     refresh(work, parameters, adagrad)
-                if tiles:
-                    of_row = data, stride, begin, end, factor, step, buffer, lines, popular, rows[i + 1]
-                    tiled = lay_out(shrinks, far, plan.classes, *of_row)
-                if tiles and tiled:
-                    margin = margin_of_tiles(coef, stride, buffer, lines)
-                elif block:
-                    margin = margin_of_pairs(narrow, block, plan.classes, coef, data, stride, begin, end, factor)
+                of_row = data, stride, begin, end, factor
+                if size:
+                    margin = margin_of_fields(narrow, lanes, size, coef, *of_row, buffer, tilts, fields)
                 else:
-                    margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer)
+                    margin = margin_of(lanes, coef, *of_row, buffer)
                 margin = margin + (work.bias[0] - work.owed[0])
                 g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
                 if g[0] != ZERO or shrinks:
                     if discipline == AIG and not lock_row(locks, data, row, control):
                         return
-                    of_row = parameters, data, stride, begin, end, factor, g[0], step
-                    if tiles and tiled:
-                        move_tiles(adagrad, shrinks, far, plan.classes, parameters, stride, g[0], step, buffer, lines)
-                    elif block:
-                        codes = block, plan.classes, adagrad, shrinks, far
-                        move_pairs(narrow, lanes, *codes, *of_row, buffer, popular, rows[i + 1])
-                    else:
-                        move(lanes, adagrad, shrinks, *of_row, buffer, popular)
+                    codes = size, adagrad, shrinks, far
+                    move(lanes, *codes, parameters, *of_row, g[0], step, buffer, tilts, popular, rows[i + 1])
                     if discipline == AIG:
                         unlock_row(locks, data, row)
                 if part != ZERO:

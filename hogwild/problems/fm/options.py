@@ -18,7 +18,6 @@ from hogwild.problems.linear.options import LinearConfig, why_not_renumber, wron
 
 #: Penalties among which ``l2_factors`` is chosen, times the number of training rows.
 PATH = (0.3, 1.0, 3.0, 10.0)
-SHARE = 0.1  # l2 over l2_factors, if nobody gives it
 SCHEDULES = ("epoch", "root", "constant", "round", "inverse", "adaptive")
 PLAIN = ("auto", "serial", "hogwild", "aig", "locked")  # disciplines by plain stores, in the user's numbering
 
@@ -86,7 +85,7 @@ class FMConfig(TrainConfig):
         GOAL,
         least=0,
         most=LARGEST_FLOAT32,
-        usual=f"{SHARE:g} of that of the factors",
+        usual="0.1 of that of the factors",
     )
     l2_factors: float | None = option(
         None,
@@ -113,8 +112,6 @@ class FMConfig(TrainConfig):
         if self.l2 == "auto":  # what linear models call what is usual here
             self._set("l2", None)
         super().__post_init__()
-        if self.l2 is None and self.l2_factors is not None:
-            self._set("l2", SHARE * self.l2_factors)
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()
