@@ -98,6 +98,20 @@ def nearer_zero(vector, by):
     return np.where((vector > 0) | (vector < 0), moved, vector)
 
 
+def evens(block, one, other):
+    """Return the blocks 0, 2, ... of one vector and then of another; a block has as many numbers as the tuple."""
+    return _every_second(len(block), one, other, 0)
+
+
+def odds(block, one, other):
+    """Return the blocks 1, 3, ... of one vector and then of another."""
+    return _every_second(len(block), one, other, 1)
+
+
+def _every_second(size, one, other, first):
+    return np.concatenate([one, other]).reshape(-1, 2, size)[:, first].ravel()
+
+
 def total(vector):
     """Return the sum, of halves upon halves."""
     while len(vector) > 1:
@@ -238,6 +252,19 @@ def _total(typingctx, vector):
 
     return types.float32(vector), codegen
 
+
+def _every_second_block(function, first):
+    @instructions(function)
+    def define(typingctx, block, one, other):
+        def codegen(context, builder, signature, args):
+            order = np.arange(2 * one.size, dtype=object).reshape(-1, 2, block.count)[:, first].ravel()
+            return builder.shuffle_vector(*args[1:], ir.Constant(ir.VectorType(ir.IntType(32), one.size), list(order)))
+
+        return one(block, one, other), codegen
+
+
+_every_second_block(evens, 0)
+_every_second_block(odds, 1)
 
 OPERATORS = {
     operator.add: lambda builder, vector, x, y: builder.fadd(x, y),

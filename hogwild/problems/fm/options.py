@@ -17,7 +17,7 @@ from hogwild.methods import LOSSES
 from hogwild.problems.linear.options import LinearConfig, why_not_renumber, wrong_param
 
 #: Penalties among which ``l2_factors`` is chosen, times the number of training rows.
-PATH = (0.3, 1.0, 3.0, 10.0)
+PATH = (0.3, 1.0, 3.0)
 SCHEDULES = ("epoch", "root", "constant", "round", "inverse", "adaptive")
 PLAIN = ("auto", "serial", "hogwild", "aig", "locked")  # disciplines by plain stores, in the user's numbering
 

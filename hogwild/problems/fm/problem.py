@@ -24,15 +24,17 @@ from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES, NUMBERS
 from hogwild.kernels.tiers import Tiers
 from hogwild.methods import COUNT_LOSSES
-from hogwild.problems.fm import kernel as fm
-from hogwild.problems.fm.kernel import FieldData
+from hogwild.problems.fm.kernel import epoch
+from hogwild.problems.fm.lines_kernel import MASK, PENALTY, TILT, UNIT, FieldData
 from hogwild.problems.fm.objective import ONE_FIELD, Lines
+from hogwild.problems.fm.tiles_kernel import fill
 from hogwild.problems.linear.kernel import DISCIPLINES, DONE, NO_PENALTY, STATE, Data, Plan
 from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, aligned
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
 
-SHARE = 0.1  # l2 over l2_factors, if nobody gives it
+#: Penalty of the weights times the number of training rows, if nobody gives it.
+L2 = 0.15
 #: Without fields, times uniform in [0, 1) over the root of the rank; normal numbers were worse on every set.
 START = 0.66
 
@@ -67,12 +69,8 @@ class FMProblem(LinearProblem):
             raise InputError(f"problem {config.problem!r} needs features; the rows have none")
         if config.field_aware and rows.fields is None:
             raise InputError(f"problem {config.problem!r} needs fields of features: read a table or libffm's text")
-        return problem.penalised(config.l2_factors or 0.0, config.l2)
-
-    def penalised(self, l2_factors: float, l2: float | None) -> Self:
-        """The same problem with these penalties; without ``l2`` that of weights goes by that of factors."""
-        l2 = SHARE * l2_factors / self.scale if l2 is None else l2
-        return dataclasses.replace(self, l2=float(l2), l2_factors=float(l2_factors))
+        l2 = L2 / len(rows) * problem.units[0] if config.l2 is None else config.l2
+        return dataclasses.replace(problem, l2=float(l2), l2_factors=float(config.l2_factors or 0.0))
 
     @cached_property
     def stride(self) -> int:
@@ -146,11 +144,13 @@ class FMProblem(LinearProblem):
     def scratch(self, order: Order, tiers: Tiers | None = None, flat: np.ndarray | None = None) -> Scratch:
         """A worker's own memory."""
         present = max(min(self.fields, self.longest), 1)  # fields that a row may have
-        vectors = aligned((fm.TILT + present) * self.stride).reshape(-1, self.stride)
-        vectors[fm.MASK + 1, : self.rank] = 1.0
-        vectors[fm.UNIT, -1] = 1.0
-        vectors[fm.PENALTY, :2] = self.l2_factors / self.units[1], self.l2 / self.units[0]
-        state = np.zeros(STATE + self.fields + present, np.int64)
+        vectors = aligned((TILT + present) * self.stride).reshape(-1, self.stride)
+        if self.fields > 1:
+            fill(vectors)
+        vectors[MASK + 1, : self.rank] = 1.0
+        vectors[UNIT, -1] = 1.0
+        vectors[PENALTY, :2] = self.l2_factors / self.units[1], self.l2 / self.units[0]
+        state = np.zeros(STATE + 2 * self.fields + self.stride // 2, np.int64)
         return super().scratch(order, tiers, flat)._replace(buffer=vectors.ravel(), state=state)
 
     def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
@@ -168,7 +168,7 @@ class FMProblem(LinearProblem):
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """See ``LinearProblem.bind``."""
         codes = LOSSES[self.loss].code, DISCIPLINES[self.discipline], int(self.adagrad), int(self.shrinks)
-        kernel = fm.epoch(*codes, int(self.far), self.lanes, Lines(self.rank).size if self.fields > 1 else 0)
+        kernel = epoch(*codes, int(self.far), self.lanes, Lines(self.rank).size if self.fields > 1 else 0)
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             scratch.state[:] = 0

@@ -19,6 +19,7 @@ field-aware machines, at 270,000 and 900,000 rows.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -51,7 +52,7 @@ STARTS = (-1, 1), (1, 3)  # power of two of the step and place of the penalty, f
 MOVES = (2, 0), (-2, 0), (0, 1), (0, -1)  # of these that are tried
 FEW = 2_000  # rows that a run is tried on before it begins, lest it diverge
 LONGEST = 60  # powers of two that the step may fall at the start, while runs end worse than they began
-HIGHEST = 3  # power of two of a step for rows of length one: eight is where a margin of log loss no longer settles
+HIGHEST = 1  # power of two of a step for rows of length one: with eight a margin of log loss no longer settles
 SLACK = 10.0  # a trial must stay that far from what ends a run as diverged
 
 
@@ -120,8 +121,8 @@ class Trials:
     @np.errstate(all="ignore")  # parameters of a run that diverges
     def run(self, step: float, l2_factors: float) -> tuple[float, int]:
         """Train with these; return what ``tried`` has of it."""
-        c = self.config
-        p = self.problem.penalised(l2_factors * self.stronger, None if c.l2 is None else c.l2 * self.stronger)
+        c, p = self.config, self.problem
+        p = dataclasses.replace(p, l2=p.l2 * self.stronger, l2_factors=l2_factors * self.stronger)
         self.flat[:] = self.start
         worker = InlineWorker(p, Order.of(len(self.rows)), self.rows, self.arrays, c.seed, self.flat)
         steps = make_schedule(c.schedule, step, decay=c.falls_by, power=c.power, tol=c.tol)
