@@ -38,7 +38,7 @@ class FMConfig(TrainConfig):
         Loss of an example: log, hinge, squared-hinge, modified-huber, perceptron, squared-error, huber,
         epsilon-insensitive, squared-epsilon-insensitive, quantile, poisson, tweedie, gamma.
     schedule : str, default epoch
-        How the step falls: epoch, root, constant, round, inverse, adaptive. ``epoch`` multiplies it by 0.8 after each
+        How the step falls: epoch, root, constant, round, inverse, adaptive. ``epoch`` multiplies it by 0.6 after each
         epoch, ``root`` divides it by the root of the epoch's number.
     patience : int or None, default 3
         Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never. Linear
@@ -50,11 +50,11 @@ class FMConfig(TrainConfig):
         Huber's threshold, the half-width of an insensitive tube, the quantile, or tweedie's power.
     rank : int, default 8
         Numbers in a factor.
-    l2 : float or None, default 0.1 of that of the factors
+    l2 : float or None, default 0.15 over the number of training rows
         L2 penalty of the weights.
     l2_factors : float or None, default the best on rows held out
         L2 penalty of the factors. The objective is ``mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2``. If it is not
-        given, 0.3, 1, 3, 10 over the number of training rows are tried on rows held out until the loss rises.
+        given, 0.3, 1, 3 over the number of training rows are tried on rows held out until the loss rises.
     normalize : str, default l2
         Scale each row: auto, none, l2. The scale is kept in the model and applied by predict. ``auto`` is ``none``,
         but where ``l2`` is 'auto' too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower
@@ -74,7 +74,7 @@ class FMConfig(TrainConfig):
     field_aware: ClassVar[bool] = False
     scale_columns: ClassVar[bool] = False
     class_weight: ClassVar[Any] = None
-    usual_decay: ClassVar[float | None] = 0.8
+    usual_decay: ClassVar[float | None] = 0.6
 
     loss: str = inherited("loss", "log", choices=tuple(name for name in LOSSES if name != "softmax"))
     loss_param: float | None = shared("loss_param")
@@ -85,7 +85,7 @@ class FMConfig(TrainConfig):
         GOAL,
         least=0,
         most=LARGEST_FLOAT32,
-        usual="0.1 of that of the factors",
+        usual="0.15 over the number of training rows",
     )
     l2_factors: float | None = option(
         None,
