@@ -244,20 +244,22 @@ def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     trials.rate, said = 2.0, list[str]()
     trials.report = said.append
 
-    def run(step: float, l2_factors: float) -> tuple[float, int]:
-        loss = 1 + abs(np.log2(step) - 3 * l2_factors) + (l2_factors - 1.1) ** 2
+    def run(step: float, l2_factors: float, decay: float | None) -> tuple[float, int]:
+        loss = (decay or 0) / 100 + 1 + abs(np.log2(step) - l2_factors) + (l2_factors - 1.1) ** 2
         return (np.inf if step > 16 else loss), 5
 
     trials.run = run  # type: ignore[method-assign]
-    best = (8.0, 1.0) if step is None else (0.5, 0.0)
-    assert trials.best([0.0, 1.0, 2.0, 3.0]) == best
+    best = (2.0 if step is None else 0.5), 1.0
+    assert trials.best([0.0, 1.0, 2.0, 3.0])[:2] == best
     assert len(said) == len(trials.tried) < 14
     lowest = min(trials.path(), key=lambda each: each["held_out_loss"] or np.inf)
     assert (2.0 * lowest["step"], lowest["l2"], lowest["held_out_loss"]) == (*best, trials.lowest(*best))
     trials.before, trials.tried = 1.5, {}  # runs end worse than they began
-    assert trials.best([1.0]) == (best[0], 1.0)
-    trials.tried, trials.run = {}, lambda step, l2_factors: (1e-5 / step, 1)  # type: ignore[method-assign]
-    assert trials.best([1.0]) == (best[0], 1.0)  # with larger steps rows of length one are learned one by one
+    assert trials.best([1.0]) == (*best, None)
+    trials.tried, trials.run = {}, lambda step, l2_factors, decay: (1e-5 / step, 1)  # type: ignore[method-assign]
+    assert trials.best([1.0]) == (
+        (4.0, 1.0, 0.6) if step is None else (0.5, 1.0, None)
+    )  # with larger steps rows of length one are learned one by one
 
 
 # ---- runs

@@ -65,7 +65,7 @@ class FMCase(LinearCase):
         trials = Trials(self.config, self._train, self._train.held_out)
 
         def search() -> tuple[float, dict[str, Any]]:
-            step, _ = trials.best([float(self.config.l2_factors or 0.0)])
+            step, *_ = trials.best([float(self.config.l2_factors or 0.0)])
             path = [{"step": each["step"], "objective": each["held_out_loss"]} for each in trials.path()]
             return steady(self.config, self._train, step / trials.rate), {"step_path": path}
 

@@ -38,7 +38,7 @@ class FMConfig(TrainConfig):
         Loss of an example: log, hinge, squared-hinge, modified-huber, perceptron, squared-error, huber,
         epsilon-insensitive, squared-epsilon-insensitive, quantile, poisson, tweedie, gamma.
     schedule : str, default epoch
-        How the step falls: epoch, root, constant, round, inverse, adaptive. ``epoch`` multiplies it by 0.6 after each
+        How the step falls: epoch, root, constant, round, inverse, adaptive. ``epoch`` multiplies it by 0.8 after each
         epoch, ``root`` divides it by the root of the epoch's number.
     patience : int or None, default 3
         Stop after this many epochs without progress of the held-out loss, or else of the objective; 0: never. Linear
@@ -74,7 +74,7 @@ class FMConfig(TrainConfig):
     field_aware: ClassVar[bool] = False
     scale_columns: ClassVar[bool] = False
     class_weight: ClassVar[Any] = None
-    usual_decay: ClassVar[float | None] = 0.6
+    usual_decay: ClassVar[float | None] = 0.8
 
     loss: str = inherited("loss", "log", choices=tuple(name for name in LOSSES if name != "softmax"))
     loss_param: float | None = shared("loss_param")
