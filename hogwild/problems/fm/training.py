@@ -186,7 +186,7 @@ class Trials:
         best = min(descended(first), descended(second), key=value)
         power, place = min(best, (best[0] - 1, best[1]), (best[0] + 1, best[1]), key=value)
         step, l2_factors = 2.0**power if given is None else given, penalties[place]
-        ends = [(step, l2_factors, None)]
+        ends: list[tuple[float, float, float | None]] = [(step, l2_factors, None)]
         c = self.config
         if given is None and c.l2_factors is None and c.decay is None and c.schedule == "epoch":
             ends += [(step, l2_factors, FASTER), (2 * step, l2_factors, FASTER)]
