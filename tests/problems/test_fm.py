@@ -262,6 +262,19 @@ def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     )  # with larger steps rows of length one are learned one by one
 
 
+def test_a_run_is_by_what_the_search_ends_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def best(trials: Trials, penalties: Any) -> tuple[float, float, float | None]:
+        end = 0.5, penalties[0], 0.6
+        trials.lowest(*end)
+        return end
+
+    monkeypatch.setattr(Trials, "best", best)
+    for resume in (False, True):
+        run = hogwild.train(clicks(300), problem="fm", workers=1, epochs=2, checkpoint=tmp_path, resume=resume)
+        run.finish()
+        assert (run.config.step, run.config.decay, run.config.l2_factors) == (0.5, 0.6, 0.3 / 300)
+
+
 # ---- runs
 
 
