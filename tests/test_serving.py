@@ -101,6 +101,8 @@ def test_plain_features_go_by_their_number(bits: int | None) -> None:
     more: dict[str, Any] = {"normalize": "l2", "hash_bits": bits, "fields_": np.arange(width) % 3}
     more["factors_"] = np.arange(6 * width).reshape(width, 6) / 90
     check(FMModel(served.coef_, [0.5], "log", labels=[-1, 1], **more), [row, {}], table)
+    large = FMModel(served.coef_, [0.5], "squared-error", **more | {"normalize": "none"})
+    check(large, [{1: 1e20, 2: -3e20}], scipy.sparse.csr_array([[1e20, -3e20, 0, 0, 0]]))
     for bad, message in [({0: 1}, "feature 0: expected its number"), ({2: None}, "feature 2: expected a finite")]:
         with pytest.raises(InputError, match=message):
             served.predict_one(bad)

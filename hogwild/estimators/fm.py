@@ -6,7 +6,6 @@ choose the epoch. For tables and files call ``hogwild.train`` itself.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -19,9 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
-from hogwild.errors import InputError, TrainingError, UsageError
+from hogwild.errors import InputError, UsageError
 from hogwild.estimators.arrays import validated
-from hogwild.estimators.fit import RESTARTS
 from hogwild.estimators.options import HOSTS, documented, drawn_seed, parameter, workers_of
 from hogwild.problems.fm.model import FMModel
 from hogwild.serving.scorer import PROBABILITIES
@@ -43,7 +41,7 @@ class FMEstimator(BaseEstimator):
     fields: Any = parameter(None, "Field of each column, for ``field_aware``; None: each is one of its own.")
     loss: str | None = parameter(None, "Name of a loss of ``hogwild.train``; None: ``log`` or ``squared-error``.")
     loss_param: float | None = parameter(None, "Parameter of the loss, such as the quantile; None: the loss's own.")
-    l2: float | None = parameter(None, "L2 penalty of the weights; None: a tenth of that of the factors.")
+    l2: float | None = parameter(None, "L2 penalty of the weights; None: 0.15 over the number of rows.")
     l2_factors: float | None = parameter(None, "L2 penalty of the factors; None: the best on rows held out.")
     step: float | None = parameter(None, "First step size; None: the best on rows held out.")
     max_iter: int = parameter(20, "Number of passes over the rows at most.")
@@ -70,15 +68,8 @@ class FMEstimator(BaseEstimator):
             workers=workers_of(self.n_jobs, len(rows)),
             host=self.host,
         )
-        for attempt in range(RESTARTS + 1):
-            run = train(rows, config=config)
-            try:
-                self.model_: FMModel = run.finish()
-                break
-            except TrainingError:  # on a few rows the step that is best for an epoch can be too large for more
-                if self.step is not None or attempt == RESTARTS:
-                    raise
-                config = dataclasses.replace(config, step=(run.config.step or 1.0) / 4)
+        run = train(rows, config=config)
+        self.model_: FMModel = run.finish()
         self.n_iter_ = int(run.history[-1]["epoch"])
 
     def _margins(self, X: Any) -> np.ndarray:

@@ -18,12 +18,11 @@ from hogwild.data.ids import Ids, numbers_of_names
 from hogwild.data.tables.plan import TablePlan
 from hogwild.errors import InputError, reason_of
 from hogwild.kernels.losses import COUNTS, LOSSES
-from hogwild.serving.encoder import Entries, PlainRow, TableRow
+from hogwild.serving.encoder import PlainRow, TableRow
 
 SCHEMA = 1  # version of the files that load reads
 PROBABILITIES = ("log", "modified-huber", "softmax")  # losses that have them
 LARGEST = float(np.finfo(np.float32).max)
-PIECE = 64  # rows whose features are looked up at a time, which stay in the cache
 SIDES = ("user", "item")
 SIGNS = np.array([-1.0, 1.0])  # of a margin for each of two classes
 
@@ -80,68 +79,47 @@ class Scorer:
 
     def predict_one(self, row: Any) -> Any:
         """Return each label's probability, or the label, labels or value that is predicted."""
-        return self._answers([self._entries(row)])[0]
-
-    def predict_many(self, rows: Any) -> list[Any]:
-        """Answer each of several rows as :meth:`predict_one` does; an error names the row, counted from 1."""
-        entries = each_row(self._entries, rows)
-        places: dict[int, list[int]] = {}
-        for place, (indices, _) in enumerate(entries):
-            places.setdefault(len(indices), []).append(place)
-        answers: list[Any] = [None] * len(entries)
-        for alike in places.values():  # as many features in each
-            for first in range(0, len(alike), PIECE):
-                part = alike[first : first + PIECE]
-                for place, answer in zip(part, self._answers([entries[place] for place in part])):
-                    answers[place] = answer
-        return answers
-
-    def _entries(self, row: Any) -> Entries:
         if not isinstance(row, Mapping):
             way = ": give its .to_dict()" if hasattr(row, "to_dict") else ""
             raise InputError(f"expected a row as a dict of its columns, got {type(row).__name__}{way}")
-        return self.encode(row)
-
-    def _answers(self, rows: list[Entries]) -> list[Any]:
-        """Answers for rows that have equally many features."""
-        indices = np.array([indices for indices, _ in rows], np.int64)  # (rows, n)
-        values = np.array([values for _, values in rows], np.float32).astype(np.float64)
+        places, amounts = self.encode(row)
+        indices, x = np.array(places, np.int64), np.array(amounts, np.float32).astype(np.float64)
         if self.unit:
-            lengths = [max(math.hypot(*values), 1.0 / LARGEST) for _, values in rows]
-            values *= np.array([1.0 / length for length in lengths], np.float32)[:, np.newaxis]
-        margins = np.add.reduce(self.coef.take(indices, axis=1) * values, axis=2).T + self.intercept  # (rows, 1 or K)
-        if margins.shape[1] == 1:
-            margins = margins[:, 0]
+            x *= np.float32(1.0 / max(math.hypot(*amounts), 1.0 / LARGEST))
+        margins = self.coef.take(indices, axis=1) @ x + self.intercept  # (1,) or (K,)
         if self.factors is not None:
-            margins += self._pairs(self.factors, indices, values)
+            margins += self._pairs(self.factors, indices, x)
+        if len(margins) > 1:
+            margins = margins[np.newaxis]
         if not self.labels:
-            answers: list[Any] = expected_values(self.loss, margins).tolist()
-            return answers
+            return expected_values(self.loss, margins).item()
         if self.loss in PROBABILITIES:
             if self.loss == "log" and margins.ndim == 1:  # a small part of the time that arrays take
-                shares: Any = [(_probability(-margin), _probability(margin)) for margin in margins.tolist()]
+                shares: Any = _probability(-margins.item()), _probability(margins.item())
             else:
-                shares = probabilities(self.loss, margins, self.multilabel).tolist()
-            return [dict(zip(self.labels, each)) for each in shares]
+                shares = probabilities(self.loss, margins, self.multilabel)[0].tolist()
+            return dict(zip(self.labels, shares))
         if self.multilabel:
-            return [[self.labels[k] for k in np.flatnonzero(each > 0).tolist()] for each in margins]
-        return [self.labels[k] for k in likeliest(margins).tolist()]
+            return [self.labels[k] for k in np.flatnonzero(margins > 0).tolist()]
+        return self.labels[likeliest(margins).item()]
 
-    def _pairs(self, factors: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The sum over each row's pairs of features, (rows,) float64."""
+    def predict_many(self, rows: Any) -> list[Any]:
+        """Answer each of several rows as :meth:`predict_one` does; an error names the row, counted from 1."""
+        return each_row(self.predict_one, rows)
+
+    def _pairs(self, factors: np.ndarray, places: np.ndarray, x: np.ndarray) -> float:
+        """The sum over a row's pairs of features."""
+        n, rank = len(places), factors.shape[1] // self.count
+        lines = factors.take(places, axis=0)
         if self.fields is None:
-            parts = factors.take(indices, axis=0) * values[:, :, np.newaxis]  # (rows, n, rank)
-            sums = np.add.reduce(parts, axis=1)
-            return 0.5 * (np.add.reduce(sums * sums, axis=1) - np.add.reduce(parts * parts, axis=(1, 2)))
-        sums, n, rank = np.empty(len(indices)), indices.shape[1], factors.shape[1] // self.count
-        for i, (places, x) in enumerate(zip(indices, values.astype(np.float32)[:, :, np.newaxis])):
-            lines = (factors.take(places, axis=0) * x).reshape(n, self.count, rank)
-            facing = lines.take(self.fields.take(places), axis=1)  # (i, j, rank): the factor of i for the field of j
-            turned = facing.view(f"V{4 * rank}")[:, :, 0].T.copy().view(np.float32)  # that of j for i's
-            products = facing.reshape(n, n * rank) * turned
-            products.reshape(-1, rank)[:: n + 1] = 0.0  # of a feature with itself
-            sums[i] = 0.5 * products.sum()
-        return sums
+            parts = lines * x[:, np.newaxis]  # (n, rank)
+            sums = parts.sum(axis=0)
+            return float(0.5 * (sums @ sums - np.vdot(parts, parts)))
+        facing = lines.reshape(n, self.count, rank).take(self.fields.take(places), axis=1)  # of i for the field of j
+        turned = facing.view(f"V{4 * rank}")[:, :, 0].T.copy().view(np.float32)  # that of j for i's
+        products = facing.reshape(n, n * rank) * turned
+        products.reshape(-1, rank)[:: n + 1] = 0.0  # of a feature with itself
+        return float(0.5 * ((x @ products).reshape(n, rank).sum(axis=1) @ x))
 
 
 class PairScorer:
@@ -166,24 +144,20 @@ class PairScorer:
 
     def predict_one(self, row: Any) -> float:
         """Return the score of ``{"user": name, "item": name}``; what is unknown counts nothing."""
-        return self._scores([_pair(row)])[0]
+        sides = zip(self.ids, _pair(row), self.biases)
+        user, item = (numbers_of_names(ids, [name], len(bias)).item() for ids, name, bias in sides)
+        score = self.mean
+        if user >= 0:
+            score += float(self.biases[0][user])
+        if item >= 0:
+            score += float(self.biases[1][item])
+        if min(user, item) >= 0:
+            score += float(self.factors[0][user].astype(np.float64) @ self.factors[1][item])
+        return score
 
     def predict_many(self, rows: Any) -> list[float]:
         """Score each of several rows as :meth:`predict_one` does; an error names the row, counted from 1."""
-        return self._scores(each_row(_pair, rows))
-
-    def _scores(self, pairs: list[tuple[Any, Any]]) -> list[float]:
-        if not pairs:
-            return []
-        sides = zip(self.ids, zip(*pairs), self.biases)
-        places = [numbers_of_names(ids, list(names), len(bias)) for ids, names, bias in sides]
-        users, items = (factors[at].astype(np.float64) for factors, at in zip(self.factors, places))
-        known = [at >= 0 for at in places]  # of the others the last one is read, and not counted
-        scores = self.mean + np.add.reduce(users * items, axis=1) * (known[0] & known[1])
-        for bias, at, there in zip(self.biases, places, known):
-            scores += bias[at] * there
-        answers: list[float] = scores.tolist()
-        return answers
+        return each_row(self.predict_one, rows)
 
 
 def _pair(row: Any) -> tuple[Any, Any]:

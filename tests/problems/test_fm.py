@@ -82,13 +82,20 @@ def margin(w: np.ndarray, v: np.ndarray, b: float, x: np.ndarray, fields: np.nda
     return float(b + w @ x + np.triu(np.einsum("ijk,jik->ij", both, both) * np.outer(x, x), 1).sum())
 
 
+def parts(problem: FMProblem, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Weights (width,), factors (width, fields * rank) and intercept, in float64."""
+    lines, b = problem.solution(flat)
+    return lines[-1].astype(float), lines[problem.places].T.astype(float), float(b[0])
+
+
 def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np.ndarray, step: float) -> Any:
-    """The parameters after an epoch in file order, in float64; of fields pair after pair."""
-    coef, (b, *_) = problem.solution(flat)
-    w, v = coef[0].astype(float), coef[1:].T.astype(float).reshape(rows.width, -1, problem.rank)
+    """Weights, factors and intercept after an epoch in file order, in float64."""
+    w, v, b = parts(problem, flat)
+    v = v.reshape(rows.width, -1, problem.rank)
+    fields = np.zeros(rows.width, int) if rows.fields is None else rows.fields
     sums = {name: np.ones_like(part) for name, part in (("w", w), ("v", v), ("b", np.zeros(1)))}  # AdaGrad's
     rates = len(rows) / np.maximum(rows.degrees(), 1)
-    bias = np.array([float(b)])
+    bias = np.array([b])
 
     def move(name: str, part: np.ndarray, place: Any, slope: Any, step: float) -> None:
         sums[name][place] += np.square(slope)
@@ -100,19 +107,15 @@ def twin(problem: FMProblem, rows: Rows, arrays: dict[str, np.ndarray], flat: np
         g = reference.dloss(problem.loss, z, float(arrays["targets"][i]), problem.loss_param)
         g *= arrays["weights"][i] if arrays["weights"].size else 1.0
         held = np.flatnonzero(x)
-        if rows.fields is None:
-            move("v", v, (held, 0), g * x[held, None] * (x @ v[:, 0] - x[held, None] * v[held, 0]), step)
-        else:
-            for a, c in itertools.combinations(held, 2):
-                places = (a, rows.fields[c]), (c, rows.fields[a])
-                before = [v[place].copy() for place in places]
-                for place, other in zip(places, before[::-1]):
-                    move("v", v, place, g * x[a] * x[c] * other, step)
+        slopes = np.zeros_like(v)
+        for a, c in itertools.permutations(held, 2):
+            slopes[a, fields[c]] += g * x[a] * x[c] * v[c, fields[a]]
+        move("v", v, held, slopes[held], step)
         move("w", w, held, g * x[held], step)
         move("b", bias, 0, g, problem.intercept * step)
         w[held] /= 1 + step * problem.l2 * rates[held]
         v[held] /= (1 + step * problem.l2_factors * rates[held])[:, None, None]
-    return np.vstack([w, v.reshape(rows.width, -1).T]), bias[0]
+    return w, v.reshape(rows.width, -1), bias[0]
 
 
 @pytest.mark.parametrize(
@@ -140,12 +143,11 @@ def test_an_epoch_is_numpys(options: dict[str, Any]) -> None:
     arrays = problem.row_arrays(rows, None)
     worker = InlineWorker(problem, Order.of(len(rows), shuffled=False), rows, arrays, 0)
     problem.begin(worker.flat, np.flatnonzero(rows.degrees()), config.settled(seed=3), rows)
-    coef, b = twin(problem, rows, arrays, worker.flat, step=0.1)
+    expected = twin(problem, rows, arrays, worker.flat, step=0.1)
     worker.run(0, (0.1, 1.0, 0.0))
-    found = problem.solution(worker.flat)
-    np.testing.assert_allclose(found[0], coef, rtol=1e-4, atol=1e-5)
-    assert found[1][0] == pytest.approx(b, abs=1e-5)
-    lines = problem.per_feature(worker.flat)[0]
+    for part, other in zip(parts(problem, worker.flat), expected):
+        np.testing.assert_allclose(part, other, rtol=1e-4, atol=1e-5)
+    lines = problem.per_feature(worker.flat)[0][:, :-1]
     assert not np.delete(lines, problem.places, axis=1).any()  # padding
 
 
@@ -168,26 +170,29 @@ def test_losses_are_libffms_at_each_epoch(tmp_path: Path) -> None:
     arrays = problem.row_arrays(train, None)
     worker = InlineWorker(problem, Order.of(len(train)), train, arrays | {"rates": np.ones_like(arrays["rates"])}, 0)
     factors, squares = problem.per_feature(worker.flat)
-    factors[:54, problem.places[1:]] = np.array(draws).reshape(54, -1) / (2**31 - 2) / np.sqrt(problem.rank)
+    factors[:54, problem.places] = np.array(draws).reshape(54, -1) / (2**31 - 2) / np.sqrt(problem.rank)
     squares[:] = 1.0
-    squares[:, problem.weight_at] = 1e30  # so that no weight moves
+    squares[:, -1] = 1e30  # so that no weight moves
     fields = np.maximum(FIELDS, 0)
     judge = FMObjective(test, "log", labels=(-1.0, 1.0), normalize="l2", lines=Lines(4, fields))
     losses = []
     for epoch in range(5):
         worker.run(epoch, (0.1, 1.0, 0.0))
         losses.append(judge.evaluate(*problem.solution(worker.flat))["loss"])
-    assert np.abs(problem.solution(worker.flat)[0][0]).max() < 1e-9
+    assert np.abs(problem.solution(worker.flat)[0][-1]).max() < 1e-9
     np.testing.assert_allclose(losses, theirs, rtol=0, atol=0.0005)
 
 
-@pytest.mark.parametrize("fields", [None, np.arange(30, dtype=np.int16) % 3], ids=["fm", "ffm"])
-def test_the_objective_is_that_of_all_pairs(fields: np.ndarray | None) -> None:
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_objective_is_that_of_all_pairs(count: int) -> None:
     rows, random = toy(200, 30, 5), np.random.default_rng(0)
-    coef, b = random.normal(size=(7, 30)).astype(np.float32), np.array([0.3], np.float32)
-    options: dict[str, Any] = {"l2": 0.1, "l2_factors": 0.01, "normalize": "l2", "lines": Lines(2, fields)}
-    found = FMObjective(rows, "log", labels=(-1.0, 1.0), **options).evaluate(coef, b)
-    w, v = coef[0].astype(float), coef[1:].T.astype(float)
+    fields = np.arange(30, dtype=np.int16) % count
+    lines = Lines(2) if count == 1 else Lines(2, fields)
+    w, v = (random.normal(size=size).astype(np.float32) for size in (30, (30, 2 * count)))
+    coef = np.zeros((lines.stride(count), 30), np.float32)
+    coef[-1], coef[lines.places(count)] = w, v.T
+    options: dict[str, Any] = {"l2": 0.1, "l2_factors": 0.01, "normalize": "l2", "lines": lines}
+    found = FMObjective(rows, "log", labels=(-1.0, 1.0), **options).evaluate(coef, 0.3)
     margins = np.array([margin(w, v, 0.3, x, fields) for x in dense(rows, "l2")])
     loss = np.logaddexp(0, -rows.targets * margins).mean()
     assert found["loss"] == pytest.approx(loss, rel=1e-6)
@@ -203,12 +208,12 @@ def test_parameters_are_judged_where_workers_keep_them(problem: Any) -> None:
     p = trials.problem
     assert p.scale > 1.0
     flat = trials.flat
-    p.per_feature(flat)[0][:, p.places] = np.random.default_rng(0).normal(size=(p.width, len(p.places)))
+    lines = p.per_feature(flat)[0]
+    lines[:, p.places] = np.random.default_rng(0).normal(size=(p.width, len(p.places)))
+    lines[:, -1] = np.random.default_rng(1).normal(size=p.width)
     p.parameters(flat).intercept[0] = 0.5
-    (weights, *factors), b = p.solution(flat)
-    fields = np.maximum(trials.rows.fields, 0) if p.fields else None
-    judge = p.objective(trials.objective.rows, FMObjective, l2=2.0, l2_factors=3.0, lines=Lines(3, fields))
-    usual = judge.evaluate(np.vstack([weights, *factors]), b)
+    judge = p.objective(trials.objective.rows, FMObjective, l2=2.0, l2_factors=3.0, lines=p.lines(trials.rows))
+    usual = judge.evaluate(*p.solution(flat))
     assert trials.judge(flat) == pytest.approx(usual["loss"], rel=1e-12)
     lowest, epochs = trials.run(0.01, 1e-4)
     assert np.isfinite(lowest)
@@ -239,20 +244,35 @@ def test_the_search_descends_a_valley_of_losses(step: float | None) -> None:
     trials.rate, said = 2.0, list[str]()
     trials.report = said.append
 
-    def run(step: float, l2_factors: float) -> tuple[float, int]:
-        loss = 1 + abs(np.log2(step) - 3 * l2_factors) + (l2_factors - 1.1) ** 2
+    def run(step: float, l2_factors: float, decay: float | None) -> tuple[float, int]:
+        loss = (decay or 0) / 100 + 1 + abs(np.log2(step) - l2_factors) + (l2_factors - 1.1) ** 2
         return (np.inf if step > 16 else loss), 5
 
     trials.run = run  # type: ignore[method-assign]
-    best = (8.0, 1.0) if step is None else (0.5, 0.0)
-    assert trials.best([0.0, 1.0, 2.0, 3.0]) == best
+    best = (2.0 if step is None else 0.5), 1.0
+    assert trials.best([0.0, 1.0, 2.0, 3.0])[:2] == best
     assert len(said) == len(trials.tried) < 14
     lowest = min(trials.path(), key=lambda each: each["held_out_loss"] or np.inf)
     assert (2.0 * lowest["step"], lowest["l2"], lowest["held_out_loss"]) == (*best, trials.lowest(*best))
     trials.before, trials.tried = 1.5, {}  # runs end worse than they began
-    assert trials.best([1.0]) == (best[0], 1.0)
-    trials.tried, trials.run = {}, lambda step, l2_factors: (1e-5 / step, 1)  # type: ignore[method-assign]
-    assert trials.best([1.0]) == (best[0], 1.0)  # with larger steps rows of length one are learned one by one
+    assert trials.best([1.0]) == (*best, None)
+    trials.tried, trials.run = {}, lambda step, l2_factors, decay: (1e-5 / step, 1)  # type: ignore[method-assign]
+    assert trials.best([1.0]) == (
+        (4.0, 1.0, 0.6) if step is None else (0.5, 1.0, None)
+    )  # with larger steps rows of length one are learned one by one
+
+
+def test_a_run_is_by_what_the_search_ends_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def best(trials: Trials, penalties: Any) -> tuple[float, float, float | None]:
+        end = 0.5, penalties[0], 0.6
+        trials.lowest(*end)
+        return end
+
+    monkeypatch.setattr(Trials, "best", best)
+    for resume in (False, True):
+        run = hogwild.train(clicks(300), problem="fm", workers=1, epochs=2, checkpoint=tmp_path, resume=resume)
+        run.finish()
+        assert (run.config.step, run.config.decay, run.config.l2_factors) == (0.5, 0.6, 0.3 / 300)
 
 
 # ---- runs
@@ -451,6 +471,22 @@ def test_three_labels_few_rows_and_no_fields() -> None:
     model = hogwild.train(clicks(12), problem="fm", workers=1, epochs=2).finish()
     assert np.isfinite(model.decision_function(clicks(5))).all()
     hogwild.train((np.eye(2), [0, 1]), problem="fm", workers=1, epochs=2).finish()  # a class is in one row alone
+
+
+@pytest.mark.parametrize(("n", "seed"), [(3, 1), (5, 5), (10, 1), (30, 0)])
+def test_few_rows_do_not_diverge(n: int, seed: int) -> None:
+    """Of any size, by steps that rows held out found good."""
+    rows, random = clicks(n, seed), np.random.default_rng(seed)
+    values = 1e4 * random.random(rows.nnz) * 10.0 ** random.integers(-4, 1, rows.nnz)
+    large = rows.replace(values=values.astype(np.float32))
+    for problem in PROBLEMS:
+        for each, options in (
+            (rows, {}),
+            (large, {"normalize": "none"}),
+            (large, {"normalize": "none", "l2_factors": 1e-6}),
+        ):
+            model = hogwild.train(each, problem=problem, workers=1, **options).finish()
+            assert np.isfinite(model.decision_function(each)).all()
 
 
 # ---- the command line

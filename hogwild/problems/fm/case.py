@@ -12,9 +12,9 @@ from hogwild.config import TrainConfig
 from hogwild.data.rows.container import Rows
 from hogwild.hosts.job import Job
 from hogwild.problems.fm.model import FMModel
-from hogwild.problems.fm.objective import FMObjective, Lines
-from hogwild.problems.fm.problem import FMProblem, known_fields, without_gaps
-from hogwild.problems.fm.training import HELD_OUT, Trials, judges_of, occurring, sampled, settle
+from hogwild.problems.fm.objective import FMObjective
+from hogwild.problems.fm.problem import FMProblem, without_gaps
+from hogwild.problems.fm.training import HELD_OUT, Trials, occurring, sampled, settle, steady
 from hogwild.problems.linear.case import LinearCase
 from hogwild.problems.linear.model import LinearModel
 from hogwild.problems.linear.problem import aligned
@@ -34,11 +34,10 @@ class FMCase(LinearCase):
     problem: FMProblem
 
     def __init__(self, config: TrainConfig, train: Rows, test: Rows | None, held: Rows | None = None) -> None:
-        train = without_gaps(config, train)
-        super().__init__(with_discipline(config), train, test, held)
-        fields = known_fields(self._rows) if self.problem.fields else None
-        self.objective = partial(FMObjective, lines=Lines(self.problem.rank, fields))
-        names = f"{self.problem.fields:,} fields" if self.problem.fields else ""
+        super().__init__(with_discipline(config), without_gaps(config, train), test, held)
+        self.config = self.config.settled(l2=self.problem.l2)
+        self.objective = partial(FMObjective, lines=self.problem.lines(self._rows))
+        names = f"{self.problem.fields:,} fields" if config.field_aware else ""
         held_out = "" if train.held_out is None else HELD_SAID.format(len(train.held_out))
         self.note = "; ".join(filter(None, (names, held_out, self.note)))
 
@@ -63,18 +62,20 @@ class FMCase(LinearCase):
         return job
 
     def search_step(self) -> Callable[[], tuple[float, dict[str, Any]]]:
-        trials = Trials(self.config, *judges_of(self.config, self._train, self._train.held_out))
+        trials = Trials(self.config, self._train, self._train.held_out)
 
         def search() -> tuple[float, dict[str, Any]]:
-            step, _ = trials.best([float(self.config.l2_factors or 0.0)])
+            step, *_ = trials.best([float(self.config.l2_factors or 0.0)])
             path = [{"step": each["step"], "objective": each["held_out_loss"]} for each in trials.path()]
-            return step / trials.rate, {"step_path": path}
+            return steady(self.config, self._train, step / trials.rate), {"step_path": path}
 
         return search
 
     def model(
         self, solution: tuple[np.ndarray, ...], config: TrainConfig, history: list[dict[str, Any]], **more: Any
     ) -> LinearModel:
-        coef, intercept = self._coordinates.outward(*solution)
-        more = {"factors_": coef[1:].T, "fields_": known_fields(self._train) if self.problem.fields else None}
-        return super().model((coef[:1], intercept), config, history, **more)
+        lines, intercept = self._coordinates.outward(*solution)
+        more = {"factors_": lines[self.problem.places].T}
+        if self._train.fields is not None and self.config.field_aware:
+            more["fields_"] = np.maximum(self._train.fields, 0)
+        return super().model((lines[-1:], intercept), config, history, **more)

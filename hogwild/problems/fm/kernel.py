@@ -1,24 +1,8 @@
-"""Factorization machines: the SGD loop that every worker runs (Rendle 2010).
+"""Factorization machines: the SGD loop that every worker runs.
 
-    z = b + sum_j w_j x_j + sum_{i<j} <v_i, v_j> x_i x_j
-
-The sum over pairs is ``(|S|^2 - sum_i |x_i v_i|^2) / 2`` with ``S = sum_i x_i v_i``, so a row costs its entries times
-the rank, not its pairs. A feature's factors and, behind them, its weight ``w`` share a line of ``stride`` numbers: at
-rank 8 one cache line. Three vectors of that length tell the lanes apart without a branch: ``mask`` is one at the
-factors, ``unit`` at the weight, and ``pull`` holds the penalty of each lane. With ``A = mask * S + unit``
-
-    g     = s * loss'(z, y)
-    v_i  <- (v_i - step * g * x_i * (A - x_i * mask * v_i)) / (1 + step * pull * N / d_i)
-
-where ``N / d_i`` spreads the penalty over the rows that hold feature ``i``, as in the linear problem, so that the
-objective that is reported is the one that is optimised. (libffm shrinks by the same factor at every visit, which is
-another objective.) The padding of a line is zero and stays zero.
-
-AdaGrad divides each number's step by the root of its sum of squared gradients, which starts at one as in libffm. The
-inverse root is within 7e-4, as libffm's is, but has the same bits on every machine (``vectors.inverse_root``).
-
-Chunks, locks and the shared intercept are those of ``problems/linear/kernel.py``. All stores are plain, so updates of
-two workers to one line may mix; a compare-and-exchange of a whole line does not exist.
+A row goes by ``lines_kernel.py``, which explains it, or by ``tiles_kernel.py``. Chunks, locks and the shared intercept
+are those of ``problems/linear/kernel.py``. All stores are plain, so updates of two workers to one line may mix; a
+compare-and-exchange of a whole line does not exist.
 """
 
 from __future__ import annotations
@@ -32,13 +16,12 @@ from hogwild.kernels import vectors
 from hogwild.kernels.control import ABORT, count
 from hogwild.kernels.locks import acquire, release
 from hogwild.kernels.loss_kernel import dloss
-from hogwild.kernels.options import JIT, inlined
+from hogwild.kernels.options import JIT
 from hogwild.kernels.order import WEIGHTS_AHEAD, prefetch_entries
 from hogwild.kernels.steps import STEP_EVERY, step_at
-from hogwild.kernels.tiers import place_of_rate
-from hogwild.kernels.vectors import LANES, fma
-from hogwild.problems.fm.field_kernel import BLOCK, lay_out, margin_of_tiles, move_tiles
-from hogwild.problems.fm.pairs_kernel import MASK, PULL, TILT, UNIT, line_of, margin_of_pairs, move_pairs, moved
+from hogwild.kernels.vectors import LANES
+from hogwild.problems.fm.lines_kernel import margin_of, margin_of_fields, move
+from hogwild.problems.fm.tiles_kernel import BLOCK, lay_out, margin_of_tiles, move_tiles
 from hogwild.problems.linear.kernel import (
     AIG,
     DONE,
@@ -59,58 +42,18 @@ from hogwild.problems.linear.kernel import (
     workspace,
 )
 
-HALF, ZERO, ONE = np.float32(0.5), np.float32(0), np.float32(1)
-
-
-@inlined
-def margin_of(lanes, coef, data, stride, begin, end, factor, buffer):
-    """Return a row's margin without the intercept, and set ``A`` in the buffer."""
-    margin = ZERO
-    for k in range(0, stride, len(lanes)):
-        sums = squares = vectors.filled(lanes, ZERO)
-        for j in range(begin, end):
-            x = data.values[np.uint64(j)] * factor
-            part = x * vectors.load(lanes, coef, line_of(data, stride, j) + np.uint64(k))
-            sums = sums + part
-            squares = fma(part, part, squares)
-        mask = vectors.load(lanes, buffer, MASK * stride + k)
-        unit = vectors.load(lanes, buffer, UNIT * stride + k)
-        pairs = fma(sums, sums, -ONE * squares)
-        margin += vectors.total(fma(HALF * mask, pairs, unit * sums))
-        vectors.store(fma(mask, sums, unit), buffer, TILT * stride + k)
-    return margin
-
-
-@inlined
-def move(lanes, adagrad, shrinks, parameters, data, stride, begin, end, factor, g, step, buffer, popular):
-    """Update the lines of a row whose margin has the gradient ``g``."""
-    coef, sums = parameters.coef, parameters.coef_squares
-    ones = vectors.filled(lanes, ONE)
-    for k in range(0, stride, len(lanes)):
-        tilt = vectors.load(lanes, buffer, TILT * stride + k)
-        mask = vectors.load(lanes, buffer, MASK * stride + k)
-        pull = vectors.load(lanes, buffer, PULL * stride + k)
-        for j in range(begin, end):
-            first = line_of(data, stride, j) + np.uint64(k)
-            x = data.values[np.uint64(j)] * factor
-            line = vectors.load(lanes, coef, first)
-            slope = (g * x) * fma(-x * mask, line, tilt)
-            line = moved(lanes, adagrad, sums, first, line, slope, step)
-            if shrinks:
-                rate = data.rates[place_of_rate(np.uint32(data.indices[np.uint64(j)]), popular)]
-                line = line / fma(step * rate, pull, ones)
-            vectors.store(line, coef, first)
+ZERO = np.float32(0)
 
 
 @lru_cache(None)
-def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
-    """One worker's loop over the chunks it claims; the arguments are codes, ``size`` lanes of a vector, and flags.
+def epoch(loss, discipline, adagrad, shrinks, far, lane, size=0):
+    """One worker's loop over the chunks it claims; the arguments are codes, ``lane`` numbers of a vector, and flags.
 
-    ``block``: numbers of a factor in memory, if a feature has one for each field.
+    ``size``: numbers of a factor in memory, if there are several fields.
     """
-    lanes = LANES[size]
-    narrow = LANES[min(block or 4, size)]
-    tiles = int(block == BLOCK and size == len(vectors.LINE))
+    lanes = LANES[lane]
+    narrow = LANES[min(size or 4, lane)]
+    tiles = int(size == BLOCK)
     alone = int(discipline in (SERIAL, LOCKED))
 
     @njit(**JIT)
@@ -118,7 +61,9 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
         coef = parameters.coef
         part = np.float32(plan.intercept)
         stride = plan.stride
-        lines = state[STATE:]
+        tilts = state[STATE : STATE + plan.classes]
+        fields = state[STATE + plan.classes : STATE + 2 * plan.classes]
+        lines = state[STATE + 2 * plan.classes :]
         tiled = False
         popular = np.uint32(plan.own_rates)
         remaining = plan.limit
@@ -138,7 +83,7 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                 begin, end = data.begin[row], data.end[row]
                 factor, weight = row_factor(data.scales, row), row_factor(data.weights, row)
                 prefetch_entries(data, rows, i)
-                if far and not block:
+                if far and not size:
                     prefetch_weights(0, adagrad, parameters, data, stride, rows[i + WEIGHTS_AHEAD])
                 if i == first or i % STEP_EVERY == 0:
                     step = step_at(plan.step, visited + i - i % STEP_EVERY)
@@ -146,28 +91,25 @@ def epoch(loss, discipline, adagrad, shrinks, far, size, block=0):
                     return
                 if i == first or discipline == LOCKED:
                     refresh(work, parameters, adagrad)
+                of_row = data, stride, begin, end, factor
                 if tiles:
-                    of_row = data, stride, begin, end, factor, step, buffer, lines, popular, rows[i + 1]
-                    tiled = lay_out(shrinks, far, plan.classes, *of_row)
+                    tiled = lay_out(shrinks, far, *of_row, step, buffer, lines, popular, rows[i + 1])
                 if tiles and tiled:
                     margin = margin_of_tiles(coef, stride, buffer, lines)
-                elif block:
-                    margin = margin_of_pairs(narrow, block, plan.classes, coef, data, stride, begin, end, factor)
+                elif size:
+                    margin = margin_of_fields(narrow, lanes, size, coef, *of_row, buffer, tilts, fields)
                 else:
-                    margin = margin_of(lanes, coef, data, stride, begin, end, factor, buffer)
+                    margin = margin_of(lanes, coef, *of_row, buffer)
                 margin = margin + (work.bias[0] - work.owed[0])
                 g[0] = np.float32(dloss(loss, margin, data.targets[row], plan.loss_param)) * weight
                 if g[0] != ZERO or shrinks:
                     if discipline == AIG and not lock_row(locks, data, row, control):
                         return
-                    of_row = parameters, data, stride, begin, end, factor, g[0], step
+                    codes = size, adagrad, shrinks, far
                     if tiles and tiled:
-                        move_tiles(adagrad, shrinks, far, plan.classes, parameters, stride, g[0], step, buffer, lines)
-                    elif block:
-                        codes = block, plan.classes, adagrad, shrinks, far
-                        move_pairs(narrow, lanes, *codes, *of_row, buffer, popular, rows[i + 1])
+                        move_tiles(adagrad, shrinks, far, parameters, stride, g[0], step, buffer, lines)
                     else:
-                        move(lanes, adagrad, shrinks, *of_row, buffer, popular)
+                        move(lanes, *codes, parameters, *of_row, g[0], step, buffer, tilts, popular, rows[i + 1])
                     if discipline == AIG:
                         unlock_row(locks, data, row)
                 if part != ZERO:

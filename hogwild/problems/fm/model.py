@@ -71,14 +71,20 @@ class FMModel(LinearModel):
     @cached_property
     def rank(self) -> int:
         """Numbers in a factor."""
-        return int(self.factors_.shape[1]) // (1 if self.fields_ is None else int(self.fields_.max(initial=0)) + 1)
+        return int(self.factors_.shape[1]) // self._fields
+
+    @property
+    def _fields(self) -> int:
+        return 1 if self.fields_ is None else int(self.fields_.max(initial=0)) + 1
 
     def margins_of(self) -> Margins:
         """The margins of this model, for callers that iterate over rows themselves."""
-        from hogwild.problems.fm.objective import FactorMargins, Lines
+        from hogwild.problems.fm.objective import ONE_FIELD, FactorMargins, Lines
 
-        coef, lines = np.concatenate([self.coef_, self.factors_.T]), Lines(self.rank, self.fields_)
-        return FactorMargins(coef, self.intercept_, self.normalize, self.check_features, lines=lines)
+        lines, count = Lines(self.rank, ONE_FIELD if self.fields_ is None else self.fields_), self._fields
+        coef = np.zeros((self.width, lines.stride(count)), np.float32)
+        coef[:, lines.places(count)], coef[:, -1] = self.factors_, self.coef_[0]
+        return FactorMargins(coef.T, self.intercept_, self.normalize, self.check_features, lines=lines)
 
     def strongest_pairs(self, count: int = 10) -> list[tuple[int, int, float]]:
         """Pairs of features with the largest ``<v_i, v_j>`` by size, among the 512 features with the longest factors.

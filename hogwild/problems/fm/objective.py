@@ -1,8 +1,7 @@
 """The objective that judges a factorization machine: weighted mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2.
 
-A solution is ``coef`` (1 + rank, width), the weights and then the factors, and the intercept, so whatever passes over
-rows, sums and numberings is the linear problem's; only the margins and the penalty differ. Where workers keep it, it is
-judged without a copy: :class:`Lines` says where a feature's numbers are.
+A solution is ``coef`` (stride, width), the lines of the features as workers keep them, and the intercept. So whatever
+passes over rows, sums and numberings is the linear problem's; only the margins and the penalty differ.
 """
 
 from __future__ import annotations
@@ -12,43 +11,49 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hogwild.data.rows.container import readonly
 from hogwild.data.rows.margins import Margins
+from hogwild.problems.fm.scores_kernel import margins
 from hogwild.problems.linear.objective import Objective
+from hogwild.problems.linear.problem import stride_of
+
+ONE_FIELD = readonly(np.empty(0, np.int16))
 
 
 class Lines(NamedTuple):
-    """What a feature's line of numbers holds: a weight and a factor, or one for each field; by default a solution's."""
+    """What a feature's line of numbers holds: a factor for each field, each padded, zeros, and last the weight."""
 
     rank: int
-    fields: np.ndarray | None = None  # (width,) int16: the field of each feature, if it has a factor for each
-    weight: int = 0  # place in a line
-    first: int = 1  # place of the factors
-    block: int = 0  # from the factor for a field to the next one's; 0: rank
+    fields: np.ndarray = ONE_FIELD  # (width,) int16: the field of each feature, if there are several
     scale: float = 1.0  # of the margins of workers, which have real targets over it
+
+    @property
+    def size(self) -> int:
+        """Numbers from the factor for a field to the next one's."""
+        return stride_of(self.rank)
+
+    def places(self, count: int) -> np.ndarray:
+        """Places of the factors for ``count`` fields, (count * rank,)."""
+        return np.add.outer(self.size * np.arange(count), np.arange(self.rank)).ravel()
+
+    def stride(self, count: int) -> int:
+        """Numbers of a line that has factors for ``count`` fields."""
+        return stride_of(1 + (self.rank if count == 1 else count * self.size))
 
 
 class FactorMargins(Margins):
     """Margins of a solution; see :class:`hogwild.data.rows.margins.Margins`."""
 
+    columns = 1
+
     def __init__(self, *parameters: Any, lines: Lines, **more: Any) -> None:
         super().__init__(*parameters, **more)
         self.lines = lines
 
-    @property
-    def columns(self) -> int:
-        """Number of margins of a row."""
-        return 1
-
     def _margins(self, entries: tuple[np.ndarray, ...], scales: np.ndarray) -> np.ndarray:
-        from hogwild.problems.fm.scores_kernel import margins, margins_of_fields
-
-        out, stride, k = np.empty(len(entries[0])), self.coef.shape[1], self.lines
-        intercept = float(np.ravel(self.intercept)[0])
-        if k.fields is None:
-            margins(*entries, self.coef, k.weight, intercept, scales, np.empty((2, stride)), out)
-        else:
-            places = stride, k.weight, k.first, k.block or k.rank, k.fields, k.rank
-            margins_of_fields(*entries, self.coef.ravel(), *places, intercept, scales, out)
+        out, k = np.empty(len(entries[0])), self.lines
+        places = self.coef.ravel(), self.coef.shape[1], k.size, k.fields, np.empty((2, k.rank))
+        margins(*entries, *places, float(np.ravel(self.intercept)[0]), scales, out)
         return k.scale * out
 
 
@@ -65,5 +70,5 @@ class FMObjective(Objective):
         if not (self.l2 or self.l2_factors):
             return 0.0
         with np.errstate(all="ignore"):  # parameters of a run that has diverged
-            squares = [float(np.einsum("ij,ij->", part, part, dtype=np.float64)) for part in (coef[:1], coef[1:])]
+            squares = [float(np.einsum("ij,ij->", part, part, dtype=np.float64)) for part in (coef[-1:], coef[:-1])]
         return self.l2 / 2 * squares[0] + self.l2_factors / 2 * squares[1]

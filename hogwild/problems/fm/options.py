@@ -17,8 +17,7 @@ from hogwild.methods import LOSSES
 from hogwild.problems.linear.options import LinearConfig, why_not_renumber, wrong_param
 
 #: Penalties among which ``l2_factors`` is chosen, times the number of training rows.
-PATH = (0.3, 1.0, 3.0, 10.0)
-SHARE = 0.1  # l2 over l2_factors, if nobody gives it
+PATH = (0.3, 1.0, 3.0)
 SCHEDULES = ("epoch", "root", "constant", "round", "inverse", "adaptive")
 PLAIN = ("auto", "serial", "hogwild", "aig", "locked")  # disciplines by plain stores, in the user's numbering
 
@@ -51,11 +50,11 @@ class FMConfig(TrainConfig):
         Huber's threshold, the half-width of an insensitive tube, the quantile, or tweedie's power.
     rank : int, default 8
         Numbers in a factor.
-    l2 : float or None, default 0.1 of that of the factors
+    l2 : float or None, default 0.15 over the number of training rows
         L2 penalty of the weights.
     l2_factors : float or None, default the best on rows held out
         L2 penalty of the factors. The objective is ``mean loss + l2/2 ||w||^2 + l2_factors/2 ||V||^2``. If it is not
-        given, 0.3, 1, 3, 10 over the number of training rows are tried on rows held out until the loss rises.
+        given, 0.3, 1, 3 over the number of training rows are tried on rows held out until the loss rises.
     normalize : str, default l2
         Scale each row: auto, none, l2. The scale is kept in the model and applied by predict. ``auto`` is ``none``,
         but where ``l2`` is 'auto' too, rows of counts are scaled as by ``l2`` if the loss on rows held out is lower
@@ -86,7 +85,7 @@ class FMConfig(TrainConfig):
         GOAL,
         least=0,
         most=LARGEST_FLOAT32,
-        usual=f"{SHARE:g} of that of the factors",
+        usual="0.15 over the number of training rows",
     )
     l2_factors: float | None = option(
         None,
@@ -113,8 +112,6 @@ class FMConfig(TrainConfig):
         if self.l2 == "auto":  # what linear models call what is usual here
             self._set("l2", None)
         super().__post_init__()
-        if self.l2 is None and self.l2_factors is not None:
-            self._set("l2", SHARE * self.l2_factors)
 
     def conflicts(self) -> Iterator[str]:
         yield from super().conflicts()

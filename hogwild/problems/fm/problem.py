@@ -7,6 +7,7 @@ Everything but the line (labels, weights of rows, rates of penalties, intercept,
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,15 +24,17 @@ from hogwild.errors import InputError
 from hogwild.kernels.losses import LOSSES, NUMBERS
 from hogwild.kernels.tiers import Tiers
 from hogwild.methods import COUNT_LOSSES
-from hogwild.problems.fm import kernel as fm
-from hogwild.problems.fm.field_kernel import BLOCK, GROUP, OTHERS, fill
-from hogwild.problems.fm.objective import Lines
-from hogwild.problems.fm.pairs_kernel import FieldData
+from hogwild.problems.fm.kernel import epoch
+from hogwild.problems.fm.lines_kernel import MASK, PENALTY, TILT, UNIT, FieldData
+from hogwild.problems.fm.objective import ONE_FIELD, Lines
+from hogwild.problems.fm.tiles_kernel import fill
 from hogwild.problems.linear.kernel import DISCIPLINES, DONE, NO_PENALTY, STATE, Data, Plan
-from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, aligned, stride_of
+from hogwild.problems.linear.problem import MOST_LANES, LinearProblem, Scratch, aligned
 from hogwild.problems.protocol import OrderSlice, Shared
 from hogwild.training.schedule import Step
 
+#: Penalty of the weights times the number of training rows, if nobody gives it.
+L2 = 0.15
 #: Without fields, times uniform in [0, 1) over the root of the rank; normal numbers were worse on every set.
 START = 0.66
 
@@ -45,18 +48,18 @@ class FMProblem(LinearProblem):
 
     rank: int = 0
     l2_factors: float = 0.0
-    fields: int = 0  # a feature has a factor for each; 0: one for all
+    fields: int = 1  # a feature has a factor for each
     scale: float = 1.0  # of real targets, a power of four; workers have targets over it, see :meth:`solution`
 
     @classmethod
     def of(cls, config: TrainConfig, rows: Rows, discipline: str, cache_bytes: int = 2 << 20, **fields: Any) -> Self:
         """The problem that ``config`` poses on these training rows; errors are those of ``LinearProblem.of``."""
-        fields |= {"rank": config.rank, "l2": float(config.l2 or 0.0), "l2_factors": float(config.l2_factors or 0.0)}
+        fields["rank"] = config.rank
         if LOSSES[config.loss].targets == NUMBERS and (deviation := float(np.std(rows.targets, dtype=float))):
             fields["scale"] = 4.0 ** round(math.log(deviation, 4))
         if config.field_aware and rows.fields is not None:
             fields["fields"] = int(rows.fields.max(initial=0)) + 1
-        problem = super().of(config, rows, discipline, cache_bytes, tabulate=False, **fields)
+        problem = super().of(config.settled(l2=0.0), rows, discipline, cache_bytes, tabulate=False, **fields)
         if problem.multilabel:
             raise InputError(f"problem {config.problem!r} needs one label a row; got several: choose problem 'linear'")
         if len(problem.labels) > 2:
@@ -66,22 +69,13 @@ class FMProblem(LinearProblem):
             raise InputError(f"problem {config.problem!r} needs features; the rows have none")
         if config.field_aware and rows.fields is None:
             raise InputError(f"problem {config.problem!r} needs fields of features: read a table or libffm's text")
-        return problem
+        l2 = L2 / len(rows) * problem.units[0] if config.l2 is None else config.l2
+        return dataclasses.replace(problem, l2=float(l2), l2_factors=float(config.l2_factors or 0.0))
 
     @cached_property
     def stride(self) -> int:
-        """Numbers of a feature in memory: its factors, its weight, and zeros up to whole vectors."""
-        return stride_of(self.weight_at + 1)
-
-    @property
-    def block(self) -> int:
-        """Numbers of a factor in memory, if a feature has several; else 0."""
-        return stride_of(self.rank) if self.fields else 0
-
-    @property
-    def weight_at(self) -> int:
-        """Place of the weight in a line: behind the factors."""
-        return self.fields * self.block or self.rank
+        """Numbers of a feature in memory: its factors, zeros up to whole vectors, and its weight."""
+        return Lines(self.rank).stride(self.fields)
 
     @property
     def lanes(self) -> int:
@@ -90,25 +84,25 @@ class FMProblem(LinearProblem):
 
     @cached_property
     def places(self) -> np.ndarray:
-        """Where a feature's weight and its factors stand in its line, (1 + rank,) or (1 + fields * rank,)."""
-        begins = self.block * np.arange(max(self.fields, 1))
-        return np.append(self.weight_at, (begins[:, None] + np.arange(self.rank)).ravel())
+        """Where a feature's factors stand in its line, (fields * rank,)."""
+        return Lines(self.rank).places(self.fields)
 
-    def lines(self, fields: np.ndarray | None) -> Lines:
-        """Where workers keep what, for features of these ``fields``."""
-        return Lines(self.rank, fields, self.weight_at, 0, self.block, self.scale)
+    def lines(self, rows: Rows, scale: float = 1.0) -> Lines:
+        """What the lines of the rows' features hold; of one that no row holds any field will do, for it has zeros."""
+        fields = ONE_FIELD if self.fields == 1 or rows.fields is None else readonly(np.maximum(rows.fields, 0))
+        return Lines(self.rank, fields, scale)
 
     def solution(self, flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(coef, intercept)`` as copies: the weights and then the factors, a column for each feature, and (1,).
+        """``(coef, intercept)`` as copies, (stride, width) and (1,), see ``objective.py``.
 
         They are the user's: weights are the workers' times the ``scale`` of targets, factors times its root, so that
         the same steps suit both whatever the targets are.
         """
-        coef, scale = np.take(self.per_feature(flat)[0], self.places, axis=1).T, np.float32(self.scale)
+        lines, scale = self.per_feature(flat)[0].copy(), np.float32(self.scale)
         if scale != 1:
-            coef[0] *= scale
-            coef[1:] *= np.sqrt(scale)
-        return coef, self.parameters(flat).intercept[:1] * scale
+            lines *= np.sqrt(scale)
+            lines[:, -1] *= np.sqrt(scale)
+        return lines.T, self.parameters(flat).intercept[:1] * scale
 
     @property
     def units(self) -> tuple[float, float]:
@@ -124,7 +118,7 @@ class FMProblem(LinearProblem):
     def plan(self, part: OrderSlice, step: Step) -> Plan:
         """See ``LinearProblem.plan``; the kernels have one margin."""
         param = self.loss_param / self.scale if LOSSES[self.loss].range[1] == math.inf else self.loss_param
-        return super().plan(part, step)._replace(classes=self.weight_at, loss_param=param)
+        return super().plan(part, step)._replace(classes=self.fields, loss_param=param)
 
     def begin(self, flat: np.ndarray, features: np.ndarray, config: TrainConfig, rows: Rows) -> None:
         """Write the parameters that training starts from: factors of ``features``, which are those of training rows.
@@ -137,9 +131,9 @@ class FMProblem(LinearProblem):
             start = math.log(max(mean, 1e-6)) if self.loss in COUNT_LOSSES else mean / self.scale
             self.parameters(flat).intercept[0] = start
         lines, *squares = self.per_feature(flat)
-        factors = np.random.default_rng(config.seed).random((len(features), len(self.places) - 1), dtype=np.float32)
-        spread = (1.0 if self.fields else START) / np.sqrt(self.rank)
-        lines[features[:, None], self.places[1:]] = factors * np.float32(spread)
+        factors = np.random.default_rng(config.seed).random((len(features), len(self.places)), dtype=np.float32)
+        spread = (1.0 if self.fields > 1 else START) / np.sqrt(self.rank)
+        lines[features[:, None], self.places] = factors * np.float32(spread)
         for part in (*squares, self.beside(flat)[1]):
             part[:] = 1.0
 
@@ -149,29 +143,28 @@ class FMProblem(LinearProblem):
 
     def scratch(self, order: Order, tiers: Tiers, flat: np.ndarray) -> Scratch:
         """A worker's own memory."""
-        vectors = aligned((OTHERS + BLOCK + 1) * self.stride).reshape(-1, self.stride)
-        if self.block == BLOCK and self.stride >= GROUP:
+        present = max(min(self.fields, self.longest), 1)  # fields that a row may have
+        vectors = aligned((TILT + present) * self.stride).reshape(-1, self.stride)
+        if self.fields > 1:
             fill(vectors)
-        vectors[fm.MASK, self.places[1:]] = 1.0
-        vectors[fm.UNIT, self.places[0]] = 1.0
-        l2, l2_factors = self.l2 / self.units[0], self.l2_factors / self.units[1]
-        vectors[fm.PULL] = l2_factors * vectors[fm.MASK] + l2 * vectors[fm.UNIT]
-        state = np.zeros(STATE + self.stride // 2, np.int64)
+        vectors[MASK + 1, : self.rank] = 1.0
+        vectors[UNIT, -1] = 1.0
+        vectors[PENALTY, :2] = self.l2_factors / self.units[1], self.l2 / self.units[0]
+        state = np.zeros(STATE + 2 * self.fields + self.stride // 2, np.int64)
         return super().scratch(order, tiers, flat)._replace(buffer=vectors.ravel(), state=state)
 
     def row_arrays(self, rows: Rows, class_weight: str | None) -> dict[str, np.ndarray]:
         """See ``LinearProblem.row_arrays``; the field of each feature besides."""
-        arrays = super().row_arrays(rows, class_weight)
-        return arrays | {"fields": known_fields(rows)} if self.fields else arrays
+        return super().row_arrays(rows, class_weight) | {"fields": self.lines(rows).fields}
 
     def data(self, arrays: Mapping[str, np.ndarray]) -> Any:
         """The kernel's read-only inputs, made of arrays by name."""
-        return FieldData(**arrays) if self.fields else super().data(arrays)
+        return FieldData(**arrays)
 
     def bind(self, shared: Shared, scratch: Scratch, data: Data) -> Callable[[OrderSlice, Step], Callable[[], Any]]:
         """See ``LinearProblem.bind``."""
         codes = LOSSES[self.loss].code, DISCIPLINES[self.discipline], int(self.adagrad), int(self.shrinks)
-        kernel = fm.epoch(*codes, int(self.far), self.lanes, self.block)
+        kernel = epoch(*codes, int(self.far), self.lanes, Lines(self.rank).size if self.fields > 1 else 0)
 
         def call(part: OrderSlice, step: Step) -> Callable[[], Any]:
             scratch.state[:] = 0
@@ -198,9 +191,3 @@ def without_gaps(config: TrainConfig, rows: Rows) -> Rows:
     occurring = np.unique(rows.fields[rows.fields >= 0])
     numbers = np.searchsorted(occurring, rows.fields).astype(np.int16) - (rows.fields < 0)
     return rows.replace(fields=readonly(numbers))
-
-
-def known_fields(rows: Rows) -> np.ndarray:
-    """The field of each feature, (width,) int16; of one that no row holds any will do, since its factors are zero."""
-    assert rows.fields is not None
-    return readonly(np.maximum(rows.fields, 0))

@@ -289,5 +289,5 @@ def renumbers(config: TrainConfig, problem: LinearProblem, rows: Rows) -> bool:
         return config.renumber == "always"
     if why_not_renumber(config) or problem.discipline not in RENUMBERED or outgrows_memory(rows):
         return False
-    numbers = problem.stride * (2 if config.adagrad else 1) + (config.l1 > 0 or config.l2 > 0)
+    numbers = problem.stride * (2 if config.adagrad else 1) + problem.shrinks
     return 4 * rows.width * numbers > OUTGROWN * machine.l2_bytes()
