@@ -162,7 +162,7 @@ def test_a_stranger_with_a_history_gets_factors(loss, penalty):
         elif loss == "log":
             terms, visits = np.logaddexp(0, -m[:12]).sum() + np.logaddexp(0, m[drawn]).sum() / DRAWS, 3 * n
         else:
-            terms, visits = np.logaddexp(0, m[drawn] - m[:12, None]).sum() / DRAWS, 2 * n
+            terms, visits = np.logaddexp(0, m[drawn] - m[:12, None]).sum() / DRAWS, 3 * n
         visits = 1 if penalty == "per-row" else visits + 100 * (penalty == "smoothed")
         return terms + visits / 2 * (0.3 * theta[:3] @ theta[:3] + 0.2 * theta[3] ** 2)
 
@@ -356,7 +356,7 @@ def test_a_fit_goes_on_while_it_is_nearly_as_good(worth, fits, l2, monkeypatch):
 
     monkeypatch.setattr(CompletionProblem, "compile", compiles)
     values = iter(worth)
-    monkeypatch.setattr(training, "ranking_metrics", lambda *_: {"ndcg_at_10": next(values)})
+    monkeypatch.setattr(training, "ranking_metrics", lambda *_, area: {"ndcg_at_10": next(values)})
     run = hogwild.train(made(), problem="completion", loss="log", l2="0.01,0.02", rank=2, workers=1, epochs=20)
     assert [(each["best_epoch"], each["held_out_ndcg_at_10"]) for each in run.chosen.path] == fits
     assert (run.config.l2, run.config.epochs) == (l2, fits[l2 == 0.02][0])
