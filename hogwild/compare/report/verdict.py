@@ -32,7 +32,7 @@ OUTCOMES = {
     "sooner": "{times} sooner than {other}",
     "later": "{times} later than {other}",
     "same": "as soon as {other} ({ratio}: no difference shown)",
-    "noise": "within noise of {other} ({ratio}; serial against itself: {floor})",
+    "noise": "as soon as {other}, within noise ({ratio}; serial against itself: {floor})",
     "unclear": "neither clearly sooner nor later than {other} ({ratio}: too wide to tell)",
     "few": "there are too few seeds for a verdict against {other} ({pairs} on which both got there, of "
     f"{FEWEST_PAIRS} that are needed; medians {{medians}})",
