@@ -60,8 +60,7 @@ PER_ROW = {
     "user_rates": np.float32,
     "item_rates": np.float32,
     "seen_begin": np.int64,
-    "seen_marks": np.uint32,
-    "seen_items": np.int32,
+    "seen_marks": np.uint64,
     "sums_begin": np.int64,
     "sums_rows": np.int32,
     "sums_shares": np.float32,
@@ -230,7 +229,7 @@ class CompletionProblem(Problem):
                 arrays[name] = 1.0 + SMOOTHING / np.maximum(degree, 1)
         if self.loss != "squared-error":
             begin, items = ratings.user_lists()
-            arrays |= {"seen_begin": begin, "seen_items": items, "seen_marks": np.zeros(len(items), np.uint32)}
+            arrays |= {"seen_begin": begin, "seen_marks": np.zeros(len(items), np.uint64)}
             completion.mark(begin, items, arrays["seen_marks"])
         if ratings.shares is not None:
             users, items = ratings.shares
